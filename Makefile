@@ -1,0 +1,55 @@
+# One command each; every target makes what it needs. `make` alone lists them.
+PYTHON ?= python3
+BIN    := .venv/bin
+READY  := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help run check format test soak bench lock clean
+
+help:             ## list the targets
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+run: $(READY)     ## the gateway, kept alive, with the offline model unless configured otherwise
+	@exec $(BIN)/perdure up
+
+check: $(READY)   ## format, lint, types, import contract, unit tests: under a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q tests/unit
+
+format: $(READY)  ## put the source in shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: check       ## everything that must be green, on both databases, with real processes
+	$(BIN)/pytest -q -n 2 --dist worksteal --ignore=tests/unit --ignore=tests/soak tests
+
+soak: $(READY)    ## the long sweeps, and what needs strace or mounts
+	$(BIN)/pytest -q tests/soak
+
+bench: $(READY)   ## measure, and write docs/benchmarks.md
+	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv
+	$(BIN)/uv pip install -q --python bench/.venv/bin/python --require-hashes -r bench/requirements.lock
+	$(BIN)/uv pip install -q --python bench/.venv/bin/python --no-deps --no-build-isolation -e .
+	bench/.venv/bin/python -m bench.store
+
+lock: $(READY)    ## make the lock files anew from pyproject.toml
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+	  --extra postgres --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+	  --extra postgres --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
+
+clean:            ## remove what the targets made
+	rm -rf .venv bench/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Perdure needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; } >&2
+	@echo "Setting up .venv (once; takes a minute) …" >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv >&2
+	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes requirements.lock >&2
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e . >&2
+	@touch $(READY)

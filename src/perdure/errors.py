@@ -1,0 +1,146 @@
+"""Every error we raise on purpose, named by its condition.
+
+An error says what happened and, in its `hint`, what to do about it. Three branches say who must act:
+`OperatorError` (the person who runs the gateway), `Unavailable` (nobody: try again) and `SendError` (the sender).
+Nothing here imports anything of ours.
+"""
+
+from __future__ import annotations
+
+
+class PerdureError(Exception):
+    """Something went wrong that we foresaw."""
+
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        if hint:
+            self.hint = hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\n  hint: {self.hint}" if self.hint else message
+
+    @property
+    def message(self) -> str:
+        """The sentence without its hint."""
+        return super().__str__()
+
+
+# ── the operator must act ───────────────────────────────────────────────────────────────────────────────────
+
+
+class OperatorError(PerdureError):
+    """Nothing works until a person changes something."""
+
+    exit_code = 78
+
+
+class ConfigurationError(OperatorError):
+    """The configuration has problems; every one of them is listed."""
+
+
+class DatabaseRefused(OperatorError):
+    """The database is truncated, foreign, or of a newer version; it was not written to."""
+
+
+class LockHeld(OperatorError):
+    """Another gateway works on this home or database."""
+
+
+class BadKey(PerdureError):
+    """A text is not a session key."""
+
+
+class BadImport(PerdureError):
+    """The import file as a whole cannot be read; nothing was imported."""
+
+
+class GatewayNotRunning(PerdureError):
+    """No gateway answers."""
+
+    exit_code = 69
+
+
+# ── the store ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class StoreError(PerdureError):
+    """A write or read did not happen as asked."""
+
+
+class Unavailable(StoreError):
+    """The write was not done, and may be tried again."""
+
+
+class StoreFull(Unavailable):
+    """The write was not done: the disk is full."""
+
+    hint = "Free some space; Perdure tries again by itself."
+
+
+class StoreUnreachable(Unavailable):
+    """The write was not done: the database server does not answer."""
+
+    hint = "Start the database server or mend the network; Perdure tries again by itself."
+
+
+class StoreBroken(StoreError):
+    """The outcome of a write is unknown: the disk failed to sync. Nothing more is written by this process."""
+
+    hint = "Check the disk. The gateway stops, and reads what was really written when it starts again."
+
+
+class NewerEntry(StoreError):
+    """The journal holds an entry that this version cannot read."""
+
+    hint = "A newer Perdure wrote it: run that version or a newer one."
+
+
+class IllegalMove(PerdureError):
+    """A turn was asked to make a move that its state does not have."""
+
+
+class TurnMoved(PerdureError):
+    """This attempt no longer owns its turn: it was stopped, finished or taken over. It must stop at once."""
+
+
+class RunEnded(PerdureError):
+    """Another gateway declared this run dead, and may have taken over its sessions."""
+
+    hint = "It was frozen or cut off for longer than its lease. Start it again."
+
+
+# ── models ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ModelError(PerdureError):
+    """The model provider refused or failed; the turn fails with this sentence."""
+
+
+# ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class SendError(PerdureError):
+    """A message was not confirmed by its platform."""
+
+
+class NotConnected(SendError):
+    """Nothing was sent: the platform cannot be reached. Costs no attempt."""
+
+
+class SendRetry(SendError):
+    """Nothing was sent, and it may be tried again, at the earliest after `after` seconds."""
+
+    def __init__(self, message: str, *, after: float = 0.0) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class SendRefused(SendError):
+    """Nothing was sent, and trying again would not help."""
+
+
+class SendUnknown(SendError):
+    """The message may or may not have been sent: the platform's answer was lost."""
