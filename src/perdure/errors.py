@@ -1,7 +1,7 @@
 """Every error we raise on purpose, named by its condition.
 
-An error says what happened and, in its `hint`, what to do about it. Three branches say who must act:
-`OperatorError` (the person who runs the gateway), `Unavailable` (nobody: try again) and `SendError` (the sender).
+An error says what happened and, in its `hint`, what to do about it. Its branch says who must act:
+`OperatorError` the person who runs the gateway, `Unavailable` nobody (try again), `SendError` the sender.
 Nothing here imports anything of ours.
 """
 

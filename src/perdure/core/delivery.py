@@ -1,0 +1,80 @@
+"""How a reply reaches its address: keys, parts, the retry schedule, and the send whose outcome is unknown."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Literal
+
+from perdure.core.address import join_parts
+
+FIRST_RETRY_MS = 1_000
+LONGEST_RETRY_MS = 300_000
+
+# Where a long reply may be cut, best first: after a paragraph, a line, a sentence, a word.
+_CUTS = tuple(re.compile(cut) for cut in (r"\n{2,}", r"\n", r"(?<=[.!?…])\s", r"\s"))
+
+UnknownChoice = Literal["resend", "drop"]
+
+
+class Delivery(StrEnum):
+    """The states of an outbox row."""
+
+    OWED = "owed"
+    SENDING = "sending"
+    SENT = "sent"
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+OPEN_DELIVERIES = (Delivery.OWED, Delivery.SENDING, Delivery.UNKNOWN)
+
+
+class Resolution(StrEnum):
+    """How an unknown send is resolved."""
+
+    SAME_KEY = "send again with the same key"
+    READ_BACK = "look whether it is there"
+    RESEND = "send again with a visible mark"
+    DROP = "drop it with a notice"
+
+
+def delivery_key(turn: str, part: int) -> str:
+    """Names one part of one reply, the same for every try."""
+    return join_parts(turn, str(part))
+
+
+def retry_in(attempts: int) -> int:
+    """Milliseconds to wait after that many failed tries: doubling, up to five minutes."""
+    return int(min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** min(attempts - 1, 30)))
+
+
+def resolution(*, idempotent: bool, read_back: bool, choice: UnknownChoice) -> Resolution:
+    """What to do with an unknown send: what the platform can tell comes before what the operator prefers."""
+    if idempotent:
+        return Resolution.SAME_KEY
+    if read_back:
+        return Resolution.READ_BACK
+    return Resolution.RESEND if choice == "resend" else Resolution.DROP
+
+
+def split(text: str, limit: int | None) -> list[str]:
+    """Cut a reply into parts of at most `limit` characters, at the best places; lose nothing but blanks."""
+    parts = []
+    rest = text.strip()
+    while limit is not None and len(rest) > limit:
+        end, start = _cut(rest, limit)
+        parts.append(rest[:end].rstrip())
+        rest = rest[start:].lstrip()
+    return [*parts, rest] if rest or not parts else parts
+
+
+def _cut(text: str, limit: int) -> tuple[int, int]:
+    """Where the first part ends and where the rest starts."""
+    for cut in _CUTS:
+        places = [place for place in cut.finditer(text, limit // 4, limit + 1) if text[: place.start()].strip()]
+        if places:
+            return places[-1].start(), places[-1].end()
+    return limit, limit

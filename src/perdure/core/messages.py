@@ -1,0 +1,59 @@
+"""What comes in from a platform and what goes out to it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from perdure.core.address import Address, join_parts
+
+
+class Attachment(Struct, frozen=True):
+    """A file that came with a message, as the platform names it; its bytes are fetched later."""
+
+    name: str
+    reference: str
+    media_type: str = "application/octet-stream"
+    size: int | None = None
+
+
+class Sender(Struct, frozen=True):
+    """The person who wrote, as the platform spells them."""
+
+    id: str
+    name: str = ""
+
+
+class Inbound(Struct, frozen=True):
+    """One event from a platform, understood."""
+
+    address: Address
+    message: str  # the platform's id of the message
+    sender: Sender
+    text: str
+    account: str = "default"  # our own account on that platform
+    kind: Literal["message"] = "message"
+    sent_at: int | None = None
+    attachments: tuple[Attachment, ...] = ()
+
+    @property
+    def event_key(self) -> str:
+        """Names this event; the same event delivered twice has the same key."""
+        place = self.address
+        return join_parts(place.platform, self.account, self.kind, place.chat, self.message)
+
+
+class Outbound(Struct, frozen=True):
+    """One message to send, or one part of it."""
+
+    address: Address
+    text: str
+    key: str  # the delivery key: the same for every try of the same message
+    reply_to: str | None = None
+
+
+class Receipt(Struct, frozen=True):
+    """The platform's word that a message is there, with its id of it."""
+
+    message: str

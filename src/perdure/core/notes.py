@@ -1,0 +1,88 @@
+"""Every sentence that people or models see from us, in one place."""
+
+from __future__ import annotations
+
+CAUSES = {
+    "restart_timeout": "a gateway restart",
+    "shutdown_timeout": "a gateway shutdown",
+}
+
+
+def cause_of(reason: str) -> str:
+    """The reason of an interruption in words."""
+    return CAUSES.get(reason, "a gateway interruption")
+
+
+# ── to the model ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def recovery_note(reason: str) -> str:
+    return (
+        f"[Gateway note: this turn was cut off by {cause_of(reason)} and now goes on. Steps that have a "
+        "result are finished: use their results, do not repeat them. Carry on with the task; do not merely "
+        "announce that you are back.]"
+    )
+
+
+OUTCOME_UNKNOWN = "outcome unknown: this call was cut off; it may have run. Look before you repeat it."
+CANCELLED_CALL = "cancelled: the turn ended before this call gave a result."
+
+
+def unknown_tool(tool: str, known: list[str]) -> str:
+    return f"there is no tool named {tool!r}; the tools are: {', '.join(known) or 'none'}"
+
+
+def tool_failed(error: BaseException) -> str:
+    return f"the tool failed: {type(error).__name__}: {error}"
+
+
+# ── to people ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def turn_failed(error: str) -> str:
+    return f"I could not finish this: {error}"
+
+
+AGENT_CRASHED = "something went wrong inside the agent. The details are in the gateway's log."
+
+
+def too_many_steps(limit: int) -> str:
+    return f"I stopped after {limit} steps without reaching an answer. Ask again, perhaps for something smaller."
+
+
+def maybe_duplicate(text: str) -> str:
+    return f"{text}\n\n(This may be a duplicate: the first try was not confirmed.)"
+
+
+DROPPED_REPLY = (
+    "An earlier reply may not have arrived: the platform did not confirm it, and it was not sent again."
+)
+
+
+def queue_full(cap: int) -> str:
+    return f"{cap} messages are waiting here already, so this one was not taken. Send it again a little later."
+
+
+def too_old(count: int) -> str:
+    messages = "1 message was" if count == 1 else f"{count} messages were"
+    return f"{messages} too old to answer when I came back. Send again whatever still matters."
+
+
+# ── the offline model ───────────────────────────────────────────────────────────────────────────────────────
+
+OFFLINE_GREETING = (
+    "Hello! I am the offline model: I run scripts, not thoughts, so that you can try Perdure without a key.\n"
+    "Send me lines such as these, and kill the gateway while they run:\n"
+    "    step research 2s\n"
+    "    once send-invoice 2s\n"
+    "    parallel: a, b, c\n"
+    "    say: All done."
+)
+
+
+def not_built(action: str) -> str:
+    return f"The offline model knows `{action}`, but this version of Perdure has no tool for it yet."
+
+
+def bad_line(line: str) -> str:
+    return f"I cannot read the line {line!r}. A step looks like: step research 2s"

@@ -1,0 +1,121 @@
+"""Whether an interrupted turn goes on: one pure decision over its journal and its surroundings.
+
+`decide()` reads from top to bottom as an operator would explain it. It never acts: the recoverer journals the
+decision with its evidence and applies it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.journal import TurnView
+from perdure.core.session import SessionState
+from perdure.core.tail import Tail, tail_of
+
+
+class Reason(StrEnum):
+    """Why a turn was cut off."""
+
+    RESTART_TIMEOUT = "restart_timeout"
+    SHUTDOWN_TIMEOUT = "shutdown_timeout"
+    RESTART_INTERRUPTED = "restart_interrupted"
+    LEASE_LOST = "lease_lost"
+
+
+# Reasons after which a turn goes on by itself. A line here extends the set.
+AUTO_RESUME: frozenset[str] = frozenset(Reason)
+
+Policy = Literal["auto", "ask", "off"]
+
+
+class RecoveryPolicy(Struct, frozen=True):
+    """What the operator wants, for one chat."""
+
+    policy: Policy = "auto"
+    freshness_ms: int = 3_600_000  # 0 switches the check off
+    max_without_progress: int = 3
+    max_interruptions: int = 10
+    max_tokens: int | None = None
+
+
+class Surroundings(Struct, frozen=True):
+    """What the journal of the turn does not know."""
+
+    session: SessionState = SessionState.OPEN
+    last_sign_of_life: int | None = None
+    has_address: bool = True
+    authorised: bool = True
+    connected: bool = True
+    attached_alive: bool = False
+    paused: bool = False
+
+
+class Choice(StrEnum):
+    RESUME = "resume"
+    DELIVER = "deliver"
+    CLEAR = "clear"
+    WAIT_FOR_USER = "wait_for_user"
+    ASK_USER = "ask_user"
+    WAIT_FOR_PLATFORM = "wait_for_platform"
+    SKIP = "skip"
+    SUSPEND = "suspend"
+
+
+class Decision(Struct, frozen=True):
+    choice: Choice
+    why: str
+    evidence: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: int) -> Decision:
+    """Decide about an interrupted turn. Total: every turn gets a decision, none an error."""
+    tail, last = tail_of(view), view.interrupted
+    reason = last.reason if last else None
+    age = None if around.last_sign_of_life is None else max(0, now - around.last_sign_of_life)
+    evidence = {
+        "tail": tail,
+        "reason": reason,
+        "age_ms": age,
+        "interruptions": len(view.interruptions),
+        "without_progress": view.without_progress,
+        "tokens": view.tokens,
+    }
+
+    def decided(choice: Choice, why: str) -> Decision:
+        return Decision(choice, why, evidence)
+
+    if tail is Tail.FINAL:
+        return decided(Choice.DELIVER, "the final answer is already written; only its delivery is owed")
+    if tail is Tail.NOTHING:
+        return decided(Choice.CLEAR, "nothing was asked and nothing was done")
+    if around.session is not SessionState.OPEN:
+        return decided(Choice.SKIP, f"the session is {around.session}")
+    if tail is Tail.QUESTION:
+        return decided(Choice.WAIT_FOR_USER, "it waits for an answer from a person")
+    if not around.has_address:
+        return decided(Choice.SKIP, "there is no address to answer to")
+    if reason not in AUTO_RESUME:
+        return decided(Choice.SKIP, f"the reason {reason!r} does not resume by itself")
+    if not around.authorised:
+        return decided(Choice.SKIP, "the sender is no longer authorised")
+    if policy.freshness_ms and not around.attached_alive and (age is None or age > policy.freshness_ms):
+        return decided(Choice.SKIP, f"it is stale: the last sign of life is older than {policy.freshness_ms} ms")
+    if view.without_progress >= policy.max_without_progress and not around.attached_alive:
+        return decided(Choice.SUSPEND, f"interrupted {view.without_progress} times in a row without progress")
+    if len(view.interruptions) >= policy.max_interruptions:
+        return decided(Choice.SUSPEND, f"interrupted {len(view.interruptions)} times in all")
+    if policy.max_tokens is not None and view.tokens >= policy.max_tokens:
+        return decided(Choice.SKIP, f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens")
+    if policy.policy == "off":
+        return decided(Choice.SKIP, "automatic resume is switched off here")
+    if around.paused:
+        return decided(Choice.SKIP, "automatic resume is paused: the gateway keeps crashing")
+    if not around.connected:
+        return decided(Choice.WAIT_FOR_PLATFORM, "its platform is not connected yet")
+    if policy.policy == "ask":
+        return decided(Choice.ASK_USER, "the policy here is to ask first")
+    return decided(Choice.RESUME, f"it ends with {tail} and may go on")

@@ -1,0 +1,56 @@
+"""The states of a session, and its recovery state, which is derived and never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class SessionState(StrEnum):
+    OPEN = "open"
+    SUSPENDED = "suspended"  # must not go on by itself; the next message starts a fresh one
+    CLOSED = "closed"  # replaced by a newer one of the same key
+
+
+class Why(StrEnum):
+    """Why a turn was cancelled."""
+
+    STOPPED = "stopped"
+    DROPPED = "dropped"
+    RESET = "reset"
+    CLEARED = "cleared"
+    SUSPENDED = "suspended"
+    SUPERSEDED = "superseded"
+
+
+# A mark counts no longer once a person, or a Clear decision, ended its turn.
+UNMARKING: frozenset[str] = frozenset((Why.STOPPED, Why.DROPPED, Why.RESET, Why.CLEARED))
+
+
+class Mark(Struct, frozen=True):
+    """An Interrupted entry, and what ended its turn if it was cancelled."""
+
+    seq: int
+    at: int | None
+    reason: str
+    cancelled: str | None = None
+
+
+class Recovery(Struct, frozen=True):
+    """The recovery state of a session, under the names that its JSON has."""
+
+    resume_pending: bool = False
+    resume_reason: str | None = None
+    last_resume_marked_at: int | None = None
+    interruptions: int = 0
+
+
+def recovery_of(marks: Sequence[Mark], delivered: int) -> Recovery:
+    """Derive the recovery state from the marks, in order, and the seq at which a turn was last delivered."""
+    pending = [mark for mark in marks if mark.seq > delivered and mark.cancelled not in UNMARKING]
+    if not pending:
+        return Recovery()
+    last = pending[-1]
+    return Recovery(True, last.reason, last.at, len(pending))

@@ -1,0 +1,59 @@
+"""What a turn's journal ends with. Our own marks, notes and decisions are never the tail."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from perdure.core.journal import ModelAnswered, ToolEnded, TurnView
+
+# How providers spell "I have said all I wanted to say", in lower case. Anything else (length, max_tokens,
+# content_filter, error, none at all) is a response that was cut off.
+FINAL_FINISHES = frozenset(
+    (
+        "stop",
+        "end",
+        "end_turn",
+        "stop_sequence",
+        "complete",
+        "completed",
+        "eos",
+        "eos_token",
+        "done",
+        "finished",
+    )
+)
+
+
+class Tail(StrEnum):
+    NOTHING = "nothing but ours"
+    MESSAGE = "an unanswered message"
+    OPEN_CALL = "a tool call without result"
+    RESULT = "a tool result without answer"
+    QUESTION = "a question to the user"
+    CUT_OFF = "a response that was cut off"
+    FINAL = "the final answer"
+
+
+RESUMABLE = frozenset((Tail.MESSAGE, Tail.OPEN_CALL, Tail.RESULT, Tail.CUT_OFF))
+
+
+def is_final(response: ModelAnswered) -> bool:
+    """Whether a model's response ends the turn: no tool call, and an explicit finish."""
+    return not response.calls and (response.finish or "").lower() in FINAL_FINISHES
+
+
+def tail_of(view: TurnView) -> Tail:
+    """Name what the turn's content ends with."""
+    if not view.content:
+        return Tail.NOTHING
+    if view.open_calls:
+        return Tail.OPEN_CALL
+    if view.question is not None and view.answer is None:
+        return Tail.QUESTION
+    match view.content[-1].entry:
+        case ModelAnswered() as response:
+            return Tail.FINAL if is_final(response) else Tail.CUT_OFF
+        case ToolEnded():
+            return Tail.RESULT
+        case _:
+            return Tail.MESSAGE

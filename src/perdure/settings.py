@@ -1,0 +1,195 @@
+"""Every setting: its name, its type, its default and what it means. `perdure.config` reads them.
+
+These Structs are the only list of settings there is: what is accepted, what an error says was expected, and
+the reference in the documentation all come from here. A float is always a duration in seconds. In `Meta`,
+`extra` may hold `expected` (the type in words, where the type alone does not say it), `default` (the default
+in words) and `secret` (the value is never shown).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+SQLITE = "sqlite:///"
+
+SYSTEM_PROMPT = (
+    "You are a capable and friendly assistant in a chat. Answer briefly and plainly, in the language of the "
+    "person you talk with. Use your tools when they help, and tell what you did with them. When you do not "
+    "know something, or could not do it, say so."
+)
+
+# A hundred years: long enough to mean "never", short enough that no clock overflows when it is added.
+LONGEST = 36500 * 86400.0
+
+DURATION = 'a duration from 0 to 36500d, such as "500ms", "20s", "15m" or "24h" (a bare number is seconds)'
+HOST = "a host name or an IP address without a port"
+NAME = 'a name of 1 to 64 letters, digits, "-" or "_"'
+MODEL = '"offline" (only the offline model is built in this version)'
+FILE_OR_SERVER = r"\A(sqlite:///(?!:memory:)[^?\x00-\x1f]*[^?/\x00-\x1f]|postgresql://\S+)\Z"
+
+Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Duration = Annotated[float, Meta(ge=0, le=LONGEST, extra={"expected": DURATION})]
+DatabaseUrl = Annotated[str, Meta(pattern=FILE_OR_SERVER)]
+Host = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._:%-]+\Z", extra={"expected": HOST})]
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,64}\Z", extra={"expected": NAME})]
+ModelName = Annotated[str, Meta(pattern=r"\Aoffline\Z", extra={"expected": MODEL})]
+
+
+class StoreSettings(msgspec.Struct, frozen=True):
+    """Where everything is kept."""
+
+    url: Annotated[
+        DatabaseUrl | None,
+        Meta(
+            description="A SQLite file (a relative path starts in the home directory), or PostgreSQL.",
+            examples=["sqlite:///perdure.db"],
+            extra={
+                "expected": "sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+                "default": "sqlite:///<home>/perdure.db",
+                "secret": True,
+            },
+        ),
+    ] = None
+
+    # The URL may hold a password, and settings end up in logs and tracebacks.
+    def __repr__(self) -> str:
+        return "StoreSettings(url=(hidden))"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("url", "(hidden)")]
+
+
+class WebSettings(msgspec.Struct, frozen=True):
+    """Where the web chat, the console and the HTTP API listen."""
+
+    host: Annotated[
+        Host,
+        Meta(description="The address to listen on. Only loopback addresses stay private to this machine."),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65535,
+            description="The port to listen on; 0 takes any free one. A busy port is an error.",
+        ),
+    ] = 8420
+
+
+class AgentSettings(msgspec.Struct, frozen=True):
+    """Who answers."""
+
+    name: Annotated[
+        Name,
+        Meta(description="The agent's name in session keys. Sessions of another name are other sessions."),
+    ] = "main"
+    system_prompt: Annotated[
+        str,
+        Meta(
+            description="What the model is told before every conversation.",
+            examples=["You are a patient librarian."],
+            extra={"default": "a built-in text"},
+        ),
+    ] = SYSTEM_PROMPT
+    max_steps: Annotated[Count, Meta(description="The most model calls one turn may make before it is ended.")] = (
+        90
+    )
+
+
+class ModelSettings(msgspec.Struct, frozen=True):
+    """Who thinks."""
+
+    name: Annotated[
+        ModelName, Meta(description="The model. `offline` needs no key and no network, and follows scripts.")
+    ] = "offline"
+
+
+class DrainSettings(msgspec.Struct, frozen=True):
+    """How a planned stop ends."""
+
+    deadline: Annotated[
+        Duration,
+        Meta(description="How long a planned stop waits for running turns before it interrupts them."),
+    ] = 20.0
+
+
+class RecoverySettings(msgspec.Struct, frozen=True):
+    """What becomes of turns that were cut off."""
+
+    policy: Annotated[
+        Literal["auto", "ask", "off"],
+        Meta(description="Go on by itself (`auto`), ask the person first (`ask`), or leave it to them (`off`)."),
+    ] = "auto"
+    freshness: Annotated[
+        Duration,
+        Meta(description="A turn cut off longer ago than this does not go on by itself; 0 means at any age."),
+    ] = 3600.0
+    concurrency: Annotated[Count, Meta(description="How many turns are recovered at the same time.")] = 4
+    max_without_progress: Annotated[
+        Count,
+        Meta(description="After so many interruptions in a row without a new step, the session is suspended."),
+    ] = 3
+    max_interruptions: Annotated[
+        Count, Meta(description="After so many interruptions of one turn, the session is suspended.")
+    ] = 10
+    max_tokens: Annotated[
+        Count | None,
+        Meta(description="The most tokens a turn may have used and still go on by itself.", examples=[200000]),
+    ] = None
+
+
+class DeliverySettings(msgspec.Struct, frozen=True):
+    """How replies are sent."""
+
+    unknown: Annotated[
+        Literal["resend", "drop"],
+        Meta(
+            description="A reply that may or may not have arrived is sent again with a mark (`resend`), "
+            "or given up with a notice (`drop`)."
+        ),
+    ] = "resend"
+    max_age: Annotated[Duration, Meta(description="A reply that could not be sent for this long expires.")] = (
+        86400.0
+    )
+
+
+class InboxSettings(msgspec.Struct, frozen=True):
+    """Which messages are still answered."""
+
+    max_age: Annotated[
+        Duration,
+        Meta(description="A message older than this when its turn would begin is reported, not answered."),
+    ] = 86400.0
+
+
+class QueueSettings(msgspec.Struct, frozen=True):
+    """What happens to messages that arrive while a turn runs."""
+
+    cap: Annotated[Count, Meta(description="How many messages may wait in one session.")] = 100
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be configured; `home` comes from PERDURE_HOME, never from the file."""
+
+    home: Path
+    store: StoreSettings = StoreSettings()
+    web: WebSettings = WebSettings()
+    agent: AgentSettings = AgentSettings()
+    model: ModelSettings = ModelSettings()
+    drain: DrainSettings = DrainSettings()
+    recovery: RecoverySettings = RecoverySettings()
+    delivery: DeliverySettings = DeliverySettings()
+    inbox: InboxSettings = InboxSettings()
+    queue: QueueSettings = QueueSettings()
+
+    @property
+    def store_url(self) -> str:
+        """The database's URL; what follows `sqlite:///` in it is an absolute path, as it stands."""
+        url = self.store.url or f"{SQLITE}perdure.db"
+        if not url.startswith(SQLITE):
+            return url
+        return f"{SQLITE}{self.home / url.removeprefix(SQLITE)}"

@@ -1,0 +1,61 @@
+"""The store: one truth, by noun. Each method says what is durable after it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from perdure.errors import ConfigurationError
+from perdure.store.database import Database
+from perdure.store.ids import Clock, Ids, wall_clock
+from perdure.store.inbox import Inbox
+from perdure.store.journal import Journal
+from perdure.store.leases import Runs
+from perdure.store.outbox import Outbox
+from perdure.store.people import People
+from perdure.store.processes import Processes
+from perdure.store.sessions import Sessions
+from perdure.store.turns import Turns
+
+Wrap = Callable[[Database], Database]
+
+
+class Store:
+    """Every noun over one database."""
+
+    def __init__(self, database: Database, clock: Clock = wall_clock) -> None:
+        ids = Ids(clock)
+        self.database = database
+        self.ids = ids
+        self.sessions = Sessions(database, ids)
+        self.turns = Turns(database, ids)
+        self.journal = Journal(database)
+        self.inbox = Inbox(database, ids)
+        self.outbox = Outbox(database, ids)
+        self.runs = Runs(database, ids)
+        self.people = People(database)
+        self.processes = Processes(database)
+
+    @property
+    def problem(self) -> str | None:
+        """Why writes are not done at the moment, in words, or None."""
+        return self.database.problem
+
+    async def close(self) -> None:
+        await self.database.close()
+
+
+async def open_database(url: str, *, home: Path, clock: Clock = wall_clock) -> Database:
+    """Open, make or migrate the database at a URL; take the locks that make us its gateway."""
+    if url.startswith("sqlite:///"):
+        from perdure.store.sqlite import open_sqlite  # only the database in use is loaded
+
+        return open_sqlite(Path(url.removeprefix("sqlite:///")), home=home, clock=clock)
+    if url.startswith("postgresql://"):
+        from perdure.store.postgres import open_postgres
+
+        return await open_postgres(url, home=home)
+    raise ConfigurationError(
+        f"store.url names no database that Perdure knows: {url.split(':', 1)[0]}:…",
+        hint="Write sqlite:///path/to/perdure.db or postgresql://user@host/name.",
+    )

@@ -1,0 +1,139 @@
+"""The inbox: what was received, stored before the platform is told so, and acting once."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.messages import Attachment, Inbound
+from perdure.store import sessions
+from perdure.store.database import Database, Tx
+from perdure.store.ids import Ids
+
+
+class Stored(Struct, frozen=True):
+    """Where a received message ended up."""
+
+    message: str
+    session: str
+    key: str
+    fresh: bool  # False: it was here before, and this delivery changed nothing
+
+
+class Seen(Struct, frozen=True):
+    """A message as the people in a chat see it, theirs or ours, with its place in the chat."""
+
+    position: int
+    id: str
+    author: str  # "user" or "agent"
+    text: str
+    at: int
+    turn: str | None
+
+
+class Inbox:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def receive(self, inbound: Inbound, raw: str, key: str, now: int) -> Stored:
+        """Take a message in, once.
+
+        After return: it will be answered, whatever happens to us; the platform may be told so.
+        If we die inside: it is here or not; delivered again, it acts once.
+        """
+        return await self._database.write(lambda tx: _receive(tx, self._ids, inbound, raw, key, now), key=key)
+
+    async def reject(self, event_key: str, raw: str, problem: str, now: int) -> None:
+        """Keep an event that cannot be understood, so that it may be acknowledged and looked at."""
+        await self._database.write(lambda tx: _reject(tx, self._ids, event_key, raw, problem, now), key=event_key)
+
+    async def waiting(self, key: str) -> int:
+        """How many messages of a key wait for their turn."""
+        row = await self._database.read(
+            lambda tx: tx.one("SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting'", key=key)
+        )
+        return row[0] if row else 0
+
+    async def seen(self, key: str, after: int, limit: int = 500) -> list[Seen]:
+        """What the people in a chat see behind a place, in order."""
+        return await self._database.read(lambda tx: _seen(tx, key, after, limit))
+
+    async def place(self, key: str, message: str) -> int | None:
+        """The place of a message, ours or a person's, in its chat."""
+        row = await self._database.read(
+            lambda tx: tx.one(
+                "SELECT position FROM inbox WHERE key = :key AND id = :id "
+                "UNION ALL SELECT position FROM outbox WHERE key = :key AND id = :id AND state = 'sent'",
+                key=key,
+                id=message,
+            )
+        )
+        return row[0] if row else None
+
+
+def _receive(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int) -> Stored:
+    known = tx.one(
+        "SELECT id, session, key FROM inbox WHERE event_key = :event AND key IS NOT NULL",
+        event=inbound.event_key,
+    )
+    if known is not None:
+        return Stored(known[0], known[1], known[2], fresh=False)
+    session, message = sessions.ensure(tx, ids, key, now), ids.new("in")
+    tx.run(
+        "INSERT INTO inbox (id, event_key, key, session, state, body, raw, position, received_at) "
+        "VALUES (:id, :event, :key, :session, 'waiting', :body, :raw, :position, :now)",
+        id=message,
+        event=inbound.event_key,
+        key=key,
+        session=session,
+        body=msgspec.json.encode(inbound).decode(),
+        raw=raw,
+        position=sessions.next_position(tx, key),
+        now=now,
+    )
+    for ordinal, attachment in enumerate(inbound.attachments):
+        _refer(tx, ids, message, ordinal, attachment)
+    return Stored(message, session, key, fresh=True)
+
+
+def _refer(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: Attachment) -> None:
+    tx.run(
+        "INSERT INTO attachments (id, inbox, ordinal, name, reference, media_type, size, state) "
+        "VALUES (:id, :inbox, :ordinal, :name, :reference, :media_type, :size, 'referenced')",
+        id=ids.new("att"),
+        inbox=message,
+        ordinal=ordinal,
+        **msgspec.structs.asdict(attachment),
+    )
+
+
+def _reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -> None:
+    tx.run(
+        "INSERT INTO inbox (id, event_key, state, raw, problem, received_at) "
+        "VALUES (:id, :event, 'rejected', :raw, :problem, :now) ON CONFLICT DO NOTHING",
+        id=ids.new("in"),
+        event=event_key,
+        raw=raw,
+        problem=problem,
+        now=now,
+    )
+
+
+_SEEN = (
+    "SELECT position, id, 'user', body, received_at, turn FROM inbox WHERE key = :key AND position > :after "
+    "UNION ALL SELECT position, id, 'agent', text, updated_at, turn FROM outbox "
+    "WHERE key = :key AND state = 'sent' AND position > :after ORDER BY 1 LIMIT :limit"
+)
+
+
+def _seen(tx: Tx, key: str, after: int, limit: int) -> list[Seen]:
+    rows = tx.all(_SEEN, key=key, after=after, limit=limit)
+    return [
+        Seen(position, message, author, _text(text) if author == "user" else text, at, turn)
+        for position, message, author, text, at, turn in rows
+    ]
+
+
+def _text(body: str) -> str:
+    return msgspec.json.decode(body, type=Inbound).text

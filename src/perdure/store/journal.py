@@ -1,0 +1,78 @@
+"""The journal: the append-only facts of a session, by `(session, seq)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.core.journal import Entry, Record, decode, encode
+from perdure.store.database import Database, Row, Tx
+
+_INSERT = (
+    "INSERT INTO journal (session, seq, turn, kind, version, body, at) SELECT :session, "
+    "coalesce(max(seq), 0) + 1, :turn, :kind, :version, :body, :at FROM journal WHERE session = :session "
+    "RETURNING seq"
+)
+_OF_TURN = (
+    "SELECT seq, at, kind, version, body FROM journal WHERE session = :session AND seq >= :first_seq "
+    "AND turn = :turn ORDER BY seq"
+)
+
+
+class Journal:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of_turn(self, session: str, turn: str) -> list[Record]:
+        """The entries of one turn."""
+        return await self._database.read(lambda tx: read_turn(tx, session, turn))
+
+    async def before(self, session: str, seq: int) -> list[tuple[str, Record]]:
+        """The session's entries before a place, each with the turn it belongs to."""
+        rows = await self._database.read(
+            lambda tx: tx.all(
+                "SELECT seq, at, kind, version, body, turn FROM journal "
+                "WHERE session = :session AND seq < :seq ORDER BY seq",
+                session=session,
+                seq=seq,
+            )
+        )
+        return [(row[5], as_record(row)) for row in rows]
+
+    async def after(self, session: str, seq: int, limit: int = 500) -> list[tuple[str, Record]]:
+        """The session's entries behind a place, each with the turn it belongs to."""
+        rows = await self._database.read(
+            lambda tx: tx.all(
+                "SELECT seq, at, kind, version, body, turn FROM journal "
+                "WHERE session = :session AND seq > :seq ORDER BY seq LIMIT :limit",
+                session=session,
+                seq=seq,
+                limit=limit,
+            )
+        )
+        return [(row[5], as_record(row)) for row in rows]
+
+
+def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) -> list[Record]:
+    """Write the entries behind the last one of the session."""
+    records = []
+    for entry in entries:
+        row = tx.one(
+            _INSERT,
+            session=session,
+            turn=turn,
+            kind=entry.kind,
+            version=entry.version,
+            body=encode(entry),
+            at=now,
+        )
+        assert row is not None, "INSERT … RETURNING gave no row"
+        records.append(Record(row[0], now, entry))
+    return records
+
+
+def read_turn(tx: Tx, session: str, turn: str, first_seq: int = 0) -> list[Record]:
+    return [as_record(row) for row in tx.all(_OF_TURN, session=session, first_seq=first_seq, turn=turn)]
+
+
+def as_record(row: Row) -> Record:
+    return Record(row[0], row[1], decode(row[2], row[3], row[4]))

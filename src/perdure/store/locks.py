@@ -1,0 +1,42 @@
+"""One gateway per home and per database file, proved by a lock of the operating system.
+
+The lock ends with the process that holds it, however it ends: a zombie or a recycled process id never looks
+alive. The process id in the file is there for people to read, and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from perdure.errors import LockHeld
+
+
+class FileLock:
+    """An exclusive lock, held from `take()` until `release()` or the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def take(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise LockHeld(
+                f"another gateway is at work here: {self._path} is locked by process {holder}",
+                hint="Stop that gateway first, or give this one its own home with PERDURE_HOME.",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

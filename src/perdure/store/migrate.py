@@ -1,0 +1,162 @@
+"""A database is made, recognised, brought up to date, or refused untouched.
+
+A new database is made from `schema.sql` alone. Alembic, whose import costs more than the rest of the start
+together, is loaded only when an older database has to be brought up to date.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from perdure.errors import DatabaseRefused
+
+REVISIONS = ("0001",)  # in order; a test compares them with the files in migrations/
+HEAD = REVISIONS[-1]
+APPLICATION_ID = 0x50455244  # "PERD", in the header of every SQLite file of ours
+
+_VERSION_TABLE = (  # as Alembic would make it
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
+_MAGIC = b"SQLite format 3\x00"
+_HEADER = 100
+
+
+def schema() -> list[str]:
+    """The statements that make a new database, its version included."""
+    text = resources.files("perdure.store").joinpath("schema.sql").read_text()
+    lines = [line.split("--", 1)[0] for line in text.splitlines()]
+    return [
+        *(statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()),
+        _VERSION_TABLE,
+        f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')",
+    ]
+
+
+def check_revision(revision: str | None, name: str) -> bool:
+    """Whether the database is of the newest version; one that we do not know is refused."""
+    if revision in REVISIONS:
+        return revision == HEAD
+    raise DatabaseRefused(
+        f"{name} has the schema version {revision!r}; this Perdure knows versions up to {HEAD}",
+        hint="It was written by a newer Perdure: run that version, or choose another store.url.",
+    )
+
+
+# ── SQLite ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def prepare_sqlite(path: Path) -> None:
+    """Make the file if there is none, bring an older one up to date, refuse one that is not ours."""
+    if not path.exists():
+        _make_sqlite(path)
+        return
+    _refuse_damaged(path)
+    if not check_revision(_sqlite_revision(path), str(path)):
+        upgrade(f"sqlite:///{path}")
+
+
+def _make_sqlite(path: Path) -> None:
+    """Make the database beside its place and move it there whole: a crash leaves no half-made file."""
+    draft = path.with_name(path.name + ".new")
+    for leftover in (draft, draft.with_name(draft.name + "-journal")):
+        leftover.unlink(missing_ok=True)
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection = sqlite3.connect(draft, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statement in schema():
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+    draft.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Look at the header alone, without SQLite: it would begin to repair what it opens."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER)
+    size, log = path.stat().st_size, path.with_name(path.name + "-wal")
+    if len(header) < _HEADER and _MAGIC.startswith(header[: len(_MAGIC)]):
+        raise DatabaseRefused(f"{path} is truncated: it has {size} bytes", hint=_RESTORE)
+    if not header.startswith(_MAGIC):
+        raise DatabaseRefused(f"{path} is not a SQLite database", hint=_ELSEWHERE)
+    if struct.unpack(">I", header[68:72])[0] != APPLICATION_ID:
+        raise DatabaseRefused(f"{path} is a SQLite database of another program", hint=_ELSEWHERE)
+    page_size, pages = struct.unpack(">H", header[16:18])[0], struct.unpack(">I", header[28:32])[0]
+    whole = (65536 if page_size == 1 else page_size) * pages
+    # With a log beside it the header may run ahead of the file: SQLite completes it from there.
+    if size < whole and not (log.exists() and log.stat().st_size):
+        raise DatabaseRefused(f"{path} is truncated: it has {size} of {whole} bytes", hint=_RESTORE)
+
+
+_RESTORE = "Put back the whole file from a backup, or move it away to begin anew."
+_ELSEWHERE = "Choose another store.url, or move that file away."
+
+
+def _sqlite_revision(path: Path) -> str | None:
+    # Without a log, `immutable` keeps SQLite from making files beside one that we may refuse.
+    log = path.with_name(path.name + "-wal")
+    mode = "mode=ro" if log.exists() else "mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
+    try:
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise DatabaseRefused(f"{path} is damaged: {error}", hint=_RESTORE) from error
+    finally:
+        connection.close()
+    return row[0] if row else None
+
+
+# ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────────────────────
+
+_SERIALISE = "SELECT pg_advisory_xact_lock(1346720324)"  # "PERD": two gateways starting at once take turns
+
+
+def prepare_postgres(execute: Callable[[str], list[tuple[Any, ...]]], url: str, name: str) -> None:
+    """The same inside one transaction of the caller's, on a database that may be empty."""
+    execute(_SERIALISE)
+    tables = {row[0] for row in execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}
+    if not tables:
+        for statement in schema():
+            execute(statement)
+        return
+    if not {"alembic_version", "sessions", "journal"} <= tables:
+        raise DatabaseRefused(
+            f"{name} holds tables of another program: {', '.join(sorted(tables)[:5])}",
+            hint="Give Perdure an empty database of its own.",
+        )
+    rows = execute("SELECT version_num FROM alembic_version")
+    if not check_revision(rows[0][0] if rows else None, name):
+        upgrade(url.replace("postgresql://", "postgresql+psycopg://", 1))
+
+
+# ── Alembic ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def upgrade(url: str, scripts: Path | None = None) -> None:
+    """Bring the database at an SQLAlchemy URL to the newest version, in one transaction."""
+    from alembic import command  # rarely needed, and slow to import
+    from alembic.config import Config
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    config = Config()
+    config.set_main_option("script_location", str(scripts or Path(__file__).with_name("migrations")))
+    with create_engine(url, poolclass=NullPool).begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

@@ -1,0 +1,209 @@
+"""The outbox: what is owed to people, in one lane per address.
+
+owed → sending → sent | unknown | refused | expired | withdrawn. A row is `sending` on disk before the platform
+hears of it, so a crash in between leaves a send whose outcome is unknown, and never one that nobody knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from perdure.core.address import Address, split_parts
+from perdure.core.delivery import Delivery, delivery_key
+from perdure.core.messages import Outbound
+from perdure.store import leases, sessions
+from perdure.store.database import Database, Row, Tx
+from perdure.store.ids import Ids
+
+_COLUMNS = (
+    "id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, due_at, receipt, problem, "
+    "position, created_at, updated_at"
+)
+_OPEN = "state IN ('owed', 'sending', 'unknown')"
+
+
+class Owed(Struct, frozen=True):
+    """A reply to owe, cut into its parts."""
+
+    address: Address
+    reply: str  # names the reply; parts of one reply stand or fall together
+    parts: tuple[str, ...]
+    reply_to: str | None = None
+
+
+class Delivering(Struct, frozen=True):
+    """A row of the outbox."""
+
+    id: str
+    delivery_key: str
+    lane: str
+    key: str
+    turn: str | None
+    reply: str
+    part: int
+    text: str
+    reply_to: str | None
+    state: Delivery
+    attempts: int
+    due_at: int
+    receipt: str | None
+    problem: str | None
+    position: int | None
+    created_at: int
+    updated_at: int
+
+    @property
+    def address(self) -> Address:
+        return Address(*split_parts(self.lane))  # type: ignore[arg-type]  # written by Address.lane
+
+    def outbound(self, text: str | None = None) -> Outbound:
+        return Outbound(self.address, text or self.text, self.delivery_key, self.reply_to)
+
+
+class Outbox:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def heads(self, run: str, platforms: Sequence[str]) -> list[Delivering]:
+        """The first open row of every lane of these platforms whose session is ours or free."""
+        return await self._database.read(lambda tx: _heads(tx, run, platforms))
+
+    async def start(self, row: Delivering, run: str, now: int) -> bool:
+        """Say that the row is about to be sent. False: it is not ours to send, or was withdrawn.
+
+        After return: if we die now, the send counts as unknown.
+        """
+        return await self._database.write(lambda tx: _start(tx, row, run, now), key=row.key)
+
+    async def sent(self, row: Delivering, receipt: str, now: int) -> bool:
+        """Record the receipt. After return: the row is sent for good, and has its place in the chat."""
+        return await self._database.write(lambda tx: _sent(tx, row, receipt, now), key=row.key)
+
+    async def put_back(self, row: Delivering, due_at: int, now: int, *, problem: str, counts: bool) -> bool:
+        """Owe the row again: nothing was sent. `counts` says whether this used up an attempt."""
+        changes = "state = 'owed', run = NULL, due_at = :due_at, attempts = attempts + :used"
+        return await self._change(
+            row, changes, now, "state = 'sending'", problem=problem, due_at=due_at, used=int(counts)
+        )
+
+    async def unknown(self, row: Delivering, due_at: int, now: int, *, problem: str) -> bool:
+        """Nobody knows whether the row was sent. It holds its lane until that is resolved."""
+        changes = "state = 'unknown', run = NULL, due_at = :due_at, attempts = attempts + 1"
+        return await self._change(row, changes, now, "state = 'sending'", problem=problem, due_at=due_at)
+
+    async def refuse(self, row: Delivering, now: int, *, problem: str) -> bool:
+        """The platform will never take this row: drop it with the rest of its reply, and free the lane."""
+        return await self._database.write(lambda tx: _refuse(tx, row, problem, now), key=row.key)
+
+    async def expire(self, row: Delivering, now: int, *, problem: str) -> bool:
+        """Too old to send. The row stays on record as expired."""
+        return await self._change(row, "state = 'expired', run = NULL", now, _OPEN, problem=problem)
+
+    async def orphans(self, now: int) -> int:
+        """Rows that a dead run was sending become unknown; how many there were."""
+        return await self._database.write(
+            lambda tx: tx.run(
+                "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, updated_at = :now, "
+                "problem = 'the gateway died while sending' "
+                f"WHERE state = 'sending' AND run IN ({leases.DEAD})",
+                now=now,
+            )
+        )
+
+    async def owe(self, key: str, reply: Owed, now: int) -> None:
+        """Owe a notice that belongs to no turn. After return: it will be sent once."""
+        await self._database.write(lambda tx: owe(tx, self._ids, key, None, reply, now), key=key)
+
+    async def of_turn(self, turn: str) -> list[Delivering]:
+        """The rows of one turn, in order."""
+        return await self._database.read(lambda tx: _where(tx, "turn = :turn ORDER BY id", turn=turn))
+
+    async def open(self, limit: int = 100) -> list[Delivering]:
+        """Rows that are still owed, being sent, or unknown."""
+        return await self._database.read(lambda tx: _where(tx, f"{_OPEN} ORDER BY id LIMIT :limit", limit=limit))
+
+    async def _change(
+        self, row: Delivering, changes: str, now: int, guard: str, **values: str | int | None
+    ) -> bool:
+        sql = f"UPDATE outbox SET {changes}, problem = :problem, updated_at = :now WHERE id = :id AND {guard}"
+        return await self._database.write(lambda tx: bool(tx.run(sql, id=row.id, now=now, **values)), key=row.key)
+
+
+def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:
+    """Put a reply in its lane, once: the same reply again changes nothing."""
+    for part, text in enumerate(reply.parts):
+        tx.run(
+            "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, "
+            "due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, :reply, :part, "
+            ":text, :reply_to, 'owed', 0, :now, :now, :now) ON CONFLICT DO NOTHING",
+            id=ids.new("out"),
+            delivery_key=delivery_key(reply.reply, part),
+            lane=reply.address.lane,
+            key=key,
+            turn=turn,
+            reply=reply.reply,
+            part=part,
+            text=text,
+            reply_to=reply.reply_to if part == 0 else None,
+            now=now,
+        )
+
+
+def _as_row(row: Row) -> Delivering:
+    state = Delivery(row[9])
+    return Delivering(*(*row[:9], state, *row[10:]))
+
+
+def _where(tx: Tx, condition: str, **values: str | int) -> list[Delivering]:
+    return [_as_row(row) for row in tx.all(f"SELECT {_COLUMNS} FROM outbox WHERE {condition}", **values)]
+
+
+def _heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[Delivering]:
+    ours = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o "
+        f"JOIN leases l ON l.key = o.key WHERE o.{_OPEN} AND {ours} GROUP BY o.lane) ORDER BY id",
+        run=run,
+    )
+    return [row for row in map(_as_row, rows) if row.address.platform in platforms]
+
+
+def _start(tx: Tx, row: Delivering, run: str, now: int) -> bool:
+    if leases.holder(tx, row.key) != run and leases.take(tx, row.key, run) is None:
+        return False
+    sql = (
+        "UPDATE outbox SET state = 'sending', run = :run, updated_at = :now "
+        "WHERE id = :id AND state = :state AND state IN ('owed', 'unknown')"
+    )
+    return bool(tx.run(sql, run=run, now=now, id=row.id, state=row.state.value))
+
+
+def _sent(tx: Tx, row: Delivering, receipt: str, now: int) -> bool:
+    guard = tx.one(f"SELECT 1 FROM outbox WHERE id = :id AND {_OPEN}", id=row.id)
+    if guard is None:
+        return False
+    tx.run(
+        "UPDATE outbox SET state = 'sent', run = NULL, receipt = :receipt, problem = NULL, "
+        "position = :position, updated_at = :now WHERE id = :id",
+        receipt=receipt,
+        position=sessions.next_position(tx, row.key),
+        now=now,
+        id=row.id,
+    )
+    return True
+
+
+def _refuse(tx: Tx, row: Delivering, problem: str, now: int) -> bool:
+    return bool(
+        tx.run(
+            "UPDATE outbox SET state = 'refused', run = NULL, problem = :problem, updated_at = :now "
+            f"WHERE reply = :reply AND lane = :lane AND {_OPEN}",
+            problem=problem,
+            now=now,
+            reply=row.reply,
+            lane=row.lane,
+        )
+    )

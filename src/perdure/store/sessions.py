@@ -1,0 +1,142 @@
+"""Sessions: conversations with a stable key and a current id."""
+
+from __future__ import annotations
+
+from msgspec import Struct, json
+
+from perdure.core.session import Mark, Recovery, SessionState, recovery_of
+from perdure.store.database import Database, Row, Tx
+from perdure.store.ids import Ids
+
+_COLUMNS = "id, key, state, auto_reset_reason, created_at, updated_at"
+
+
+class Session(Struct, frozen=True):
+    """A session's row."""
+
+    id: str
+    key: str
+    state: SessionState
+    auto_reset_reason: str | None
+    created_at: int
+    updated_at: int
+
+
+class Sessions:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def get(self, session: str) -> Session | None:
+        return await self._database.read(lambda tx: _one(tx, "id = :value", session))
+
+    async def current(self, key: str) -> Session | None:
+        """The session that the next message to this key belongs to."""
+        return await self._database.read(lambda tx: _one(tx, "key = :value AND state <> 'closed'", key))
+
+    async def page(self, after: str = "", limit: int = 100) -> list[Session]:
+        """Sessions in the order of their ids, beginning behind `after`."""
+        return await self._database.read(lambda tx: _page(tx, after, limit))
+
+    async def recovery(self, session: str) -> Recovery:
+        """The session's recovery state, derived from its journal."""
+        return await self._database.read(lambda tx: read_recovery(tx, session))
+
+    async def generation(self, key: str) -> int:
+        """The number of the key's newest turn."""
+        row = await self._database.read(
+            lambda tx: tx.one("SELECT generation FROM leases WHERE key = :key", key=key)
+        )
+        return row[0] if row else 0
+
+
+def ensure(tx: Tx, ids: Ids, key: str, now: int) -> str:
+    """The id of the key's current session, which is begun if there is none."""
+    row = tx.one("SELECT id FROM sessions WHERE key = :key AND state <> 'closed'", key=key)
+    if row is None:
+        tx.run(
+            "INSERT INTO leases (key, epoch, generation, position) VALUES (:key, 0, 0, 0) ON CONFLICT DO NOTHING",
+            key=key,
+        )
+        tx.run(
+            f"INSERT INTO sessions ({_COLUMNS}) VALUES (:id, :key, 'open', NULL, :now, :now) "
+            "ON CONFLICT DO NOTHING",
+            id=ids.new("s"),
+            key=key,
+            now=now,
+        )
+        row = tx.one("SELECT id FROM sessions WHERE key = :key AND state <> 'closed'", key=key)
+        assert row is not None, f"no session for {key} right after making it"
+    session: str = row[0]
+    return session
+
+
+def next_position(tx: Tx, key: str) -> int:
+    """The next place in the order of what is seen in a chat."""
+    row = tx.one("UPDATE leases SET position = position + 1 WHERE key = :key RETURNING position", key=key)
+    assert row is not None, f"no lease row for {key}"
+    position: int = row[0]
+    return position
+
+
+def _one(tx: Tx, condition: str, value: str) -> Session | None:
+    row = tx.one(f"SELECT {_COLUMNS} FROM sessions WHERE {condition}", value=value)
+    return _as_session(row) if row else None
+
+
+def _as_session(row: Row) -> Session:
+    return Session(*(*row[:2], SessionState(row[2]), *row[3:]))
+
+
+def _page(tx: Tx, after: str, limit: int) -> list[Session]:
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM sessions WHERE id > :after ORDER BY id LIMIT :limit",
+        after=after,
+        limit=limit,
+    )
+    return [_as_session(row) for row in rows]
+
+
+# ── the recovery state ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_recovery(tx: Tx, session: str) -> Recovery:
+    """Read the marks and the last delivery; nearly every session has no mark, and then that is all."""
+    rows = tx.all(
+        "SELECT j.seq, j.at, j.body, j.turn, t.state FROM journal j JOIN turns t ON t.id = j.turn "
+        "WHERE j.session = :session AND j.kind = 'interrupted' ORDER BY j.seq",
+        session=session,
+    )
+    marks = [
+        Mark(
+            seq,
+            json.decode(body).get("marked_at", at),
+            json.decode(body)["reason"],
+            _ending(tx, session, turn, state),
+        )
+        for seq, at, body, turn, state in rows
+    ]
+    return recovery_of(marks, _last_delivered(tx, session)) if marks else Recovery()
+
+
+def _ending(tx: Tx, session: str, turn: str, state: str) -> str | None:
+    """Why the turn was cancelled, if it was."""
+    if state != "cancelled":
+        return None
+    row = tx.one(
+        "SELECT body FROM journal WHERE session = :session AND turn = :turn AND kind = 'cancelled'",
+        session=session,
+        turn=turn,
+    )
+    return json.decode(row[0])["why"] if row else None
+
+
+def _last_delivered(tx: Tx, session: str) -> int:
+    """The seq at which the newest turn ended whose every reply has arrived; 0 if there is none."""
+    row = tx.one(
+        "SELECT max(j.seq) FROM turns t JOIN journal j ON j.session = t.session AND j.turn = t.id "
+        "AND j.seq >= t.first_seq AND j.kind = 'finished' WHERE t.session = :session AND t.state = 'done' "
+        "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.turn = t.id AND o.state <> 'sent')",
+        session=session,
+    )
+    return (row[0] or 0) if row else 0

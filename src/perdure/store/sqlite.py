@@ -1,0 +1,173 @@
+"""The store on one SQLite file: WAL, a sync at every commit, one writer thread, a few readers."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perdure.errors import StoreBroken, StoreError, StoreFull, Unavailable
+from perdure.store import migrate
+from perdure.store.database import Row, Tx, Work
+from perdure.store.ids import Clock, wall_clock
+from perdure.store.locks import FileLock
+from perdure.store.writer import Writer
+
+T = TypeVar("T")
+
+READERS = 2
+BUSY_MS = 10_000
+_PRIMARY = 0xFF  # SQLite's extended error codes carry the primary code in their lowest byte
+
+
+class SqliteTx:
+    """A transaction on a `sqlite3` connection."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self._execute = connection.execute
+        self._clock = clock
+
+    def one(self, sql: str, **values: Any) -> Row | None:
+        rows = self._execute(sql, values).fetchall()
+        return rows[0] if rows else None
+
+    def all(self, sql: str, **values: Any) -> list[Row]:
+        return self._execute(sql, values).fetchall()
+
+    def run(self, sql: str, **values: Any) -> int:
+        return self._execute(sql, values).rowcount
+
+    def now(self) -> int:
+        return self._clock()
+
+
+class SqliteLink:
+    """The writing connection. After a failed sync nobody knows what is on the disk: it writes no more."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._tx = SqliteTx(connection, clock)
+        self._broken: StoreBroken | None = None
+        self.problem: str | None = None
+
+    def transact(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+        if self._broken is not None:
+            raise self._broken
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            results = [work(self._tx) for work in works]
+            self._connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise self._explain(error) from error
+        except BaseException:
+            self._rollback()
+            raise
+        self.problem = None
+        return results
+
+    def _rollback(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _explain(self, error: sqlite3.OperationalError) -> Exception:
+        """Say whether the transaction was not done, or whether nobody can know."""
+        code = error.sqlite_errorcode & _PRIMARY
+        explained: StoreError
+        if code == sqlite3.SQLITE_FULL:
+            explained = StoreFull("not written: the disk is full")
+        elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            explained = Unavailable("not written: another program keeps the database locked")
+        elif code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT):
+            self._rollback()
+            return error  # a fault of the work, not of the disk
+        else:
+            explained = self._broken = StoreBroken(f"the database cannot be written: {error}")
+        self.problem = explained.message
+        if self._broken is None:
+            self._rollback()
+        return explained
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class SqliteDatabase:
+    """One file, one gateway."""
+
+    sole = True
+
+    def __init__(self, path: Path, *, clock: Clock, locks: Sequence[FileLock], max_pages: int | None) -> None:
+        self._path = path
+        self._clock = clock
+        self._locks = locks
+        self._link = SqliteLink(_connect(path, max_pages), clock)
+        self._writer = Writer("perdure-writer", self._link)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+
+    async def write(self, work: Work[T], *, key: str = "") -> T:
+        result: T = await self._writer.submit(work)
+        return result
+
+    async def read(self, work: Work[T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    def _read(self, work: Work[T]) -> T:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = _connect(self._path)
+            connection.execute("PRAGMA query_only = ON")
+            self._opened.append(connection)
+        connection.execute("BEGIN")
+        try:
+            return work(SqliteTx(connection, self._clock))
+        finally:
+            connection.execute("COMMIT")
+
+    @property
+    def problem(self) -> str | None:
+        return self._link.problem
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._readers.shutdown)
+        for connection in self._opened:
+            connection.close()
+        await self._writer.close()
+        for lock in self._locks:
+            lock.release()
+
+
+def open_sqlite(
+    path: Path, *, home: Path, clock: Clock = wall_clock, max_pages: int | None = None
+) -> SqliteDatabase:
+    """Lock, check, make or migrate the file, and open it. A file that is refused was not written to."""
+    locks = [FileLock(home / "lock")]
+    if path.parent.resolve() != home.resolve():
+        locks.append(FileLock(path.with_name(path.name + ".lock")))
+    taken = []
+    try:
+        for lock in locks:
+            lock.take()
+            taken.append(lock)
+        migrate.prepare_sqlite(path)
+        return SqliteDatabase(path, clock=clock, locks=taken, max_pages=max_pages)
+    except BaseException:
+        for lock in taken:
+            lock.release()
+        raise
+
+
+def _connect(path: Path, max_pages: int | None = None) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=BUSY_MS / 1000
+    )
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY"):
+        connection.execute(f"PRAGMA {pragma}")
+    if max_pages is not None:
+        connection.execute(f"PRAGMA max_page_count = {max_pages:d}")
+    return connection

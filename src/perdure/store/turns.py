@@ -1,0 +1,286 @@
+"""Turns: the one door into running, and every move of a turn.
+
+A turn's row and its journal entries are written in the same transaction, guarded by the state and the epoch
+that the caller believes in. A guard that fails is a return value: the caller no longer owns the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.journal import (
+    Began,
+    Cancelled,
+    Cause,
+    Claimed,
+    Entry,
+    Interrupted,
+    Record,
+    ToolEnded,
+    fold,
+)
+from perdure.core.messages import Inbound
+from perdure.core.notes import CANCELLED_CALL
+from perdure.core.session import Why
+from perdure.core.turn import FINAL, MOVES, State, advance
+from perdure.store import journal, leases, outbox, sessions
+from perdure.store.database import Database, Row, Tx
+from perdure.store.ids import Ids
+from perdure.store.outbox import Owed
+
+_COLUMNS = "id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at"
+_BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
+_GUARD = "UPDATE turns SET updated_at = :now WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+_LATE = (
+    "UPDATE turns SET updated_at = :now WHERE id = :turn AND epoch = :epoch "
+    "AND state IN ('running', 'waiting', 'interrupted')"
+)
+
+
+class Turn(Struct, frozen=True):
+    """A turn's row."""
+
+    id: str
+    session: str
+    key: str
+    generation: int
+    state: State
+    epoch: int
+    attempt: int
+    first_seq: int
+    began_at: int
+    updated_at: int
+
+
+class Claim(Struct, frozen=True):
+    """The right to run one attempt of a turn, with the turn's journal so far."""
+
+    turn: Turn
+    records: tuple[Record, ...]
+
+
+class Turns:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def claim(self, key: str, run: str, now: int) -> Claim | None:
+        """Claim the key's next turn: the one begun before, or a new one from the oldest waiting message.
+
+        After return: the turn is running under a new epoch of ours; nobody else claims it while we live.
+        If we die inside: nothing, or a running turn that the next start finds lost.
+        """
+        return await self._database.write(lambda tx: _claim(tx, self._ids, key, run, now), key=key)
+
+    async def claimable(self, run: str) -> list[str]:
+        """The keys whose next turn this run may claim."""
+        return await self._database.read(lambda tx: [row[0] for row in tx.all(_CLAIMABLE, run=run)])
+
+    async def append(
+        self, turn: Turn, entries: Sequence[Entry], now: int, *, owed: Sequence[Owed] = ()
+    ) -> list[Record] | None:
+        """Append facts, and make the moves and owe the replies that go with them, all or nothing.
+
+        After return: everything is durable; None means that the turn has moved on and nothing was written.
+        If we die inside: all of it may be there, or none.
+        """
+        if owed or any(entry.move for entry in entries):
+            return await self._database.write(
+                lambda tx: _move(tx, self._ids, turn, entries, owed, now), key=turn.key
+            )
+        return await self._database.write(lambda tx: _append(tx, turn, entries, now), key=turn.key)
+
+    async def interrupt(self, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
+        """Mark a turn whose run is dead as interrupted, and take it over.
+
+        After return: the turn is interrupted under a new epoch of ours; None means that there was no need.
+        If we die inside: it is marked, or the next start marks it.
+        """
+        return await self._database.write(lambda tx: _interrupt_lost(tx, turn, key, reason, run, now), key=key)
+
+    async def lost(self) -> list[Turn]:
+        """Turns that were begun, and whose run is dead or has let go of them."""
+        return await self._database.read(lambda tx: [_as_turn(row) for row in tx.all(_LOST)])
+
+    async def interrupted(self) -> list[Turn]:
+        """Turns that wait for a decision, or were held back by one."""
+        return await self._database.read(
+            lambda tx: [
+                _as_turn(row) for row in tx.all(f"SELECT {_COLUMNS} FROM turns WHERE state = 'interrupted'")
+            ]
+        )
+
+    async def get(self, turn: str) -> Turn | None:
+        return await self._database.read(lambda tx: _get(tx, turn))
+
+    async def of_session(self, session: str) -> list[Turn]:
+        """The session's turns in order."""
+        return await self._database.read(
+            lambda tx: [
+                _as_turn(row)
+                for row in tx.all(
+                    f"SELECT {_COLUMNS} FROM turns WHERE session = :session ORDER BY generation",
+                    session=session,
+                )
+            ]
+        )
+
+
+_FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
+_CLAIMABLE = (
+    "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.state = 'queued' AND l.run = :run "
+    "UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
+    f"AND {_FREE} AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = i.key AND b.{_BEGUN})"
+)
+_LOST = (
+    f"SELECT {', '.join('t.' + column for column in _COLUMNS.split(', '))} FROM turns t "
+    "JOIN leases l ON l.key = t.key WHERE t.state IN ('queued', 'running') "
+    f"AND (l.run IS NULL OR l.run IN ({leases.DEAD}))"
+)
+
+
+def _as_turn(row: Row) -> Turn:
+    return Turn(*(*row[:4], State(row[4]), *row[5:]))
+
+
+def _get(tx: Tx, turn: str) -> Turn | None:
+    row = tx.one(f"SELECT {_COLUMNS} FROM turns WHERE id = :turn", turn=turn)
+    return _as_turn(row) if row else None
+
+
+# ── claiming ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
+    begun = tx.one(f"SELECT {_COLUMNS} FROM turns WHERE key = :key AND {_BEGUN}", key=key)
+    if begun is not None:
+        turn = _as_turn(begun)
+        return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
+    cause = tx.one(
+        "SELECT id, body FROM inbox WHERE key = :key AND state = 'waiting' ORDER BY position LIMIT 1", key=key
+    )
+    return None if cause is None else _begin(tx, ids, key, run, cause, now)
+
+
+def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
+    """Only from our own hands: a queued turn of a dead run first goes through the recoverer."""
+    if leases.holder(tx, turn.key) != run:
+        return None
+    lease = leases.take(tx, turn.key, run)
+    if lease is None:
+        return None
+    attempt = turn.attempt + 1
+    changed = tx.run(
+        "UPDATE turns SET state = 'running', epoch = :epoch, attempt = :attempt, updated_at = :now "
+        "WHERE id = :turn AND state = 'queued'",
+        epoch=lease[0],
+        attempt=attempt,
+        now=now,
+        turn=turn.id,
+    )
+    if not changed:
+        return None
+    journal.append(tx, turn.session, turn.id, [Claimed(run, lease[0], attempt)], now)
+    claimed = _get(tx, turn.id)
+    assert claimed is not None, f"turn {turn.id} vanished"
+    return Claim(claimed, tuple(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)))
+
+
+def _begin(tx: Tx, ids: Ids, key: str, run: str, cause: Row, now: int) -> Claim | None:
+    lease = leases.take(tx, key, run)
+    if lease is None:
+        return None
+    epoch, generation = lease[0], lease[1] + 1
+    session, turn = sessions.ensure(tx, ids, key, now), ids.new("t")
+    last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
+    row = Turn(turn, session, key, generation, State.RUNNING, epoch, 1, last[0] + 1 if last else 1, now, now)
+    tx.run(
+        f"INSERT INTO turns ({_COLUMNS}) VALUES (:id, :session, :key, :generation, :state, :epoch, :attempt, "
+        ":first_seq, :began_at, :updated_at)",
+        **msgspec.structs.asdict(row) | {"state": row.state.value},
+    )
+    tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
+    tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=cause[0])
+    entries = [Began((_cause(cause),)), Claimed(run, epoch, 1)]
+    return Claim(row, tuple(journal.append(tx, session, turn, entries, now)))
+
+
+def _cause(row: Row) -> Cause:
+    inbound = msgspec.json.decode(row[1], type=Inbound)
+    return Cause(row[0], inbound.text, inbound.sender, inbound.message, inbound.sent_at, inbound.attachments)
+
+
+# ── moving ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int) -> list[Record] | None:
+    """Facts that move nothing. The result of a journalled intent is accepted late, from the same epoch."""
+    guard = _LATE if all(isinstance(entry, ToolEnded) for entry in entries) else _GUARD
+    if not tx.run(guard, now=now, turn=turn.id, epoch=turn.epoch):
+        return None
+    return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _move(
+    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int
+) -> list[Record] | None:
+    row = _get(tx, turn.id)
+    if row is None or row.epoch != turn.epoch:
+        return None
+    state = row.state
+    for entry in entries:
+        if entry.move is not None:
+            if entry.move not in MOVES[state]:
+                return None
+            state = advance(state, entry.move)
+    changed = tx.run(
+        "UPDATE turns SET state = :state, updated_at = :now WHERE id = :turn AND state = :was AND epoch = :epoch",
+        state=state.value,
+        now=now,
+        turn=turn.id,
+        was=row.state.value,
+        epoch=turn.epoch,
+    )
+    if not changed:
+        return None
+    if state in FINAL:
+        entries = [*_results_for_open_calls(tx, row, entries), *entries]
+    if any(isinstance(entry, Cancelled) and entry.why == Why.SUSPENDED for entry in entries):
+        tx.run(
+            "UPDATE sessions SET state = 'suspended', updated_at = :now WHERE id = :id",
+            now=now,
+            id=row.session,
+        )
+    for reply in owed:
+        outbox.owe(tx, ids, turn.key, turn.id, reply, now)
+    return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _results_for_open_calls(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[ToolEnded]:
+    """A turn that ends leaves no call without a result: no model provider would accept its transcript."""
+    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    ending = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
+    open_calls = (call.request.id for call in view.open_calls if call.request.id not in ending)
+    return [ToolEnded(call, "cancelled", CANCELLED_CALL) for call in open_calls]
+
+
+def _interrupt_lost(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
+    before = leases.holder(tx, key)
+    lease = None if before == run else leases.take(tx, key, run)
+    if lease is None:
+        return None
+    changed = tx.run(
+        "UPDATE turns SET state = 'interrupted', epoch = :epoch, updated_at = :now "
+        "WHERE id = :turn AND state IN ('queued', 'running')",
+        epoch=lease[0],
+        now=now,
+        turn=turn,
+    )
+    row = _get(tx, turn)
+    if not changed or row is None:
+        return None
+    journal.append(tx, row.session, turn, [Interrupted(reason, before)], now)
+    return row

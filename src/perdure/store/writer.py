@@ -1,0 +1,111 @@
+"""A writer thread with group commit: many small transactions, one sync.
+
+The event loop only puts work in a queue and awaits a future. While the thread waits for the disk, further work
+piles up; the next transaction takes all of it. No savepoints: a work that raises undoes the whole transaction,
+and each work of it is then tried alone, so that only the faulty one fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from perdure.errors import StoreError
+from perdure.store.database import Tx
+
+MOST_AT_ONCE = 1024
+
+
+class Link(Protocol):
+    """One connection, used by the writer's thread alone."""
+
+    def transact(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+        """Run the works in one durable transaction and return their results.
+
+        A `StoreError` means that none of them was done, or that nobody can know. Any other error is that
+        of a work, and nothing was done.
+        """
+
+    def close(self) -> None: ...
+
+
+class _Job:
+    __slots__ = ("error", "future", "result", "work")
+
+    def __init__(self, work: Callable[[Tx], Any], future: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.future = future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """Takes works in order, and commits as many at once as have come together."""
+
+    def __init__(self, name: str, link: Link) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._link = link
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[Tx], Any]) -> asyncio.Future[Any]:
+        future = self._loop.create_future()
+        self._queue.put(_Job(work, future))
+        return future
+
+    async def close(self) -> None:
+        """Finish what is queued, then end the thread."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _serve(self) -> None:
+        try:
+            while jobs := self._next_jobs():
+                _perform(self._link, jobs)
+                self._loop.call_soon_threadsafe(_settle, jobs)
+        finally:
+            self._link.close()
+
+    def _next_jobs(self) -> list[_Job]:
+        """Wait for a job, then take all that wait behind it. Empty means: the end."""
+        jobs: list[_Job] = []
+        job = self._queue.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == MOST_AT_ONCE or self._queue.empty():
+                return jobs
+            job = self._queue.get()
+        if jobs:
+            self._queue.put(None)
+        return jobs
+
+
+def _perform(link: Link, jobs: list[_Job]) -> None:
+    try:
+        results = link.transact([job.work for job in jobs])
+    except StoreError as error:
+        for job in jobs:
+            job.error = error
+    except BaseException as error:  # noqa: BLE001 reason: whatever a work raises goes to whoever awaits it
+        if len(jobs) == 1:
+            jobs[0].error = error
+        else:
+            for job in jobs:
+                _perform(link, [job])
+    else:
+        for job, result in zip(jobs, results, strict=True):
+            job.result = result
+
+
+def _settle(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue  # its caller was cancelled meanwhile
+        if job.error is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.error)

@@ -1,0 +1,258 @@
+"""Keeps the gateway alive: starts it, passes signals on to it, and starts it again whenever it dies.
+
+The supervisor decides by the exit code alone and knows nothing else of the gateway. Two pipes tie them:
+
+- **Standard output** goes through us, because only one line may ever come out of it. Were it shared, we could
+  not tell whether a gateway that died had said its line. So we pass on the first line that is completed and
+  send any other to standard error. Gateways started after that are told so by `PERDURE_QUIET_READY=1`: their
+  ready line would put the login token among the logs.
+- **The lifeline** is a pipe that nobody writes to. We alone hold its write end, so the gateway reads its end
+  of file exactly when we are gone, however we went, and can stop in good order rather than live on unwatched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+DONE, RESTART, REFUSED = 0, 75, 78
+LIFELINE, QUIET_READY = "PERDURE_LIFELINE", "PERDURE_QUIET_READY"
+STDOUT, STDERR = 1, 2
+PIPE_SIZE = 65536  # what a pipe holds: one read of this size empties it
+
+# A terminal that closes asks for the same planned stop; the gateway need not know a third signal.
+PASSED_ON: dict[int, int] = {
+    signal.SIGTERM: signal.SIGTERM,
+    signal.SIGINT: signal.SIGINT,
+    signal.SIGHUP: signal.SIGTERM,
+}
+
+
+class Backoff(NamedTuple):
+    """How long to wait, in seconds, before a gateway that died is started again."""
+
+    first: float = 0.5
+    longest: float = 30.0
+    healthy: float = 60.0  # a gateway that lived this long died of something new
+
+    def streak(self, deaths: int, lived: float) -> int:
+        """The number of quick deaths in a row, now that one more gateway died after `lived` seconds."""
+        return 1 if lived >= self.healthy else deaths + 1
+
+    def delay(self, deaths: int) -> float:
+        """Nothing after the first death, then `first`, doubled with each death up to `longest`."""
+        # The bound on the exponent keeps a night of deaths from overflowing a float.
+        return 0.0 if deaths < 2 else min(self.longest, self.first * 2.0 ** min(deaths - 2, 64))
+
+
+USUAL = Backoff()
+
+
+class Ending(NamedTuple):
+    """How one gateway ended; a code below zero is the signal that killed it."""
+
+    code: int
+    lived: float
+    how: str
+
+
+def tell(sentence: str) -> None:
+    """Write one line to standard error."""
+    _write(STDERR, f"{sentence}\n".encode())
+
+
+def supervise(command: Sequence[str], *, schedule: Backoff = USUAL, announce: Callable[[str], None] = tell) -> int:
+    """Keep `command` running until it is done, refuses to start or we are told to stop; return our exit code.
+
+    Made to be the last thing its process does, in the main thread: it takes over the signals and keeps them,
+    so that an impatient signal after the gateway's end does not turn a clean exit into a killed one.
+    """
+    supervisor = _Supervisor(command, schedule, announce)
+    try:
+        return supervisor.run()
+    finally:
+        supervisor.close()
+
+
+def lifeline() -> int | None:
+    """The descriptor that reaches its end of file when our supervisor is gone; None if nobody supervises us.
+
+    Answers once: the variable is removed and the descriptor is closed to our children, so that nothing we
+    start takes the lifeline for its own.
+    """
+    try:
+        fd = int(os.environ.pop(LIFELINE, ""))
+        mode, access = os.fstat(fd).st_mode, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+    except (ValueError, OverflowError, OSError):
+        return None
+    # The number may have come down from a supervisor further up, without its pipe, and mean another file.
+    if fd <= STDERR or not stat.S_ISFIFO(mode) or access != os.O_RDONLY:
+        return None
+    os.set_inheritable(fd, False)
+    return fd
+
+
+class _Supervisor:
+    """One gateway at a time, and one place to wait: for a signal, a line, or the time to start again."""
+
+    def __init__(self, command: Sequence[str], schedule: Backoff, announce: Callable[[str], None]) -> None:
+        self._command, self._schedule, self._announce = list(command), schedule, announce
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopping = self._said = False
+        self._unfinished = b""
+        # One pipe for the output of every gateway: what outlives a gateway never writes into a closed one.
+        self._output, self._child_stdout = os.pipe()
+        self._lifeline, self._held = os.pipe()
+        self._signals, self._wakeup = os.pipe()
+        os.set_blocking(self._output, False)
+        self._take_signals()
+
+    def _take_signals(self) -> None:
+        # Signals become bytes in a pipe, where they keep until we look: none is lost between two calls.
+        # Blocking them instead would block them in the gateway too, which inherits the mask.
+        os.set_blocking(self._wakeup, False)
+        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+        for number in (*PASSED_ON, signal.SIGCHLD):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # started under nohup
+            signal.signal(number, lambda *_: None)
+
+    def close(self) -> None:
+        """Give back the descriptors."""
+        signal.set_wakeup_fd(-1)
+        for fd in (self._output, self._child_stdout, self._lifeline, self._held, self._signals, self._wakeup):
+            os.close(fd)
+
+    def run(self) -> int:
+        """Start gateways one after the other until one has the last word."""
+        deaths = 0
+        while not self._stopping:
+            ending = self._live()
+            if self._stopping:
+                return self._stopped(ending)
+            if ending.code == DONE:
+                return DONE
+            if ending.code == REFUSED:
+                self._announce(f"The gateway {ending.how}; it stays down until what it reported is mended.")
+                return REFUSED
+            deaths = 0 if ending.code == RESTART else self._schedule.streak(deaths, ending.lived)
+            self._announce(f"The gateway {ending.how}; {self._prospect(deaths)}")
+            self._pause(self._schedule.delay(deaths))
+        return DONE
+
+    def _prospect(self, deaths: int) -> str:
+        if delay := self._schedule.delay(deaths):
+            return f"it has died {deaths} times in a row, starting it again in {delay:g} s."
+        return "starting it again."
+
+    def _stopped(self, ending: Ending) -> int:
+        """The exit code after a stop that we passed on."""
+        # With 75 a restart was under way when the stop came. A gateway that dies of what we passed on was not
+        # listening yet, so it had begun nothing.
+        if ending.code in (DONE, RESTART, -signal.SIGTERM, -signal.SIGINT):
+            return DONE
+        self._announce(f"The gateway {ending.how}, while it was stopping.")
+        return ending.code if ending.code > 0 else 128 - ending.code
+
+    def _live(self) -> Ending:
+        """Run one gateway from its start to its end."""
+        begun = time.monotonic()
+        try:
+            self._child = child = self._start()
+        except OSError as error:
+            # In the middle of an upgrade, or with no memory left, even this may pass.
+            return Ending(os.EX_OSERR, 0.0, f"could not be started ({error})")
+        while child.returncode is None:
+            self._hear(None)
+        self._child = None
+        self._relay()
+        self._flush()
+        lived = time.monotonic() - begun
+        return Ending(child.returncode, lived, _how(child.returncode, lived))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # In a session of its own, so that what a terminal sends to our whole process group reaches the
+        # gateway once, from us. Twice would mean "end the drain at once".
+        said = {QUIET_READY: "1"} if self._said else {}
+        return subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._child_stdout,
+            pass_fds=(self._lifeline,),
+            env={**os.environ, **said, LIFELINE: str(self._lifeline)},
+            start_new_session=True,
+        )
+
+    def _pause(self, delay: float) -> None:
+        """Wait before the next start; a stop ends the wait."""
+        until = time.monotonic() + delay
+        self._hear(0)
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            self._hear(left)
+
+    def _hear(self, timeout: float | None) -> None:
+        """Wait for signals or output, at most `timeout` seconds, and act on what came."""
+        ready, _, _ = select.select([self._signals, self._output], [], [], timeout)
+        if self._output in ready:
+            self._relay()
+        if self._signals in ready:
+            for number in os.read(self._signals, 512):
+                if number == signal.SIGCHLD:
+                    self._reap()
+                elif number in PASSED_ON:
+                    self._pass_on(PASSED_ON[number])
+
+    def _pass_on(self, number: int) -> None:
+        """Stop, by asking the gateway to."""
+        self._stopping = True
+        if self._child and self._child.returncode is None:  # not reaped yet, so the id is still its own
+            os.kill(self._child.pid, number)
+
+    def _reap(self) -> None:
+        """Collect whatever ended: as process 1 of a container we inherit the gateway's orphans too."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if self._child and self._child.pid == ended[0]:
+                    self._child.returncode = os.waitstatus_to_exitcode(ended[1])
+
+    def _relay(self) -> None:
+        """Pass on the complete lines: the first one ever to standard output, all others to standard error."""
+        with suppress(BlockingIOError):
+            *lines, self._unfinished = (self._unfinished + os.read(self._output, PIPE_SIZE)).split(b"\n")
+            for line in lines:
+                _write(STDERR if self._said else STDOUT, line + b"\n")
+                self._said = True
+
+    def _flush(self) -> None:
+        """Put aside what a gateway died in the middle of saying, so that the next one begins a new line."""
+        if self._unfinished:
+            _write(STDERR, self._unfinished + b"\n")
+        self._unfinished = b""
+
+
+def _how(code: int, lived: float) -> str:
+    after = f"after {lived:.0f} s" if lived >= 10 else f"after {lived:.1f} s"
+    if code == RESTART:
+        return f"asked for a restart {after}"
+    return f"ended with exit code {code} {after}" if code >= 0 else f"was killed by {_name(-code)} {after}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # most real-time signals have no name
+
+
+def _write(fd: int, line: bytes) -> None:
+    # Whoever read our output may have gone; the gateway must not die of that.
+    with suppress(OSError):
+        os.write(fd, line)

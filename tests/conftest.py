@@ -1,0 +1,32 @@
+"""Fixtures that every suite may use."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from support.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running PostgreSQL; each worker has its own, so a test may kill it and disturb no other."""
+    # Imported here, so that tests without PostgreSQL do not pay for its driver.
+    from support.postgres import PostgresServer
+
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a fresh, empty database, gone after the test."""
+    postgres_server.start()  # a test before may have left the server dead
+    name = f"test_{uuid.uuid4().hex}"
+    yield postgres_server.create_database(name)
+    if postgres_server.running:
+        postgres_server.drop_database(name)

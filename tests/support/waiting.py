@@ -1,0 +1,37 @@
+"""Tests wait on facts, never on time: poll until the fact holds, and name it when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PAUSE = 0.01
+
+
+def wait_for(fact: str, probe: Callable[[], T | None], timeout: float = 30.0) -> T:
+    """Return the probe's first truthy value; fail naming the fact if there is none by the deadline."""
+    deadline = time.monotonic() + timeout
+    while True:
+        seen = probe()
+        if seen:
+            return seen
+        if time.monotonic() > deadline:
+            raise AssertionError(f"never came true within {timeout:g} s: {fact} (last seen: {seen!r})")
+        time.sleep(PAUSE)
+
+
+async def eventually(fact: str, probe: Callable[[], T | None | Awaitable[T | None]], timeout: float = 30.0) -> T:
+    """The same inside an event loop; the probe may be a coroutine function."""
+    deadline = asyncio.get_running_loop().time() + timeout
+    while True:
+        answer = probe()
+        seen = await answer if isinstance(answer, Awaitable) else answer
+        if seen:
+            return seen
+        if asyncio.get_running_loop().time() > deadline:
+            raise AssertionError(f"never came true within {timeout:g} s: {fact} (last seen: {seen!r})")
+        await asyncio.sleep(PAUSE)

@@ -1,0 +1,504 @@
+"""The configuration: its defaults, where values come from, and how every mistake is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.config import Settings, describe, load, seconds
+from perdure.errors import ConfigurationError
+
+DEFAULTS = {
+    "store.url": "sqlite:///<home>/perdure.db",
+    "web.host": "127.0.0.1",
+    "web.port": "8420",
+    "agent.name": "main",
+    "agent.system_prompt": "a built-in text",
+    "agent.max_steps": "90",
+    "model.name": "offline",
+    "drain.deadline": "20s",
+    "recovery.policy": "auto",
+    "recovery.freshness": "1h",
+    "recovery.concurrency": "4",
+    "recovery.max_without_progress": "3",
+    "recovery.max_interruptions": "10",
+    "recovery.max_tokens": "none",
+    "delivery.unknown": "resend",
+    "delivery.max_age": "24h",
+    "inbox.max_age": "24h",
+    "queue.cap": "100",
+}
+
+
+def configured(home: Path, toml: str | bytes, **environ: str) -> Settings:
+    content = toml if isinstance(toml, bytes) else toml.encode()
+    (home / "config.toml").write_bytes(content)
+    return load(home, environ)
+
+
+def problems(home: Path, toml: str | bytes, **environ: str) -> list[str]:
+    """The lines of the refusal, without its heading and numbers."""
+    with pytest.raises(ConfigurationError) as caught:
+        configured(home, toml, **environ)
+    heading, *lines = str(caught.value).splitlines()
+    count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
+    assert heading == f"The configuration has {count}; nothing was started:"
+    assert [line.split(". ", 1)[0] for line in lines] == [f"  {n}" for n in range(1, len(lines) + 1)]
+    return [line.split(". ", 1)[1] for line in lines]
+
+
+# ── what holds without any mistake ──────────────────────────────────────────────────────────────────────────
+
+
+def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: Path) -> None:
+    home = tmp_path / "not" / "made" / "yet"
+    settings = load(home, {})
+    assert settings == Settings(home=home)
+    assert settings.store_url == f"sqlite:///{home}/perdure.db"
+    assert (settings.web.host, settings.web.port, settings.model.name) == ("127.0.0.1", 8420, "offline")
+    assert (settings.drain.deadline, settings.recovery.freshness) == (20.0, 3600.0)
+    assert (settings.delivery.max_age, settings.inbox.max_age) == (86400.0, 86400.0)
+    assert settings.recovery.max_tokens is None
+    assert settings.agent.system_prompt
+    assert not home.exists()
+
+
+def test_described_settings_are_those_of_the_contract() -> None:
+    assert {key: default for key, _, default, _ in describe()} == DEFAULTS
+
+
+def test_every_setting_has_a_type_and_a_sentence_in_words() -> None:
+    for key, kind, _, sentence in describe():
+        assert kind, key
+        assert sentence.endswith("."), key
+
+
+def test_every_described_default_is_accepted_when_it_is_written_down(tmp_path: Path) -> None:
+    unwritable = ("store.url", "agent.system_prompt", "recovery.max_tokens")
+    written = {key: default for key, default in DEFAULTS.items() if key not in unwritable}
+    environ = {f"PERDURE_{key.upper().replace('.', '__')}": value for key, value in written.items()}
+    assert load(tmp_path, environ) == Settings(home=tmp_path)
+
+
+def test_file_is_read_when_it_stands_in_the_home_of_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[web]\nport = 0\n[recovery]\nmax_tokens = 5\npolicy = 'ask'\n")
+    settings = load(environ={"PERDURE_HOME": str(tmp_path)})
+    assert settings.home == tmp_path
+    assert settings.web.port == 0
+    assert (settings.recovery.max_tokens, settings.recovery.policy) == (5, "ask")
+    assert settings.recovery.concurrency == 4
+
+
+@pytest.mark.parametrize("chosen", [{}, {"PERDURE_HOME": ""}], ids=["unset", "empty"])
+def test_home_is_in_the_users_directory_when_none_is_named(
+    chosen: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load(environ=chosen).home == tmp_path / ".perdure"
+
+
+def test_home_becomes_absolute_when_it_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load(environ={"PERDURE_HOME": "here"})
+    assert settings.home == tmp_path / "here"
+    assert settings.store_url == f"sqlite:///{tmp_path}/here/perdure.db"
+
+
+def test_process_environment_is_read_when_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    monkeypatch.setenv("PERDURE_QUEUE__CAP", "7")
+    assert load().queue.cap == 7
+
+
+def test_environment_wins_when_the_file_says_otherwise(tmp_path: Path) -> None:
+    toml = "[web]\nport = 1111\nhost = '::1'\n"
+    settings = configured(tmp_path, toml, PERDURE_WEB__PORT="2222")
+    assert (settings.web.port, settings.web.host) == (2222, "::1")
+
+
+def test_environment_is_parsed_by_the_type_of_its_setting(tmp_path: Path) -> None:
+    environ = {
+        "perdure_web__Port": " 0 ",
+        "PERDURE_DRAIN__DEADLINE": "1.5",
+        "PERDURE_INBOX__MAX_AGE": "7d",
+        "PERDURE_AGENT__NAME": "42",
+        "PERDURE_AGENT__SYSTEM_PROMPT": "",
+        "PERDURE_DELIVERY__UNKNOWN": "drop",
+    }
+    settings = load(tmp_path, environ)
+    assert settings.web.port == 0
+    assert (settings.drain.deadline, settings.inbox.max_age) == (1.5, 604800.0)
+    assert (settings.agent.name, settings.agent.system_prompt) == ("42", "")
+    assert settings.delivery.unknown == "drop"
+
+
+def test_empty_variable_takes_back_what_the_file_says_when_there_may_be_none(tmp_path: Path) -> None:
+    toml = "[recovery]\nmax_tokens = 5\n[store]\nurl = 'postgresql://db/perdure'\n"
+    settings = configured(tmp_path, toml, PERDURE_RECOVERY__MAX_TOKENS="", PERDURE_STORE__URL="")
+    assert settings.recovery.max_tokens is None
+    assert settings.store_url == f"sqlite:///{tmp_path}/perdure.db"
+
+
+def test_variables_without_a_double_underscore_are_no_settings(tmp_path: Path) -> None:
+    environ = {
+        "PERDURE_LIFELINE": "3",
+        "PERDURE_QUIET_READY": "1",
+        "PERDURE_WEB_PORT": "tcp://10.0.0.1:80",
+        "A__B": "1",
+    }
+    assert load(tmp_path, environ) == Settings(home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "resolved"),
+    [
+        pytest.param("sqlite:///chats.db", "sqlite:///{home}/chats.db", id="a relative path starts at home"),
+        pytest.param("sqlite:///a b/é.db", "sqlite:///{home}/a b/é.db", id="a path stands as it is written"),
+        pytest.param("sqlite:////srv/chats.db", "sqlite:////srv/chats.db", id="an absolute path stays"),
+        pytest.param("postgresql://u:p@h:5/d?x=1", "postgresql://u:p@h:5/d?x=1", id="a server stays"),
+    ],
+)
+def test_store_url_is_resolved(url: str, resolved: str, tmp_path: Path) -> None:
+    settings = configured(tmp_path, f"[store]\nurl = '{url}'\n")
+    assert settings.store_url == resolved.format(home=tmp_path)
+
+
+def test_settings_hide_the_password_when_they_are_printed(tmp_path: Path) -> None:
+    settings = configured(tmp_path, "[store]\nurl = 'postgresql://u:hunter2@h/d'\n")
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in repr(settings.store.__rich_repr__())
+    assert "hunter2" in settings.store_url
+
+
+def test_file_is_read_when_an_editor_put_a_byte_order_mark_before_it(tmp_path: Path) -> None:
+    assert configured(tmp_path, "\ufeff[web]\r\nport = 1\r\n").web.port == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        *[(20, 20.0), (0, 0.0), (1.5, 1.5), ("20s", 20.0), ("15m", 900.0), ("24h", 86400.0), ("7d", 604800.0)],
+        *[("500ms", 0.5), ("0s", 0.0), ("1.5h", 5400.0), ("20 s", 20.0), ("20", 20.0), ("36500d", 3153600000.0)],
+        *[(-1, None), (-0.5, None), ("-5s", None), ("5x", None), ("", None), ("s", None), ("1h30m", None)],
+        *[(True, None), (None, None), ([], None), (float("nan"), None), (float("inf"), None), (10**400, None)],
+        *[("36501d", None), ("٣s", None), ("9" * 400 + "d", None)],
+    ],
+)
+def test_duration_is_a_number_of_seconds_or_a_text_with_a_unit(written: object, meant: float | None) -> None:
+    assert seconds(written) == meant
+
+
+# ── what is told of a mistake ───────────────────────────────────────────────────────────────────────────────
+
+DURATION = 'a duration from 0 to 36500d, such as "500ms", "20s", "15m" or "24h" (a bare number is seconds)'
+URL = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+NAME = 'a name of 1 to 64 letters, digits, "-" or "_"'
+MODEL = '"offline" (only the offline model is built in this version)'
+HOST = "a host name or an IP address without a port"
+COUNT = "a whole number from 1 to 1000000000"
+SECTIONS = "store, web, agent, model, drain, recovery, delivery, inbox, queue"
+EXAMPLES = {
+    "store.url": 'url = "sqlite:///perdure.db"',
+    "web.host": 'host = "127.0.0.1"',
+    "web.port": "port = 8420",
+    "agent.name": 'name = "main"',
+    "agent.system_prompt": 'system_prompt = "You are a patient librarian."',
+    "agent.max_steps": "max_steps = 90",
+    "model.name": 'name = "offline"',
+    "drain.deadline": 'deadline = "20s"',
+    "recovery.policy": 'policy = "auto"',
+    "recovery.max_tokens": "max_tokens = 200000",
+    "delivery.unknown": 'unknown = "resend"',
+    "queue.cap": "cap = 100",
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected", "came"),
+    [
+        pytest.param("web.port", '"eighty"', "a whole number from 0 to 65535", '"eighty"', id="a port in words"),
+        pytest.param("web.port", '"80"', "a whole number from 0 to 65535", '"80"', id="a port in quotes"),
+        pytest.param("web.port", "65536", "a whole number from 0 to 65535", "65536", id="a port too high"),
+        pytest.param("web.port", "-1", "a whole number from 0 to 65535", "-1", id="a port below zero"),
+        pytest.param("web.port", "80.0", "a whole number from 0 to 65535", "80.0", id="a port with a fraction"),
+        pytest.param("web.port", "true", "a whole number from 0 to 65535", "true", id="a port that is a truth"),
+        pytest.param("web.port", "[80]", "a whole number from 0 to 65535", "a list", id="a list of ports"),
+        pytest.param("web.port", "{a = 1}", "a whole number from 0 to 65535", "a table", id="a table for a port"),
+        pytest.param(
+            "web.port",
+            "0x" + "f" * 9000,
+            "a whole number from 0 to 65535",
+            "a number too large to show",
+            id="a port too large to print",
+        ),
+        pytest.param("web.host", '""', HOST, '""', id="no host"),
+        pytest.param("web.host", '"http://me"', HOST, '"http://me"', id="a host that is a URL"),
+        pytest.param("web.host", '"p://u:hunter2@me"', HOST, '"p://…"', id="a password in the wrong place"),
+        pytest.param("agent.name", '"my agent"', NAME, '"my agent"', id="a name with a space"),
+        pytest.param("agent.name", '"a:b"', NAME, '"a:b"', id="a name with a colon"),
+        pytest.param("agent.name", '"bär"', NAME, '"bär"', id="a name with an umlaut"),
+        pytest.param("agent.name", '""', NAME, '""', id="an empty name"),
+        pytest.param("agent.name", '"ok\\n"', NAME, '"ok\\n"', id="a name with a line break"),
+        pytest.param("agent.name", f'"{"a" * 65}"', NAME, f'"{"a" * 60}…"', id="a name of 65 letters"),
+        pytest.param("agent.system_prompt", "3", "text", "3", id="a prompt that is a number"),
+        pytest.param("agent.max_steps", "0", COUNT, "0", id="no steps at all"),
+        pytest.param("queue.cap", "1000000001", COUNT, "1000000001", id="a cap beyond a billion"),
+        pytest.param("recovery.max_tokens", '"none"', COUNT, '"none"', id="a limit spelled none"),
+        pytest.param("model.name", '"openai:gpt-x"', MODEL, '"openai:gpt-x"', id="a model of a later version"),
+        pytest.param("drain.deadline", "-3", DURATION, "-3", id="a deadline in the past"),
+        pytest.param("drain.deadline", '"20 parsecs"', DURATION, '"20 parsecs"', id="a unit nobody knows"),
+        pytest.param("drain.deadline", "nan", DURATION, "nan", id="a deadline that is no number"),
+        pytest.param("drain.deadline", "inf", DURATION, "inf", id="a deadline that never comes"),
+        pytest.param("drain.deadline", "2026-01-01", DURATION, "2026-01-01", id="a deadline that is a date"),
+        pytest.param(
+            "recovery.policy", '"Auto"', 'one of "ask", "auto", "off"', '"Auto"', id="a word in capitals"
+        ),
+        pytest.param("recovery.policy", "false", 'one of "ask", "auto", "off"', "false", id="off as a truth"),
+        pytest.param("delivery.unknown", '"keep"', 'one of "drop", "resend"', '"keep"', id="a word not allowed"),
+        pytest.param("store.url", '"mysql://u:hunter2@h/d"', URL, '"mysql://…"', id="another kind of database"),
+        pytest.param("store.url", '"u:hunter2@h/d"', URL, "(hidden)", id="a database without a scheme"),
+        pytest.param("store.url", '"sqlite://chats.db"', URL, '"sqlite://…"', id="a slash too few"),
+        pytest.param("store.url", '"sqlite:///"', URL, '"sqlite:///…"', id="a database without a file"),
+        pytest.param("store.url", '"sqlite:///chats/"', URL, '"sqlite:///…"', id="a directory for a file"),
+        pytest.param("store.url", '"sqlite:///:memory:"', URL, '"sqlite:///…"', id="a database that forgets"),
+        pytest.param("store.url", '"sqlite:///a.db?mode=ro"', URL, '"sqlite:///…"', id="options after the file"),
+        pytest.param("store.url", '"postgresql://"', URL, '"postgresql://…"', id="a server without a name"),
+        pytest.param("store.url", "3", URL, "(hidden)", id="a database that is a number"),
+        pytest.param("store.url", '["postgresql://u:hunter2@h"]', URL, "a list", id="a list of databases"),
+    ],
+)
+def test_wrong_value_is_told_with_its_place_and_a_remedy(
+    key: str, value: str, expected: str, came: str, tmp_path: Path
+) -> None:
+    told = problems(tmp_path, f"{key} = {value}\n")
+    remedy = f"Write for example: {EXAMPLES[key]}"
+    assert told == [f"config.toml: {key}: expected {expected}, got {came}. {remedy}"]
+
+
+@pytest.mark.parametrize(("key", "line"), EXAMPLES.items(), ids=EXAMPLES)
+def test_remedy_is_accepted_when_it_is_followed(key: str, line: str, tmp_path: Path) -> None:
+    configured(tmp_path, f"[{key.partition('.')[0]}]\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [
+        pytest.param(
+            "[recovery]\npolcy = 1",
+            "recovery.polcy: unknown key. Did you mean recovery.policy?",
+            id="a slip of the pen",
+        ),
+        pytest.param("[web]\nPort = 1", "web.Port: unknown key. Did you mean web.port?", id="a key in capitals"),
+        pytest.param(
+            "[recovery]\nmax_steps = 1",
+            "recovery.max_steps: unknown key. Did you mean agent.max_steps?",
+            id="the right key in the wrong section",
+        ),
+        pytest.param("port = 1", "port: unknown key. Did you mean web.port?", id="a key outside its section"),
+        pytest.param(
+            "max_age = 1",
+            "max_age: unknown key. Did you mean delivery.max_age or inbox.max_age?",
+            id="a key that two sections have",
+        ),
+        pytest.param(
+            "home = '/x'", f"home: unknown key. Remove it; the sections are: {SECTIONS}.", id="home in the file"
+        ),
+        pytest.param(
+            "[web]\nzzz = 1",
+            "web.zzz: unknown key. Remove it; this section has: web.host, web.port.",
+            id="a key like no other",
+        ),
+        pytest.param(
+            "[recvery]\npolicy = 1",
+            "recvery: unknown section. Did you mean [recovery]?",
+            id="a slip of the pen in a section",
+        ),
+        pytest.param(
+            "[platforms.telegram]\ntoken = 'hunter2'",
+            f"platforms: unknown section. Remove it; the sections are: {SECTIONS}.",
+            id="a section of a later version",
+        ),
+        pytest.param(
+            "web = 3",
+            "web: expected a section, got 3. Write [web] on a line of its own, and its keys beneath it.",
+            id="a value for a section",
+        ),
+        pytest.param(
+            "[[web]]\nport = 1",
+            "web: expected a section, got a list. Write [web] on a line of its own, and its keys beneath it.",
+            id="double brackets around a section",
+        ),
+        pytest.param(
+            "store = 'postgresql://u:hunter2@h/d'",
+            'store: expected a section, got "postgresql://…". '
+            "Write [store] on a line of its own, and its keys beneath it.",
+            id="a password for a section",
+        ),
+        pytest.param(
+            '"\\u001b[31m\\n" = 1',
+            f"\\x1b[31m\\n: unknown key. Remove it; the sections are: {SECTIONS}.",
+            id="a key that would paint the terminal",
+        ),
+    ],
+)
+def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told: str, tmp_path: Path) -> None:
+    assert problems(tmp_path, toml) == [f"config.toml: {told}"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        pytest.param(
+            "PERDURE_WEB__PORT",
+            "eighty",
+            'expected a whole number from 0 to 65535, got "eighty". Write for example: PERDURE_WEB__PORT=8420',
+            id="a port in words",
+        ),
+        pytest.param(
+            "perdure_web__port",
+            "",
+            'expected a whole number from 0 to 65535, got "". Write for example: PERDURE_WEB__PORT=8420',
+            id="an empty port, spelled small",
+        ),
+        pytest.param(
+            "PERDURE_QUEUE__CAP",
+            "-1",
+            f'expected {COUNT}, got "-1". Write for example: PERDURE_QUEUE__CAP=100',
+            id="a cap below one",
+        ),
+        pytest.param(
+            "PERDURE_QUEUE__CAP",
+            "9" * 5000,
+            f'expected {COUNT}, got "{"9" * 60}…". Write for example: PERDURE_QUEUE__CAP=100',
+            id="a cap too long to be a number",
+        ),
+        pytest.param(
+            "PERDURE_DRAIN__DEADLINE",
+            "soon",
+            f'expected {DURATION}, got "soon". Write for example: PERDURE_DRAIN__DEADLINE=20s',
+            id="a deadline in words",
+        ),
+        pytest.param(
+            "PERDURE_STORE__URL",
+            "postgres://u:hunter2@h/d",
+            f'expected {URL}, got "postgres://…". Write for example: PERDURE_STORE__URL=sqlite:///perdure.db',
+            id="a password in a URL",
+        ),
+        pytest.param(
+            "PERDURE_AGENT__SYSTEM_PROMPT",
+            "caf\udce9",
+            'expected text, got "caf\\udce9". '
+            "Write for example: PERDURE_AGENT__SYSTEM_PROMPT=You are a patient librarian.",
+            id="bytes that are no text",
+        ),
+        pytest.param(
+            "PERDURE_WBE__PROT", "1", "unknown key. Did you mean PERDURE_WEB__PORT?", id="two slips of the pen"
+        ),
+        pytest.param(
+            "PERDURE_WEB__ZZZ",
+            "hunter2",
+            "unknown key. Remove it; this section has: PERDURE_WEB__HOST, PERDURE_WEB__PORT.",
+            id="a key like no other",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORMS__TELEGRAM__TOKEN",
+            "hunter2",
+            f"unknown key. Remove it; the sections are: {SECTIONS}.",
+            id="a setting of a later version",
+        ),
+    ],
+)
+def test_wrong_variable_is_told_with_its_name_and_a_remedy(
+    variable: str, value: str, told: str, tmp_path: Path
+) -> None:
+    assert problems(tmp_path, "", **{variable: value}) == [f"environment: {variable}: {told}"]
+
+
+def test_variable_is_refused_when_it_is_set_in_two_spellings(tmp_path: Path) -> None:
+    told = problems(tmp_path, "", PERDURE_WEB__PORT="1", perdure_web__port="2")
+    assert told == ["environment: perdure_web__port: PERDURE_WEB__PORT is set too. Unset one of the two."]
+
+
+@pytest.mark.parametrize(
+    ("toml", "place"),
+    [
+        pytest.param(
+            "[web]\nhost = localhost\n", "line 2, column 8: this is not TOML: Invalid value", id="no quotes"
+        ),
+        pytest.param("[web]\nport 80\n", "line 2, column 6: this is not TOML: Expected '='", id="no equals sign"),
+        pytest.param(
+            "[web]\nhost = 'me", "line 2, column 11: this is not TOML: Expected", id="a quote never closed"
+        ),
+        pytest.param("[web]\n[web]\n", "line 2, column 5: this is not TOML: Cannot declare", id="a section twice"),
+        pytest.param(b"[web]\nhost = 'caf\xe9'\n", "line 2, column 12: this is not UTF-8.", id="no UTF-8"),
+        pytest.param("a = " + "9" * 5000, "it holds a number too long or brackets too deep", id="endless digits"),
+        pytest.param(
+            "a = " + "[" * 5000, "it holds a number too long or brackets too deep", id="endless brackets"
+        ),
+    ],
+)
+def test_file_that_makes_no_sense_is_one_problem_with_its_line(
+    toml: str | bytes, place: str, tmp_path: Path
+) -> None:
+    (told,) = problems(tmp_path, toml)
+    assert told.startswith(f"config.toml: {place}")
+
+
+def test_file_that_cannot_be_read_is_told_with_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.mkdir()
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, {})
+    remedy = f"Make {file} a file that this user may read, or remove it."
+    assert f"1. config.toml: it cannot be read: Is a directory. {remedy}" in str(caught.value)
+
+
+def test_home_that_nobody_knows_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="Write for example: PERDURE_HOME=/var/lib/perdure"):
+        load(environ={"PERDURE_HOME": "~no-such-user/perdure"})
+
+
+def test_all_problems_of_file_and_environment_are_told_at_once(tmp_path: Path) -> None:
+    toml = "queue = 1\n[web]\nport = 'eighty'\n[recovery]\npolcy = 'auto'\n[nowhere]\n"
+    told = problems(tmp_path, toml, PERDURE_WEB__PORT="8420", PERDURE_DRAIN__DEADLIN="1", PERDURE_QUEUE__CAP="0")
+    assert [": ".join(line.split(": ")[:2]) for line in told] == [
+        "config.toml: queue",
+        "config.toml: web.port",
+        "config.toml: recovery.polcy",
+        "config.toml: nowhere",
+        "environment: PERDURE_DRAIN__DEADLIN",
+        "environment: PERDURE_QUEUE__CAP",
+    ]
+
+
+def test_environment_is_checked_too_when_the_file_makes_no_sense(tmp_path: Path) -> None:
+    told = problems(tmp_path, "[web", PERDURE_WEB__PORT="eighty")
+    assert [line.split(":")[0] for line in told] == ["config.toml", "environment"]
+
+
+def test_message_reads_as_promised(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        configured(tmp_path, "[web]\nport = 'eighty'\n[recovery]\npolcy = 'auto'\n")
+    assert str(caught.value) == (
+        "The configuration has 2 problems; nothing was started:\n"
+        '  1. config.toml: web.port: expected a whole number from 0 to 65535, got "eighty". '
+        "Write for example: port = 8420\n"
+        "  2. config.toml: recovery.polcy: unknown key. Did you mean recovery.policy?"
+    )
+    assert caught.value.exit_code == 78
+
+
+# ── what a start pays for it ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_heavy_is_imported_when_settings_are_loaded(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[web]\nport = 1\n")
+    program = "import sys, perdure.config; perdure.config.load(); print(*sys.modules)"
+    environ = {**os.environ, "PERDURE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    heavy = {"asyncio", "difflib", "pydantic", "sqlalchemy", "structlog", "httpx", "typer", "starlette"}
+    assert heavy.isdisjoint(done.stdout.split())
