@@ -14,13 +14,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-SQLITE = "sqlite:///"
+from perdure.core.notes import SYSTEM_PROMPT
 
-SYSTEM_PROMPT = (
-    "You are a capable and friendly assistant in a chat. Answer briefly and plainly, in the language of the "
-    "person you talk with. Use your tools when they help, and tell what you did with them. When you do not "
-    "know something, or could not do it, say so."
-)
+SQLITE = "sqlite:///"
 
 # A hundred years: long enough to mean "never", short enough that no clock overflows when it is added.
 LONGEST = 36500 * 86400.0
@@ -121,8 +117,8 @@ class RecoverySettings(msgspec.Struct, frozen=True):
     """What becomes of turns that were cut off."""
 
     policy: Annotated[
-        Literal["auto", "ask", "off"],
-        Meta(description="Go on by itself (`auto`), ask the person first (`ask`), or leave it to them (`off`)."),
+        Literal["auto", "off"],
+        Meta(description="Whether a turn that was cut off goes on by itself (`auto`) or not (`off`)."),
     ] = "auto"
     freshness: Annotated[
         Duration,
@@ -157,21 +153,6 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     )
 
 
-class InboxSettings(msgspec.Struct, frozen=True):
-    """Which messages are still answered."""
-
-    max_age: Annotated[
-        Duration,
-        Meta(description="A message older than this when its turn would begin is reported, not answered."),
-    ] = 86400.0
-
-
-class QueueSettings(msgspec.Struct, frozen=True):
-    """What happens to messages that arrive while a turn runs."""
-
-    cap: Annotated[Count, Meta(description="How many messages may wait in one session.")] = 100
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be configured; `home` comes from PERDURE_HOME, never from the file."""
 
@@ -183,8 +164,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain: DrainSettings = DrainSettings()
     recovery: RecoverySettings = RecoverySettings()
     delivery: DeliverySettings = DeliverySettings()
-    inbox: InboxSettings = InboxSettings()
-    queue: QueueSettings = QueueSettings()
 
     @property
     def store_url(self) -> str:

@@ -33,7 +33,7 @@ def proxy(postgres_server: PostgresServer) -> Iterator[CuttingProxy]:
 
 
 def rows(url: str) -> list[str]:
-    """What another connection, that does not go through the proxy, sees."""
+    """What a new connection sees."""
     with psycopg.connect(url) as connection:
         return [text for (text,) in connection.execute("SELECT text FROM note ORDER BY text")]
 

@@ -205,8 +205,9 @@ def copy_binaries(binaries: Path, site: Path) -> Path:
 
 def _free_port() -> int:
     """A free port that no outgoing connection can be given, so that it is still free for a later restart."""
-    first_ephemeral = int(EPHEMERAL_RANGE.read_text().split()[0])
-    return wait_for("a port is free", partial(_random_free_port, min(first_ephemeral, 32768)))
+    first = int(EPHEMERAL_RANGE.read_text().split()[0])
+    below = first if first > 10_000 else 32_768  # where that range leaves no room beneath it, chance must do
+    return wait_for("a port is free", partial(_random_free_port, below))
 
 
 def _random_free_port(below: int) -> int | None:

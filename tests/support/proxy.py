@@ -19,11 +19,7 @@ from urllib.parse import urlsplit
 HOST = "127.0.0.1"
 REQUESTS_FOR_ENCRYPTION = {80877103, 80877104}  # SSLRequest, GSSENCRequest
 PROTOCOL_MAJOR = 3
-ENDED_BY_READY = {
-    b"Q",
-    b"S",
-    b"F",
-}  # Query, Sync, FunctionCall: the server answers each with one ReadyForQuery
+ENDED_BY_READY = {b"Q", b"S", b"F"}  # Query, Sync, FunctionCall: each ends with one ReadyForQuery
 CUT, RELEASE = b"c", b"r"
 SYNC = b"S" + struct.pack("!I", 4)
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/""", re.DOTALL)
@@ -51,7 +47,7 @@ class CuttingProxy:
         self._lock = threading.Lock()
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
-        self._accepting = threading.Thread(target=self._accept, name="proxy")
+        self._accepting = threading.Thread(target=self._accept, name="proxy", daemon=True)
         self._accepting.start()
 
     def __enter__(self) -> CuttingProxy:

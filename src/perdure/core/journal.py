@@ -54,6 +54,7 @@ class Entry(Struct, frozen=True):
     version: ClassVar[int] = 1
     content: ClassVar[bool] = True
     move: ClassVar[Move | None] = None
+    late: ClassVar[bool] = False  # a fact that is accepted also while the turn is not running
 
     @property
     def is_content(self) -> bool:
@@ -111,6 +112,7 @@ Outcome = Literal["ok", "error", "unknown", "cancelled"]
 
 class ToolEnded(Entry, frozen=True):
     kind = "tool_ended"
+    late = True
     call: str
     outcome: Outcome
     text: str
@@ -156,6 +158,7 @@ class Decided(Entry, frozen=True):
 
     kind = "decided"
     content = False
+    late = True
     decision: str
     why: str
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -264,6 +267,7 @@ class TurnView(Struct):
     content: list[Record] = field(default_factory=list)
     content_run: str | None = None  # the run that wrote the newest content
     tokens: int = 0
+    decided: Decided | None = None  # about the newest interruption
     ended: Finished | Failed | Cancelled | None = None
     _run: str | None = None
     _progress: bool = False
@@ -325,7 +329,9 @@ class TurnView(Struct):
                 self.interruptions.append(
                     Interruption(entry.reason, record.at, record.seq, progress=self._progress)
                 )
-                self._progress = False
+                self._progress, self.decided = False, None
+            case Decided():
+                self.decided = entry
             case Finished() | Failed() | Cancelled():
                 self.ended = entry
 

@@ -44,6 +44,15 @@ class Inbound(Struct, frozen=True):
         return join_parts(place.platform, self.account, self.kind, place.chat, self.message)
 
 
+class Stored(Struct, frozen=True):
+    """Where a received message ended up."""
+
+    message: str
+    session: str
+    key: str
+    fresh: bool  # False: it was here before, and this delivery changed nothing
+
+
 class Outbound(Struct, frozen=True):
     """One message to send, or one part of it."""
 

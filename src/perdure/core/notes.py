@@ -16,6 +16,13 @@ def cause_of(reason: str) -> str:
 # ── to the model ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+SYSTEM_PROMPT = (
+    "You are a capable and friendly assistant in a chat. Answer briefly and plainly, in the language of the "
+    "person you talk with. Use your tools when they help, and tell what you did with them. When you do not "
+    "know something, or could not do it, say so."
+)
+
+
 def recovery_note(reason: str) -> str:
     return (
         f"[Gateway note: this turn was cut off by {cause_of(reason)} and now goes on. Steps that have a "
@@ -84,5 +91,9 @@ def not_built(action: str) -> str:
     return f"The offline model knows `{action}`, but this version of Perdure has no tool for it yet."
 
 
-def bad_line(line: str) -> str:
-    return f"I cannot read the line {line!r}. A step looks like: step research 2s"
+NO_NAMES = "`parallel:` wants names, such as: parallel: a, b, c"
+NOTHING_TO_SAY = "Done."
+
+
+def bad_flood(size: str) -> str:
+    return f"`flood:` wants a number of characters, such as: flood: 5000 (it got {size!r})"

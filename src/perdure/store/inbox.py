@@ -5,19 +5,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from perdure.core.messages import Attachment, Inbound
+from perdure.core.messages import Attachment, Inbound, Stored
 from perdure.store import sessions
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
-
-
-class Stored(Struct, frozen=True):
-    """Where a received message ended up."""
-
-    message: str
-    session: str
-    key: str
-    fresh: bool  # False: it was here before, and this delivery changed nothing
 
 
 class Seen(Struct, frozen=True):

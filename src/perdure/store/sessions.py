@@ -9,6 +9,12 @@ from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 
 _COLUMNS = "id, key, state, auto_reset_reason, created_at, updated_at"
+_CURRENT = "SELECT id, state FROM sessions WHERE key = :key AND state <> 'closed'"
+# Two gateways may make the same session at the same moment: the second finds the first one's.
+_NEW_LEASE = "INSERT INTO leases (key, epoch, generation, position) VALUES (:key, 0, 0, 0) ON CONFLICT DO NOTHING"
+_NEW_SESSION = (
+    f"INSERT INTO sessions ({_COLUMNS}) VALUES (:id, :key, 'open', :reset, :now, :now) ON CONFLICT DO NOTHING"
+)
 
 
 class Session(Struct, frozen=True):
@@ -51,21 +57,16 @@ class Sessions:
 
 
 def ensure(tx: Tx, ids: Ids, key: str, now: int) -> str:
-    """The id of the key's current session, which is begun if there is none."""
-    row = tx.one("SELECT id FROM sessions WHERE key = :key AND state <> 'closed'", key=key)
+    """The id of the key's current session. A key that has none, or a suspended one, begins a fresh one."""
+    row = tx.one(_CURRENT, key=key)
+    reset = None
+    if row is not None and row[1] == SessionState.SUSPENDED:
+        tx.run("UPDATE sessions SET state = 'closed', updated_at = :now WHERE id = :id", now=now, id=row[0])
+        row, reset = None, "suspended"
     if row is None:
-        tx.run(
-            "INSERT INTO leases (key, epoch, generation, position) VALUES (:key, 0, 0, 0) ON CONFLICT DO NOTHING",
-            key=key,
-        )
-        tx.run(
-            f"INSERT INTO sessions ({_COLUMNS}) VALUES (:id, :key, 'open', NULL, :now, :now) "
-            "ON CONFLICT DO NOTHING",
-            id=ids.new("s"),
-            key=key,
-            now=now,
-        )
-        row = tx.one("SELECT id FROM sessions WHERE key = :key AND state <> 'closed'", key=key)
+        tx.run(_NEW_LEASE, key=key)
+        tx.run(_NEW_SESSION, id=ids.new("s"), key=key, reset=reset, now=now)
+        row = tx.one(_CURRENT, key=key)
         assert row is not None, f"no session for {key} right after making it"
     session: str = row[0]
     return session

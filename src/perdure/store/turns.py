@@ -24,6 +24,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Inbound
 from perdure.core.notes import CANCELLED_CALL
+from perdure.core.recovery import Choice
 from perdure.core.session import Why
 from perdure.core.turn import FINAL, MOVES, State, advance
 from perdure.store import journal, leases, outbox, sessions
@@ -94,24 +95,20 @@ class Turns:
         return await self._database.write(lambda tx: _append(tx, turn, entries, now), key=turn.key)
 
     async def interrupt(self, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
-        """Mark a turn whose run is dead as interrupted, and take it over.
+        """Take over a turn whose run is dead. If it was queued or running, it is now interrupted.
 
-        After return: the turn is interrupted under a new epoch of ours; None means that there was no need.
-        If we die inside: it is marked, or the next start marks it.
+        After return: the turn is ours under a new epoch; None means that there was no need.
+        If we die inside: it is taken over, or the next start does so.
         """
-        return await self._database.write(lambda tx: _interrupt_lost(tx, turn, key, reason, run, now), key=key)
+        return await self._database.write(lambda tx: _take_over(tx, turn, key, reason, run, now), key=key)
 
     async def lost(self) -> list[Turn]:
-        """Turns that were begun, and whose run is dead or has let go of them."""
+        """Turns that were begun and not ended, and whose run is dead."""
         return await self._database.read(lambda tx: [_as_turn(row) for row in tx.all(_LOST)])
 
-    async def interrupted(self) -> list[Turn]:
-        """Turns that wait for a decision, or were held back by one."""
-        return await self._database.read(
-            lambda tx: [
-                _as_turn(row) for row in tx.all(f"SELECT {_COLUMNS} FROM turns WHERE state = 'interrupted'")
-            ]
-        )
+    async def interrupted(self, run: str) -> list[Turn]:
+        """Turns of this run that wait for a decision, or were held back by one."""
+        return await self._database.read(lambda tx: [_as_turn(row) for row in tx.all(_INTERRUPTED, run=run)])
 
     async def get(self, turn: str) -> Turn | None:
         return await self._database.read(lambda tx: _get(tx, turn))
@@ -133,12 +130,15 @@ _FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
 _CLAIMABLE = (
     "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.state = 'queued' AND l.run = :run "
     "UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
-    f"AND {_FREE} AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = i.key AND b.{_BEGUN})"
+    f"AND {_FREE} AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = i.key AND b.state IN "
+    "('queued', 'running', 'waiting'))"
 )
-_LOST = (
-    f"SELECT {', '.join('t.' + column for column in _COLUMNS.split(', '))} FROM turns t "
-    "JOIN leases l ON l.key = t.key WHERE t.state IN ('queued', 'running') "
-    f"AND (l.run IS NULL OR l.run IN ({leases.DEAD}))"
+_OF_TURNS = f"SELECT {', '.join('t.' + column for column in _COLUMNS.split(', '))} FROM turns t "
+_LOST = _OF_TURNS + (
+    f"JOIN leases l ON l.key = t.key WHERE t.{_BEGUN} AND (l.run IS NULL OR l.run IN ({leases.DEAD}))"
+)
+_INTERRUPTED = _OF_TURNS + (
+    "JOIN leases l ON l.key = t.key WHERE t.state = 'interrupted' AND l.run = :run ORDER BY t.id"
 )
 
 
@@ -156,13 +156,24 @@ def _get(tx: Tx, turn: str) -> Turn | None:
 
 def _claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     begun = tx.one(f"SELECT {_COLUMNS} FROM turns WHERE key = :key AND {_BEGUN}", key=key)
-    if begun is not None:
-        turn = _as_turn(begun)
-        return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
+    if begun is not None and begun[4] == State.QUEUED:
+        return _claim_again(tx, _as_turn(begun), run, now)
     cause = tx.one(
         "SELECT id, body FROM inbox WHERE key = :key AND state = 'waiting' ORDER BY position LIMIT 1", key=key
     )
-    return None if cause is None else _begin(tx, ids, key, run, cause, now)
+    if cause is None or (begun is not None and not _supersede(tx, ids, _as_turn(begun), run, now)):
+        return None
+    return _begin(tx, ids, key, run, cause, now)
+
+
+def _supersede(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> bool:
+    """End an interrupted turn that was decided not to go on by itself: a person has written meanwhile."""
+    if turn.state is not State.INTERRUPTED or leases.holder(tx, turn.key) != run:
+        return False
+    last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).decided
+    if last is None or last.decision != Choice.SKIP:
+        return False
+    return _move(tx, ids, turn, [Cancelled(Why.SUPERSEDED)], (), now) is not None
 
 
 def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
@@ -217,8 +228,8 @@ def _cause(row: Row) -> Cause:
 
 
 def _append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int) -> list[Record] | None:
-    """Facts that move nothing. The result of a journalled intent is accepted late, from the same epoch."""
-    guard = _LATE if all(isinstance(entry, ToolEnded) for entry in entries) else _GUARD
+    """Facts that move nothing. Some are accepted late, but always from the same epoch only."""
+    guard = _LATE if all(entry.late for entry in entries) else _GUARD
     if not tx.run(guard, now=now, turn=turn.id, epoch=turn.epoch):
         return None
     return journal.append(tx, turn.session, turn.id, entries, now)
@@ -267,20 +278,23 @@ def _results_for_open_calls(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> lis
     return [ToolEnded(call, "cancelled", CANCELLED_CALL) for call in open_calls]
 
 
-def _interrupt_lost(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
+def _take_over(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
     before = leases.holder(tx, key)
+    row = _get(tx, turn)
     lease = None if before == run else leases.take(tx, key, run)
-    if lease is None:
+    if lease is None or row is None:
         return None
+    cut_off = row.state in (State.QUEUED, State.RUNNING)
+    state = State.INTERRUPTED if cut_off else row.state
     changed = tx.run(
-        "UPDATE turns SET state = 'interrupted', epoch = :epoch, updated_at = :now "
-        "WHERE id = :turn AND state IN ('queued', 'running')",
+        f"UPDATE turns SET state = :state, epoch = :epoch, updated_at = :now WHERE id = :turn AND {_BEGUN}",
+        state=state.value,
         epoch=lease[0],
         now=now,
         turn=turn,
     )
-    row = _get(tx, turn)
-    if not changed or row is None:
+    if not changed:
         return None
-    journal.append(tx, row.session, turn, [Interrupted(reason, before)], now)
-    return row
+    if cut_off:
+        journal.append(tx, row.session, turn, [Interrupted(reason, before)], now)
+    return msgspec.structs.replace(row, state=state, epoch=lease[0], updated_at=now)

@@ -1,0 +1,70 @@
+"""The contracts of an agent and of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from perdure.core.conversation import Message
+from perdure.core.journal import Entry, ModelAnswered, TurnView
+
+
+class Reply(Struct, frozen=True):
+    """The answer of a turn, and the last facts to journal together with it."""
+
+    text: str
+    closing: tuple[Entry, ...] = ()
+
+
+class TurnContext(Protocol):
+    """A turn as its agent sees it."""
+
+    @property
+    def turn(self) -> str:
+        """The id of the turn: the same for all its attempts."""
+
+    @property
+    def view(self) -> TurnView:
+        """The journal of the turn so far; it moves on with every append."""
+
+    @property
+    def history(self) -> Sequence[TurnView]:
+        """The earlier turns of the session."""
+
+    async def append(self, *entries: Entry) -> None:
+        """Journal facts.
+
+        After return: they are durable; only now may anybody act on them.
+        If we die inside: they may be there; the next attempt sees them in its view.
+        """
+
+
+class Agent(Protocol):
+    """Whoever turns a message into a reply. Every effect is journalled before and after."""
+
+    async def run(self, context: TurnContext) -> Reply:
+        """Carry the turn to its reply, from wherever its journal ends.
+
+        After return: the gateway commits the reply, the end of the turn and its delivery in one transaction.
+        If we die inside: it is called again with the journal as it was left.
+        """
+
+
+class ModelRequest(Struct, frozen=True):
+    """What a model is asked."""
+
+    messages: Sequence[Message]
+    step: int
+    system_prompt: str = ""
+    tools: Sequence[str] = ()
+
+
+class Model(Protocol):
+    """A language model, or something that answers like one."""
+
+    name: str
+
+    async def respond(self, request: ModelRequest) -> ModelAnswered:
+        """Answer once, whole. `ModelError` says, for people, why there is no answer."""

@@ -1,0 +1,100 @@
+"""The offline model: a message whose lines are actions is a script, run in order, one model step each.
+
+It needs no key and no network, forgets nothing and invents nothing: what it does next is read from the
+conversation, so a script goes on after a crash exactly where its journal ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from perdure.agents.api import ModelRequest
+from perdure.core import notes
+from perdure.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
+from perdure.core.journal import ModelAnswered, ToolCall, Usage
+from perdure.errors import ModelError
+
+_TIMED = re.compile(r"(step|once)\s+(\S+)(?:\s+(\d+(?:\.\d+)?)s)?")
+_VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|ask|danger):\s*(.*)")
+NOT_BUILT = frozenset(("run", "background", "watch", "ask", "danger"))
+FLOOD_LIMIT = 1_000_000
+
+
+class Action(Struct, frozen=True):
+    verb: str
+    rest: str
+    seconds: float = 0.0
+
+
+def parse_script(text: str) -> list[Action] | None:
+    """The actions of a message, or None if it is no script: then it is just a message."""
+    actions = [_parse_line(line.strip()) for line in text.splitlines() if line.strip()]
+    script = [action for action in actions if action is not None]
+    return script if script and len(script) == len(actions) else None
+
+
+def _parse_line(line: str) -> Action | None:
+    if found := _TIMED.fullmatch(line):
+        return Action(found[1], found[2], float(found[3] or 0))
+    if found := _VERBAL.fullmatch(line):
+        return Action(found[1], found[2].strip())
+    return None
+
+
+class OfflineModel:
+    name = "offline"
+
+    async def respond(self, request: ModelRequest) -> ModelAnswered:
+        asked = max(n for n, message in enumerate(request.messages) if isinstance(message, UserMessage))
+        question = request.messages[asked]
+        assert isinstance(question, UserMessage)  # noqa: S101 reason: chosen as such just above
+        script = parse_script(question.text)
+        if script is None:
+            return _final(request.step, notes.OFFLINE_GREETING)
+        since = request.messages[asked + 1 :]
+        taken = sum(isinstance(message, AssistantMessage) for message in since)
+        if taken == len(script):
+            return _final(request.step, _summary(since))
+        return _act(request.step, script[taken])
+
+
+def _act(step: int, action: Action) -> ModelAnswered:
+    match action.verb:
+        case "step" | "once":
+            return _calls(step, action.verb, [action.rest], action.seconds)
+        case "parallel":
+            return _calls(step, "step", [name.strip() for name in action.rest.split(",") if name.strip()], 0.0)
+        case "say" | "stream":
+            return _final(step, action.rest)
+        case "flood":
+            return _final(step, "x" * _flood_size(action.rest))
+        case "fail":
+            raise ModelError(action.rest or "the offline model was told to fail")
+        case verb:
+            return _final(step, notes.not_built(f"{verb}:"))
+
+
+def _calls(step: int, tool: str, names: Sequence[str], seconds: float) -> ModelAnswered:
+    calls = tuple(
+        ToolCall(f"c{step}.{number}", tool, {"name": name, "seconds": seconds})
+        for number, name in enumerate(names, 1)
+    )
+    return ModelAnswered(step, "", calls, "tool_calls", Usage(1, 1)) if calls else _final(step, notes.NO_NAMES)
+
+
+def _flood_size(text: str) -> int:
+    if not text.isdecimal():
+        raise ModelError(notes.bad_flood(text))
+    return min(int(text), FLOOD_LIMIT)
+
+
+def _final(step: int, text: str) -> ModelAnswered:
+    return ModelAnswered(step, text, (), "stop", Usage(1, len(text) // 4 + 1))
+
+
+def _summary(since: Sequence[Message]) -> str:
+    """What came of the steps, for a script that says nothing itself."""
+    return "\n".join(message.text for message in since if isinstance(message, ToolMessage)) or notes.NOTHING_TO_SAY

@@ -1,0 +1,78 @@
+"""The contract between the gateway and a chat platform.
+
+An adapter only translates: it hands events over, and sends what it is told to send. It keeps nothing that must
+survive a crash, decides nothing, and never answers by itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from msgspec import Struct
+
+from perdure.core.messages import Inbound, Outbound, Receipt, Stored
+from perdure.errors import PerdureError
+
+
+class Capabilities(Struct, frozen=True):
+    """What is true of a platform. The conformance suite proves each claim."""
+
+    idempotent_send: bool = False  # the same delivery key twice is one message
+    read_back: bool = False  # `find_sent` can tell whether a delivery key is there
+    keeps_missed: bool = False  # events that were not acknowledged come again
+    max_length: int | None = None  # of one message, in characters
+
+
+async def _nothing(_: Stored | None) -> None: ...
+
+
+async def _ignore(_: PerdureError) -> None: ...
+
+
+class Event(Struct, frozen=True):
+    """Something that happened on the platform, raw and, where possible, understood."""
+
+    raw: str
+    key: str  # the same for every delivery of the same event
+    inbound: Inbound | None = None
+    problem: str | None = None  # why it could not be understood
+    ack: Callable[[Stored | None], Awaitable[None]] = _nothing  # called once the event is stored, never before
+    fail: Callable[[PerdureError], Awaitable[None]] = _ignore  # called if it could not be stored
+
+
+class Adapter(ABC):
+    """One account on one platform."""
+
+    name: str
+    capabilities: Capabilities = Capabilities()
+
+    @abstractmethod
+    async def connect(self) -> None:
+        """Reach the platform, or raise `NotConnected`.
+
+        After return: `receive` and `send` may be called.
+        """
+
+    @abstractmethod
+    def receive(self) -> AsyncGenerator[Event]:
+        """Yield events as they come; raise `NotConnected` when the connection is lost.
+
+        If we die inside: whatever was not acknowledged comes again, if the platform keeps it.
+        """
+
+    @abstractmethod
+    async def send(self, outbound: Outbound) -> Receipt:
+        """Send one message.
+
+        After return: it is on the platform. Otherwise one of the `SendError`s says what is known; any other
+        error is taken to mean that nothing is known.
+        If we die inside: it may be there or not; the same delivery key will be used again.
+        """
+
+    async def find_sent(self, key: str) -> Receipt | None:
+        """The receipt of a delivery key that is on the platform; asked only where `read_back` is claimed."""
+        return None
+
+    async def close(self) -> None:  # noqa: B027 reason: most platforms have nothing to let go of
+        """Let go of the platform."""

@@ -1,0 +1,52 @@
+"""The web platform: people who talk to the gateway over its own HTTP API.
+
+Here we are the platform: what a person sees in a chat is read from the inbox and the outbox themselves, so a
+message is on the platform as soon as its row says so, and sending it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from perdure.core.messages import Inbound, Outbound, Receipt, Stored
+from perdure.errors import PerdureError
+from perdure.platforms.api import Adapter, Capabilities, Event
+
+
+class WebAdapter(Adapter):
+    """Takes messages from the HTTP API, and answers each call once its message is stored."""
+
+    name = "web"
+    capabilities = Capabilities(idempotent_send=True)
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+
+    async def connect(self) -> None:
+        """We are always there."""
+
+    async def submit(self, inbound: Inbound) -> Stored:
+        """Hand a message over. After return: it is stored. An error: it is not."""
+        outcome: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+
+        async def ack(stored: Stored | None) -> None:
+            if stored is not None and not outcome.done():
+                outcome.set_result(stored)
+
+        async def fail(error: PerdureError) -> None:
+            if not outcome.done():
+                outcome.set_exception(error)
+
+        raw = msgspec.json.encode(inbound).decode()
+        await self._events.put(Event(raw, inbound.event_key, inbound, ack=ack, fail=fail))
+        return await outcome
+
+    async def receive(self) -> AsyncGenerator[Event]:
+        while True:
+            yield await self._events.get()
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        return Receipt(outbound.key)

@@ -1,0 +1,102 @@
+"""One attempt at a turn: the context that its agent works in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from perdure.agents.api import Reply
+from perdure.core import notes
+from perdure.core.address import Address, parse_session_key
+from perdure.core.delivery import split
+from perdure.core.journal import Entry, Failed, Finished, Interrupted, Noted, Record, TurnView, fold
+from perdure.errors import TurnMoved, Unavailable
+from perdure.logs import Log
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.outbox import Owed
+from perdure.store.turns import Claim
+
+log = Log("attempt")
+
+STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
+
+
+class Attempt:
+    """Journals for its agent. While the store takes no writes it waits: nothing runs that is not saved."""
+
+    def __init__(
+        self,
+        store: Store,
+        claim: Claim,
+        history: Sequence[TurnView],
+        *,
+        clock: Clock,
+        max_length: int | None,
+        changed: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._row = claim.turn
+        self._clock = clock
+        self._max_length = max_length
+        self._changed = changed
+        self.view = fold(claim.records)
+        self.history = history
+
+    @property
+    def turn(self) -> str:
+        return self._row.id
+
+    @property
+    def key(self) -> str:
+        return self._row.key
+
+    async def append(self, *entries: Entry) -> None:
+        await self._save(entries)
+
+    async def note_interruption(self) -> None:
+        """Tell the model, once, what cut the turn off."""
+        last = self.view.note_due()
+        if last is not None:
+            await self.append(Noted(notes.recovery_note(last.reason)))
+
+    async def finish(self, reply: Reply) -> None:
+        """The last facts, the end of the turn and its reply, in one transaction."""
+        await self._save([*reply.closing, Finished(reply.text)], self._owe(reply.text))
+        log.info("finished", turn=self.turn, key=self.key)
+
+    async def fail(self, error: str) -> None:
+        """The end of the turn, and the sentence that tells of it, in one transaction."""
+        await self._save([Failed(error)], self._owe(notes.turn_failed(error)))
+        log.warning("failed", turn=self.turn, key=self.key, error=error)
+
+    async def interrupt(self, reason: str) -> bool:
+        """Mark the turn as cut off. False: it had ended already."""
+        records = await self._store.turns.append(self._row, [Interrupted(reason)], self._clock())
+        return records is not None
+
+    def _owe(self, text: str) -> list[Owed]:
+        parts = split(text, self._max_length)
+        if parts == [""]:
+            return []
+        return [Owed(address_of(self.key), self.turn, tuple(parts), self.view.causes[-1].message)]
+
+    async def _save(self, entries: Sequence[Entry], owed: Sequence[Owed] = ()) -> None:
+        records = await self._saved(entries, owed)
+        if records is None:
+            raise TurnMoved(f"turn {self.turn} is no longer ours")
+        for record in records:
+            self.view.apply(record)
+        self._changed(self.key)
+
+    async def _saved(self, entries: Sequence[Entry], owed: Sequence[Owed]) -> list[Record] | None:
+        while True:
+            try:
+                return await self._store.turns.append(self._row, entries, self._clock(), owed=owed)
+            except Unavailable as error:
+                log.warning("waiting_for_store", turn=self.turn, error=error.message)
+                await asyncio.sleep(STORE_PAUSE)
+
+
+def address_of(key: str) -> Address:
+    return parse_session_key(key)[1]

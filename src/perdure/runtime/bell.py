@@ -1,0 +1,54 @@
+"""Wake-ups. They are never the truth: whoever waits also looks by itself, every few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+POLL = 5.0  # what a lost wake-up costs at most, in seconds
+
+
+class Bell:
+    """Rung by whoever changed something, waited on by the loop that acts on it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    async def wait(self, at_most: float = POLL) -> None:
+        """Return when the bell has been rung since the last wait, or after `at_most` seconds."""
+        try:
+            async with asyncio.timeout(at_most):
+                await self._event.wait()
+        except TimeoutError:
+            return
+        self._event.clear()
+
+
+class Feed:
+    """Tells whoever watches a session that something about it has changed."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[str, set[Bell]] = {}
+
+    def ring(self, key: str) -> None:
+        for bell in self._watchers.get(key, ()):
+            bell.ring()
+
+    def ring_all(self) -> None:
+        for key in self._watchers:
+            self.ring(key)
+
+    @contextmanager
+    def watch(self, key: str) -> Iterator[Bell]:
+        bell = Bell()
+        self._watchers.setdefault(key, set()).add(bell)
+        try:
+            yield bell
+        finally:
+            self._watchers[key].discard(bell)
+            if not self._watchers[key]:
+                del self._watchers[key]

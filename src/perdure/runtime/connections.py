@@ -1,0 +1,61 @@
+"""Keeps each platform connected, on its own, and hands its events to the intake."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+from perdure.errors import NotConnected
+from perdure.logs import Log
+from perdure.platforms.api import Adapter, Event
+
+log = Log("connections")
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 60.0
+
+Take = Callable[[Event], Awaitable[None]]
+
+
+class Connections:
+    """Which platforms are connected now, and why the others are not."""
+
+    def __init__(self, adapters: list[Adapter], connected: Callable[[str], Awaitable[None]]) -> None:
+        self._adapters = adapters
+        self._on_connected = connected
+        self.connected: dict[str, Adapter] = {}
+        self.problems: dict[str, str] = {adapter.name: "not connected yet" for adapter in adapters}
+
+    def max_length(self, platform: str) -> int | None:
+        """How long one message may be there."""
+        found = (adapter.capabilities.max_length for adapter in self._adapters if adapter.name == platform)
+        return next(found, None)
+
+    async def attend(self, adapter: Adapter, take: Take) -> None:
+        """Connect, receive, and connect again after every loss, with growing pauses while it fails."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await adapter.connect()
+                pause = FIRST_PAUSE
+                await self._receive(adapter, take)
+                problem = "the platform closed the connection"
+            except NotConnected as error:
+                problem = error.message
+            finally:
+                self.connected.pop(adapter.name, None)
+            self.problems[adapter.name] = problem
+            log.warning("disconnected", platform=adapter.name, problem=problem, retry_in=pause)
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+    async def _receive(self, adapter: Adapter, take: Take) -> None:
+        self.connected[adapter.name] = adapter
+        self.problems.pop(adapter.name, None)
+        log.info("connected", platform=adapter.name)
+        await self._on_connected(adapter.name)
+        # Closed here, not whenever the collector comes by: the platform is let go of before we connect again.
+        async with aclosing(adapter.receive()) as events:
+            async for event in events:
+                await take(event)

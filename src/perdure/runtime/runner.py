@@ -1,0 +1,148 @@
+"""Claims a session's next turn and runs it. Claiming is the only way a turn begins to run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from perdure.agents.api import Agent
+from perdure.core import notes
+from perdure.core.conversation import views
+from perdure.errors import ModelError, StoreBroken, TurnMoved, Unavailable
+from perdure.logs import Log
+from perdure.runtime.attempt import Attempt, address_of
+from perdure.runtime.bell import Bell
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.turns import Claim
+
+log = Log("runner")
+
+
+class Runner:
+    """One task per session that has work; sessions run side by side, the turns of one in order."""
+
+    def __init__(
+        self,
+        store: Store,
+        agent: Agent,
+        run: str,
+        *,
+        clock: Clock,
+        max_length: Callable[[str], int | None],
+        changed: Callable[[str], None],
+        group: asyncio.TaskGroup,
+    ) -> None:
+        self._store = store
+        self._agent = agent
+        self._run = run
+        self._clock = clock
+        self._max_length = max_length
+        self._changed = changed
+        self._group = group
+        self._bell = Bell()
+        self._hints: set[str] = set()  # keys that may have work
+        self._serving: dict[str, asyncio.Task[None]] = {}
+        self._over: dict[str, asyncio.Event] = {}
+        self._claiming = True
+        self.attempts: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}  # what runs now, by turn
+
+    def wake(self, key: str) -> None:
+        """Say that a key may have work."""
+        self._hints.add(key)
+        self._bell.ring()
+
+    def stop_claiming(self) -> None:
+        """From now on no turn begins to run."""
+        self._claiming = False
+
+    def over(self, turn: str) -> asyncio.Event:
+        """An event that is set when the next attempt of this turn has ended."""
+        return self._over.setdefault(turn, asyncio.Event())
+
+    async def work(self) -> None:
+        """Serve whoever was woken, and look for forgotten work every few seconds."""
+        while True:
+            await self._look_around()
+            await self._bell.wait()
+            self._serve_hinted()
+
+    async def _look_around(self) -> None:
+        try:
+            self._hints.update(await self._store.turns.claimable(self._run))
+        except Unavailable as error:
+            log.warning("cannot_look_for_work", error=error.message)
+        self._serve_hinted()
+
+    def _serve_hinted(self) -> None:
+        if not self._claiming:
+            return
+        for key in [key for key in self._hints if key not in self._serving]:
+            self._hints.discard(key)
+            self._serving[key] = self._group.create_task(self._serve(key))
+
+    async def _serve(self, key: str) -> None:
+        """Run the turns of one session until there is none left."""
+        try:
+            while self._claiming:
+                claim = await self._claim(key)
+                if claim is None:
+                    return
+                await self._run_attempt(claim)
+        finally:
+            del self._serving[key]
+            if key in self._hints:  # woken while we were about to leave
+                self._bell.ring()
+
+    async def _claim(self, key: str) -> Claim | None:
+        try:
+            return await self._store.turns.claim(key, self._run, self._clock())
+        except Unavailable as error:
+            log.warning("not_claimed", key=key, error=error.message)
+            return None
+
+    async def _run_attempt(self, claim: Claim) -> None:
+        turn = claim.turn
+        log.info("claimed", turn=turn.id, key=turn.key, attempt=turn.attempt)
+        earlier = await self._store.journal.before(turn.session, turn.first_seq)
+        attempt = Attempt(
+            self._store,
+            claim,
+            views(earlier),
+            clock=self._clock,
+            max_length=self._max_length(address_of(turn.key).platform),
+            changed=self._changed,
+        )
+        self._changed(turn.key)
+        task = asyncio.create_task(self._think(attempt))
+        self.attempts[turn.id] = (attempt, task)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            log.info("attempt_cut_off", turn=turn.id)
+        finally:
+            task.cancel()
+            del self.attempts[turn.id]
+            self._over.pop(turn.id, asyncio.Event()).set()
+
+    async def _think(self, attempt: Attempt) -> None:
+        try:
+            await attempt.note_interruption()
+            await attempt.finish(await self._agent.run(attempt))
+        except TurnMoved as moved:
+            log.info("attempt_ended", turn=attempt.turn, why=moved.message)
+        except StoreBroken:
+            raise
+        except ModelError as error:
+            await self._fail(attempt, error.message)
+        except Exception as error:  # noqa: BLE001 reason: whatever an agent does, its session must stay usable
+            log.crash("agent_crashed", error, turn=attempt.turn)
+            await self._fail(attempt, notes.AGENT_CRASHED)
+
+    async def _fail(self, attempt: Attempt, error: str) -> None:
+        try:
+            await attempt.fail(error)
+        except TurnMoved as moved:
+            log.info("attempt_ended", turn=attempt.turn, why=moved.message)

@@ -1,0 +1,158 @@
+"""From the outbox to the platforms: one lane per address, in order, each message recorded before it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from perdure.core import notes
+from perdure.core.delivery import Delivery, Resolution, UnknownChoice, resolution, retry_in
+from perdure.core.messages import Receipt
+from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
+from perdure.logs import Log
+from perdure.platforms.api import Adapter
+from perdure.runtime.bell import POLL, Bell
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.outbox import Delivering, Owed
+
+log = Log("sender")
+
+STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
+
+
+class Sender:
+    """Sends what is owed to the platforms that are connected."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        connected: Mapping[str, Adapter],
+        *,
+        clock: Clock,
+        unknown: UnknownChoice,
+        max_age_ms: int,
+        sent: Callable[[str], None],
+        group: asyncio.TaskGroup,
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._connected = connected
+        self._clock = clock
+        self._unknown = unknown
+        self._max_age_ms = max_age_ms
+        self._sent = sent
+        self._group = group
+        self._bell = Bell()
+        self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
+
+    def wake(self) -> None:
+        self._bell.ring()
+
+    async def work(self) -> None:
+        """Send the first open row of every lane, as soon as it is due."""
+        while True:
+            await self._bell.wait(await self._send_due())
+
+    async def settle(self, at_most: float) -> None:
+        """Wait, for a while, until what is being sent has been sent, and what is due behind it."""
+        try:
+            async with asyncio.timeout(at_most):
+                while await self._send_due() == 0 or self._lanes:
+                    await asyncio.wait(self._lanes.values(), return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            log.warning("sends_left_for_next_start", lanes=len(self._lanes))
+
+    async def _send_due(self) -> float:
+        """Begin what is due; return in how many seconds to look again."""
+        try:
+            heads = await self._store.outbox.heads(self._run, list(self._connected))
+        except Unavailable as error:
+            log.warning("cannot_look_for_replies", error=error.message)
+            return POLL
+        now, wait = self._clock(), POLL
+        for row in heads:
+            if row.lane in self._lanes:
+                continue
+            if row.due_at > now:
+                wait = min(wait, (row.due_at - now) / 1000)
+                continue
+            self._lanes[row.lane] = self._group.create_task(self._deliver(row))
+        return wait
+
+    async def _deliver(self, row: Delivering) -> None:
+        try:
+            await self._resolve_or_send(row, self._connected[row.address.platform])
+        except (KeyError, Unavailable) as error:
+            log.warning("not_sent", row=row.id, error=error)
+            await asyncio.sleep(STORE_PAUSE)
+        finally:
+            del self._lanes[row.lane]
+            self._bell.ring()
+
+    async def _resolve_or_send(self, row: Delivering, adapter: Adapter) -> None:
+        now = self._clock()
+        if now - row.created_at > self._max_age_ms:
+            await self._store.outbox.expire(row, now, problem="too old to send")
+            log.warning("expired", row=row.id, lane=row.lane)
+            return
+        if row.state is not Delivery.UNKNOWN:
+            await self._send(row, adapter, row.text)
+            return
+        can = adapter.capabilities
+        match resolution(idempotent=can.idempotent_send, read_back=can.read_back, choice=self._unknown):
+            case Resolution.SAME_KEY:
+                await self._send(row, adapter, row.text)
+            case Resolution.READ_BACK:
+                receipt = await adapter.find_sent(row.delivery_key)
+                if receipt is None:
+                    await self._send(row, adapter, row.text)
+                else:
+                    await self._record(row, receipt)
+            case Resolution.RESEND:
+                await self._send(row, adapter, notes.maybe_duplicate(row.text))
+            case Resolution.DROP:
+                await self._drop(row, now)
+
+    async def _send(self, row: Delivering, adapter: Adapter, text: str) -> None:
+        if not await self._store.outbox.start(row, self._run, self._clock()):
+            return
+        outbox = self._store.outbox
+        try:
+            receipt = await adapter.send(row.outbound(text))
+        except NotConnected as error:
+            due = self._clock() + 1_000
+            await outbox.put_back(row, due, self._clock(), problem=error.message, counts=False)
+        except SendRetry as error:
+            due = self._clock() + max(int(error.after * 1000), retry_in(row.attempts + 1))
+            await outbox.put_back(row, due, self._clock(), problem=error.message, counts=True)
+        except SendRefused as error:
+            log.warning("refused", row=row.id, lane=row.lane, error=error.message)
+            await outbox.refuse(row, self._clock(), problem=error.message)
+        except StoreBroken:
+            raise
+        except Exception as error:  # noqa: BLE001 reason: after any other error nobody knows whether it was sent
+            log.warning("outcome_unknown", row=row.id, lane=row.lane, error=error)
+            due = self._clock() + retry_in(row.attempts + 1)
+            await outbox.unknown(row, due, self._clock(), problem=str(error))
+        else:
+            await self._record(row, receipt)
+
+    async def _record(self, row: Delivering, receipt: Receipt) -> None:
+        """The message is there: say so, however long the store takes. Until then nothing follows it."""
+        while True:
+            try:
+                await self._store.outbox.sent(row, receipt.message, self._clock())
+                break
+            except Unavailable as error:
+                log.warning("waiting_for_store", row=row.id, error=error.message)
+                await asyncio.sleep(STORE_PAUSE)
+        log.info("sent", row=row.id, lane=row.lane)
+        self._sent(row.key)
+
+    async def _drop(self, row: Delivering, now: int) -> None:
+        await self._store.outbox.expire(row, now, problem="its outcome stayed unknown; dropped as configured")
+        notice = Owed(row.address, f"{row.reply}.dropped", (notes.DROPPED_REPLY,))
+        await self._store.outbox.owe(row.key, notice, now)
+        log.warning("dropped", row=row.id, lane=row.lane)

@@ -1,0 +1,221 @@
+"""A gateway as the store sees it: an open database and a run of its own, which may stop, crash and come back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from perdure.core.address import Address, session_key
+from perdure.core.journal import Cancelled, Entry, Failed, Finished, ModelAnswered, Record, ToolCall, TurnView, fold
+from perdure.core.messages import Inbound, Sender
+from perdure.store.api import Store, open_database
+from perdure.store.database import Database, Row, Tx
+from perdure.store.inbox import Stored
+from perdure.store.outbox import Delivering, Owed
+from perdure.store.turns import Claim, Turn
+
+T = TypeVar("T")
+
+PLATFORM = "web"
+TABLES = ("runs", "sessions", "leases", "turns", "journal", "inbox", "outbox", "attachments", "people", "processes")
+
+
+def chat(name: str = "c1", thread: str | None = None) -> Address:
+    """An address by the name of its chat."""
+    return Address(PLATFORM, "dm", name, thread)
+
+
+def key_of(name: str = "c1") -> str:
+    """The session key of the chat of that name."""
+    return session_key("main", chat(name))
+
+
+def message(text: str, *, chat_name: str = "c1", id: str | None = None) -> Inbound:  # noqa: A002 reason: reads best
+    """A message as a platform hands it over; its id is its text unless another is given."""
+    return Inbound(chat(chat_name), id or text, Sender("ada", "Ada"), text)
+
+
+def calling(*calls: str, step: int = 1) -> ModelAnswered:
+    """A model's answer that wishes these tool calls."""
+    return ModelAnswered(step, "", tuple(ToolCall(call, "look", {"at": call}) for call in calls), "tool_calls")
+
+
+class Place(Struct, frozen=True):
+    """Where a database is, and a folder in which gateways can have their homes."""
+
+    url: str
+    folder: Path
+
+    @property
+    def shared(self) -> bool:
+        """Whether several gateways may have it open at once."""
+        return self.url.startswith("postgresql")
+
+    def home(self, instance: str) -> Path:
+        """The home of one gateway; the home of the only one is the folder itself."""
+        return self.folder / instance if self.shared else self.folder
+
+
+class Gateway:
+    """One gateway's hold on a store. Its clock ticks once per question, so that no two facts have one time."""
+
+    def __init__(self, place: Place, instance: str = "one") -> None:
+        self.place = place
+        self.instance = instance
+        self.run = ""
+        self._ticks = itertools.count(1_000)
+        self._store: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, f"gateway {self.instance} is not open"
+        return self._store
+
+    def now(self) -> int:
+        return next(self._ticks)
+
+    async def open(self, wrap: Callable[[Database], Database] = lambda database: database) -> Gateway:
+        """Open the database and begin a run."""
+        home = self.place.home(self.instance)
+        self._store = Store(wrap(await open_database(self.place.url, home=home)))
+        self.run = await self.store.runs.begin(self.instance, "0")
+        return self
+
+    async def stop(self) -> None:
+        """End the run cleanly, and close."""
+        await self.store.runs.end(self.run)
+        await self.crash()
+
+    async def crash(self) -> None:
+        """Let go of everything without a word: nothing says that the run has ended."""
+        if self._store is not None:
+            await self._store.close()
+            self._store = None
+
+    async def reopen(self, *, clean: bool = False) -> None:
+        """Come back as a new run of the same gateway, after a crash unless the stop was clean."""
+        await (self.stop() if clean else self.crash())
+        await self.open()
+
+    # ── what a gateway does ─────────────────────────────────────────────────────────────────────────────────
+
+    async def hears(self, text: str, *, chat_name: str = "c1", id: str | None = None) -> Stored:  # noqa: A002
+        inbound = message(text, chat_name=chat_name, id=id)
+        return await self.store.inbox.receive(inbound, f"raw {text}", key_of(chat_name), self.now())
+
+    async def claims(self, chat_name: str = "c1") -> Claim | None:
+        return await self.store.turns.claim(key_of(chat_name), self.run, self.now())
+
+    async def begins(self, text: str, *, chat_name: str = "c1") -> Turn:
+        """Receive a message and claim its turn."""
+        await self.hears(text, chat_name=chat_name)
+        claim = await self.claims(chat_name)
+        assert claim is not None, f"the turn of {text!r} could not be claimed"
+        return claim.turn
+
+    async def appends(self, turn: Turn, *entries: Entry) -> list[Record] | None:
+        return await self.store.turns.append(turn, entries, self.now())
+
+    async def finishes(self, turn: Turn, *parts: str, chat_name: str = "c1") -> list[Record] | None:
+        """End a turn well, and owe its reply in these parts."""
+        owed = [Owed(chat(chat_name), turn.id, parts)] if parts else []
+        return await self.store.turns.append(turn, [Finished(" ".join(parts))], self.now(), owed=owed)
+
+    async def fails(self, turn: Turn) -> list[Record] | None:
+        return await self.appends(turn, Failed("the provider said no"))
+
+    async def cancels(self, turn: Turn, why: str = "stopped") -> list[Record] | None:
+        return await self.appends(turn, Cancelled(why))
+
+    async def interrupts(self, turn: Turn, reason: str = "restart_interrupted") -> Turn | None:
+        """Mark a lost turn as the recoverer does."""
+        return await self.store.turns.interrupt(turn.id, turn.key, reason, self.run, self.now())
+
+    async def heads(self) -> list[Delivering]:
+        return await self.store.outbox.heads(self.run, [PLATFORM])
+
+    async def starts(self, row: Delivering) -> bool:
+        return await self.store.outbox.start(row, self.run, self.now())
+
+    async def delivers(self, count: int = 1) -> list[str]:
+        """Send the first rows of all lanes, one after the other; the texts that went out."""
+        texts = []
+        for _ in range(count):
+            row = (await self.heads())[0]
+            assert await self.starts(row)
+            assert await self.store.outbox.sent(row, f"receipt of {row.text}", self.now())
+            texts.append(row.text)
+        return texts
+
+    # ── what is on the disk ─────────────────────────────────────────────────────────────────────────────────
+
+    async def view(self, turn: Turn) -> TurnView:
+        """The turn as its journal tells it."""
+        return fold(await self.store.journal.of_turn(turn.session, turn.id))
+
+    async def row(self, turn: Turn) -> Turn:
+        found = await self.store.turns.get(turn.id)
+        assert found is not None, f"no turn {turn.id}"
+        return found
+
+    async def rows(self, sql: str, **values: Any) -> list[Row]:
+        return await self.store.database.read(lambda tx: tx.all(sql, **values))
+
+    async def everything(self, *, but: Sequence[str] = ()) -> dict[str, list[Row]]:
+        """Every row of every table, to see that nothing was changed."""
+        return await self.store.database.read(
+            lambda tx: {table: sorted(tx.all(f"SELECT * FROM {table}"), key=repr) for table in TABLES if table not in but}
+        )
+
+    async def tampers(self, sql: str, **values: Any) -> int:
+        """Write a table by hand, which nobody but these tests may do."""
+        return await self.store.database.write(lambda tx: tx.run(sql, **values))
+
+
+class WatchedTx:
+    """A transaction that tells a spy of each statement before it is run."""
+
+    def __init__(self, tx: Tx, spy: Callable[[str], None]) -> None:
+        self._tx = tx
+        self._spy = spy
+
+    def one(self, sql: str, **values: Any) -> Row | None:
+        self._spy(sql)
+        return self._tx.one(sql, **values)
+
+    def all(self, sql: str, **values: Any) -> list[Row]:
+        self._spy(sql)
+        return self._tx.all(sql, **values)
+
+    def run(self, sql: str, **values: Any) -> int:
+        self._spy(sql)
+        return self._tx.run(sql, **values)
+
+    def now(self) -> int:
+        return self._tx.now()
+
+
+class WatchedDatabase:
+    """A database whose writes can be held up between two statements."""
+
+    def __init__(self, database: Database, spy: Callable[[str], None]) -> None:
+        self._database = database
+        self._spy = spy
+        self.sole = database.sole
+
+    async def write(self, work: Callable[[Tx], T], *, key: str = "") -> T:
+        return await self._database.write(lambda tx: work(WatchedTx(tx, self._spy)), key=key)
+
+    async def read(self, work: Callable[[Tx], T]) -> T:
+        return await self._database.read(work)
+
+    @property
+    def problem(self) -> str | None:
+        return self._database.problem
+
+    async def close(self) -> None:
+        await self._database.close()
