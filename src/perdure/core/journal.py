@@ -151,6 +151,7 @@ class Interrupted(Entry, frozen=True):
     move = Move.INTERRUPTED
     reason: str
     run: str | None = None  # the run that had the turn
+    dated: bool = True  # False: imported, and nobody knows when the mark was made
 
 
 class Decided(Entry, frozen=True):

@@ -1,0 +1,5 @@
+"""`python -m perdure` is the same as `perdure`."""
+
+from perdure.cli import main
+
+main()

@@ -1,0 +1,47 @@
+"""What the HTTP API answers: JSON, and errors that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.errors import PerdureError, Unavailable
+
+
+class Refusal(PerdureError):
+    """A request that cannot be served, and why."""
+
+    def __init__(self, status: int, message: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+def answer(body: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
+
+
+async def refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)  # noqa: S101 reason: registered for this class alone
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    response = answer({"error": error.message, "hint": error.hint}, error.status)
+    response.headers.update(headers or {})
+    return response
+
+
+async def unavailable(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Unavailable)  # noqa: S101 reason: registered for this class alone
+    return answer({"error": error.message, "hint": error.hint or "Nothing was stored; send it again."}, 503)
+
+
+async def http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 reason: registered for this class alone
+    allowed = (error.headers or {}).get("Allow", "see docs/http.md")
+    hints = {
+        404: f"There is nothing at {request.url.path}; docs/http.md lists what there is.",
+        405: f"{request.method} is not possible here; allowed: {allowed}.",
+    }
+    return answer({"error": error.detail, "hint": hints.get(error.status_code, "")}, error.status_code)

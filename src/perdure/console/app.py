@@ -1,0 +1,82 @@
+"""The routes of the gateway's HTTP API, and the login before them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from perdure.console.answers import Refusal, answer, http_error, refused, unavailable
+from perdure.console.chats import ChatApi
+from perdure.console.tokens import same_token
+from perdure.errors import Unavailable
+from perdure.platforms.web import WebAdapter
+from perdure.runtime.gateway import Gateway, Phase
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+WELCOME = (
+    "Perdure is running.\n\n"
+    "This version has no pages yet. Talk to it in a terminal with `perdure chat`,\n"
+    "or over HTTP: docs/http.md shows how.\n"
+)
+
+
+def create_app(gateway: Gateway, token: str) -> Starlette:
+    """The application that serves one gateway."""
+    web = next(adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter))
+    chats = ChatApi(gateway, web)
+
+    def locked(endpoint: Endpoint) -> Endpoint:
+        async def guarded(request: Request) -> Response:
+            _check_token(request, token)
+            return await endpoint(request)
+
+        return guarded
+
+    async def healthz(_: Request) -> Response:
+        problem = gateway.store.problem
+        return answer(
+            {"healthy": problem is None, "reasons": [problem] if problem else []}, 503 if problem else 200
+        )
+
+    async def readyz(_: Request) -> Response:
+        reasons = gateway.problems()
+        if gateway.phase is not Phase.READY:
+            reasons.append(f"the gateway is {gateway.phase}")
+        return answer({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+
+    return Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/login", _login(token)),
+            Route("/api/chats/{chat}/messages", locked(chats.post_message), methods=["POST"]),
+            Route("/api/chats/{chat}/messages", locked(chats.get_messages), methods=["GET"]),
+            Route("/api/chats/{chat}/events", locked(chats.get_events), methods=["GET"]),
+        ],
+        exception_handlers={Refusal: refused, Unavailable: unavailable, HTTPException: http_error},
+    )
+
+
+def _login(token: str) -> Endpoint:
+    async def login(request: Request) -> Response:
+        if not same_token(request.query_params.get("token", ""), token):
+            raise Refusal(
+                401, "this login link is not valid", "Take the one that the gateway printed at its start."
+            )
+        return PlainTextResponse(WELCOME)
+
+    return login
+
+
+def _check_token(request: Request, token: str) -> None:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not same_token(given.strip(), token):
+        raise Refusal(
+            401, "a login token is needed", "Send the header `Authorization: Bearer …`; `perdure token` shows it."
+        )

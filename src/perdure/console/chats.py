@@ -1,0 +1,101 @@
+"""A person's side of a chat: write a message, read what is there, follow what happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from perdure.console.answers import Refusal, answer
+from perdure.console.events import Cursor, follow, read_cursor
+from perdure.core.address import Address, session_key
+from perdure.core.messages import Inbound, Sender
+from perdure.platforms.web import WebAdapter
+from perdure.runtime.gateway import Gateway
+
+MOST_BYTES = 1 << 20
+PAGE = 500
+_CHAT = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+
+
+class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a message to send. The id is the sender's own: sent again, it is the same message."""
+
+    id: str
+    text: str
+
+
+class ChatApi:
+    def __init__(self, gateway: Gateway, web: WebAdapter) -> None:
+        self._gateway = gateway
+        self._web = web
+
+    async def post_message(self, request: Request) -> Response:
+        address, body = _address(request), _read_message(await _read_body(request))
+        stored = await self._web.submit(Inbound(address, body.id, Sender("owner"), body.text))
+        found = {"message": stored.message, "session": stored.session, "key": stored.key}
+        return answer(found, 202 if stored.fresh else 200)
+
+    async def get_messages(self, request: Request) -> Response:
+        key = self._key(request)
+        after = await self._place(key, request.query_params.get("after", "0"))
+        seen = await self._gateway.store.inbox.seen(key, after, PAGE + 1)
+        return answer({"messages": seen[:PAGE], "more": len(seen) > PAGE})
+
+    async def get_events(self, request: Request) -> Response:
+        cursor = read_cursor(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        return StreamingResponse(
+            self._stream(request, cursor),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    def _stream(self, request: Request, cursor: Cursor) -> AsyncIterator[str]:
+        return follow(self._gateway, self._key(request), cursor)
+
+    def _key(self, request: Request) -> str:
+        return session_key(self._gateway.settings.agent.name, _address(request))
+
+    async def _place(self, key: str, after: str) -> int:
+        """A place in the chat, given as a number or as the id of a message."""
+        if after.isdecimal():
+            return int(after)
+        place = await self._gateway.store.inbox.place(key, after)
+        if place is None:
+            raise Refusal(400, f"after={after!r} names no message of this chat", "Give the id or position of one.")
+        return place
+
+
+def _address(request: Request) -> Address:
+    chat = request.path_params["chat"]
+    if not _CHAT.fullmatch(chat):
+        raise Refusal(400, "the name of the chat cannot be used", "Use 1 to 200 printable characters.")
+    return Address("web", "dm", chat)
+
+
+async def _read_body(request: Request) -> bytes:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise Refusal(413, f"the body is larger than {MOST_BYTES} bytes", "Send less at a time.")
+    return body
+
+
+def _read_message(body: bytes) -> NewMessage:
+    try:
+        message = msgspec.json.decode(body, type=NewMessage)
+    except msgspec.DecodeError as error:
+        raise Refusal(400, f"the body is not a message: {error}", EXAMPLE) from error
+    if not 0 < len(message.id) <= 200:
+        raise Refusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", EXAMPLE)
+    if not message.text.strip():
+        raise Refusal(400, "text: expected something to answer, got nothing but blanks", EXAMPLE)
+    return message
+
+
+EXAMPLE = 'Send JSON such as {"id": "1", "text": "hello"}, with an id of your own for every new message.'

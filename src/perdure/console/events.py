@@ -1,0 +1,122 @@
+"""What happens in a chat, as server-sent events that can be taken up again at any id.
+
+Nothing is kept for the stream itself: an event's id names a place in the chat and a place in the journal, and
+what comes behind them is read from there. So a reader who was away, or whose gateway was, misses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from perdure.console.answers import Refusal
+from perdure.core.journal import Entry, Failed, Finished, Interrupted, Record, ToolEnded, ToolStarted
+from perdure.runtime.gateway import Gateway, Phase
+from perdure.store.inbox import Seen
+
+KEEP_ALIVE = 15.0
+
+
+class Cursor(Struct, frozen=True):
+    """How far a reader has come: a place in the chat, and one in the journal of a session."""
+
+    position: int = 0
+    session: str = ""
+    seq: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.position}.{self.session}.{self.seq}"
+
+
+def read_cursor(text: str) -> Cursor:
+    """Read an event id back; none at all means the beginning."""
+    if not text:
+        return Cursor()
+    parts = text.split(".")
+    if len(parts) != 3 or not (parts[0].isdecimal() and parts[2].isdecimal()):
+        raise Refusal(400, f"Last-Event-ID {text!r} is none of ours", "Send the id of an event, or none at all.")
+    return Cursor(int(parts[0]), parts[1], int(parts[2]))
+
+
+async def follow(gateway: Gateway, key: str, cursor: Cursor) -> AsyncIterator[str]:
+    """Everything behind the cursor, then everything that happens, until the gateway has stopped."""
+    with gateway.feed.watch(key) as bell:
+        phase = None
+        while gateway.phase is not Phase.STOPPED:
+            if phase is not gateway.phase:
+                phase = gateway.phase
+                yield _spell("gateway", {"phase": phase})
+            batch = await _news(gateway, key, cursor)
+            for cursor, name, data in batch:
+                yield _spell(name, data, cursor)
+            if not batch:
+                yield ": still here\n\n"
+                await bell.wait(KEEP_ALIVE)
+
+
+def _spell(name: str, data: Any, cursor: Cursor | None = None) -> str:
+    place = f"id: {cursor}\n" if cursor is not None else ""
+    return f"{place}event: {name}\ndata: {msgspec.json.encode(data).decode()}\n\n"
+
+
+News = tuple[Cursor, str, dict[str, Any]]
+
+
+async def _news(gateway: Gateway, key: str, cursor: Cursor) -> list[News]:
+    """What is behind the cursor now, told in the order in which it happened."""
+    store = gateway.store
+    messages = await store.inbox.seen(key, cursor.position)
+    session = cursor.session
+    records = await store.journal.after(session, cursor.seq) if session else []
+    if not records:
+        current = await store.sessions.current(key)
+        if current is not None and current.id != session:
+            session, cursor = current.id, Cursor(cursor.position, current.id, 0)
+            records = await store.journal.after(session, 0)
+    return _told(cursor, messages, records)
+
+
+def _told(cursor: Cursor, messages: list[Seen], records: list[tuple[str, Record]]) -> list[News]:
+    news: list[News] = []
+    facts: list[tuple[int, Seen | tuple[str, Record]]] = [
+        *((message.at, message) for message in messages),
+        *((found[1].at, found) for found in records),
+    ]
+    # In the same millisecond the journal comes first: a turn ends before its reply is seen.
+    for _, fact in sorted(facts, key=lambda pair: (pair[0], isinstance(pair[1], Seen))):
+        if isinstance(fact, Seen):
+            cursor = Cursor(fact.position, cursor.session, cursor.seq)
+            news.append((cursor, "message", msgspec.to_builtins(fact)))
+        else:
+            turn, record = fact
+            cursor = Cursor(cursor.position, cursor.session, record.seq)
+            news += [(cursor, name, data) for name, data in _event(turn, record.entry)]
+    return news
+
+
+def _event(turn: str, entry: Entry) -> list[tuple[str, dict[str, Any]]]:
+    match entry:
+        case ToolStarted():
+            return [("step", {"turn": turn, "call": entry.call, "tool": entry.tool, "state": "started"})]
+        case ToolEnded():
+            outcome = {"outcome": entry.outcome, "text": entry.text}
+            return [("step", {"turn": turn, "call": entry.call, "state": "ended"} | outcome)]
+        case Entry(move=move) if move is not None:
+            return [("turn", {"turn": turn, "move": move} | _details(entry))]
+        case _:
+            return []
+
+
+def _details(entry: Entry) -> dict[str, Any]:
+    match entry:
+        case Interrupted():
+            return {"reason": entry.reason}
+        case Finished():
+            return {"reply": bool(entry.text.strip())}
+        case Failed():
+            return {"error": entry.error}
+        case _:
+            return {}

@@ -1,0 +1,110 @@
+"""The gateway as a process: its loops and its HTTP server in one event loop, stopped by signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import uvicorn
+
+from perdure.config import Settings
+from perdure.console.app import create_app
+from perdure.console.tokens import ensure_token
+from perdure.errors import ConfigurationError
+from perdure.runtime.gateway import Gateway
+
+CLOSING = 3  # seconds that open requests get when everything else has stopped
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its signal handlers: the gateway decides when to stop."""
+
+    def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_listening = on_listening
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._on_listening()
+
+
+async def serve(settings: Settings, *, on_ready: Callable[[str], None], lifeline: int | None = None) -> None:
+    """Run a gateway until a signal stops it. `on_ready` gets the address to log in at."""
+    listening = _listen(settings.web.host, settings.web.port)
+    token = ensure_token(settings.home)
+    gateway = Gateway(settings)
+    config = uvicorn.Config(
+        create_app(gateway, token),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        ws="none",
+        timeout_graceful_shutdown=CLOSING,
+    )
+    url = _login_url(listening, token)
+    server = _Server(config, lambda: on_ready(url))
+    _obey_signals(gateway, lifeline)
+    try:
+        await _run_both(gateway, server, listening)
+    finally:
+        listening.close()
+
+
+async def _run_both(gateway: Gateway, server: _Server, listening: socket.socket) -> None:
+    """The server listens from the moment the gateway is ready until the gateway has stopped."""
+    ready = asyncio.Event()
+    running = asyncio.create_task(gateway.run(ready.set))
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    serving = asyncio.create_task(server.serve(sockets=[listening])) if ready.is_set() else None
+    try:
+        await running
+    finally:
+        server.should_exit = True
+        if serving is not None:
+            await serving
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            hint="Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say.",
+        ) from error
+    return listening
+
+
+def _login_url(listening: socket.socket, token: str) -> str:
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/login?token={quote(token)}"
+
+
+def _obey_signals(gateway: Gateway, lifeline: int | None) -> None:
+    """A signal asks for an orderly stop, a second one for a quick one; so does the end of our supervisor."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, gateway.stop)
+
+    def abandoned() -> None:
+        loop.remove_reader(lifeline or 0)
+        gateway.stop()
+        gateway.stop()
+
+    if lifeline is not None:
+        loop.add_reader(lifeline, abandoned)

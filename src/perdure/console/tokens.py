@@ -1,0 +1,33 @@
+"""The login token: made at the first start, kept in the home directory, readable by its owner alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+
+def ensure_token(home: Path) -> str:
+    """The token of this home; made if there is none."""
+    path = home / "token"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        token = path.read_text().strip()
+        return token or _replace_empty(path)
+    with os.fdopen(descriptor, "w") as file:
+        token = secrets.token_urlsafe(32)
+        file.write(f"{token}\n")
+    return token
+
+
+def _replace_empty(path: Path) -> str:
+    """A crash at the very first start may have left the file without its token."""
+    path.unlink()
+    return ensure_token(path.parent)
+
+
+def same_token(given: str, token: str) -> bool:
+    """Compare in constant time, so that nobody can guess it letter by letter."""
+    return secrets.compare_digest(given.encode(), token.encode())

@@ -1,0 +1,178 @@
+"""The export file: one JSON document, one session per line, with all that is known of it.
+
+A session's line has the fields that every session has in JSON, then its turns with their journals, the messages
+that were received and the replies that are owed or were sent. Times are UTC milliseconds; only the time of the
+mark is text, for people to read. What cannot be carried to another place is exported as what it is there: a send
+under way is of unknown outcome, and a fetched file is a reference again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+FORMAT = 1
+LATEST = 253_402_300_799_999  # the last millisecond that can be written as a date: the end of the year 9999
+_LARGEST = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Time = Annotated[int, Meta(ge=0, le=LATEST)]
+Number = Annotated[int, Meta(ge=0, le=_LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=_LARGEST)]
+Name = Annotated[str, Meta(min_length=1)]
+
+
+class ExportedEntry(Struct, frozen=True):
+    """One fact of a turn; its body is kept letter by letter."""
+
+    seq: Positive
+    kind: Name
+    version: Positive
+    body: Raw
+    at: Time
+
+
+class ExportedTurn(Struct, frozen=True):
+    id: Name
+    key: str
+    generation: Number
+    state: str
+    epoch: Number
+    attempt: Number
+    began_at: Time
+    updated_at: Time
+    journal: tuple[ExportedEntry, ...]
+
+
+class ExportedAttachment(Struct, frozen=True):
+    id: Name
+    ordinal: Number
+    name: str
+    reference: str
+    media_type: str
+    size: Number | None
+    state: str
+    problem: str | None
+
+
+class ExportedMessage(Struct, frozen=True):
+    """A message that was received: waiting for its turn, or kept so that it acts once."""
+
+    id: Name
+    event_key: Name
+    key: str
+    state: str
+    turn: str | None
+    body: Raw
+    raw: str
+    position: Number
+    received_at: Time
+    attachments: tuple[ExportedAttachment, ...] = ()
+
+
+class ExportedDelivery(Struct, frozen=True):
+    """A part of a reply: owed, sent, or what else became of it."""
+
+    id: Name
+    delivery_key: Name
+    lane: str
+    key: str
+    turn: str | None
+    reply: str
+    part: Number
+    text: str
+    reply_to: str | None
+    state: str
+    attempts: Number
+    due_at: Time
+    receipt: str | None
+    problem: str | None
+    position: Number | None
+    created_at: Time
+    updated_at: Time
+
+
+class ExportedSession(Struct, frozen=True):
+    """A session and all that belongs to it. A field with a default may be missing in an older export."""
+
+    key: str
+    id: Name
+    state: str
+    created_at: Time
+    updated_at: Time
+    address: Any = None
+    resume_pending: bool | None = None  # None: an older export, which does not say
+    resume_reason: str | None = None
+    last_resume_marked_at: Any = None  # whatever stands here: a time that cannot be read costs no more than itself
+    was_auto_reset: bool | None = None
+    auto_reset_reason: str | None = None
+    interruptions: Number | None = None
+    run_generation: Number = 0
+    position: Number = 0
+    turns: tuple[ExportedTurn, ...] = ()
+    inbox: tuple[ExportedMessage, ...] = ()
+    outbox: tuple[ExportedDelivery, ...] = ()
+
+
+# Computed from the rest, or shared with other sessions of the same key.
+_DERIVED = frozenset(
+    (
+        "address",
+        "resume_pending",
+        "resume_reason",
+        "last_resume_marked_at",
+        "was_auto_reset",
+        "interruptions",
+        "run_generation",
+        "position",
+    )
+)
+
+
+def opening(version: str, exported_at: int) -> str:
+    """The document up to its first session."""
+    head = {"format": FORMAT, "version": version, "exported_at": exported_at}
+    return f'{{"perdure":{_text(head)},"sessions":['
+
+
+def line(session: ExportedSession, *, first: bool) -> str:
+    """One session of the document."""
+    return f"{'' if first else ','}\n{_text(session)}"
+
+
+def closing() -> str:
+    """The document behind its last session."""
+    return "\n]}\n"
+
+
+def facts(session: ExportedSession) -> dict[str, Any]:
+    """What the session is made of, to compare two by: no matter how it was spelled, or in which order."""
+    told = {name: value for name, value in msgspec.json.decode(_text(session)).items() if name not in _DERIVED}
+    for name in ("turns", "inbox", "outbox"):
+        told[name].sort(key=lambda part: part["id"])
+    return told
+
+
+def time_text(at: int) -> str:
+    """A time as ISO 8601, in UTC, to the millisecond."""
+    return (_EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def read_time(value: object) -> int | None:
+    """The time that was meant, in milliseconds: from ISO 8601, which is UTC if it names no zone, or a number."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        value = (moment - _EPOCH) // timedelta(milliseconds=1)
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST
+    return value if known else None  # type: ignore[return-value]  # `known` says that it is an int
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,76 @@
+"""Crashes in process: a database that dies at the n-th call, before or after it took place.
+
+From that call on the database answers nobody, as if the process had been killed: nothing that the gateway
+does afterwards, not even its tidying up, reaches the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from perdure.store.database import Database, Work
+
+T = TypeVar("T")
+
+
+class Crash(BaseException):
+    """The gateway was killed here. Not an `Exception`: nothing in the gateway may survive it."""
+
+
+class CrashingDatabase:
+    """Counts every call; dies at the n-th."""
+
+    def __init__(self, database: Database, at: int | None = None, *, after: bool = False) -> None:
+        self._database = database
+        self._at = at
+        self._after = after
+        self._dead = asyncio.Event()
+        self.calls = 0
+        self.sole = database.sole
+
+    async def write(self, work: Work[T], *, key: str = "") -> T:
+        fatal = self._count()
+        if fatal and not self._after:
+            self._die()
+        result = await self._database.write(work, key=key)
+        if fatal:
+            self._die()
+        return result
+
+    async def read(self, work: Work[T]) -> T:
+        fatal = self._count()
+        if fatal and not self._after:
+            self._die()
+        result = await self._database.read(work)
+        if fatal:
+            self._die()
+        return result
+
+    @property
+    def problem(self) -> str | None:
+        return self._database.problem
+
+    @property
+    def crashed(self) -> bool:
+        return self._dead.is_set()
+
+    async def close(self) -> None:
+        """What the kernel does for a dead process: it closes the files and frees the locks."""
+        await self._database.close()
+
+    def _count(self) -> bool:
+        if self._dead.is_set():
+            raise Crash
+        self.calls += 1
+        return self.calls == self._at
+
+    def _die(self) -> None:
+        self._dead.set()
+        raise Crash
+
+
+def crashing(at: int | None = None, *, after: bool = False) -> Callable[[Database], CrashingDatabase]:
+    """A wrapper for `Gateway(wrap=…)`."""
+    return lambda database: CrashingDatabase(database, at, after=after)

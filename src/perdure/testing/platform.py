@@ -1,0 +1,158 @@
+"""A simulated chat platform, in process, with switches for everything that real ones do to a gateway.
+
+The platform outlives the gateways that connect to it, as a real one does: it keeps what was not acknowledged,
+remembers what was sent, and can lose answers, refuse, redeliver and cut the line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.address import Address
+from perdure.core.messages import Inbound, Outbound, Receipt, Sender, Stored
+from perdure.errors import NotConnected, SendRefused, SendUnknown
+from perdure.platforms.api import Adapter, Capabilities, Event
+
+
+class Posted(Struct, frozen=True):
+    """A message of ours as the platform shows it."""
+
+    address: Address
+    text: str
+    key: str
+    reply_to: str | None
+
+
+class SimulatedPlatform:
+    """The service itself. `adapter()` makes a connection to it for one gateway."""
+
+    def __init__(self, name: str = "simulated", *, capabilities: Capabilities | None = None) -> None:
+        self.name = name
+        self.capabilities = capabilities or Capabilities(idempotent_send=True, keeps_missed=True)
+        self.posted: list[Posted] = []
+        self.acknowledged: list[str] = []
+        self.reachable = True  # switch: the platform is down
+        self.refusals: set[str] = set()  # switch: chats that take no message
+        self.lose_answers = 0  # switch: how many sends take place without an answer
+        self.redeliver = 0  # switch: how many events are handed over a second time
+        self._missed: list[Inbound] = []  # handed over to nobody yet, or not acknowledged
+        self._adapters: list[SimulatedAdapter] = []
+        self._count = 0
+
+    def write(self, text: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
+        """A person writes; the id of the message."""
+        self._count += 1
+        message = f"m{self._count}"
+        address = Address(self.name, "dm", chat, thread)
+        self._missed.append(Inbound(address, message, Sender(sender), text))
+        for adapter in self._adapters:
+            adapter.look()
+        return message
+
+    def disconnect(self) -> None:
+        """Cut every connection."""
+        for adapter in self._adapters:
+            adapter.cut()
+
+    def adapter(self) -> SimulatedAdapter:
+        return SimulatedAdapter(self)
+
+    def replies(self, chat: str = "1") -> list[str]:
+        """What people in a chat see of us."""
+        return [posted.text for posted in self.posted if posted.address.chat == chat]
+
+    def attach(self, adapter: SimulatedAdapter) -> None:
+        if not self.reachable:
+            raise NotConnected("the simulated platform is down")
+        self._adapters.append(adapter)
+
+    def detach(self, adapter: SimulatedAdapter) -> None:
+        if adapter in self._adapters:
+            self._adapters.remove(adapter)
+
+    def pending(self) -> list[Inbound]:
+        return list(self._missed)
+
+    def confirm(self, message: str) -> None:
+        self.acknowledged.append(message)
+        self._missed = [inbound for inbound in self._missed if inbound.message != message]
+
+    def deliver(self, outbound: Outbound) -> Receipt:
+        """Take a message of ours, as far as the switches let it through."""
+        if not self.reachable:
+            raise NotConnected("the simulated platform is down")
+        if outbound.address.chat in self.refusals:
+            raise SendRefused(f"chat {outbound.address.chat} takes no messages")
+        known = self.find(outbound.key)
+        if known is None or not self.capabilities.idempotent_send:
+            self.posted.append(Posted(outbound.address, outbound.text, outbound.key, outbound.reply_to))
+        if self.lose_answers:
+            self.lose_answers -= 1
+            raise SendUnknown("the answer was lost")
+        return Receipt(outbound.key)
+
+    def find(self, key: str) -> Receipt | None:
+        return Receipt(key) if any(posted.key == key for posted in self.posted) else None
+
+
+class SimulatedAdapter(Adapter):
+    """One gateway's connection to the simulated platform."""
+
+    def __init__(self, platform: SimulatedPlatform) -> None:
+        self._platform = platform
+        self.name = platform.name
+        self.capabilities = platform.capabilities
+        self._changed = asyncio.Event()
+        self._cut = False
+
+    async def connect(self) -> None:
+        self._cut = False
+        self._platform.attach(self)
+
+    def look(self) -> None:
+        self._changed.set()
+
+    def cut(self) -> None:
+        self._cut = True
+        self._changed.set()
+
+    async def receive(self) -> AsyncGenerator[Event]:
+        """Hand over what nobody has acknowledged; after a new connection, all of it again."""
+        handed: set[str] = set()
+        try:
+            while True:
+                self._changed.clear()
+                if self._cut:
+                    raise NotConnected("the simulated platform cut the line")
+                for inbound in self._platform.pending():
+                    if inbound.message not in handed:
+                        handed.add(inbound.message)
+                        for _ in range(self._deliveries()):
+                            yield self._event(inbound)
+                await self._changed.wait()
+        finally:
+            self._platform.detach(self)
+
+    def _deliveries(self) -> int:
+        if self._platform.redeliver:
+            self._platform.redeliver -= 1
+            return 2
+        return 1
+
+    def _event(self, inbound: Inbound) -> Event:
+        async def ack(_: Stored | None) -> None:
+            self._platform.confirm(inbound.message)
+
+        return Event(msgspec.json.encode(inbound).decode(), inbound.event_key, inbound, ack=ack)
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        if self._cut:
+            raise NotConnected("the simulated platform cut the line")
+        return self._platform.deliver(outbound)
+
+    async def find_sent(self, key: str) -> Receipt | None:
+        return self._platform.find(key)
