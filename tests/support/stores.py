@@ -10,7 +10,17 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from perdure.core.address import Address, session_key
-from perdure.core.journal import Cancelled, Entry, Failed, Finished, ModelAnswered, Record, ToolCall, TurnView, fold
+from perdure.core.journal import (
+    Cancelled,
+    Entry,
+    Failed,
+    Finished,
+    ModelAnswered,
+    Record,
+    ToolCall,
+    TurnView,
+    fold,
+)
 from perdure.core.messages import Inbound, Sender
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database, Row, Tx
@@ -21,7 +31,18 @@ from perdure.store.turns import Claim, Turn
 T = TypeVar("T")
 
 PLATFORM = "web"
-TABLES = ("runs", "sessions", "leases", "turns", "journal", "inbox", "outbox", "attachments", "people", "processes")
+TABLES = (
+    "runs",
+    "sessions",
+    "leases",
+    "turns",
+    "journal",
+    "inbox",
+    "outbox",
+    "attachments",
+    "people",
+    "processes",
+)
 
 
 def chat(name: str = "c1", thread: str | None = None) -> Address:
@@ -168,7 +189,9 @@ class Gateway:
     async def everything(self, *, but: Sequence[str] = ()) -> dict[str, list[Row]]:
         """Every row of every table, to see that nothing was changed."""
         return await self.store.database.read(
-            lambda tx: {table: sorted(tx.all(f"SELECT * FROM {table}"), key=repr) for table in TABLES if table not in but}
+            lambda tx: {
+                table: sorted(tx.all(f"SELECT * FROM {table}"), key=repr) for table in TABLES if table not in but
+            }
         )
 
     async def tampers(self, sql: str, **values: Any) -> int:

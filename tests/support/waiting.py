@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -24,7 +24,11 @@ def wait_for(fact: str, probe: Callable[[], T | None], timeout: float = 30.0) ->
         time.sleep(PAUSE)
 
 
-async def eventually(fact: str, probe: Callable[[], T | None | Awaitable[T | None]], timeout: float = 30.0) -> T:
+@overload
+async def eventually(fact: str, probe: Callable[[], Awaitable[T | None]], timeout: float = 30.0) -> T: ...
+@overload
+async def eventually(fact: str, probe: Callable[[], T | None], timeout: float = 30.0) -> T: ...
+async def eventually(fact: str, probe: Callable[[], Any], timeout: float = 30.0) -> Any:
     """The same inside an event loop; the probe may be a coroutine function."""
     deadline = asyncio.get_running_loop().time() + timeout
     while True:

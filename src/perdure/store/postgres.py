@@ -15,7 +15,6 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +28,7 @@ from perdure.store import migrate
 from perdure.store.database import Row, Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.locks import FileLock
-from perdure.store.writer import Writer
+from perdure.store.writer import Readers, Writer
 
 T = TypeVar("T")
 
@@ -179,7 +178,7 @@ class PostgresDatabase:
         name = Ids().new("writer")
         self._links = [PostgresLink(url, f"{name}.{index}") for index in range(WRITERS)]
         self._writers = [Writer(f"perdure-writer-{n}", link) for n, link in enumerate(self._links)]
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
+        self._readers = Readers(READERS)
         self._local = threading.local()
         self._opened: list[psycopg.Connection[Row]] = []
 
@@ -189,7 +188,7 @@ class PostgresDatabase:
         return result
 
     async def read(self, work: Work[T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+        return await self._readers.submit(lambda: self._read(work))
 
     def _read(self, work: Work[T]) -> T:
         """Reading has no effect, so a connection that broke is simply replaced, once."""
@@ -224,7 +223,7 @@ class PostgresDatabase:
             link.give_up()
         for writer in self._writers:
             await writer.close()
-        await asyncio.to_thread(self._readers.shutdown)
+        await self._readers.close()
         for connection in self._opened:
             connection.close()
         self._lock.release()

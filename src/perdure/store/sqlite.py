@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +13,7 @@ from perdure.store import migrate
 from perdure.store.database import Row, Tx, Work
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.locks import FileLock
-from perdure.store.writer import Writer
+from perdure.store.writer import Readers, Writer
 
 T = TypeVar("T")
 
@@ -106,7 +104,7 @@ class SqliteDatabase:
         self._locks = locks
         self._link = SqliteLink(_connect(path, max_pages), clock)
         self._writer = Writer("perdure-writer", self._link)
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
+        self._readers = Readers(READERS)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
 
@@ -115,7 +113,7 @@ class SqliteDatabase:
         return result
 
     async def read(self, work: Work[T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+        return await self._readers.submit(lambda: self._read(work))
 
     def _read(self, work: Work[T]) -> T:
         connection = getattr(self._local, "connection", None)
@@ -134,7 +132,7 @@ class SqliteDatabase:
         return self._link.problem
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._readers.shutdown)
+        await self._readers.close()
         for connection in self._opened:
             connection.close()
         await self._writer.close()

@@ -11,10 +11,13 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
 
-from perdure.errors import StoreError
+from perdure.errors import StoreError, Unavailable
 from perdure.store.database import Tx
+
+T = TypeVar("T")
 
 MOST_AT_ONCE = 1024
 
@@ -42,6 +45,23 @@ class _Job:
         self.error: BaseException | None = None
 
 
+class Readers:
+    """A few threads that read, each with a connection of its own."""
+
+    def __init__(self, count: int) -> None:
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="perdure-reader")
+        self._closed = False
+
+    async def submit(self, read: Callable[[], T]) -> T:
+        if self._closed:
+            raise Unavailable("not read: the store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, read)
+
+    async def close(self) -> None:
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+
+
 class Writer:
     """Takes works in order, and commits as many at once as have come together."""
 
@@ -49,16 +69,20 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._link = link
+        self._closed = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, work: Callable[[Tx], Any]) -> asyncio.Future[Any]:
+        if self._closed:
+            raise Unavailable("not written: the store is closed")
         future = self._loop.create_future()
         self._queue.put(_Job(work, future))
         return future
 
     async def close(self) -> None:
         """Finish what is queued, then end the thread."""
+        self._closed = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 

@@ -23,7 +23,7 @@ class CrashingDatabase:
     """Counts every call; dies at the n-th."""
 
     def __init__(self, database: Database, at: int | None = None, *, after: bool = False) -> None:
-        self._database = database
+        self.beneath = database
         self._at = at
         self._after = after
         self._dead = asyncio.Event()
@@ -34,7 +34,7 @@ class CrashingDatabase:
         fatal = self._count()
         if fatal and not self._after:
             self._die()
-        result = await self._database.write(work, key=key)
+        result = await self.beneath.write(work, key=key)
         if fatal:
             self._die()
         return result
@@ -43,14 +43,14 @@ class CrashingDatabase:
         fatal = self._count()
         if fatal and not self._after:
             self._die()
-        result = await self._database.read(work)
+        result = await self.beneath.read(work)
         if fatal:
             self._die()
         return result
 
     @property
     def problem(self) -> str | None:
-        return self._database.problem
+        return self.beneath.problem
 
     @property
     def crashed(self) -> bool:
@@ -58,7 +58,7 @@ class CrashingDatabase:
 
     async def close(self) -> None:
         """What the kernel does for a dead process: it closes the files and frees the locks."""
-        await self._database.close()
+        await self.beneath.close()
 
     def _count(self) -> bool:
         if self._dead.is_set():

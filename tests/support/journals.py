@@ -1,0 +1,87 @@
+"""Journals written by hand: short words for the facts that tests of the core put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.core.effects import Effect
+from perdure.core.journal import (
+    Began,
+    Cause,
+    Claimed,
+    Entry,
+    Interrupted,
+    Joined,
+    ModelAnswered,
+    Outcome,
+    Record,
+    Requeued,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnView,
+    Usage,
+    fold,
+)
+from perdure.core.messages import Attachment, Sender
+from perdure.core.recovery import Reason
+
+ADA = Sender("ada", "Ada")
+TICK = 1_000  # milliseconds between one record and the next
+
+
+def cause(text: str = "hello", *, message: str = "m1", files: Iterable[str] = ()) -> Cause:
+    """A message of Ada's, as a turn keeps it."""
+    attachments = tuple(Attachment(name, f"file:{name}") for name in files)
+    return Cause(f"in_{message}", text, ADA, message, attachments=attachments)
+
+
+def began(*texts: str) -> Began:
+    """The turn begins with these messages."""
+    return Began(tuple(cause(text, message=f"m{n}") for n, text in enumerate(texts or ("hello",), 1)))
+
+
+def joined(text: str) -> Joined:
+    return Joined((cause(text, message="m9"),))
+
+
+def claimed(attempt: int = 1, run: str = "r1") -> Claimed:
+    return Claimed(run, attempt, attempt)
+
+
+def calling(*calls: str, step: int = 1, tool: str = "look", finish: str | None = "tool_calls") -> ModelAnswered:
+    """A model wishes these calls; each has its id for an argument."""
+    wishes = tuple(ToolCall(call, tool, {"at": call}) for call in calls)
+    return ModelAnswered(step, "", wishes, finish, Usage(10, 5))
+
+
+def saying(text: str = "All done.", *, step: int = 1, finish: str | None = "stop") -> ModelAnswered:
+    """A model says something and wishes nothing."""
+    return ModelAnswered(step, text, (), finish, Usage(10, 5))
+
+
+def started(call: str, effect: Effect = Effect.PURE, *, tool: str = "look", key: str | None = None) -> ToolStarted:
+    return ToolStarted(call, tool, effect, key or f"t1:{call}")
+
+
+def ended(call: str, outcome: Outcome = "ok", text: str | None = None) -> ToolEnded:
+    return ToolEnded(call, outcome, f"{call}: seen" if text is None else text)
+
+
+def cut_off(reason: str = Reason.RESTART_INTERRUPTED, run: str | None = "r1") -> Interrupted:
+    return Interrupted(reason, run)
+
+
+def again(attempt: int = 2, run: str = "r2") -> tuple[Entry, ...]:
+    """A turn that was cut off is requeued, and claimed once more."""
+    return Requeued(), claimed(attempt, run)
+
+
+def written(*entries: Entry, first: int = 1) -> list[Record]:
+    """The entries in the journal: numbered, one tick after the other."""
+    return [Record(seq, seq * TICK, entry) for seq, entry in enumerate(entries, first)]
+
+
+def told(*entries: Entry, first: int = 1) -> TurnView:
+    """The turn that these entries tell of."""
+    return fold(written(*entries, first=first))
