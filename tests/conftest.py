@@ -30,3 +30,9 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     yield postgres_server.create_database(name)
     if postgres_server.running:
         postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Asynchronous tests run on asyncio, like the gateway."""
+    return "asyncio"

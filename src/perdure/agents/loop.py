@@ -13,8 +13,8 @@ from perdure.core.conversation import conversation
 from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import Call, ModelAsked, Outcome, ToolEnded, ToolStarted, TurnView
 from perdure.core.tail import is_final
+from perdure.core.tools import Tool, Use
 from perdure.errors import ModelError, PerdureError
-from perdure.tools.api import Tool, Use
 
 
 class AskModel(Struct, frozen=True):
@@ -88,7 +88,7 @@ class LoopAgent:
     async def _perform(self, context: TurnContext, call: Call) -> None:
         """Bring one call to its result: intent on disk, then the tool, then the result on disk."""
         tool, request = self._tools.get(call.request.tool), call.request
-        if call.started is not None and REMEDIES[call.started.effect] is not Remedy.REPEAT:
+        if call.started is not None and (tool is None or REMEDIES[call.started.effect] is not Remedy.REPEAT):
             await context.append(ToolEnded(request.id, "unknown", notes.OUTCOME_UNKNOWN))
             return
         if tool is None:
@@ -109,5 +109,10 @@ async def _use(tool: Tool, use: Use) -> tuple[Outcome, str]:
         return "ok", await tool.run(use)
     except PerdureError:
         raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return "error", notes.tool_failed(error)  # nobody cancelled us: the tool gave up by itself
     except Exception as error:  # noqa: BLE001 reason: a tool may fail in any way; the model is told, and may correct it
         return "error", notes.tool_failed(error)

@@ -6,16 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from perdure.core import notes
 from perdure.core.journal import (
     Answered,
     Began,
+    Cause,
     Joined,
     ModelAnswered,
     Noted,
     Outcome,
     Record,
     ToolCall,
-    ToolEnded,
     TurnView,
     fold,
 )
@@ -56,21 +57,33 @@ def views(records: Iterable[tuple[str, Record]]) -> list[TurnView]:
 
 
 def conversation(history: Sequence[TurnView], current: TurnView) -> list[Message]:
-    """What was said and done so far. Notes of earlier turns are not repeated."""
-    earlier = [message for view in history for message in _told(view) if not isinstance(message, NoteMessage)]
-    return [*earlier, *_told(current)]
+    """What was said and done so far, with the newest note of the current turn and no other."""
+    noted = max((record.seq for record in current.records if isinstance(record.entry, Noted)), default=None)
+    return [*(message for view in history for message in _told(view)), *_told(current, noted)]
 
 
-def _told(view: TurnView) -> Iterator[Message]:
+def _told(view: TurnView, noted: int | None = None) -> Iterator[Message]:
     for record in view.records:
         match record.entry:
             case Began() | Joined() as entry:
-                yield from (UserMessage(cause.text) for cause in entry.causes)
+                yield from (UserMessage(_worded(cause)) for cause in entry.causes)
             case ModelAnswered() as entry if entry.calls or is_final(entry):
                 yield AssistantMessage(entry.text, entry.calls)
-            case ToolEnded() as entry:
-                yield ToolMessage(entry.call, view.calls[entry.call].request.tool, entry.text, entry.outcome)
+                yield from _results(view, entry.calls)
             case Answered() as entry:
-                yield UserMessage(entry.text)
-            case Noted() as entry:
+                yield UserMessage(entry.text if entry.text.strip() else notes.wordless())
+            case Noted() as entry if record.seq == noted:
                 yield NoteMessage(entry.text)
+
+
+def _worded(cause: Cause) -> str:
+    """The message's text, or words for it where there is none: providers refuse a blank message."""
+    return cause.text if cause.text.strip() else notes.wordless(*(file.name for file in cause.attachments))
+
+
+def _results(view: TurnView, calls: Iterable[ToolCall]) -> Iterator[ToolMessage]:
+    """The results, one per call. Providers want them right behind the calls, whatever was journalled between."""
+    for call in calls:
+        ended = view.calls[call.id].ended
+        if ended is not None:
+            yield ToolMessage(call.id, call.tool, ended.text, ended.outcome)

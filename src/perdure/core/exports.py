@@ -26,7 +26,7 @@ Name = Annotated[str, Meta(min_length=1)]
 
 
 class ExportedEntry(Struct, frozen=True):
-    """One fact of a turn; its body is kept letter by letter."""
+    """One fact of a turn. Its body stays as it is, whatever this version understands of it."""
 
     seq: Positive
     kind: Name

@@ -41,8 +41,8 @@ _PARTS: dict[type[Struct], dict[str, type[Struct]]] = {
 # ── the document ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_document(text: str) -> list[Raw]:
-    """The records of an export, each still to be read."""
+def read_document(text: str) -> tuple[list[Raw], list[str]]:
+    """The records of an export, each still to be read, and what beside them is not understood."""
     document = _object(text)
     head, sessions = _plain(document.get("perdure")), document.get("sessions")
     if not isinstance(head, dict) or not isinstance(head.get("format"), int):
@@ -53,9 +53,12 @@ def read_document(text: str) -> list[Raw]:
             hint=f"A newer Perdure wrote it ({head.get('version', 'unknown')}): import it with that version.",
         )
     try:
-        return msgspec.json.decode(sessions or b"null", type=list[Raw])
+        records = msgspec.json.decode(sessions or b"null", type=list[Raw])
     except msgspec.ValidationError as error:
         raise BadImport(f"at `sessions` of the export: {lowered(str(error))}", hint=_HINT) from None
+    return records, [
+        f"{name}: an unknown field, ignored" for name in document if name not in ("perdure", "sessions")
+    ]
 
 
 def _object(text: str) -> dict[str, Raw]:
@@ -65,6 +68,8 @@ def _object(text: str) -> dict[str, Raw]:
         raise BadImport(f"not an export of Perdure: {lowered(str(error))}", hint=_HINT) from None
     except msgspec.DecodeError as error:
         raise BadImport(_not_json(text, str(error)), hint=_HINT) from None
+    except RecursionError:
+        raise BadImport("not an export of Perdure: its values are nested too deeply", hint=_HINT) from None
 
 
 def _not_json(text: str, error: str) -> str:
@@ -74,7 +79,11 @@ def _not_json(text: str, error: str) -> str:
         return "the import is empty: expected an export of Perdure"
     before = whole[: int(found[1])].decode(errors="ignore") if found else text
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    what = _BYTE.sub("", error).removeprefix("JSON is malformed: ") if found else "it ends in the middle"
+    what = (
+        _BYTE.sub("", error).removeprefix("JSON is malformed: ")
+        if found
+        else "it ends too early, or has half a character in it"
+    )
     return f"not JSON: line {line}, column {column}: {what}"
 
 
@@ -85,28 +94,28 @@ def _plain(raw: Raw | None) -> Any:
 # ── the shape of a record ───────────────────────────────────────────────────────────────────────────────────
 
 
-def read_shape(raw: Raw) -> ExportedSession:
-    """The record, if each of its fields is there and of its type."""
+def read_shape(raw: Raw) -> tuple[ExportedSession, list[str]]:
+    """The record, if each of its fields is there and of its type, and the places of fields that nobody knows."""
     try:
-        return msgspec.json.decode(raw, type=ExportedSession)
+        plain = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
-        raise explained(error, raw) from None
+        raise explained(error) from None
+    try:
+        session = msgspec.json.decode(raw, type=ExportedSession)
+    except msgspec.DecodeError as error:
+        raise explained(error, plain) from None
+    return session, list(_unknown(plain, ExportedSession, ""))
 
 
-def explained(error: msgspec.DecodeError, raw: Raw, base: str = "") -> RecordRefused:
+def explained(error: msgspec.DecodeError, plain: Any = None, base: str = "") -> RecordRefused:
     """What was expected, what came, and at which place."""
     found = _WHERE.match(str(error))
     what, place = (found["what"], found["place"] or "") if found else (str(error), "")
     if missing := _MISSING.match(what):
         return RecordRefused(f"{base}{place}.{missing[1]}", "expected this field, got none")
-    if " got " not in what:
-        what = f"{what}, got {shown(_at(msgspec.json.decode(raw), place))}"
+    if plain is not None and " got " not in what:
+        what = f"{what}, got {shown(_at(plain, place))}"
     return RecordRefused(base + place, lowered(what))
-
-
-def unknown_fields(raw: Raw) -> list[str]:
-    """The places of fields that would be lost: nobody here knows what they mean."""
-    return list(_unknown(msgspec.json.decode(raw), ExportedSession, ""))
 
 
 def _unknown(value: dict[str, Any], struct: type[Struct], place: str) -> Iterator[str]:

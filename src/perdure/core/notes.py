@@ -31,6 +31,11 @@ def recovery_note(reason: str) -> str:
     )
 
 
+def wordless(*files: str) -> str:
+    """Stands in for a message without text."""
+    return f"[a message without words, with: {', '.join(files)}]" if files else "[a message without words]"
+
+
 OUTCOME_UNKNOWN = "outcome unknown: this call was cut off; it may have run. Look before you repeat it."
 CANCELLED_CALL = "cancelled: the turn ended before this call gave a result."
 

@@ -14,11 +14,14 @@ FINAL_FINISHES = frozenset(
         "end",
         "end_turn",
         "stop_sequence",
+        "stop_criteria_met",
         "complete",
         "completed",
         "eos",
         "eos_token",
+        "endoftext",
         "done",
+        "finish",
         "finished",
     )
 )

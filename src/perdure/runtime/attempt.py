@@ -12,6 +12,7 @@ from perdure.core.delivery import split
 from perdure.core.journal import Entry, Failed, Finished, Interrupted, Noted, Record, TurnView, fold
 from perdure.errors import TurnMoved, Unavailable
 from perdure.logs import Log
+from perdure.runtime.lease import Lease
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.outbox import Owed
@@ -31,12 +32,14 @@ class Attempt:
         claim: Claim,
         history: Sequence[TurnView],
         *,
+        lease: Lease,
         clock: Clock,
         max_length: int | None,
         changed: Callable[[str], None],
     ) -> None:
         self._store = store
         self._row = claim.turn
+        self._lease = lease
         self._clock = clock
         self._max_length = max_length
         self._changed = changed
@@ -53,6 +56,7 @@ class Attempt:
 
     async def append(self, *entries: Entry) -> None:
         await self._save(entries)
+        self._lease.check()
 
     async def note_interruption(self) -> None:
         """Tell the model, once, what cut the turn off."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -22,12 +23,14 @@ from perdure.runtime.bell import Feed
 from perdure.runtime.connections import Connections
 from perdure.runtime.drain import drain
 from perdure.runtime.intake import Intake
+from perdure.runtime.lease import Lease
 from perdure.runtime.recoverer import Recoverer
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
+from perdure.store.leases import LEASE_MS
 from perdure.tools.rehearsal import rehearsal_tools
 
 log = Log("gateway")
@@ -119,11 +122,13 @@ class Gateway:
     async def _start(self, run: str, group: asyncio.TaskGroup) -> _Loops:
         """Wire the loops. Lost turns are marked before anything is claimed or connected."""
         store, settings, clock = self.store, self.settings, self._clock
+        lease = Lease(None if store.database.sole else LEASE_MS)
         self._connections = connections = Connections(self.adapters, lambda _: on_connected())
         runner = Runner(
             store,
             self._agent,
             run,
+            lease=lease,
             clock=clock,
             max_length=connections.max_length,
             changed=lambda key: changed(key),
@@ -133,6 +138,7 @@ class Gateway:
             store,
             run,
             connections.connected,
+            lease=lease,
             clock=clock,
             unknown=settings.delivery.unknown,
             max_age_ms=int(settings.delivery.max_age * 1000),
@@ -169,17 +175,19 @@ class Gateway:
             *(group.create_task(connections.attend(adapter, intake.take)) for adapter in self.adapters),
             group.create_task(runner.work()),
             group.create_task(sender.work()),
-            group.create_task(self._beat(run, recoverer)),
+            group.create_task(self._beat(run, lease, recoverer)),
         ]
         return _Loops(runner, sender, tasks)
 
-    async def _beat(self, run: str, recoverer: Recoverer) -> None:
+    async def _beat(self, run: str, lease: Lease, recoverer: Recoverer) -> None:
         """Say that we are alive, and take over from those who are not."""
         while True:
             await asyncio.sleep(HEARTBEAT)
+            asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
             try:
                 if not await self.store.runs.beat(run):
                     raise RunEnded(f"run {run} was declared dead by another gateway")
+                lease.renew(asked_at)
                 if await self.store.runs.reap(run):
                     await recoverer.mark_lost(Reason.LEASE_LOST)
                     await recoverer.recover()

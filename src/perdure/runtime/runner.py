@@ -12,6 +12,7 @@ from perdure.errors import ModelError, StoreBroken, TurnMoved, Unavailable
 from perdure.logs import Log
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.bell import Bell
+from perdure.runtime.lease import Lease
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.turns import Claim
@@ -28,6 +29,7 @@ class Runner:
         agent: Agent,
         run: str,
         *,
+        lease: Lease,
         clock: Clock,
         max_length: Callable[[str], int | None],
         changed: Callable[[str], None],
@@ -36,6 +38,7 @@ class Runner:
         self._store = store
         self._agent = agent
         self._run = run
+        self._lease = lease
         self._clock = clock
         self._max_length = max_length
         self._changed = changed
@@ -109,6 +112,7 @@ class Runner:
             self._store,
             claim,
             views(earlier),
+            lease=self._lease,
             clock=self._clock,
             max_length=self._max_length(address_of(turn.key).platform),
             changed=self._changed,

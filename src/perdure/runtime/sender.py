@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from perdure.core import notes
 from perdure.core.delivery import Delivery, Resolution, UnknownChoice, resolution, retry_in
 from perdure.core.messages import Receipt
-from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
+from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, TurnMoved, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.bell import POLL, Bell
+from perdure.runtime.lease import Lease
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.outbox import Delivering, Owed
@@ -30,6 +31,7 @@ class Sender:
         run: str,
         connected: Mapping[str, Adapter],
         *,
+        lease: Lease,
         clock: Clock,
         unknown: UnknownChoice,
         max_age_ms: int,
@@ -39,6 +41,7 @@ class Sender:
         self._store = store
         self._run = run
         self._connected = connected
+        self._lease = lease
         self._clock = clock
         self._unknown = unknown
         self._max_age_ms = max_age_ms
@@ -120,7 +123,10 @@ class Sender:
             return
         outbox = self._store.outbox
         try:
+            self._lease.check()
             receipt = await adapter.send(row.outbound(text))
+        except TurnMoved as moved:
+            log.warning("not_sent", row=row.id, error=moved.message)  # whoever took over finds it as unknown
         except NotConnected as error:
             due = self._clock() + 1_000
             await outbox.put_back(row, due, self._clock(), problem=error.message, counts=False)

@@ -56,6 +56,10 @@ class CrashingDatabase:
     def crashed(self) -> bool:
         return self._dead.is_set()
 
+    def kill(self) -> None:
+        """Die now: whatever the gateway still tries is in vain."""
+        self._dead.set()
+
     async def close(self) -> None:
         """What the kernel does for a dead process: it closes the files and frees the locks."""
         await self.beneath.close()

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Sender, Stored
-from perdure.errors import NotConnected, SendRefused, SendUnknown
+from perdure.errors import NotConnected, PerdureError, SendRefused, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event
 
 
@@ -35,11 +35,13 @@ class SimulatedPlatform:
         self.capabilities = capabilities or Capabilities(idempotent_send=True, keeps_missed=True)
         self.posted: list[Posted] = []
         self.acknowledged: list[str] = []
+        self.turned_away: list[str] = []  # handed over, and not taken
         self.reachable = True  # switch: the platform is down
         self.refusals: set[str] = set()  # switch: chats that take no message
         self.lose_answers = 0  # switch: how many sends take place without an answer
         self.redeliver = 0  # switch: how many events are handed over a second time
         self._missed: list[Inbound] = []  # handed over to nobody yet, or not acknowledged
+        self._garbled: list[str] = []
         self._adapters: list[SimulatedAdapter] = []
         self._count = 0
 
@@ -52,6 +54,12 @@ class SimulatedPlatform:
         for adapter in self._adapters:
             adapter.look()
         return message
+
+    def garble(self, raw: str) -> None:
+        """Something arrives that no adapter can understand."""
+        self._garbled.append(raw)
+        for adapter in self._adapters:
+            adapter.look()
 
     def disconnect(self) -> None:
         """Cut every connection."""
@@ -75,7 +83,15 @@ class SimulatedPlatform:
             self._adapters.remove(adapter)
 
     def pending(self) -> list[Inbound]:
+        """Messages that nobody has acknowledged."""
         return list(self._missed)
+
+    def garbage(self) -> list[str]:
+        """Garbled events that nobody has acknowledged."""
+        return list(self._garbled)
+
+    def discard(self, raw: str) -> None:
+        self._garbled.remove(raw)
 
     def confirm(self, message: str) -> None:
         self.acknowledged.append(message)
@@ -128,14 +144,19 @@ class SimulatedAdapter(Adapter):
                 self._changed.clear()
                 if self._cut:
                     raise NotConnected("the simulated platform cut the line")
-                for inbound in self._platform.pending():
-                    if inbound.message not in handed:
-                        handed.add(inbound.message)
+                for event_key, event in self._pending():
+                    if event_key not in handed:
+                        handed.add(event_key)
                         for _ in range(self._deliveries()):
-                            yield self._event(inbound)
+                            yield event
                 await self._changed.wait()
         finally:
             self._platform.detach(self)
+
+    def _pending(self) -> list[tuple[str, Event]]:
+        events = [self._event(inbound) for inbound in self._platform.pending()]
+        events += [self._garbled_event(raw) for raw in self._platform.garbage()]
+        return [(event.key, event) for event in events]
 
     def _deliveries(self) -> int:
         if self._platform.redeliver:
@@ -147,7 +168,16 @@ class SimulatedAdapter(Adapter):
         async def ack(_: Stored | None) -> None:
             self._platform.confirm(inbound.message)
 
-        return Event(msgspec.json.encode(inbound).decode(), inbound.event_key, inbound, ack=ack)
+        async def fail(_: PerdureError) -> None:
+            self._platform.turned_away.append(inbound.message)
+
+        return Event(msgspec.json.encode(inbound).decode(), inbound.event_key, inbound, ack=ack, fail=fail)
+
+    def _garbled_event(self, raw: str) -> Event:
+        async def ack(_: Stored | None) -> None:
+            self._platform.discard(raw)
+
+        return Event(raw, f"{self.name}:garbled:{raw}", problem="this is no message", ack=ack)
 
     async def send(self, outbound: Outbound) -> Receipt:
         if self._cut:

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from perdure.core.effects import Effect
-from perdure.tools.api import Tool, Use
+from perdure.core.tools import Tool, Use
 
 
 def rehearsal_tools(trace: Path) -> list[Tool]:

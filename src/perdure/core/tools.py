@@ -1,4 +1,4 @@
-"""The contract between an agent and its tools."""
+"""What a tool is: the contract between an agent and what it can do."""
 
 from __future__ import annotations
 

@@ -1,0 +1,32 @@
+"""How long we may believe that our sessions are ours.
+
+The database fences late records, but not the world: so before every effect and every send we also look at a
+clock that goes on while the machine sleeps or we are stopped. A gateway that is frozen between this look and the
+effect may still perform that one effect; nothing can prevent that from here.
+"""
+
+from __future__ import annotations
+
+import time
+
+from perdure.errors import TurnMoved
+
+MARGIN_MS = 5_000  # for the clocks of two machines, and the way to the database and back
+
+
+class Lease:
+    """Valid for a while after each heartbeat; for ever where a lock keeps every other gateway out."""
+
+    def __init__(self, length_ms: int | None) -> None:
+        self._length = None if length_ms is None else (length_ms - MARGIN_MS) / 1000
+        self._until = 0.0
+        self.renew(time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    def renew(self, asked_at: float) -> None:
+        """The heartbeat that was begun at `asked_at` has been recorded."""
+        self._until = asked_at + (self._length or 0.0)
+
+    def check(self) -> None:
+        """Raise `TurnMoved` if another gateway may have taken over by now."""
+        if self._length is not None and time.clock_gettime(time.CLOCK_BOOTTIME) > self._until:
+            raise TurnMoved("the lease has run out: another gateway may have taken over")
