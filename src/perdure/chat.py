@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import sys
-from collections.abc import AsyncIterator
-from typing import Any
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any, TextIO
 from urllib.parse import quote
 
 import httpx
@@ -21,6 +24,9 @@ from perdure.errors import GatewayNotRunning, PerdureError
 
 PAUSE = 0.5
 PATIENCE = 5.0  # seconds to find a gateway at the beginning; later, as long as it takes
+LONGEST_LINE = 1 << 30  # it is the gateway that says what is too long
+
+Happening = tuple[str, dict[str, Any]]
 
 
 class Client:
@@ -28,7 +34,10 @@ class Client:
 
     def __init__(self, base: str, token: str, chat: str) -> None:
         self._http = httpx.AsyncClient(
-            base_url=base, headers={"Authorization": f"Bearer {token}"}, timeout=httpx.Timeout(10, read=30)
+            base_url=base,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(10, read=30),
+            trust_env=False,  # a proxy to the world outside is no way to a gateway of our own
         )
         self._path = f"/api/chats/{quote(chat, safe='')}"
         self._last = ""  # the id of the last event seen
@@ -38,11 +47,16 @@ class Client:
         """Wait a moment for the gateway to answer."""
         for _ in range(int(PATIENCE / PAUSE)):
             try:
-                await self._http.get("/healthz")
+                response = await self._http.get("/healthz")
             except httpx.TransportError:
                 await asyncio.sleep(PAUSE)
-            else:
+                continue
+            if '"healthy"' in response.text:
                 return
+            raise GatewayNotRunning(
+                f"what answers at {self._http.base_url} is no gateway",
+                hint="Name the gateway's home and port with PERDURE_HOME and PERDURE_WEB__PORT.",
+            )
         raise GatewayNotRunning(
             f"no gateway answers at {self._http.base_url}",
             hint="Start one with `perdure up`, in another terminal.",
@@ -68,44 +82,51 @@ class Client:
 
     async def skip_past(self) -> None:
         """Take up the events behind what is in the chat already."""
-        async for event, data in self._once():
-            if event == "idle":
-                return
-            del data
+        while True:
+            async with aclosing(self._stream()) as stream:
+                async for event, _ in stream:
+                    if event == "idle":
+                        return
+            await asyncio.sleep(PAUSE)
 
-    async def events(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def events(self) -> AsyncGenerator[Happening]:
         """What happens in the chat, for ever. `away` and `back` say that the gateway is gone and here again."""
         while True:
-            try:
-                async for event, data in self._once():
-                    if self.away:
-                        self.away = False
-                        yield "back", {}
-                    yield event, data
-            except httpx.TransportError:
-                pass
+            async for event, data in self._stream():
+                if self.away:
+                    self.away = False
+                    yield "back", {}
+                yield event, data
             if not self.away:
                 self.away = True
                 yield "away", {}
             await asyncio.sleep(PAUSE)
 
-    async def _once(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def _stream(self) -> AsyncGenerator[Happening]:
+        """The events behind the last one seen, as long as the gateway is there."""
         headers = {"Last-Event-ID": self._last} if self._last else {}
-        async with self._http.stream("GET", f"{self._path}/events", headers=headers) as response:
-            if response.is_error:
-                found = json.loads(await response.aread())
-                raise PerdureError(found["error"], hint=found["hint"])
-            fields: dict[str, str] = {}
-            async for line in response.aiter_lines():
-                if line.startswith(":"):
-                    yield "idle", {}
-                elif line:
-                    name, _, value = line.partition(": ")
-                    fields[name] = value
-                elif "event" in fields:
-                    self._last = fields.get("id", self._last)
-                    yield fields["event"], json.loads(fields["data"])
-                    fields = {}
+        with suppress(httpx.TransportError):
+            async with self._http.stream("GET", f"{self._path}/events", headers=headers) as response:
+                if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                    return
+                if response.is_error:
+                    found = json.loads(await response.aread())
+                    raise PerdureError(found["error"], hint=found["hint"])
+                async for happening in self._parse(response):
+                    yield happening
+
+    async def _parse(self, response: httpx.Response) -> AsyncGenerator[Happening]:
+        fields: dict[str, str] = {}
+        async for line in response.aiter_lines():
+            if line.startswith(":"):
+                yield "idle", {}
+            elif line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "event" in fields:
+                self._last = fields.get("id", self._last)
+                yield fields["event"], json.loads(fields["data"])
+                fields = {}
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -115,8 +136,8 @@ async def converse(settings: Settings, chat: str) -> int:
     """Talk until the person ends it, or, when the input is not a terminal, until every line is answered."""
     from perdure.console.tokens import ensure_token
 
-    base = f"http://{settings.web.host}:{settings.web.port}"
-    client = Client(base, ensure_token(settings.home), chat)
+    host = f"[{settings.web.host}]" if ":" in settings.web.host else settings.web.host
+    client = Client(f"http://{host}:{settings.web.port}", ensure_token(settings.home), chat)
     try:
         await client.find()
         await client.skip_past()
@@ -129,45 +150,59 @@ class _Conversation:
     def __init__(self, client: Client, *, interactive: bool) -> None:
         self._client = client
         self._interactive = interactive
+        self._prompt = ""  # what the person types behind
         self._open = 0  # messages of ours that are not answered yet
         self._answered = asyncio.Event()
         self._failed = False
 
     async def run(self) -> int:
         if self._interactive:
-            _show("Talk to the agent; Ctrl-D ends the conversation. Several lines: end each but the last with \\.")
-        listening = asyncio.create_task(self._listen())
+            self._show(
+                "Talk to the agent; Ctrl-D ends the conversation. Several lines: end each but the last with \\."
+            )
+        # Whatever ends listening is an error, and must not leave us waiting for answers.
+        both = [asyncio.create_task(self._listen()), asyncio.create_task(self._speak())]
         try:
-            await self._speak()
-            while self._open:
-                self._answered.clear()
-                await self._answered.wait()
+            ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
         finally:
-            listening.cancel()
-        return 1 if self._failed else 0
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both)
+        return 1 if self._failed and not self._interactive else 0
 
     async def _speak(self) -> None:
-        loop = asyncio.get_running_loop()
-        lines: list[str] = []
-        while True:
-            if self._interactive:
-                _show("you> " if not lines else "...> ", end="")
-            line = await loop.run_in_executor(None, sys.stdin.readline)
-            lines.append(line.rstrip("\n").removesuffix("\\"))
-            if line.rstrip("\n").endswith("\\") and line.endswith("\n"):
-                continue
-            text, lines = "\n".join(lines), []
+        """Send what is typed until the input ends; then wait for the answers, if nobody is there to see them."""
+        typed, last = _standard_input(), False
+        while not last:
+            text, last = await self._next_message(typed)
             if text.strip():
                 self._open += 1
                 await self._client.send(text)
-            if not line.endswith("\n"):
-                return
+        if self._interactive:
+            _write(sys.stdout, "\n")
+            return
+        while self._open:
+            self._answered.clear()
+            await self._answered.wait()
+
+    async def _next_message(self, typed: asyncio.StreamReader) -> tuple[str, bool]:
+        """A message of one line, and one more for each that ends with a backslash; and whether it was the last."""
+        lines: list[str] = []
+        while True:
+            self._ask("...> " if lines else "you> ")
+            line = (await typed.readline()).decode(errors="replace")
+            bare = line.rstrip("\r\n")
+            lines.append(bare.removesuffix("\\"))
+            if not (line.endswith("\n") and bare.endswith("\\")):
+                return "\n".join(lines), not line.endswith("\n")
 
     async def _listen(self) -> None:
         async for event, data in self._client.events():
             match event:
                 case "message" if data["author"] == "agent":
-                    _show(f"{_back(self._interactive)}{data['text']}")
+                    self._show(data["text"])
                     self._close_one(answers=data["turn"] is not None)
                 case "turn" if data["move"] == "finished":
                     self._close_one(answers=not data["reply"])
@@ -177,13 +212,13 @@ class _Conversation:
                 case "turn" if data["move"] == "failed":
                     self._failed = True
                 case "turn" if data["move"] == "interrupted":
-                    _aside("(interrupted; it goes on by itself)")
+                    self._aside("(interrupted; it goes on by itself)")
                 case "step" if data["state"] == "started":
-                    _aside(f"({data['tool']} …)")
+                    self._aside(f"({data['tool']} …)")
                 case "away":
-                    _aside("(the gateway is away; waiting for it)")
+                    self._aside("(the gateway is away; waiting for it)")
                 case "back":
-                    _aside("(the gateway is back)")
+                    self._aside("(the gateway is back)")
 
     def _close_one(self, *, answers: bool) -> None:
         """A message of ours is answered by a reply, or by a turn that ends without one."""
@@ -191,17 +226,40 @@ class _Conversation:
             self._open -= 1
             self._answered.set()
 
+    def _ask(self, prompt: str) -> None:
+        if self._interactive:
+            self._prompt = prompt
+            _write(sys.stdout, prompt)
 
-def _back(interactive: bool) -> str:
-    return "\r\x1b[K" if interactive else ""
+    def _show(self, text: str, stream: TextIO | None = None) -> None:
+        """Show a line in place of the prompt, and the prompt beneath it."""
+        if self._interactive:
+            _write(sys.stdout, "\r\x1b[K")
+        _write(stream or sys.stdout, f"{text}\n")
+        if self._interactive:
+            _write(sys.stdout, self._prompt)
+
+    def _aside(self, text: str) -> None:
+        """What is not part of the conversation goes to standard error, so that answers can be piped."""
+        self._show(text, sys.stderr)
 
 
-def _show(text: str, end: str = "\n") -> None:
-    sys.stdout.write(text + end)
-    sys.stdout.flush()
+def _standard_input() -> asyncio.StreamReader:
+    """What is typed, read by a thread that nobody waits for: after Ctrl-C there may never be another line."""
+    loop, typed = asyncio.get_running_loop(), asyncio.StreamReader(LONGEST_LINE)
+
+    def read() -> None:
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            # Not through `sys.stdin`: whoever reads it holds a lock that the end of the interpreter wants.
+            with suppress(OSError):  # the terminal has closed
+                while piece := os.read(0, 1 << 16):
+                    loop.call_soon_threadsafe(typed.feed_data, piece)
+            loop.call_soon_threadsafe(typed.feed_eof)
+
+    threading.Thread(target=read, daemon=True).start()
+    return typed
 
 
-def _aside(text: str) -> None:
-    """What is not part of the conversation goes to standard error, so that answers can be piped."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()

@@ -57,6 +57,15 @@ class BadImport(PerdureError):
     """The import file as a whole cannot be read; nothing was imported."""
 
 
+class RecordRefused(PerdureError):
+    """One record of an import was not imported, for a reason found at a place in it; the others are."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place = place
+        self.reason = reason
+
+
 class GatewayNotRunning(PerdureError):
     """No gateway answers."""
 

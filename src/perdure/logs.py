@@ -49,7 +49,7 @@ class _Format(logging.Formatter):
 
 def _plain(value: Any) -> str:
     text = str(value)
-    return repr(text) if not text or any(character.isspace() for character in text) else text
+    return text if text and text.isprintable() and " " not in text else repr(text)
 
 
 def to_stderr(level: int = logging.INFO) -> None:

@@ -44,4 +44,12 @@ async def http_error(request: Request, error: Exception) -> Response:
         404: f"There is nothing at {request.url.path}; docs/http.md lists what there is.",
         405: f"{request.method} is not possible here; allowed: {allowed}.",
     }
-    return answer({"error": error.detail, "hint": hints.get(error.status_code, "")}, error.status_code)
+    response = answer({"error": error.detail, "hint": hints.get(error.status_code, "")}, error.status_code)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def crashed(_: Request, error: Exception) -> Response:
+    """The traceback goes to the log, by whoever called us; the caller learns that it is there."""
+    sentence = "something went wrong inside the gateway"
+    return answer({"error": sentence, "hint": f"The gateway's log has the details ({type(error).__name__})."}, 500)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from perdure.console.answers import Refusal, answer, http_error, refused, unavailable
+from perdure.console.answers import Refusal, answer, crashed, http_error, refused, unavailable
 from perdure.console.chats import ChatApi
 from perdure.console.tokens import same_token
 from perdure.errors import Unavailable
@@ -55,11 +55,16 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/login", _login(token)),
-            Route("/api/chats/{chat}/messages", locked(chats.post_message), methods=["POST"]),
-            Route("/api/chats/{chat}/messages", locked(chats.get_messages), methods=["GET"]),
-            Route("/api/chats/{chat}/events", locked(chats.get_events), methods=["GET"]),
+            # `path`, because a name may hold a slash, and an encoded one is a slash again when it gets here.
+            Route("/api/chats/{chat:path}/messages", locked(chats.messages), methods=["GET", "POST"]),
+            Route("/api/chats/{chat:path}/events", locked(chats.events), methods=["GET"]),
         ],
-        exception_handlers={Refusal: refused, Unavailable: unavailable, HTTPException: http_error},
+        exception_handlers={
+            Refusal: refused,
+            Unavailable: unavailable,
+            HTTPException: http_error,
+            Exception: crashed,
+        },
     )
 
 

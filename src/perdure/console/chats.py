@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +18,10 @@ from perdure.runtime.gateway import Gateway
 
 MOST_BYTES = 1 << 20
 PAGE = 500
-_CHAT = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+# No control characters, and not the one that stands for bytes which were no text.
+_CHAT = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd]{1,200}")
+_POSITION = re.compile(r"[0-9]{1,18}")
+_ID = re.compile(r"[a-z]+_[0-9a-z]+")
 
 
 class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,46 +36,64 @@ class ChatApi:
         self._gateway = gateway
         self._web = web
 
-    async def post_message(self, request: Request) -> Response:
+    async def messages(self, request: Request) -> Response:
+        """Write a message to a chat, or read what is there."""
+        return await (self._write(request) if request.method == "POST" else self._read(request))
+
+    async def _write(self, request: Request) -> Response:
         address, body = _address(request), _read_message(await _read_body(request))
         stored = await self._web.submit(Inbound(address, body.id, Sender("owner"), body.text))
         found = {"message": stored.message, "session": stored.session, "key": stored.key}
         return answer(found, 202 if stored.fresh else 200)
 
-    async def get_messages(self, request: Request) -> Response:
+    async def _read(self, request: Request) -> Response:
         key = self._key(request)
-        after = await self._place(key, request.query_params.get("after", "0"))
+        after = await self._place(key, request.query_params.get("after") or "0")
         seen = await self._gateway.store.inbox.seen(key, after, PAGE + 1)
         return answer({"messages": seen[:PAGE], "more": len(seen) > PAGE})
 
-    async def get_events(self, request: Request) -> Response:
+    async def events(self, request: Request) -> Response:
+        """Follow what happens in a chat."""
+        key = self._key(request)
         cursor = read_cursor(request.headers.get("last-event-id") or request.query_params.get("after", ""))
-        return StreamingResponse(
-            self._stream(request, cursor),
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-        )
-
-    def _stream(self, request: Request, cursor: Cursor) -> AsyncIterator[str]:
-        return follow(self._gateway, self._key(request), cursor)
+        await self._check_cursor(key, cursor)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        if request.method == "HEAD":  # it has no body, so it must not wait for the end of one
+            return Response(None, headers=headers, media_type="text/event-stream")
+        stream = follow(self._gateway, key, cursor)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     def _key(self, request: Request) -> str:
         return session_key(self._gateway.settings.agent.name, _address(request))
 
     async def _place(self, key: str, after: str) -> int:
         """A place in the chat, given as a number or as the id of a message."""
-        if after.isdecimal():
+        if _POSITION.fullmatch(after):
             return int(after)
-        place = await self._gateway.store.inbox.place(key, after)
+        place = await self._gateway.store.inbox.place(key, after) if _ID.fullmatch(after) else None
         if place is None:
-            raise Refusal(400, f"after={after!r} names no message of this chat", "Give the id or position of one.")
+            raise Refusal(
+                400, f"after={after[:60]!r} names no message of this chat", "Give the id or position of one."
+            )
         return place
+
+    async def _check_cursor(self, key: str, cursor: Cursor) -> None:
+        """An event id leads into the journal of a session: that must be one of this chat."""
+        session = await self._gateway.store.sessions.get(cursor.session) if cursor.session else None
+        if cursor.session and (session is None or session.key != key):
+            raise Refusal(
+                400, f"Last-Event-ID {str(cursor)!r} is not of this chat", "Send the id of an event of this chat."
+            )
 
 
 def _address(request: Request) -> Address:
     chat = request.path_params["chat"]
     if not _CHAT.fullmatch(chat):
-        raise Refusal(400, "the name of the chat cannot be used", "Use 1 to 200 printable characters.")
+        raise Refusal(
+            400,
+            "the name of the chat cannot be used",
+            "Use 1 to 200 characters, none of them a control character.",
+        )
     return Address("web", "dm", chat)
 
 
@@ -89,12 +109,15 @@ async def _read_body(request: Request) -> bytes:
 def _read_message(body: bytes) -> NewMessage:
     try:
         message = msgspec.json.decode(body, type=NewMessage)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refusal(400, f"the body is not a message: {error}", EXAMPLE) from error
     if not 0 < len(message.id) <= 200:
         raise Refusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", EXAMPLE)
     if not message.text.strip():
         raise Refusal(400, "text: expected something to answer, got nothing but blanks", EXAMPLE)
+    if "\0" in message.id + message.text:
+        # PostgreSQL keeps no such text, and one gateway must not take what another one cannot.
+        raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)
     return message
 
 

@@ -6,6 +6,8 @@ what comes behind them is read from there. So a reader who was away, or whose ga
 
 from __future__ import annotations
 
+import heapq
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,10 +16,13 @@ from msgspec import Struct
 
 from perdure.console.answers import Refusal
 from perdure.core.journal import Entry, Failed, Finished, Interrupted, Record, ToolEnded, ToolStarted
+from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.inbox import Seen
 
 KEEP_ALIVE = 15.0
+STORE_PAUSE = 1.0  # seconds between tries while the store gives no answer
+_CURSOR = re.compile(r"([0-9]{1,18})\.((?:s_[0-9a-z]+)?)\.([0-9]{1,18})")
 
 
 class Cursor(Struct, frozen=True):
@@ -35,10 +40,11 @@ def read_cursor(text: str) -> Cursor:
     """Read an event id back; none at all means the beginning."""
     if not text:
         return Cursor()
-    parts = text.split(".")
-    if len(parts) != 3 or not (parts[0].isdecimal() and parts[2].isdecimal()):
-        raise Refusal(400, f"Last-Event-ID {text!r} is none of ours", "Send the id of an event, or none at all.")
-    return Cursor(int(parts[0]), parts[1], int(parts[2]))
+    found = _CURSOR.fullmatch(text)
+    if found is None:
+        hint = "Send the id of an event, or none at all."
+        raise Refusal(400, f"Last-Event-ID {text[:60]!r} is none of ours", hint)
+    return Cursor(int(found[1]), found[2], int(found[3]))
 
 
 async def follow(gateway: Gateway, key: str, cursor: Cursor) -> AsyncIterator[str]:
@@ -49,7 +55,12 @@ async def follow(gateway: Gateway, key: str, cursor: Cursor) -> AsyncIterator[st
             if phase is not gateway.phase:
                 phase = gateway.phase
                 yield _spell("gateway", {"phase": phase})
-            batch = await _news(gateway, key, cursor)
+            try:
+                batch = await _news(gateway, key, cursor)
+            except Unavailable:
+                # The store answers again later, or we are stopping: nothing is missed by waiting.
+                await bell.wait(STORE_PAUSE)
+                continue
             for cursor, name, data in batch:
                 yield _spell(name, data, cursor)
             if not batch:
@@ -81,12 +92,11 @@ async def _news(gateway: Gateway, key: str, cursor: Cursor) -> list[News]:
 
 def _told(cursor: Cursor, messages: list[Seen], records: list[tuple[str, Record]]) -> list[News]:
     news: list[News] = []
-    facts: list[tuple[int, Seen | tuple[str, Record]]] = [
-        *((message.at, message) for message in messages),
-        *((found[1].at, found) for found in records),
-    ]
-    # In the same millisecond the journal comes first: a turn ends before its reply is seen.
-    for _, fact in sorted(facts, key=lambda pair: (pair[0], isinstance(pair[1], Seen))):
+    told: list[tuple[int, Seen | tuple[str, Record]]] = [(found[1].at, found) for found in records]
+    seen: list[tuple[int, Seen | tuple[str, Record]]] = [(message.at, message) for message in messages]
+    # Merged, not sorted: clocks may go back, but no cursor may. In the same millisecond the journal comes
+    # first, because a turn ends before its reply is seen.
+    for _, fact in heapq.merge(told, seen, key=lambda pair: pair[0]):
         if isinstance(fact, Seen):
             cursor = Cursor(fact.position, cursor.session, cursor.seq)
             news.append((cursor, "message", msgspec.to_builtins(fact)))

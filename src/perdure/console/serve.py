@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from perdure.console.tokens import ensure_token
 from perdure.errors import ConfigurationError
 from perdure.runtime.gateway import Gateway
 
+_BUSY = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
 CLOSING = 3  # seconds that open requests get when everything else has stopped
 
 
@@ -80,11 +82,12 @@ def _listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter if the host can be no name at all
         listening.close()
+        busy = getattr(error, "errno", None) == errno.EADDRINUSE
         raise ConfigurationError(
-            f"cannot listen on {host} port {port}: {error.strerror}",
-            hint="Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say.",
+            f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}",
+            hint=_BUSY if busy else "Set web.host to an address of this machine, and web.port to one you may use.",
         ) from error
     return listening
 

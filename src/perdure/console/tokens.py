@@ -6,11 +6,22 @@ import os
 import secrets
 from pathlib import Path
 
+from perdure.errors import ConfigurationError
+
 
 def ensure_token(home: Path) -> str:
     """The token of this home; made if there is none."""
-    path = home / "token"
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        return _read_or_make(home / "token")
+    except OSError as error:
+        raise ConfigurationError(
+            f"the home directory {home} cannot be used: {error.strerror}",
+            hint="Let this user write there, or choose another one with PERDURE_HOME.",
+        ) from error
+
+
+def _read_or_make(path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -25,7 +36,7 @@ def ensure_token(home: Path) -> str:
 def _replace_empty(path: Path) -> str:
     """A crash at the very first start may have left the file without its token."""
     path.unlink()
-    return ensure_token(path.parent)
+    return _read_or_make(path)
 
 
 def same_token(given: str, token: str) -> bool:

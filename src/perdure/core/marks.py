@@ -25,7 +25,7 @@ from perdure.core.journal import (
     encode,
     fold,
 )
-from perdure.core.session import Mark, Recovery, recovery_of
+from perdure.core.session import UNMARKING, Mark, Recovery, recovery_of
 from perdure.core.turn import BEGUN, MOVES, Move, State
 from perdure.errors import RecordRefused
 
@@ -112,8 +112,9 @@ def _turn_for(session: ExportedSession, mark: Interrupted, at: int) -> ExportedT
 
 
 def _undated(session: ExportedSession) -> ExportedSession:
-    """Take the time from the newest mark: the file contradicts itself about it, and we do not guess."""
-    newest = max(mark.seq for turn in session.turns for mark in _marks(fold(records(turn))))
+    """Take the time from the newest mark that counts: the file contradicts itself, and we do not guess."""
+    marks = [mark for turn in session.turns for mark in _marks(fold(records(turn)))]
+    newest = max(mark.seq for mark in marks if mark.cancelled not in UNMARKING)
     return replace(session, turns=tuple(_undate(turn, newest) for turn in session.turns))
 
 

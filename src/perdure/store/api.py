@@ -15,6 +15,7 @@ from perdure.store.outbox import Outbox
 from perdure.store.people import People
 from perdure.store.processes import Processes
 from perdure.store.sessions import Sessions
+from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
 
 Wrap = Callable[[Database], Database]
@@ -35,6 +36,7 @@ class Store:
         self.runs = Runs(database, ids)
         self.people = People(database)
         self.processes = Processes(database)
+        self.transfer = Transfer(database)
 
     @property
     def problem(self) -> str | None:

@@ -56,10 +56,14 @@ def prepare_sqlite(path: Path) -> None:
     """Make the file if there is none, bring an older one up to date, refuse one that is not ours."""
     if not path.exists():
         _make_sqlite(path)
-        return
-    _refuse_damaged(path)
-    if not check_revision(_sqlite_revision(path), str(path)):
+    elif not recognise_sqlite(path):
         upgrade(f"sqlite:///{path}")
+
+
+def recognise_sqlite(path: Path) -> bool:
+    """Whether the file is of the newest version; one that is not ours is refused, and none is written to."""
+    _refuse_damaged(path)
+    return check_revision(_sqlite_revision(path), str(path))
 
 
 def _make_sqlite(path: Path) -> None:

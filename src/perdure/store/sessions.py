@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, json
 
+from perdure.core.journal import Interrupted
 from perdure.core.session import Mark, Recovery, SessionState, recovery_of
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
@@ -108,16 +109,14 @@ def read_recovery(tx: Tx, session: str) -> Recovery:
         "WHERE j.session = :session AND j.kind = 'interrupted' ORDER BY j.seq",
         session=session,
     )
-    marks = [
-        Mark(
-            seq,
-            json.decode(body).get("marked_at", at),
-            json.decode(body)["reason"],
-            _ending(tx, session, turn, state),
-        )
-        for seq, at, body, turn, state in rows
-    ]
+    marks = [_mark(tx, session, row) for row in rows]
     return recovery_of(marks, _last_delivered(tx, session)) if marks else Recovery()
+
+
+def _mark(tx: Tx, session: str, row: Row) -> Mark:
+    seq, at, body, turn, state = row
+    entry = json.decode(body, type=Interrupted)
+    return Mark(seq, at if entry.dated else None, entry.reason, _ending(tx, session, turn, state))
 
 
 def _ending(tx: Tx, session: str, turn: str, state: str) -> str | None:

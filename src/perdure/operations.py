@@ -1,0 +1,107 @@
+"""The verbs of an operator, once, for whoever offers them: the command line, the console and the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Raw, Struct, field
+
+from perdure import __version__
+from perdure.core import exports
+from perdure.core.imports import read_document
+from perdure.core.vetting import read_record
+from perdure.errors import BadImport, RecordRefused
+from perdure.store.api import Store
+from perdure.store.ids import Clock, wall_clock
+
+
+class Problem(Struct, frozen=True):
+    """A record that was not imported: its position in the list, counted from 0, the place in it, and why."""
+
+    position: int
+    place: str
+    reason: str
+
+
+class ImportReport(Struct):
+    """What became of each record of an import."""
+
+    imported: int = 0
+    unchanged: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def to_text(self) -> str:
+        """The report for people to read."""
+        lines = [f"{_sessions(self.imported)} imported."]
+        if self.unchanged:
+            lines.append(f"{_sessions(self.unchanged)} here already and unchanged.")
+        if self.problems:
+            lines.append(f"{_sessions(len(self.problems))} not imported:")
+            lines += [f"  {problem.place}: {problem.reason}" for problem in self.problems]
+        if self.warnings:
+            lines += ["Worth knowing:", *(f"  {warning}" for warning in self.warnings)]
+        return "\n".join(lines)
+
+
+async def export_sessions(store: Store, write: Callable[[str], None], *, clock: Clock = wall_clock) -> int:
+    """Write every session as one JSON document, piece by piece; how many there were.
+
+    A store over `open_reader()` does, also while a gateway is at work: each key is read as of one moment.
+    """
+    count = 0
+    write(exports.opening(__version__, clock()))
+    for key in await store.transfer.keys():
+        for session in await store.transfer.dump(key):
+            write(exports.line(session, first=not count))
+            count += 1
+    write(exports.closing())
+    return count
+
+
+async def import_sessions(store: Store, text: str) -> ImportReport:
+    """Bring in the sessions of an export. Those that are here already stay as they are.
+
+    After return: each session that counts as imported is durable, with all that belongs to it.
+    If we die inside: some are; importing the same file again brings in the rest.
+    """
+    records, warnings = read_document(text)
+    await store.transfer.require_no_gateway()
+    report = ImportReport(warnings=warnings)
+    for position, record in enumerate(records):
+        await _import_one(store, position, record, report)
+    return report
+
+
+async def _import_one(store: Store, position: int, record: Raw, report: ImportReport) -> None:
+    place = f"sessions[{position}]"
+    try:
+        session, warnings = read_record(record)
+        fresh = await store.transfer.load(session)
+    except RecordRefused as refused:
+        report.problems.append(Problem(position, place + refused.place, refused.reason))
+        return
+    report.warnings += [place + warning for warning in warnings]
+    report.imported += fresh
+    report.unchanged += not fresh
+
+
+def read_import(path: Path) -> str:
+    """The text of an import file."""
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadImport(
+            f"{path} is not text: expected UTF-8, got something else at byte {error.start}",
+            hint="Give it a file that `perdure export` wrote.",
+        ) from None
+    except OSError as error:
+        raise BadImport(
+            f"{path} cannot be read: {error.strerror or error}",
+            hint="Check the name, and that you may read it.",
+        ) from None
+
+
+def _sessions(count: int) -> str:
+    return "1 session was" if count == 1 else f"{count} sessions were"

@@ -1,0 +1,604 @@
+"""Sessions leave one database and come into another, of either kind, unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perdure.core.effects import Effect
+from perdure.core.journal import Asked, Began, Requeued, ToolEnded, ToolStarted
+from perdure.core.messages import Attachment, Inbound, Sender
+from perdure.core.session import Recovery
+from perdure.core.turn import State
+from perdure.errors import BadImport, DatabaseRefused, LockHeld, StoreError
+from perdure.operations import ImportReport, Problem, export_sessions, import_sessions, read_import
+from perdure.store.api import Store, open_database
+from perdure.store.outbox import Owed
+from perdure.store.reader import open_reader
+from perdure.store.turns import Turn
+from support.stores import Gateway, Place, calling, chat, key_of, message
+
+if TYPE_CHECKING:
+    from support.postgres import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+Json = dict[str, Any]
+RECOVERY_FIELDS = ("resume_pending", "resume_reason", "last_resume_marked_at")
+NOT_A_TIME = "last_resume_marked_at: not a time, so it was dropped"
+
+
+@pytest.fixture
+async def source(sqlite_place: Place) -> AsyncIterator[Gateway]:
+    """A gateway on SQLite, to export from where the kind of database makes no difference."""
+    gateway = await Gateway(sqlite_place).open()
+    yield gateway
+    await gateway.crash()
+
+
+@pytest.fixture
+def second_sqlite(tmp_path: Path) -> Place:
+    return Place(f"sqlite:///{tmp_path}/elsewhere/perdure.db", tmp_path / "elsewhere")
+
+
+@pytest.fixture
+def second_postgres(tmp_path: Path, postgres_server: PostgresServer) -> Iterator[Place]:
+    postgres_server.start()
+    name = f"test_{uuid.uuid4().hex}"
+    yield Place(postgres_server.create_database(name), tmp_path / "elsewhere")
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def target(request: pytest.FixtureRequest) -> Place:
+    """Another database, of either kind, with nothing in it."""
+    found: Place = request.getfixturevalue(f"second_{request.param}")
+    return found
+
+
+@asynccontextmanager
+async def opened(place: Place) -> AsyncIterator[Store]:
+    """The store at a place, as the operator's commands open it: with the lock, and without a run."""
+    store = Store(await open_database(place.url, home=place.home("one")))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def exported(store: Store) -> str:
+    pieces: list[str] = []
+    count = await export_sessions(store, pieces.append, clock=lambda: 0)
+    text = "".join(pieces)
+    assert len(json.loads(text)["sessions"]) == count
+    return text
+
+
+async def imported(place: Place, text: str) -> tuple[ImportReport, str]:
+    """Import a text, close the store, open it again and export."""
+    async with opened(place) as store:
+        report = await import_sessions(store, text)
+    async with opened(place) as store:
+        return report, await exported(store)
+
+
+async def recoveries(store: Store) -> dict[str, Recovery]:
+    """The recovery state of every session."""
+    return {session.id: await store.sessions.recovery(session.id) for session in await store.sessions.page()}
+
+
+def edited(text: str, change: Callable[[list[Json]], object]) -> str:
+    """The export after a change to its sessions, laid out and spelled in another way."""
+    document = json.loads(text)
+    change(document["sessions"])
+    return json.dumps(document, indent=2)
+
+
+def bare(name: str = "c1", **fields: object) -> Json:
+    """A session as a program without a journal would hand it over."""
+    return {"key": key_of(name), "id": f"s_{name}", "state": "open", "created_at": 5, "updated_at": 9} | fields
+
+
+def document(*sessions: Json) -> str:
+    return json.dumps({"perdure": {"format": 1, "version": "0.0.1", "exported_at": 1}, "sessions": sessions})
+
+
+# ── B3: the same again ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def live_through_everything(gateway: Gateway) -> None:
+    """Bring sessions into every state that a gateway brings them into."""
+    await gateway.hears("waits alone", chat_name="waiting")
+    await gateway.finishes(await gateway.begins("done", chat_name="done"), "all sent", chat_name="done")
+    await gateway.delivers()
+    await gateway.finishes(await gateway.begins("two", chat_name="parts"), "one", "two", chat_name="parts")
+    await gateway.delivers()
+    await gateway.fails(await gateway.begins("bad luck", chat_name="failed"))
+    await gateway.cancels(await gateway.begins("too often", chat_name="suspended"), "suspended")
+    lost = await gateway.begins("cut off", chat_name="interrupted")
+    again = await gateway.begins("cut off, went on", chat_name="resumed")
+    await gateway.appends(again, calling("look"), ToolStarted("look", "look", Effect.PURE, "k"))
+    await gateway.reopen()
+    for turn in (lost, again):
+        assert await gateway.interrupts(turn) is not None
+    await gateway.appends(await gateway.row(again), Requeued())
+    claim = await gateway.claims("resumed")
+    assert claim is not None
+    await gateway.appends(claim.turn, ToolEnded("look", "ok", "ünïcode \x00 \u2028"))
+    await gateway.appends(await gateway.begins("?", chat_name="asking"), Asked("q", "which?", ("a", "b")))
+    await gateway.hears("and then", chat_name="asking")
+    files = (Attachment("a.txt", "ref-1"), Attachment("b.png", "ref-2", "image/png", 12))
+    with_files = Inbound(chat("files"), "f1", Sender("ada", "Ada"), "look", attachments=files, sent_at=3)
+    await gateway.store.inbox.receive(with_files, "raw", key_of("files"), gateway.now())
+    await gateway.store.outbox.owe(key_of("files"), Owed(chat("files"), "notice", ("a notice",)), gateway.now())
+
+
+async def test_sessions_are_the_same_when_exported_and_imported(gateway: Gateway, target: Place) -> None:
+    """B3, on each database and from each to the other: the file, the recovery state, and every row but leases."""
+    await live_through_everything(gateway)
+    before = await exported(gateway.store)
+    report, after = await imported(target, before)
+    assert report == ImportReport(imported=9)
+    assert after == before
+    there = await Gateway(target).open()
+    states = await recoveries(there.store)
+    assert states == await recoveries(gateway.store)
+    assert [state.resume_reason for state in states.values()].count("restart_interrupted") == 2
+    left = ["runs", "leases"]
+    assert await there.everything(but=left) == await gateway.everything(but=left)
+    await there.crash()
+
+
+async def test_second_import_changes_nothing_and_says_so(source: Gateway, target: Place) -> None:
+    """Whitespace, the spelling of letters, the order of records and the order within them mean nothing."""
+    await live_through_everything(source)
+    before = await exported(source.store)
+
+    def turn_round(sessions: list[Json]) -> None:
+        sessions.reverse()
+        for session in sessions:
+            session["inbox"].reverse()
+            session["outbox"].reverse()
+
+    report, after = await imported(target, edited(before, turn_round))
+    assert (report, after) == (ImportReport(imported=9), before)
+    report, after = await imported(target, before)
+    assert (report, after) == (ImportReport(unchanged=9), before)
+    assert report.to_text() == "0 sessions were imported.\n9 sessions were here already and unchanged."
+
+
+async def test_export_without_the_recovery_fields_imports_with_none_set(
+    source: Gateway, second_sqlite: Place
+) -> None:
+    """B3: as an older version wrote it."""
+    await source.finishes(await source.begins("hello"), "hi")
+    await source.delivers()
+
+    def forget(sessions: list[Json]) -> None:
+        for name in RECOVERY_FIELDS:
+            del sessions[0][name]
+
+    report, _ = await imported(second_sqlite, edited(await exported(source.store), forget))
+    assert report == ImportReport(imported=1)
+    async with opened(second_sqlite) as store:
+        assert list((await recoveries(store)).values()) == [Recovery()]
+
+
+async def test_bare_session_imports_with_nothing_set(second_sqlite: Place) -> None:
+    """B3."""
+    report, after = await imported(second_sqlite, document(bare(run_generation=4, position=12)))
+    assert report == ImportReport(imported=1)
+    (session,) = json.loads(after)["sessions"]
+    assert (session["run_generation"], session["position"]) == (4, 12)
+    assert [session[name] for name in RECOVERY_FIELDS] == [False, None, None]
+    assert (session["turns"], session["inbox"], session["outbox"]) == ([], [], [])
+
+
+async def test_sessions_of_one_key_are_the_same_when_imported(source: Gateway, target: Place) -> None:
+    """B3: a message that was received in one session and answered in the next, and a notice to their chat."""
+    await source.finishes(await source.begins("old"), "old answer")
+    await source.hears("received before, answered after")
+    await source.tampers("UPDATE sessions SET state = 'closed'")
+    claim = await source.claims()
+    assert claim is not None
+    await source.finishes(claim.turn, "new answer")
+    await source.store.outbox.owe(key_of(), Owed(chat(), "notice", ("a notice",)), source.now())
+    before = await exported(source.store)
+    old, new = json.loads(before)["sessions"]
+    assert (old["state"], new["state"]) == ("closed", "open")
+    assert [len(session["inbox"]) for session in (old, new)] == [1, 1]
+    assert [row["text"] for row in new["outbox"]] == ["new answer", "a notice"]
+    report, after = await imported(target, before)
+    assert (report, after) == (ImportReport(imported=2), before)
+
+
+async def test_send_under_way_is_exported_as_unknown(source: Gateway, second_sqlite: Place) -> None:
+    await source.finishes(await source.begins("hello"), "hi")
+    (row,) = await source.heads()
+    assert await source.starts(row)
+    text = await exported(source.store)
+    (delivery,) = json.loads(text)["sessions"][0]["outbox"]
+    assert (delivery["state"], delivery["attempts"]) == ("unknown", 1)
+    assert (await imported(second_sqlite, text))[1] == text
+
+
+async def test_fetched_file_is_exported_as_a_reference(source: Gateway, second_sqlite: Place) -> None:
+    files = (Attachment("a", "r1"), Attachment("b", "r2"))
+    inbound = Inbound(chat(), "f1", Sender("ada"), "look", attachments=files)
+    await source.store.inbox.receive(inbound, "raw", key_of(), source.now())
+    await source.tampers("UPDATE attachments SET state = 'fetched', path = '/here/a' WHERE ordinal = 0")
+    await source.tampers("UPDATE attachments SET state = 'failed', problem = 'gone' WHERE ordinal = 1")
+    text = await exported(source.store)
+    found = json.loads(text)["sessions"][0]["inbox"][0]["attachments"]
+    assert [(file["state"], file["problem"]) for file in found] == [("referenced", None), ("failed", "gone")]
+    assert "/here/a" not in text
+    assert (await imported(second_sqlite, text))[1] == text
+
+
+# ── life goes on ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_imported_session_goes_on_where_it_was(source: Gateway, target: Place) -> None:
+    """Waiting messages are answered, known ones act once, owed replies are sent, and numbers go on."""
+    await source.finishes(await source.begins("first"), "one", "two")
+    await source.delivers()
+    await source.hears("second")
+    await imported(target, await exported(source.store))
+    there = await Gateway(target).open()
+    assert not (await there.hears("first")).fresh
+    assert not (await there.hears("second")).fresh
+    assert await there.delivers() == ["two"]
+    claim = await there.claims()
+    assert claim is not None
+    began = claim.records[0].entry
+    assert isinstance(began, Began)
+    assert ([cause.text for cause in began.causes], claim.turn.generation) == (["second"], 2)
+    seen = await there.store.inbox.seen(key_of(), 0)
+    assert [(one.position, one.text) for one in seen] == [(1, "first"), (2, "one"), (3, "second"), (4, "two")]
+    await there.crash()
+
+
+async def test_imported_running_turn_is_found_lost_at_the_next_start(
+    source: Gateway, second_sqlite: Place
+) -> None:
+    turn = await source.begins("work")
+    await imported(second_sqlite, await exported(source.store))
+    there = await Gateway(second_sqlite).open()
+    assert [(lost.id, lost.state) for lost in await there.store.turns.lost()] == [(turn.id, State.RUNNING)]
+    taken = await there.interrupts(turn)
+    assert taken is not None
+    assert (taken.state, taken.epoch) == (State.INTERRUPTED, turn.epoch + 1)
+    await there.crash()
+
+
+# ── B4: the mark ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_mark_stays_when_its_time_cannot_be_read(place: Place) -> None:
+    """B4: the mark and its reason are kept, only the time is dropped, and it is an interrupted turn."""
+    mark = {"resume_pending": True, "resume_reason": "shutdown_timeout"}
+    times = ["not a time", "2026-13-45", "", -1, 1.5, True, {}, None]
+    records = [bare(f"c{n}", **mark, last_resume_marked_at=time) for n, time in enumerate(times)]
+    text = document(*records)
+    report, after = await imported(place, text)
+    assert (report.imported, report.problems) == (8, [])
+    assert report.warnings == [f"sessions[{n}].{NOT_A_TIME}" for n in range(7)]
+    async with opened(place) as store:
+        states = await recoveries(store)
+        assert states == {record["id"]: Recovery(True, "shutdown_timeout", None, 1) for record in records}
+        turns = [await store.turns.of_session(session) for session in states]
+        assert [[turn.state for turn in of_session] for of_session in turns] == [[State.INTERRUPTED]] * 8
+    for session in json.loads(after)["sessions"]:
+        assert [session[name] for name in RECOVERY_FIELDS] == [True, "shutdown_timeout", None]
+    report, again = await imported(place, text)
+    assert (report.imported, report.unchanged, report.problems, again) == (0, 8, [], after)
+
+
+async def test_mark_becomes_an_interrupted_turn_with_its_time(source: Gateway, second_sqlite: Place) -> None:
+    """B4, and B3 for what came of it."""
+    times = ["1970-01-01T00:00:07Z", "1970-01-01T02:00:07+02:00", 7000]
+    mark = {"resume_pending": True, "resume_reason": "restart_timeout"}
+    records = [bare(f"c{n}", **mark, last_resume_marked_at=time) for n, time in enumerate(times)]
+    report = await import_sessions(source.store, document(*records))
+    assert report == ImportReport(imported=3)
+    states = await recoveries(source.store)
+    assert list(states.values()) == [Recovery(True, "restart_timeout", 7000, 1)] * 3
+    text = await exported(source.store)
+    sessions = json.loads(text)["sessions"]
+    assert {session["last_resume_marked_at"] for session in sessions} == {"1970-01-01T00:00:07.000Z"}
+    assert await imported(second_sqlite, text) == (ImportReport(imported=3), text)
+
+
+async def test_mark_told_by_the_journal_loses_a_time_that_cannot_be_read(
+    source: Gateway, second_sqlite: Place
+) -> None:
+    """B4."""
+    turn = await source.begins("work")
+    await source.reopen()
+    await source.interrupts(turn, "lease_lost")
+    text = edited(await exported(source.store), lambda all_: all_[0].update(last_resume_marked_at="long ago"))
+    report, _ = await imported(second_sqlite, text)
+    assert report.warnings == [f"sessions[0].{NOT_A_TIME}"]
+    async with opened(second_sqlite) as store:
+        assert await store.sessions.recovery(turn.session) == Recovery(True, "lease_lost", None, 1)
+        assert [found.id for found in await store.turns.of_session(turn.session)] == [turn.id]
+
+
+async def test_mark_interrupts_the_turn_that_is_under_way(source: Gateway, second_sqlite: Place) -> None:
+    """B4: the turn keeps what is known of it."""
+    turn = await source.begins("work")
+    mark = {"resume_pending": True, "resume_reason": "restart_timeout", "last_resume_marked_at": 77}
+    text = edited(await exported(source.store), lambda all_: all_[0].update(mark, interruptions=1))
+    report, _ = await imported(second_sqlite, text)
+    assert report == ImportReport(imported=1)
+    there = await Gateway(second_sqlite).open()
+    assert (await there.row(turn)).state is State.INTERRUPTED
+    assert [cause.text for cause in (await there.view(turn)).causes] == ["work"]
+    assert await there.store.sessions.recovery(turn.session) == Recovery(True, "restart_timeout", 77, 1)
+    await there.crash()
+
+
+async def test_imported_mark_is_taken_over_and_cleared_like_any_other(second_sqlite: Place) -> None:
+    """B4."""
+    record = bare(resume_pending=True, resume_reason="restart_timeout", last_resume_marked_at=7)
+    await imported(second_sqlite, document(record))
+    there = await Gateway(second_sqlite).open()
+    (lost,) = await there.store.turns.lost()
+    taken = await there.interrupts(lost)
+    assert taken is not None
+    await there.cancels(taken, "cleared")
+    assert await there.store.sessions.recovery("s_c1") == Recovery()
+    await there.finishes(await there.begins("hello"), "hi")
+    assert await there.delivers() == ["hi"]
+    await there.crash()
+
+
+# ── B5: one bad record, and others that are here already ────────────────────────────────────────────────────
+
+
+async def test_malformed_records_are_reported_and_all_others_imported(source: Gateway, target: Place) -> None:
+    """B5."""
+    for name in "abcd":
+        await source.finishes(await source.begins("hello", chat_name=name), "hi", chat_name=name)
+
+    def spoil(sessions: list[Json]) -> None:
+        sessions[1]["turns"][0]["journal"][1]["at"] = "noon"
+        sessions.insert(3, "no session at all")  # type: ignore[arg-type]
+
+    report, after = await imported(target, edited(await exported(source.store), spoil))
+    assert report.imported == 3
+    assert report.problems == [
+        Problem(1, "sessions[1].turns[0].journal[1].at", "expected `int`, got `str`"),
+        Problem(3, "sessions[3]", "expected `object`, got `str`"),
+    ]
+    assert [session["key"] for session in json.loads(after)["sessions"]] == [key_of(name) for name in "acd"]
+    assert report.to_text().splitlines() == [
+        "3 sessions were imported.",
+        "2 sessions were not imported:",
+        "  sessions[1].turns[0].journal[1].at: expected `int`, got `str`",
+        "  sessions[3]: expected `object`, got `str`",
+    ]
+
+
+async def test_session_that_went_on_since_is_reported_and_left_alone(source: Gateway) -> None:
+    await source.hears("hello")
+    text = await exported(source.store)
+    await source.hears("more")
+    before = await source.everything()
+    report = await import_sessions(source.store, text)
+    (problem,) = report.problems
+    assert (problem.position, problem.place) == (0, "sessions[0].id")
+    assert "is here already, and is not the same" in problem.reason
+    assert await source.everything() == before
+
+
+def renamed(session: Json, *, but: str = "") -> Json:
+    """The session in another chat, with new names for all that is in it, but for one kind of thing."""
+    names = {
+        "chat": [(key_of(), key_of("new")), ("web:dm:c1", "web:dm:new")],
+        "turn": [(session["turns"][0]["id"], "t_new")],
+        "message": [(session["inbox"][0]["id"], "in_new"), (session["inbox"][0]["event_key"], "event_new")],
+        "reply": [(session["outbox"][0]["id"], "out_new"), (session["outbox"][0]["delivery_key"], "new:0")],
+    }
+    text = json.dumps(session | {"id": "s_new", "address": None})
+    for kind, pairs in names.items():
+        for old, new in pairs if kind != but else ():
+            text = text.replace(old, new)
+    renewed: Json = json.loads(text)
+    return renewed
+
+
+async def test_sessions_that_clash_are_reported_and_nothing_of_them_written(gateway: Gateway) -> None:
+    await gateway.finishes(await gateway.begins("hello"), "hi")
+    (session,) = json.loads(await exported(gateway.store))["sessions"]
+    await gateway.stop()
+    old = renamed(session, but="chat") | {"state": "closed"}
+    renumbered = old | {"turns": [old["turns"][0] | {"generation": 9}]}
+    clashes = [
+        (renamed(session, but="chat"), ".key", "has another current session here"),
+        (old, ".turns", "has a turn of the number 1 here"),
+        (renumbered, "", "has another message at the place 1 here"),
+        (renamed(session, but="turn"), ".turns[0]", "is here already"),
+        (renamed(session, but="message"), ".inbox[0]", "is here already"),
+        (renamed(session, but="reply"), ".outbox[0]", "is here already"),
+    ]
+    async with opened(gateway.place) as store:
+        before = await exported(store)
+        report = await import_sessions(store, document(*(clash[0] for clash in clashes)))
+        assert [problem.place for problem in report.problems] == [
+            f"sessions[{number}]{clash[1]}" for number, clash in enumerate(clashes)
+        ]
+        for problem, (_, _, reason) in zip(report.problems, clashes, strict=True):
+            assert reason in problem.reason
+        assert await exported(store) == before
+        assert (await import_sessions(store, document(renamed(session)))).imported == 1
+
+
+async def test_text_that_the_database_cannot_hold_keeps_out_its_own_session_only(
+    source: Gateway, second_postgres: Place
+) -> None:
+    """B5: PostgreSQL has no place for a zero byte in a text."""
+    for name, answer in (("a", "h\x00i"), ("b", "hi")):
+        await source.finishes(await source.begins("hello", chat_name=name), answer, chat_name=name)
+    report, after = await imported(second_postgres, await exported(source.store))
+    assert (report.imported, [problem.position for problem in report.problems]) == (1, [0])
+    assert "the database refused it" in report.problems[0].reason
+    assert [session["key"] for session in json.loads(after)["sessions"]] == [key_of("b")]
+
+
+# ── the file, the lock, and the reader ──────────────────────────────────────────────────────────────────────
+
+
+async def test_file_that_is_no_export_is_refused_and_nothing_written(source: Gateway) -> None:
+    await source.hears("hello")
+    before = await source.everything()
+    for text in ("", "{", '{"perdure": {"format": 99}, "sessions": []}', '{"some": "thing"}'):
+        with pytest.raises(BadImport):
+            await import_sessions(source.store, text)
+    assert await source.everything() == before
+
+
+def test_import_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"\x89PNG\r\n")
+    (tmp_path / "good").write_bytes("\ufeff{}".encode())
+    for name, says in (("nowhere", "No such file"), ("picture", "expected UTF-8"), ("", "Is a directory")):
+        with pytest.raises(BadImport, match=says):
+            read_import(tmp_path / name)
+    assert read_import(tmp_path / "good") == "{}"
+
+
+async def test_import_is_refused_when_a_gateway_has_the_database(source: Gateway) -> None:
+    with pytest.raises(LockHeld):
+        async with opened(source.place):
+            pass
+
+
+async def test_import_is_refused_when_a_gateway_elsewhere_is_at_work(postgres_place: Place) -> None:
+    elsewhere = await Gateway(postgres_place, "two").open()
+    async with opened(postgres_place) as store:
+        with pytest.raises(LockHeld, match="a gateway is at work on this database: two"):
+            await import_sessions(store, document(bare()))
+        assert await store.sessions.page() == []
+        await elsewhere.stop()
+        assert (await import_sessions(store, document(bare()))).imported == 1
+
+
+async def test_export_reads_beside_a_gateway_at_work_and_after_its_crash(gateway: Gateway) -> None:
+    """B3: without its lock, and without a word written."""
+    turn = await gateway.begins("work")
+    reader = Store(await open_reader(gateway.place.url))
+    first = await exported(reader)
+    assert first == await exported(gateway.store)
+    await gateway.finishes(turn, "done")
+    second = await exported(reader)
+    assert second == await exported(gateway.store) != first
+    with pytest.raises(StoreError, match="opened only to be read"):
+        await reader.inbox.receive(message("no"), "raw", key_of(), 1)
+    await gateway.crash()
+    assert await exported(reader) == second
+    await reader.close()
+    reader = Store(await open_reader(gateway.place.url))
+    assert await exported(reader) == second
+    await reader.close()
+
+
+async def test_reader_refuses_a_database_that_is_not_there(postgres_url: str) -> None:
+    with pytest.raises(DatabaseRefused, match="holds nothing of Perdure"):
+        await open_reader(postgres_url)
+
+
+def test_reader_refuses_a_file_that_is_not_ours_and_leaves_it(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("nothing of the kind, at some length, " * 9)
+    connection = sqlite3.connect(tmp_path / "other.db")
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    for name in ("none.db", "text.db", "other.db"):
+        with pytest.raises(DatabaseRefused):
+            asyncio.run(open_reader(f"sqlite:///{tmp_path}/{name}"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.db", "text.db"]
+
+
+async def test_reader_says_when_the_database_broke_beneath_it(source: Gateway) -> None:
+    await source.hears("hello")
+    await source.stop()
+    reader = Store(await open_reader(source.place.url))
+    (source.place.folder / "perdure.db").write_bytes(b"overwritten " * 1000)
+    with pytest.raises(StoreError, match="the database cannot be read: "):
+        await exported(reader)
+    await reader.close()
+
+
+# ── whatever happened ───────────────────────────────────────────────────────────────────────────────────────
+
+ACTS = ("hear", "call", "result", "finish", "deliver", "start", "fail", "stop", "ask", "crash")
+
+
+async def act(gateway: Gateway, name: str, what: str, text: str) -> None:
+    """Do one thing in a chat, if the state it is in allows for it."""
+    if what == "hear":
+        await gateway.hears(text, chat_name=name)
+    elif what == "crash":
+        await gateway.reopen()
+        for lost in await gateway.store.turns.lost():
+            await gateway.interrupts(lost)
+    elif what in ("deliver", "start"):
+        for row in (await gateway.heads())[:1]:
+            started = await gateway.starts(row)
+            assert started or row.state == "sending"
+            assert what == "start" or await gateway.store.outbox.sent(row, "receipt", gateway.now())
+    else:
+        await gateway.claims(name)
+        session = await gateway.store.sessions.current(key_of(name))
+        turns = await gateway.store.turns.of_session(session.id) if session else []
+        for turn in [turn for turn in turns if turn.state is State.RUNNING]:
+            await proceed(gateway, turn, what, text, name)
+
+
+async def proceed(gateway: Gateway, turn: Turn, what: str, text: str, name: str) -> None:
+    """Do one thing with a running turn."""
+    if what == "call":
+        await gateway.appends(turn, calling(f"call-{gateway.now()}"))
+    elif what == "result":
+        open_calls = (await gateway.view(turn)).open_calls
+        await gateway.appends(turn, *(ToolEnded(call.request.id, "ok", text) for call in open_calls))
+    elif what == "finish":
+        await gateway.finishes(turn, text, text, chat_name=name)
+    elif what == "fail":
+        await gateway.fails(turn)
+    elif what == "stop":
+        await gateway.cancels(turn)
+    elif what == "ask":
+        await gateway.appends(turn, Asked("q", text))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(ACTS), st.text(max_size=20)), max_size=25))
+def test_sessions_are_the_same_after_export_and_import_whatever_happened(
+    steps: list[tuple[str, str, str]],
+) -> None:
+    """B3."""
+
+    async def live() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            here, there = Path(folder, "here"), Path(folder, "there")
+            gateway = await Gateway(Place(f"sqlite:///{here}/perdure.db", here)).open()
+            for number, (name, what, text) in enumerate(steps):
+                await act(gateway, name, what, f"{number}{text}")
+            before = await exported(gateway.store)
+            await gateway.crash()
+            report, after = await imported(Place(f"sqlite:///{there}/perdure.db", there), before)
+            assert (report.problems, report.warnings) == ([], [])
+            assert after == before
+
+    asyncio.run(live())
