@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
+import msgspec
 import typer
 
 from perdure import __version__, logs
@@ -24,6 +26,8 @@ app = typer.Typer(
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file, not to the terminal.")]
 Chat = Annotated[str, typer.Option(help="The name of the chat: each one is a conversation of its own.")]
 
 
@@ -46,10 +50,31 @@ def up() -> None:
 
 @app.command()
 def chat(name: Chat = "terminal") -> None:
-    """Talk to the running gateway in the terminal; survives the gateway's death."""
+    """Talk to the running gateway, in the terminal."""
     from perdure.chat import converse  # loads the HTTP client
 
     raise typer.Exit(asyncio.run(converse(load(), name)))
+
+
+@app.command("export")
+def export_(output: Output = None) -> None:
+    """Write every session as JSON, also while the gateway runs."""
+    from perdure.operations import export_to
+
+    count = asyncio.run(export_to(load(), output))
+    typer.echo(f"{count} session{'' if count == 1 else 's'} exported.", err=True)
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A file that `perdure export` wrote.")], json: Json = False
+) -> None:
+    """Bring in the sessions of an export."""
+    from perdure.operations import import_from
+
+    report = asyncio.run(import_from(load(), file))
+    typer.echo(as_json(report) if json else report.to_text())
+    raise typer.Exit(1 if report.problems else 0)
 
 
 @app.command()
@@ -71,6 +96,10 @@ def check() -> None:
     """Check the configuration, and say where everything is kept."""
     settings = load()
     typer.echo(f"The configuration is fine. Home: {settings.home}")
+
+
+def as_json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def _announce(url: str) -> None:

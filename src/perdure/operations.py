@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from perdure.core import exports
 from perdure.core.imports import read_document
 from perdure.core.vetting import read_record
 from perdure.errors import BadImport, RecordRefused
-from perdure.store.api import Store
+from perdure.settings import Settings
+from perdure.store.api import Store, open_database
 from perdure.store.ids import Clock, wall_clock
+from perdure.store.reader import open_reader
 
 
 class Problem(Struct, frozen=True):
@@ -58,6 +61,31 @@ async def export_sessions(store: Store, write: Callable[[str], None], *, clock: 
             count += 1
     write(exports.closing())
     return count
+
+
+async def export_to(settings: Settings, output: Path | None) -> int:
+    """Export to a file, which appears whole or not at all, or to standard output."""
+    store = Store(await open_reader(settings.store_url))
+    try:
+        if output is None:
+            return await export_sessions(store, lambda piece: print(piece, end=""))  # noqa: T201
+        draft = output.with_name(f".{output.name}.part")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            count = await export_sessions(store, lambda piece: print(piece, end="", file=file))
+        draft.replace(output)
+        return count
+    finally:
+        await store.close()
+
+
+async def import_from(settings: Settings, path: Path) -> ImportReport:
+    """Import a file into the database of these settings, which no gateway may be using."""
+    text = read_import(path)
+    store = Store(await open_database(settings.store_url, home=settings.home))
+    try:
+        return await import_sessions(store, text)
+    finally:
+        await store.close()
 
 
 async def import_sessions(store: Store, text: str) -> ImportReport:
