@@ -48,6 +48,7 @@ async def _postgres(url: str) -> Any:
     from psycopg_pool import AsyncConnectionPool  # type: ignore[import-not-found, unused-ignore]
 
     options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    pool: Any
     async with AsyncConnectionPool(url, min_size=CONNECTIONS, max_size=CONNECTIONS, kwargs=options) as pool:
         yield AsyncPostgresSaver(pool)
 

@@ -1,55 +1,55 @@
 """The limit: what the bare driver does with the same statements, values and syncs, and nothing else.
 
-A writer thread gets the next append of each of its sessions as one list, makes them in one transaction, and
-says so. No event loop, no futures, no results per append: nobody who keeps this journal can be faster.
+Each writer thread makes the next append of each of its sessions in one transaction, over and over. It waits for
+nobody and tells nobody: no event loop, no queue, no futures. Nobody who keeps this journal can be faster.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from bench.ours import RUNNING
+from bench.statements import Statements, statements_of
 from bench.window import Measured, Window, tool_result
 from perdure.core.journal import encode
-from perdure.store import journal, turns
+from perdure.store.database import Row
 from perdure.store.ids import wall_clock
 
-Places = Sequence[tuple[int, str, str, int]]  # of one writer: place in the window, turn, session, epoch
-Values = dict[str, Any]
+Places = Sequence[tuple[int, Statements]]  # of one writer: each place in the window, and what an append does
 
 
 class Link(Protocol):
     """A bare connection."""
 
-    def transact(self, appends: Iterator[tuple[Values, Values]]) -> None:
-        """Make the appends, each given by the values of its guard and of its row, in one transaction."""
+    def transact(self, appends: Iterable[Statements]) -> None:
+        """Make the appends durable in one transaction."""
 
-    def running(self, limit: int) -> Sequence[tuple[Any, ...]]: ...
+    def running(self, limit: int) -> list[Row]:
+        """The turns to append to."""
 
     def close(self) -> None: ...
 
 
 class SqliteLink:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, url: str) -> None:
         from perdure.store.sqlite import _connect  # the same pragmas as ours
 
-        connection = _connect(path)
+        connection = _connect(Path(url.removeprefix("sqlite:///")))
         self._execute, self.close = connection.execute, connection.close
 
-    def transact(self, appends: Iterator[tuple[Values, Values]]) -> None:
-        execute, guard, insert = self._execute, turns._LATE, journal._INSERT
+    def transact(self, appends: Iterable[Statements]) -> None:
+        execute = self._execute
         execute("BEGIN IMMEDIATE")
-        for turn, row in appends:
-            assert execute(guard, turn).rowcount == 1, "the guard refused an append"
-            execute(insert, row).fetchall()
+        for statements in appends:
+            for sql, values in statements:
+                _check(execute(sql, values))
         execute("COMMIT")
 
-    def running(self, limit: int) -> Sequence[tuple[Any, ...]]:
+    def running(self, limit: int) -> list[Row]:
         return self._execute(RUNNING, {"limit": limit}).fetchall()
 
 
@@ -59,92 +59,59 @@ class PostgresLink:
     def __init__(self, url: str) -> None:
         from perdure.store.postgres import _connect, _spell
 
-        self._connection = connection = _connect(url)
-        self._execute, self.close = connection.execute, connection.close
-        self._guard, self._insert = _spell(turns._LATE).encode(), _spell(journal._INSERT).encode()
-        self._running = _spell(RUNNING).encode()
+        self._connection, self._spell = _connect(url), _spell
+        self._execute, self.close = self._connection.execute, self._connection.close
 
-    def transact(self, appends: Iterator[tuple[Values, Values]]) -> None:
-        execute, guard, insert = self._execute, self._guard, self._insert
+    def transact(self, appends: Iterable[Statements]) -> None:
+        execute, spell = self._execute, self._spell
         with self._connection.pipeline():
             execute("BEGIN")
-            answers = [(execute(guard, turn), execute(insert, row)) for turn, row in appends]
+            answers = [execute(spell(sql).encode(), values) for made in appends for sql, values in made]
             execute("COMMIT")
-        for guarded, inserted in answers:
-            assert guarded.rowcount == 1, "the guard refused an append"
-            inserted.fetchall()
+        for answer in answers:
+            _check(answer)
 
-    def running(self, limit: int) -> Sequence[tuple[Any, ...]]:
-        return self._execute(self._running, {"limit": limit}).fetchall()
+    def running(self, limit: int) -> list[Row]:
+        return self._execute(self._spell(RUNNING).encode(), {"limit": limit}).fetchall()
 
 
 def measure_sqlite(url: str, sessions: int, seconds: float) -> Measured:
-    return _measure([SqliteLink(Path(url.removeprefix("sqlite:///")))], sessions, seconds)
+    return _measure([SqliteLink(url)], sessions, seconds)
 
 
 def measure_postgres(url: str, sessions: int, seconds: float) -> Measured:
-    import os
-    W=int(os.environ.get("W","3"))
+    from perdure.store.postgres import WRITERS  # as many connections as ours
 
-    return _measure([PostgresLink(url) for _ in range(min(W, sessions))], sessions, seconds)
+    return _measure([PostgresLink(url) for _ in range(min(WRITERS, sessions))], sessions, seconds)
 
 
 def _measure(links: Sequence[Link], sessions: int, seconds: float) -> Measured:
     window = Window(sessions, seconds)
-    places = [(place, row[0], row[1], row[5]) for place, row in enumerate(links[0].running(sessions))]
-    feeders = [
-        threading.Thread(target=_feed, args=(window, link, places[first :: len(links)]))
-        for first, link in enumerate(links)
-    ]
+    places = [(place, statements_of(row)) for place, row in enumerate(links[0].running(sessions))]
     window.open()
-    for feeder in feeders:
-        feeder.start()
-    for feeder in feeders:
-        feeder.join()
+    with ThreadPoolExecutor(len(links)) as writers:
+        shares = [places[first :: len(links)] for first in range(len(links))]
+        list(writers.map(partial(_write, window), links, shares))  # raises what a writer raised
     for link in links:
         link.close()
     return window.close()
 
 
-def _feed(window: Window, link: Link, places: Places) -> None:
-    """Hand the writer the next append of each session as soon as it has made the last ones durable."""
-    due: queue.SimpleQueue[Places] = queue.SimpleQueue()
-    done: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    writer = threading.Thread(target=_write, args=(window, link, due, done))
-    writer.start()
+def _write(window: Window, link: Link, places: Places) -> None:
     while not window.over:
-        due.put(places)
-        if not done.get():
-            break
-    due.put(())
-    writer.join()
+        link.transact([_next(statements, window.counts[place]) for place, statements in places])
+        for place, _ in places:
+            window.counts[place] += 1
 
 
-def _write(
-    window: Window, link: Link, due: queue.SimpleQueue[Places], done: queue.SimpleQueue[bool]
-) -> None:
-    going_well = False
-    try:
-        while places := due.get():
-            going_well = False
-            link.transact(_values(place, window.counts[place[0]]) for place in places)
-            for place, *_ in places:
-                window.counts[place] += 1
-            going_well = True
-            done.put(going_well)
-    finally:
-        done.put(going_well)  # an error of ours must not leave the feeder waiting
+def _next(statements: Statements, number: int) -> Statements:
+    """The statements of the next append: all that changes from one to the next is the time and the entry."""
+    now = wall_clock()
+    fresh = {"now": now, "at": now, "body": encode(tool_result(number))}
+    return [(sql, values | fresh) for sql, values in statements]
 
 
-def _values(to: tuple[int, str, str, int], number: int) -> tuple[Values, Values]:
-    _, turn, session, epoch = to
-    now, entry = wall_clock(), tool_result(number)
-    row = {
-        "session": session,
-        "turn": turn,
-        "kind": entry.kind,
-        "version": entry.version,
-        "body": encode(entry),
-        "at": now,
-    }
-    return {"now": now, "turn": turn, "epoch": epoch}, row
+def _check(cursor: Any) -> None:
+    """Each statement of an append must do something, or it is not an append."""
+    done = cursor.fetchall() if cursor.description else cursor.rowcount
+    assert done, "a statement of an append did nothing"

@@ -15,18 +15,20 @@ Measure = Callable[[str, int, float], Measured]
 def contender(name: str, url: str) -> Measure:
     """The way to measure a contender; only the one that is asked for is imported."""
     if name == "ours":
-        from bench.ours import measure
-    elif name == "limit":
+        from bench import ours
+
+        return ours.measure
+    if name == "limit":
         from bench import limit
 
         return limit.measure_sqlite if url.startswith("sqlite:") else limit.measure_postgres
-    elif name == "dbos":
-        from bench.dbos_peer import measure
-    elif name == "langgraph":
-        from bench.langgraph_peer import measure
-    else:
-        raise SystemExit(f"no contender is called {name!r}")
-    return measure
+    if name in ("dbos", "dbos-wal"):
+        from bench import dbos_peer
+
+        return dbos_peer.measure if name == "dbos" else dbos_peer.measure_with_wal
+    from bench import langgraph_peer
+
+    return langgraph_peer.measure
 
 
 def main(name: str, url: str, seconds: str, *sessions: str) -> None:

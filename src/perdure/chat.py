@@ -39,7 +39,7 @@ class Client:
             timeout=httpx.Timeout(10, read=30),
             trust_env=False,  # a proxy to the world outside is no way to a gateway of our own
         )
-        self._path = f"/api/chats/{quote(chat, safe='')}"
+        self._path = f"/api/chats/{quote(chat, safe='').replace('.', '%2E')}"  # `..` is a name like any other
         self._last = ""  # the id of the last event seen
         self.away = False
 

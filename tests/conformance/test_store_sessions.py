@@ -158,7 +158,7 @@ async def test_b10_reading_never_clears_the_mark(gateway: Gateway) -> None:
 
 async def test_b11_mark_outlives_generation_until_every_part_is_delivered(gateway: Gateway) -> None:
     session = await interrupted_turn_of_a_dead_run(gateway)
-    (turn,) = await gateway.store.turns.interrupted()
+    (turn,) = await gateway.store.turns.interrupted(gateway.run)
     marked = await gateway.store.sessions.recovery(session)
     assert await gateway.finishes(turn, "first part", "second part")
     assert await gateway.store.sessions.recovery(session) == marked
@@ -200,7 +200,7 @@ async def test_b11_failed_attempt_keeps_the_mark_until_a_later_turn_is_delivered
 @pytest.mark.parametrize("why", [Why.STOPPED, Why.DROPPED, Why.RESET, Why.CLEARED])
 async def test_b11_mark_counts_no_longer_when_a_person_or_a_clear_ended_the_turn(gateway: Gateway, why: Why) -> None:
     session = await interrupted_turn_of_a_dead_run(gateway)
-    (turn,) = await gateway.store.turns.interrupted()
+    (turn,) = await gateway.store.turns.interrupted(gateway.run)
     assert await gateway.cancels(turn, why)
     assert await gateway.store.sessions.recovery(session) == Recovery()
 
@@ -208,7 +208,7 @@ async def test_b11_mark_counts_no_longer_when_a_person_or_a_clear_ended_the_turn
 @pytest.mark.parametrize("why", [Why.SUSPENDED, Why.SUPERSEDED])
 async def test_b11_mark_stays_when_the_gateway_gave_the_turn_up(gateway: Gateway, why: Why) -> None:
     session = await interrupted_turn_of_a_dead_run(gateway)
-    (turn,) = await gateway.store.turns.interrupted()
+    (turn,) = await gateway.store.turns.interrupted(gateway.run)
     marked = await gateway.store.sessions.recovery(session)
     assert await gateway.cancels(turn, why)
     assert await gateway.store.sessions.recovery(session) == marked

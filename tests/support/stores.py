@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address, session_key
@@ -19,12 +20,13 @@ from perdure.core.journal import (
     Record,
     ToolCall,
     TurnView,
+    decode,
     fold,
 )
-from perdure.core.messages import Inbound, Sender
+from perdure.core.messages import Inbound, Sender, Stored
+from perdure.core.turn import State
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database, Row, Tx
-from perdure.store.inbox import Stored
 from perdure.store.outbox import Delivering, Owed
 from perdure.store.turns import Claim, Turn
 
@@ -79,6 +81,23 @@ class Place(Struct, frozen=True):
     def home(self, instance: str) -> Path:
         """The home of one gateway; the home of the only one is the folder itself."""
         return self.folder / instance if self.shared else self.folder
+
+
+class Received(Struct, frozen=True):
+    """A message in the inbox, and the turn that took it."""
+
+    chat: str
+    text: str
+    turn: str | None
+
+
+class Snapshot(Struct, frozen=True):
+    """What the tables say at one moment, in their orders."""
+
+    turns: list[Turn]
+    journal: dict[str, list[Record]]
+    inbox: list[Received]
+    outbox: list[Delivering]
 
 
 class Gateway:
@@ -194,9 +213,31 @@ class Gateway:
             }
         )
 
+    async def snapshot(self) -> Snapshot:
+        return await self.store.database.read(_snapshot)
+
     async def tampers(self, sql: str, **values: Any) -> int:
         """Write a table by hand, which nobody but these tests may do."""
         return await self.store.database.write(lambda tx: tx.run(sql, **values))
+
+
+def _snapshot(tx: Tx) -> Snapshot:
+    turns = [
+        Turn(*(*row[:4], State(row[4]), *row[5:]))
+        for row in tx.all(f"SELECT {', '.join(Turn.__struct_fields__)} FROM turns ORDER BY id")
+    ]
+    journal: dict[str, list[Record]] = {turn.id: [] for turn in turns}
+    for turn, *row in tx.all("SELECT turn, seq, at, kind, version, body FROM journal ORDER BY session, seq"):
+        journal[turn].append(Record(row[0], row[1], decode(row[2], row[3], row[4])))
+    received = tx.all("SELECT body, turn FROM inbox WHERE body IS NOT NULL ORDER BY key, position")
+    inbound = [(msgspec.json.decode(body, type=Inbound), turn) for body, turn in received]
+    outbox = tx.all(f"SELECT {', '.join(Delivering.__struct_fields__)} FROM outbox ORDER BY lane, id")
+    return Snapshot(
+        turns,
+        journal,
+        [Received(one.address.chat, one.text, turn) for one, turn in inbound],
+        [Delivering(*row) for row in outbox],
+    )
 
 
 class WatchedTx:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.config import Settings, describe, load, seconds
+from perdure.core.notes import SYSTEM_PROMPT
 from perdure.errors import ConfigurationError
 
 DEFAULTS = {
@@ -29,8 +30,6 @@ DEFAULTS = {
     "recovery.max_tokens": "none",
     "delivery.unknown": "resend",
     "delivery.max_age": "24h",
-    "inbox.max_age": "24h",
-    "queue.cap": "100",
 }
 
 
@@ -61,9 +60,9 @@ def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: P
     assert settings.store_url == f"sqlite:///{home}/perdure.db"
     assert (settings.web.host, settings.web.port, settings.model.name) == ("127.0.0.1", 8420, "offline")
     assert (settings.drain.deadline, settings.recovery.freshness) == (20.0, 3600.0)
-    assert (settings.delivery.max_age, settings.inbox.max_age) == (86400.0, 86400.0)
+    assert (settings.delivery.max_age, settings.delivery.unknown) == (86400.0, "resend")
     assert settings.recovery.max_tokens is None
-    assert settings.agent.system_prompt
+    assert settings.agent.system_prompt == SYSTEM_PROMPT
     assert not home.exists()
 
 
@@ -85,11 +84,11 @@ def test_every_described_default_is_accepted_when_it_is_written_down(tmp_path: P
 
 
 def test_file_is_read_when_it_stands_in_the_home_of_the_environment(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("[web]\nport = 0\n[recovery]\nmax_tokens = 5\npolicy = 'ask'\n")
+    (tmp_path / "config.toml").write_text("[web]\nport = 0\n[recovery]\nmax_tokens = 5\npolicy = 'off'\n")
     settings = load(environ={"PERDURE_HOME": str(tmp_path)})
     assert settings.home == tmp_path
     assert settings.web.port == 0
-    assert (settings.recovery.max_tokens, settings.recovery.policy) == (5, "ask")
+    assert (settings.recovery.max_tokens, settings.recovery.policy) == (5, "off")
     assert settings.recovery.concurrency == 4
 
 
@@ -110,8 +109,8 @@ def test_home_becomes_absolute_when_it_is_relative(tmp_path: Path, monkeypatch: 
 
 def test_process_environment_is_read_when_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
-    monkeypatch.setenv("PERDURE_QUEUE__CAP", "7")
-    assert load().queue.cap == 7
+    monkeypatch.setenv("PERDURE_RECOVERY__CONCURRENCY", "7")
+    assert load().recovery.concurrency == 7
 
 
 def test_environment_wins_when_the_file_says_otherwise(tmp_path: Path) -> None:
@@ -124,14 +123,14 @@ def test_environment_is_parsed_by_the_type_of_its_setting(tmp_path: Path) -> Non
     environ = {
         "perdure_web__Port": " 0 ",
         "PERDURE_DRAIN__DEADLINE": "1.5",
-        "PERDURE_INBOX__MAX_AGE": "7d",
+        "PERDURE_DELIVERY__MAX_AGE": "7d",
         "PERDURE_AGENT__NAME": "42",
         "PERDURE_AGENT__SYSTEM_PROMPT": "",
         "PERDURE_DELIVERY__UNKNOWN": "drop",
     }
     settings = load(tmp_path, environ)
     assert settings.web.port == 0
-    assert (settings.drain.deadline, settings.inbox.max_age) == (1.5, 604800.0)
+    assert (settings.drain.deadline, settings.delivery.max_age) == (1.5, 604800.0)
     assert (settings.agent.name, settings.agent.system_prompt) == ("42", "")
     assert settings.delivery.unknown == "drop"
 
@@ -200,7 +199,7 @@ NAME = 'a name of 1 to 64 letters, digits, "-" or "_"'
 MODEL = '"offline" (only the offline model is built in this version)'
 HOST = "a host name or an IP address without a port"
 COUNT = "a whole number from 1 to 1000000000"
-SECTIONS = "store, web, agent, model, drain, recovery, delivery, inbox, queue"
+SECTIONS = "store, web, agent, model, drain, recovery, delivery"
 EXAMPLES = {
     "store.url": 'url = "sqlite:///perdure.db"',
     "web.host": 'host = "127.0.0.1"',
@@ -211,9 +210,9 @@ EXAMPLES = {
     "model.name": 'name = "offline"',
     "drain.deadline": 'deadline = "20s"',
     "recovery.policy": 'policy = "auto"',
+    "recovery.concurrency": "concurrency = 4",
     "recovery.max_tokens": "max_tokens = 200000",
     "delivery.unknown": 'unknown = "resend"',
-    "queue.cap": "cap = 100",
 }
 
 
@@ -246,7 +245,7 @@ EXAMPLES = {
         pytest.param("agent.name", f'"{"a" * 65}"', NAME, f'"{"a" * 60}…"', id="a name of 65 letters"),
         pytest.param("agent.system_prompt", "3", "text", "3", id="a prompt that is a number"),
         pytest.param("agent.max_steps", "0", COUNT, "0", id="no steps at all"),
-        pytest.param("queue.cap", "1000000001", COUNT, "1000000001", id="a cap beyond a billion"),
+        pytest.param("recovery.concurrency", "1000000001", COUNT, "1000000001", id="a count beyond a billion"),
         pytest.param("recovery.max_tokens", '"none"', COUNT, '"none"', id="a limit spelled none"),
         pytest.param("model.name", '"openai:gpt-x"', MODEL, '"openai:gpt-x"', id="a model of a later version"),
         pytest.param("drain.deadline", "-3", DURATION, "-3", id="a deadline in the past"),
@@ -254,10 +253,9 @@ EXAMPLES = {
         pytest.param("drain.deadline", "nan", DURATION, "nan", id="a deadline that is no number"),
         pytest.param("drain.deadline", "inf", DURATION, "inf", id="a deadline that never comes"),
         pytest.param("drain.deadline", "2026-01-01", DURATION, "2026-01-01", id="a deadline that is a date"),
-        pytest.param(
-            "recovery.policy", '"Auto"', 'one of "ask", "auto", "off"', '"Auto"', id="a word in capitals"
-        ),
-        pytest.param("recovery.policy", "false", 'one of "ask", "auto", "off"', "false", id="off as a truth"),
+        pytest.param("recovery.policy", '"Auto"', 'one of "auto", "off"', '"Auto"', id="a word in capitals"),
+        pytest.param("recovery.policy", '"ask"', 'one of "auto", "off"', '"ask"', id="a word of a later version"),
+        pytest.param("recovery.policy", "false", 'one of "auto", "off"', "false", id="off as a truth"),
         pytest.param("delivery.unknown", '"keep"', 'one of "drop", "resend"', '"keep"', id="a word not allowed"),
         pytest.param("store.url", '"mysql://u:hunter2@h/d"', URL, '"mysql://…"', id="another kind of database"),
         pytest.param("store.url", '"u:hunter2@h/d"', URL, "(hidden)", id="a database without a scheme"),
@@ -300,8 +298,8 @@ def test_remedy_is_accepted_when_it_is_followed(key: str, line: str, tmp_path: P
         ),
         pytest.param("port = 1", "port: unknown key. Did you mean web.port?", id="a key outside its section"),
         pytest.param(
-            "max_age = 1",
-            "max_age: unknown key. Did you mean delivery.max_age or inbox.max_age?",
+            "name = 'x'",
+            "name: unknown key. Did you mean agent.name or model.name?",
             id="a key that two sections have",
         ),
         pytest.param(
@@ -365,16 +363,16 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
             id="an empty port, spelled small",
         ),
         pytest.param(
-            "PERDURE_QUEUE__CAP",
+            "PERDURE_RECOVERY__CONCURRENCY",
             "-1",
-            f'expected {COUNT}, got "-1". Write for example: PERDURE_QUEUE__CAP=100',
-            id="a cap below one",
+            f'expected {COUNT}, got "-1". Write for example: PERDURE_RECOVERY__CONCURRENCY=4',
+            id="a count below one",
         ),
         pytest.param(
-            "PERDURE_QUEUE__CAP",
+            "PERDURE_RECOVERY__CONCURRENCY",
             "9" * 5000,
-            f'expected {COUNT}, got "{"9" * 60}…". Write for example: PERDURE_QUEUE__CAP=100',
-            id="a cap too long to be a number",
+            f'expected {COUNT}, got "{"9" * 60}…". Write for example: PERDURE_RECOVERY__CONCURRENCY=4',
+            id="a count too long to be a number",
         ),
         pytest.param(
             "PERDURE_DRAIN__DEADLINE",
@@ -463,15 +461,16 @@ def test_home_that_nobody_knows_is_told() -> None:
 
 
 def test_all_problems_of_file_and_environment_are_told_at_once(tmp_path: Path) -> None:
-    toml = "queue = 1\n[web]\nport = 'eighty'\n[recovery]\npolcy = 'auto'\n[nowhere]\n"
-    told = problems(tmp_path, toml, PERDURE_WEB__PORT="8420", PERDURE_DRAIN__DEADLIN="1", PERDURE_QUEUE__CAP="0")
+    toml = "delivery = 1\n[web]\nport = 'eighty'\n[recovery]\npolcy = 'auto'\n[nowhere]\n"
+    environ = {"PERDURE_WEB__PORT": "8420", "PERDURE_DRAIN__DEADLIN": "1", "PERDURE_RECOVERY__CONCURRENCY": "0"}
+    told = problems(tmp_path, toml, **environ)
     assert [": ".join(line.split(": ")[:2]) for line in told] == [
-        "config.toml: queue",
+        "config.toml: delivery",
         "config.toml: web.port",
         "config.toml: recovery.polcy",
         "config.toml: nowhere",
         "environment: PERDURE_DRAIN__DEADLIN",
-        "environment: PERDURE_QUEUE__CAP",
+        "environment: PERDURE_RECOVERY__CONCURRENCY",
     ]
 
 

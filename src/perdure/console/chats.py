@@ -6,7 +6,7 @@ import re
 
 import msgspec
 from msgspec import Struct
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.console.answers import Refusal, answer
@@ -99,10 +99,13 @@ def _address(request: Request) -> Address:
 
 async def _read_body(request: Request) -> bytes:
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_BYTES:
-            raise Refusal(413, f"the body is larger than {MOST_BYTES} bytes", "Send less at a time.")
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_BYTES:
+                raise Refusal(413, f"the body is larger than {MOST_BYTES} bytes", "Send less at a time.")
+    except ClientDisconnect as error:
+        raise Refusal(400, "the connection closed before the message was whole", "Send it again.") from error
     return body
 
 

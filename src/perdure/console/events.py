@@ -22,6 +22,7 @@ from perdure.store.inbox import Seen
 
 KEEP_ALIVE = 15.0
 STORE_PAUSE = 1.0  # seconds between tries while the store gives no answer
+_BREAKS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}  # many readers take them for line ends
 _CURSOR = re.compile(r"([0-9]{1,18})\.((?:s_[0-9a-z]+)?)\.([0-9]{1,18})")
 
 
@@ -70,7 +71,7 @@ async def follow(gateway: Gateway, key: str, cursor: Cursor) -> AsyncIterator[st
 
 def _spell(name: str, data: Any, cursor: Cursor | None = None) -> str:
     place = f"id: {cursor}\n" if cursor is not None else ""
-    return f"{place}event: {name}\ndata: {msgspec.json.encode(data).decode()}\n\n"
+    return f"{place}event: {name}\ndata: {msgspec.json.encode(data).decode().translate(_BREAKS)}\n\n"
 
 
 News = tuple[Cursor, str, dict[str, Any]]

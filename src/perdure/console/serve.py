@@ -40,7 +40,7 @@ class _Server(uvicorn.Server):
 
 async def serve(settings: Settings, *, on_ready: Callable[[str], None], lifeline: int | None = None) -> None:
     """Run a gateway until a signal stops it. `on_ready` gets the address to log in at."""
-    listening = _listen(settings.web.host, settings.web.port)
+    listening = listen(settings.web.host, settings.web.port)
     token = ensure_token(settings.home)
     gateway = Gateway(settings)
     config = uvicorn.Config(
@@ -76,9 +76,11 @@ async def _run_both(gateway: Gateway, server: _Server, listening: socket.socket)
             await serving
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port, without answering on it yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
+    # Named as TCP, so that asyncio sends small answers at once: otherwise each may wait 40 ms for the one before.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))

@@ -151,6 +151,7 @@ class Interrupted(Entry, frozen=True):
     move = Move.INTERRUPTED
     reason: str
     run: str | None = None  # the run that had the turn
+    position: int = 0  # how far the chat had come: what arrives behind it joins the turn
     dated: bool = True  # False: imported, and nobody knows when the mark was made
 
 
@@ -163,6 +164,7 @@ class Decided(Entry, frozen=True):
     decision: str
     why: str
     evidence: dict[str, Any] = field(default_factory=dict)
+    rule: str = ""
 
 
 class Requeued(Entry, frozen=True):
@@ -251,6 +253,7 @@ class Interruption(Struct, frozen=True):
     at: int
     seq: int
     progress: bool  # whether anything was finished since the one before
+    position: int = 0
 
 
 class TurnView(Struct):
@@ -328,7 +331,7 @@ class TurnView(Struct):
                 self.attempt, self._run = entry.attempt, entry.run
             case Interrupted():
                 self.interruptions.append(
-                    Interruption(entry.reason, record.at, record.seq, progress=self._progress)
+                    Interruption(entry.reason, record.at, record.seq, self._progress, entry.position)
                 )
                 self._progress, self.decided = False, None
             case Decided():

@@ -25,6 +25,13 @@ class Sender(Struct, frozen=True):
     name: str = ""
 
 
+class Button(Struct, frozen=True):
+    """A choice under a message; pressing it is the same as writing its command."""
+
+    label: str
+    command: str
+
+
 class Inbound(Struct, frozen=True):
     """One event from a platform, understood."""
 
@@ -33,7 +40,7 @@ class Inbound(Struct, frozen=True):
     sender: Sender
     text: str
     account: str = "default"  # our own account on that platform
-    kind: Literal["message"] = "message"
+    kind: Literal["message", "button"] = "message"
     sent_at: int | None = None
     attachments: tuple[Attachment, ...] = ()
 
@@ -60,6 +67,7 @@ class Outbound(Struct, frozen=True):
     text: str
     key: str  # the delivery key: the same for every try of the same message
     reply_to: str | None = None
+    buttons: tuple[Button, ...] = ()
 
 
 class Receipt(Struct, frozen=True):

@@ -102,3 +102,90 @@ NOTHING_TO_SAY = "Done."
 
 def bad_flood(size: str) -> str:
     return f"`flood:` wants a number of characters, such as: flood: 5000 (it got {size!r})"
+
+
+# ── commands ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def unknown_command(name: str, meant: str | None) -> str:
+    guess = f" Did you mean /{meant}?" if meant else ""
+    return f"There is no command /{name}.{guess} /help lists them all."
+
+
+def stopped(turn: str | None, waiting: int, dropped: int, withdrawn: int) -> str:
+    said = ["Stopped." if turn or withdrawn else "Nothing was running."]
+    if dropped:
+        said.append(f"{_messages(dropped)} that waited {'was' if dropped == 1 else 'were'} dropped.")
+    if waiting:
+        said.append(f"{_messages(waiting)} still waiting; /stop all drops them too.")
+    return " ".join(said)
+
+
+def renewed(turn: str | None, dropped: int) -> str:
+    said = ["This is a fresh conversation."]
+    if turn:
+        said.append("What was running was ended.")
+    if dropped:
+        said.append(f"{_messages(dropped)} that waited {'was' if dropped == 1 else 'were'} dropped.")
+    return " ".join(said)
+
+
+def usage(form: str, got: str) -> str:
+    return f"Write it as {form}; I do not understand {got!r}."
+
+
+NOTHING_HERE = "Nothing has happened here yet."
+
+RESUMED = {
+    "turn": "Going on.",
+    "session": "That conversation is here again, and goes on.",
+    "running": "It is running already, or something else is; /status tells.",
+    "nothing": "There is nothing to resume here.",
+    "unknown": "I know no conversation with that id; /sessions lists them.",
+}
+
+
+def dropped(gave_up: bool) -> str:
+    return "Given up." if gave_up else "There is nothing interrupted here to give up."
+
+
+RESTARTING = "Restarting. I will tell you here when I am back."
+RESTART_UNDER_WAY = "A stop or restart is under way already."
+RESTARTED_SINCE = "The gateway was restarted after you asked, so I did not do it again."
+NOT_ALLOWED = "You may not do that."
+BACK = "I am back."
+
+
+# ── stopping, starting ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def banner(*, restart: bool) -> str:
+    doing = "restarting" if restart else "shutting down"
+    return f"I am {doing}. What I am working on here may be cut off; I will try to resume it when I am back."
+
+
+def kept_for_later(*, restart: bool) -> str:
+    doing = "restarting" if restart else "shutting down"
+    return f"I am {doing}. Your message is kept, and answered when I am back."
+
+
+def ask_to_resume(reason: str) -> str:
+    return f"What I was doing here was cut off by {cause_of(reason)}. Shall I go on? Say /resume or /drop."
+
+
+def will_not_go_on(why: str) -> str:
+    return f"What I was doing here was cut off, and I do not go on by myself: {why}. Say /resume to go on."
+
+
+def suspended(why: str) -> str:
+    return (
+        f"I have set this conversation aside: {why}. Your next message begins a fresh one; /resume brings "
+        "this one back."
+    )
+
+
+FRESH_AFTER_SUSPENSION = "This is a fresh conversation; the one before was set aside. /resume brings it back."

@@ -65,8 +65,34 @@ class Choice(StrEnum):
     SUSPEND = "suspend"
 
 
+class Rule(StrEnum):
+    """Which line of `decide()` spoke."""
+
+    FINAL_ANSWER = "final_answer"
+    NOTHING_DONE = "nothing_done"
+    NOT_OPEN = "not_open"
+    QUESTION = "question"
+    NO_ADDRESS = "no_address"
+    REASON = "reason"
+    UNAUTHORISED = "unauthorised"
+    STALE = "stale"
+    NO_PROGRESS = "no_progress"
+    TOO_OFTEN = "too_often"
+    TOKENS = "tokens"
+    OFF = "off"
+    PAUSED = "paused"
+    NOT_CONNECTED = "not_connected"
+    ASK = "ask"
+    RESUME = "resume"
+
+
+# Held back for good: a new message does not join such a turn, it supersedes it.
+SUPERSEDED: frozenset[str] = frozenset((Rule.REASON, Rule.UNAUTHORISED, Rule.STALE, Rule.TOKENS, Rule.NO_ADDRESS))
+
+
 class Decision(Struct, frozen=True):
     choice: Choice
+    rule: Rule
     why: str
     evidence: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -85,37 +111,44 @@ def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: in
         "tokens": view.tokens,
     }
 
-    def decided(choice: Choice, why: str) -> Decision:
-        return Decision(choice, why, evidence)
+    def decided(choice: Choice, rule: Rule, why: str) -> Decision:
+        return Decision(choice, rule, why, evidence)
 
     if tail is Tail.FINAL:
-        return decided(Choice.DELIVER, "the final answer is already written; only its delivery is owed")
+        return decided(Choice.DELIVER, Rule.FINAL_ANSWER, "the final answer is written; only its delivery is owed")
     if tail is Tail.NOTHING:
-        return decided(Choice.CLEAR, "nothing was asked and nothing was done")
+        return decided(Choice.CLEAR, Rule.NOTHING_DONE, "nothing was asked and nothing was done")
     if around.session is not SessionState.OPEN:
-        return decided(Choice.SKIP, f"the session is {around.session}")
+        return decided(Choice.SKIP, Rule.NOT_OPEN, f"the session is {around.session}")
     if tail is Tail.QUESTION:
-        return decided(Choice.WAIT_FOR_USER, "it waits for an answer from a person")
+        return decided(Choice.WAIT_FOR_USER, Rule.QUESTION, "it waits for an answer from a person")
     if not around.has_address:
-        return decided(Choice.SKIP, "there is no address to answer to")
+        return decided(Choice.SKIP, Rule.NO_ADDRESS, "there is no address to answer to")
     if reason not in AUTO_RESUME:
-        return decided(Choice.SKIP, f"the reason {reason!r} does not resume by itself")
+        return decided(Choice.SKIP, Rule.REASON, f"after {reason!r} nothing goes on by itself")
     if not around.authorised:
-        return decided(Choice.SKIP, "the sender is no longer authorised")
+        return decided(Choice.SKIP, Rule.UNAUTHORISED, "the sender is no longer authorised")
     if policy.freshness_ms and not around.attached_alive and (age is None or age > policy.freshness_ms):
-        return decided(Choice.SKIP, f"it is stale: the last sign of life is older than {policy.freshness_ms} ms")
+        return decided(Choice.SKIP, Rule.STALE, f"it is stale: {_ages(age, policy.freshness_ms)}")
     if view.without_progress >= policy.max_without_progress and not around.attached_alive:
-        return decided(Choice.SUSPEND, f"interrupted {view.without_progress} times in a row without progress")
+        times = f"interrupted {view.without_progress} times in a row without progress"
+        return decided(Choice.SUSPEND, Rule.NO_PROGRESS, times)
     if len(view.interruptions) >= policy.max_interruptions:
-        return decided(Choice.SUSPEND, f"interrupted {len(view.interruptions)} times in all")
+        return decided(Choice.SUSPEND, Rule.TOO_OFTEN, f"interrupted {len(view.interruptions)} times in all")
     if policy.max_tokens is not None and view.tokens >= policy.max_tokens:
-        return decided(Choice.SKIP, f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens")
+        cost = f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens"
+        return decided(Choice.SKIP, Rule.TOKENS, cost)
     if policy.policy == "off":
-        return decided(Choice.SKIP, "automatic resume is switched off here")
+        return decided(Choice.SKIP, Rule.OFF, "automatic resume is switched off here")
     if around.paused:
-        return decided(Choice.SKIP, "automatic resume is paused: the gateway keeps crashing")
+        return decided(Choice.SKIP, Rule.PAUSED, "automatic resume is paused: the gateway keeps crashing")
     if not around.connected:
-        return decided(Choice.WAIT_FOR_PLATFORM, "its platform is not connected yet")
+        return decided(Choice.WAIT_FOR_PLATFORM, Rule.NOT_CONNECTED, "its platform is not connected yet")
     if policy.policy == "ask":
-        return decided(Choice.ASK_USER, "the policy here is to ask first")
-    return decided(Choice.RESUME, f"it ends with {tail} and may go on")
+        return decided(Choice.ASK_USER, Rule.ASK, "the policy here is to ask first")
+    return decided(Choice.RESUME, Rule.RESUME, f"it ends with {tail} and may go on")
+
+
+def _ages(age: int | None, limit: int) -> str:
+    seen = "no sign of life is known" if age is None else f"the last sign of life is {age // 1000} s old"
+    return f"{seen}, and the limit is {limit // 1000} s"

@@ -6,11 +6,13 @@ survive a crash, decides nothing, and never answers by itself.
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from msgspec import Struct
 
+from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
 from perdure.errors import PerdureError
 
@@ -21,6 +23,7 @@ class Capabilities(Struct, frozen=True):
     idempotent_send: bool = False  # the same delivery key twice is one message
     read_back: bool = False  # `find_sent` can tell whether a delivery key is there
     keeps_missed: bool = False  # events that were not acknowledged come again
+    buttons: bool = False  # choices can be shown under a message
     max_length: int | None = None  # of one message, in characters
 
 
@@ -69,6 +72,10 @@ class Adapter(ABC):
         error is taken to mean that nothing is known.
         If we die inside: it may be there or not; the same delivery key will be used again.
         """
+
+    async def notice(self, address: Address, text: str) -> None:
+        """Show something of the moment: nobody owes it, and nobody misses it when it fails."""
+        await self.send(Outbound(address, text, f"notice:{secrets.token_hex(8)}"))
 
     async def find_sent(self, key: str) -> Receipt | None:
         """The receipt of a delivery key that is on the platform; asked only where `read_back` is claimed."""

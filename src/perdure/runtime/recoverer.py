@@ -92,7 +92,7 @@ class Recoverer:
 
     async def _apply(self, turn: Turn, view: TurnView, decision: Decision) -> None:
         log.info("decided", turn=turn.id, key=turn.key, decision=decision.choice, why=decision.why)
-        decided = Decided(decision.choice, decision.why, decision.evidence)
+        decided = Decided(decision.choice, decision.why, decision.evidence, decision.rule)
         match decision.choice:
             case Choice.RESUME:
                 await self._resume(turn, decided)

@@ -59,6 +59,11 @@ class Runner:
         """From now on no turn begins to run."""
         self._claiming = False
 
+    def cut_off(self, turn: str) -> None:
+        """Stop an attempt whose turn has been ended by somebody else."""
+        if turn in self.attempts:
+            self.attempts[turn][1].cancel()
+
     def over(self, turn: str) -> asyncio.Event:
         """An event that is set when the next attempt of this turn has ended."""
         return self._over.setdefault(turn, asyncio.Event())

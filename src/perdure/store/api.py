@@ -11,6 +11,7 @@ from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
 from perdure.store.leases import Runs
+from perdure.store.orders import Orders
 from perdure.store.outbox import Outbox
 from perdure.store.people import People
 from perdure.store.processes import Processes
@@ -33,6 +34,7 @@ class Store:
         self.journal = Journal(database)
         self.inbox = Inbox(database, ids)
         self.outbox = Outbox(database, ids)
+        self.orders = Orders(database, ids)
         self.runs = Runs(database, ids)
         self.people = People(database)
         self.processes = Processes(database)

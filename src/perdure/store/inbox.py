@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 from msgspec import Struct
 
@@ -9,6 +11,8 @@ from perdure.core.messages import Attachment, Inbound, Stored
 from perdure.store import sessions
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
+
+InboxKind = Literal["message", "command", "wish"]
 
 
 class Seen(Struct, frozen=True):
@@ -27,13 +31,15 @@ class Inbox:
         self._database = database
         self._ids = ids
 
-    async def receive(self, inbound: Inbound, raw: str, key: str, now: int) -> Stored:
-        """Take a message in, once.
+    async def receive(self, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind = "message") -> Stored:
+        """Take a message or a command in, once.
 
         After return: it will be answered, whatever happens to us; the platform may be told so.
         If we die inside: it is here or not; delivered again, it acts once.
         """
-        return await self._database.write(lambda tx: _receive(tx, self._ids, inbound, raw, key, now), key=key)
+        return await self._database.write(
+            lambda tx: _receive(tx, self._ids, inbound, raw, key, now, kind), key=key
+        )
 
     async def reject(self, event_key: str, raw: str, problem: str, now: int) -> None:
         """Keep an event that cannot be understood, so that it may be acknowledged and looked at."""
@@ -41,10 +47,7 @@ class Inbox:
 
     async def waiting(self, key: str) -> int:
         """How many messages of a key wait for their turn."""
-        row = await self._database.read(
-            lambda tx: tx.one("SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting'", key=key)
-        )
-        return row[0] if row else 0
+        return await self._database.read(lambda tx: count_waiting(tx, key))
 
     async def seen(self, key: str, after: int, limit: int = 500) -> list[Seen]:
         """What the people in a chat see behind a place, in order."""
@@ -63,29 +66,41 @@ class Inbox:
         return row[0] if row else None
 
 
-def _receive(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int) -> Stored:
+def _receive(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind) -> Stored:
     known = tx.one(
-        "SELECT id, session, key FROM inbox WHERE event_key = :event AND key IS NOT NULL",
-        event=inbound.event_key,
+        "SELECT id, session, key FROM inbox WHERE event_key = :event AND key IS NOT NULL", event=inbound.event_key
     )
     if known is not None:
         return Stored(known[0], known[1], known[2], fresh=False)
-    session, message = sessions.ensure(tx, ids, key, now), ids.new("in")
+    session = sessions.ensure(tx, ids, key, now) if kind == "message" else sessions.known(tx, ids, key, now)
+    message = put(tx, ids, inbound, raw, key, session, now, kind)
+    for ordinal, attachment in enumerate(inbound.attachments):
+        _refer(tx, ids, message, ordinal, attachment)
+    return Stored(message, session, key, fresh=True)
+
+
+def put(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, session: str, now: int, kind: InboxKind) -> str:
+    """Write a row that waits; a command is bound to the turn that is current now."""
+    message = ids.new("in")
+    begun = tx.one(_BEGUN, key=key) if kind == "command" else None
     tx.run(
-        "INSERT INTO inbox (id, event_key, key, session, state, body, raw, position, received_at) "
-        "VALUES (:id, :event, :key, :session, 'waiting', :body, :raw, :position, :now)",
+        "INSERT INTO inbox (id, event_key, key, session, kind, state, bound, body, raw, position, received_at) "
+        "VALUES (:id, :event, :key, :session, :kind, 'waiting', :bound, :body, :raw, :position, :now)",
         id=message,
         event=inbound.event_key,
         key=key,
         session=session,
+        kind=kind,
+        bound=begun[0] if begun else None,
         body=msgspec.json.encode(inbound).decode(),
         raw=raw,
         position=sessions.next_position(tx, key),
         now=now,
     )
-    for ordinal, attachment in enumerate(inbound.attachments):
-        _refer(tx, ids, message, ordinal, attachment)
-    return Stored(message, session, key, fresh=True)
+    return message
+
+
+_BEGUN = "SELECT id FROM turns WHERE key = :key AND state IN ('queued', 'running', 'waiting', 'interrupted')"
 
 
 def _refer(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: Attachment) -> None:
@@ -112,7 +127,8 @@ def _reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) 
 
 
 _SEEN = (
-    "SELECT position, id, 'user', body, received_at, turn FROM inbox WHERE key = :key AND position > :after "
+    "SELECT position, id, 'user', body, received_at, turn FROM inbox "
+    "WHERE key = :key AND position > :after AND kind <> 'wish' "
     "UNION ALL SELECT position, id, 'agent', text, updated_at, turn FROM outbox "
     "WHERE key = :key AND state = 'sent' AND position > :after ORDER BY 1 LIMIT :limit"
 )
@@ -128,3 +144,19 @@ def _seen(tx: Tx, key: str, after: int, limit: int) -> list[Seen]:
 
 def _text(body: str) -> str:
     return msgspec.json.decode(body, type=Inbound).text
+
+
+def withdraw(tx: Tx, key: str) -> int:
+    """Drop the messages of a key that wait for their turn; how many there were."""
+    return tx.run(
+        "UPDATE inbox SET state = 'withdrawn' WHERE key = :key AND state = 'waiting' AND kind <> 'command'",
+        key=key,
+    )
+
+
+def count_waiting(tx: Tx, key: str) -> int:
+    row = tx.one(_COUNT, key=key)
+    return row[0] if row else 0
+
+
+_COUNT = "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command'"

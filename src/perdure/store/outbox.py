@@ -152,6 +152,16 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
         )
 
 
+def withdraw(tx: Tx, key: str, now: int) -> int:
+    """Take back what was not sent yet of the turns of a key; how many parts there were."""
+    return tx.run(
+        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
+        "WHERE key = :key AND turn IS NOT NULL AND state = 'owed'",
+        now=now,
+        key=key,
+    )
+
+
 def _as_row(row: Row) -> Delivering:
     state = Delivery(row[9])
     return Delivering(*(*row[:9], state, *row[10:]))

@@ -11,9 +11,11 @@ CREATE TABLE runs (
   heartbeat_at BIGINT NOT NULL,
   ended_at     BIGINT,
   ending       TEXT CHECK (ending IN ('clean', 'lost')),
+  restart_for  TEXT, -- the key of the session that asked for a restart, and wants to hear of it
   CHECK ((ended_at IS NULL) = (ending IS NULL))
 );
 CREATE INDEX runs_live ON runs (instance) WHERE ended_at IS NULL;
+CREATE INDEX runs_asked ON runs (id) WHERE restart_for IS NOT NULL;
 
 -- A conversation. Its key is for ever; a new id begins when it is reset.
 CREATE TABLE sessions (
@@ -67,14 +69,18 @@ CREATE TABLE journal (
 );
 CREATE INDEX journal_marks ON journal (session, seq) WHERE kind = 'interrupted';
 
--- What was received. The event key makes the same event act once.
+-- What was received. The event key makes the same event act once. A command is bound to the turn that was
+-- current when it was stored; one that was carried out is obeyed. A wish begins a turn without words.
 CREATE TABLE inbox (
   id          TEXT PRIMARY KEY,
   event_key   TEXT NOT NULL UNIQUE,
   key         TEXT,
   session     TEXT REFERENCES sessions (id),
-  state       TEXT NOT NULL CHECK (state IN ('waiting', 'taken', 'rejected', 'withdrawn', 'expired')),
+  kind        TEXT NOT NULL DEFAULT 'message' CHECK (kind IN ('message', 'command', 'wish')),
+  state       TEXT NOT NULL CHECK (state IN
+                ('waiting', 'taken', 'obeyed', 'rejected', 'withdrawn', 'expired')),
   turn        TEXT REFERENCES turns (id),
+  bound       TEXT REFERENCES turns (id),
   body        TEXT,
   raw         TEXT NOT NULL,
   problem     TEXT,
@@ -98,6 +104,7 @@ CREATE TABLE outbox (
   part         BIGINT NOT NULL,
   text         TEXT NOT NULL,
   reply_to     TEXT,
+  buttons      TEXT,
   state        TEXT NOT NULL CHECK (state IN
                  ('owed', 'sending', 'sent', 'unknown', 'refused', 'expired', 'withdrawn')),
   attempts     BIGINT NOT NULL,

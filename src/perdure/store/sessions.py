@@ -35,15 +35,20 @@ class Sessions:
         self._ids = ids
 
     async def get(self, session: str) -> Session | None:
-        return await self._database.read(lambda tx: _one(tx, "id = :value", session))
+        return await self._database.read(lambda tx: get(tx, session))
 
     async def current(self, key: str) -> Session | None:
         """The session that the next message to this key belongs to."""
-        return await self._database.read(lambda tx: _one(tx, "key = :value AND state <> 'closed'", key))
+        return await self._database.read(lambda tx: current(tx, key))
 
     async def page(self, after: str = "", limit: int = 100) -> list[Session]:
         """Sessions in the order of their ids, beginning behind `after`."""
         return await self._database.read(lambda tx: _page(tx, after, limit))
+
+    async def of_key(self, key: str) -> list[Session]:
+        """The sessions that a key has had, oldest first."""
+        sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id"
+        return await self._database.read(lambda tx: [_as_session(row) for row in tx.all(sql, key=key)])
 
     async def recovery(self, session: str) -> Recovery:
         """The session's recovery state, derived from its journal."""
@@ -58,17 +63,38 @@ class Sessions:
 
 
 def ensure(tx: Tx, ids: Ids, key: str, now: int) -> str:
-    """The id of the key's current session. A key that has none, or a suspended one, begins a fresh one."""
+    """The id of the session for a new message. A key that has none, or a suspended one, begins a fresh one."""
     row = tx.one(_CURRENT, key=key)
-    reset = None
     if row is not None and row[1] == SessionState.SUSPENDED:
-        tx.run("UPDATE sessions SET state = 'closed', updated_at = :now WHERE id = :id", now=now, id=row[0])
-        row, reset = None, "suspended"
-    if row is None:
-        tx.run(_NEW_LEASE, key=key)
-        tx.run(_NEW_SESSION, id=ids.new("s"), key=key, reset=reset, now=now)
-        row = tx.one(_CURRENT, key=key)
-        assert row is not None, f"no session for {key} right after making it"
+        return renew(tx, ids, key, now, reason="suspended")
+    return row[0] if row is not None else _begin(tx, ids, key, now, None)
+
+
+def known(tx: Tx, ids: Ids, key: str, now: int) -> str:
+    """The id of the key's current session, in whatever state it is."""
+    row = tx.one(_CURRENT, key=key)
+    return row[0] if row is not None else _begin(tx, ids, key, now, None)
+
+
+def renew(tx: Tx, ids: Ids, key: str, now: int, *, reason: str | None) -> str:
+    """Close the key's session and begin a fresh one; `reason` says why, if no person asked for it."""
+    close_current(tx, key, now)
+    return _begin(tx, ids, key, now, reason)
+
+
+def close_current(tx: Tx, key: str, now: int) -> None:
+    tx.run(
+        "UPDATE sessions SET state = 'closed', updated_at = :now WHERE key = :key AND state <> 'closed'",
+        now=now,
+        key=key,
+    )
+
+
+def _begin(tx: Tx, ids: Ids, key: str, now: int, reason: str | None) -> str:
+    tx.run(_NEW_LEASE, key=key)
+    tx.run(_NEW_SESSION, id=ids.new("s"), key=key, reset=reason, now=now)
+    row = tx.one(_CURRENT, key=key)
+    assert row is not None, f"no session for {key} right after making it"
     session: str = row[0]
     return session
 
@@ -79,6 +105,19 @@ def next_position(tx: Tx, key: str) -> int:
     assert row is not None, f"no lease row for {key}"
     position: int = row[0]
     return position
+
+
+def reopen(tx: Tx, session: str, now: int) -> None:
+    tx.run("UPDATE sessions SET state = 'open', updated_at = :now WHERE id = :id", now=now, id=session)
+
+
+def get(tx: Tx, session: str) -> Session | None:
+    return _one(tx, "id = :value", session)
+
+
+def current(tx: Tx, key: str) -> Session | None:
+    """The key's session that is not closed."""
+    return _one(tx, "key = :value AND state <> 'closed'", key)
 
 
 def _one(tx: Tx, condition: str, value: str) -> Session | None:

@@ -16,15 +16,18 @@ from perdure.core.journal import (
     Cancelled,
     Cause,
     Claimed,
+    Decided,
     Entry,
     Interrupted,
+    Joined,
     Record,
+    Requeued,
     ToolEnded,
     fold,
 )
 from perdure.core.messages import Inbound
 from perdure.core.notes import CANCELLED_CALL
-from perdure.core.recovery import Choice
+from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
 from perdure.core.turn import FINAL, MOVES, State, advance
 from perdure.store import journal, leases, outbox, sessions
@@ -90,7 +93,7 @@ class Turns:
         """
         if owed or any(entry.move for entry in entries):
             return await self._database.write(
-                lambda tx: _move(tx, self._ids, turn, entries, owed, now), key=turn.key
+                lambda tx: move(tx, self._ids, turn, entries, owed, now), key=turn.key
             )
         return await self._database.write(lambda tx: _append(tx, turn, entries, now), key=turn.key)
 
@@ -126,12 +129,17 @@ class Turns:
         )
 
 
+_ARRIVED = (
+    "SELECT id, body FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' "
+    "AND position > :after ORDER BY position"
+)
+_NEXT = f"{_ARRIVED} LIMIT 1"
 _FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
 _CLAIMABLE = (
     "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.state = 'queued' AND l.run = :run "
     "UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
-    f"AND {_FREE} AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = i.key AND b.state IN "
-    "('queued', 'running', 'waiting'))"
+    f"AND i.kind <> 'command' AND {_FREE} AND NOT EXISTS "
+    "(SELECT 1 FROM turns b WHERE b.key = i.key AND b.state IN ('queued', 'running', 'waiting'))"
 )
 _OF_TURNS = f"SELECT {', '.join('t.' + column for column in _COLUMNS.split(', '))} FROM turns t "
 _LOST = _OF_TURNS + (
@@ -146,6 +154,12 @@ def _as_turn(row: Row) -> Turn:
     return Turn(*(*row[:4], State(row[4]), *row[5:]))
 
 
+def begun(tx: Tx, key: str) -> Turn | None:
+    """The key's turn that was begun and not ended, if there is one."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM turns WHERE key = :key AND {_BEGUN}", key=key)
+    return _as_turn(row) if row else None
+
+
 def _get(tx: Tx, turn: str) -> Turn | None:
     row = tx.one(f"SELECT {_COLUMNS} FROM turns WHERE id = :turn", turn=turn)
     return _as_turn(row) if row else None
@@ -155,25 +169,29 @@ def _get(tx: Tx, turn: str) -> Turn | None:
 
 
 def _claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
-    begun = tx.one(f"SELECT {_COLUMNS} FROM turns WHERE key = :key AND {_BEGUN}", key=key)
-    if begun is not None and begun[4] == State.QUEUED:
-        return _claim_again(tx, _as_turn(begun), run, now)
-    cause = tx.one(
-        "SELECT id, body FROM inbox WHERE key = :key AND state = 'waiting' ORDER BY position LIMIT 1", key=key
-    )
-    if cause is None or (begun is not None and not _supersede(tx, ids, _as_turn(begun), run, now)):
-        return None
-    return _begin(tx, ids, key, run, cause, now)
+    turn = begun(tx, key)
+    if turn is not None and turn.state is State.INTERRUPTED:
+        turn = _unblock(tx, ids, turn, run, now)
+    if turn is not None:
+        return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
+    cause = tx.one(_NEXT, key=key, after=0)
+    return None if cause is None else _begin(tx, ids, key, run, cause, now)
 
 
-def _supersede(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> bool:
-    """End an interrupted turn that was decided not to go on by itself: a person has written meanwhile."""
-    if turn.state is not State.INTERRUPTED or leases.holder(tx, turn.key) != run:
-        return False
-    last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).decided
-    if last is None or last.decision != Choice.SKIP:
-        return False
-    return _move(tx, ids, turn, [Cancelled(Why.SUPERSEDED)], (), now) is not None
+def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
+    """What a new message does to an interrupted turn that was held back: it supersedes it, or joins it.
+
+    Until a decision was made, and while only messages from before the interruption wait, nothing happens.
+    """
+    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    if view.decided is None or view.interrupted is None or leases.holder(tx, turn.key) != run:
+        return turn
+    if view.decided.rule in SUPERSEDED and tx.one(_NEXT, key=turn.key, after=0):
+        return None if cancel(tx, ids, turn, Why.SUPERSEDED, now) else turn
+    if tx.one(_NEXT, key=turn.key, after=view.interrupted.position):
+        joined = Decided(Choice.RESUME, "a message came, and joins it", rule="message")
+        move(tx, ids, turn, [joined, Requeued()], (), now)
+    return _get(tx, turn.id)
 
 
 def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
@@ -194,10 +212,24 @@ def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
     )
     if not changed:
         return None
-    journal.append(tx, turn.session, turn.id, [Claimed(run, lease[0], attempt)], now)
+    entries = [Claimed(run, lease[0], attempt), *_joining(tx, turn)]
+    journal.append(tx, turn.session, turn.id, entries, now)
     claimed = _get(tx, turn.id)
     assert claimed is not None, f"turn {turn.id} vanished"
     return Claim(claimed, tuple(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)))
+
+
+def _joining(tx: Tx, turn: Turn) -> list[Joined]:
+    """Messages that arrived while the turn was interrupted become part of it, now that it goes on."""
+    last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).note_due()
+    rows = [] if last is None else tx.all(_ARRIVED, key=turn.key, after=last.position)
+    for row in rows:
+        _take(tx, row[0], turn.id)
+    return [Joined(tuple(_cause(row) for row in rows))] if rows else []
+
+
+def _take(tx: Tx, message: str, turn: str) -> None:
+    tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
 
 
 def _begin(tx: Tx, ids: Ids, key: str, run: str, cause: Row, now: int) -> Claim | None:
@@ -214,7 +246,7 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, cause: Row, now: int) -> Claim 
         **msgspec.structs.asdict(row) | {"state": row.state.value},
     )
     tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
-    tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=cause[0])
+    _take(tx, cause[0], turn)
     entries = [Began((_cause(cause),)), Claimed(run, epoch, 1)]
     return Claim(row, tuple(journal.append(tx, session, turn, entries, now)))
 
@@ -235,7 +267,7 @@ def _append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int) -> list[Reco
     return journal.append(tx, turn.session, turn.id, entries, now)
 
 
-def _move(
+def move(
     tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int
 ) -> list[Record] | None:
     row = _get(tx, turn.id)
@@ -257,6 +289,7 @@ def _move(
     )
     if not changed:
         return None
+    entries = [_placed(tx, entry, turn.key) for entry in entries]
     if state in FINAL:
         entries = [*_results_for_open_calls(tx, row, entries), *entries]
     if any(isinstance(entry, Cancelled) and entry.why == Why.SUSPENDED for entry in entries):
@@ -270,12 +303,29 @@ def _move(
     return journal.append(tx, turn.session, turn.id, entries, now)
 
 
+def cancel(tx: Tx, ids: Ids, turn: Turn, why: Why, now: int) -> bool:
+    """End a turn that was begun, whoever has it now. False: it had ended already."""
+    return move(tx, ids, turn, [Cancelled(why)], (), now) is not None
+
+
 def _results_for_open_calls(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[ToolEnded]:
     """A turn that ends leaves no call without a result: no model provider would accept its transcript."""
     view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
     ending = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
     open_calls = (call.request.id for call in view.open_calls if call.request.id not in ending)
     return [ToolEnded(call, "cancelled", CANCELLED_CALL) for call in open_calls]
+
+
+def _placed(tx: Tx, entry: Entry, key: str) -> Entry:
+    """An interruption remembers how far the chat had come."""
+    if isinstance(entry, Interrupted):
+        return msgspec.structs.replace(entry, position=_position(tx, key))
+    return entry
+
+
+def _position(tx: Tx, key: str) -> int:
+    row = tx.one("SELECT position FROM leases WHERE key = :key", key=key)
+    return row[0] if row else 0
 
 
 def _take_over(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
@@ -296,5 +346,5 @@ def _take_over(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> 
     if not changed:
         return None
     if cut_off:
-        journal.append(tx, row.session, turn, [Interrupted(reason, before)], now)
+        journal.append(tx, row.session, turn, [_placed(tx, Interrupted(reason, before), key)], now)
     return msgspec.structs.replace(row, state=state, epoch=lease[0], updated_at=now)

@@ -1,0 +1,54 @@
+"""The statements of one append, taken down from our store itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from bench.window import tool_result
+from perdure.store.database import Row, T, Work
+from perdure.store.ids import Ids, wall_clock
+from perdure.store.turns import Turns, _as_turn
+
+Statements = list[tuple[str, dict[str, Any]]]
+
+
+class Scribe:
+    """A database and its transaction that write nothing but down what they are told."""
+
+    sole = True
+    problem: str | None = None
+
+    def __init__(self) -> None:
+        self.statements: Statements = []
+
+    async def write(self, work: Work[T], *, key: str = "") -> T:
+        return work(self)
+
+    async def read(self, work: Work[T]) -> T:
+        return work(self)
+
+    async def close(self) -> None: ...
+
+    def one(self, sql: str, **values: Any) -> Row | None:
+        self.statements.append((sql, values))
+        return (1,)
+
+    def all(self, sql: str, **values: Any) -> list[Row]:
+        self.statements.append((sql, values))
+        return [(1,)]
+
+    def run(self, sql: str, **values: Any) -> int:
+        self.statements.append((sql, values))
+        return 1
+
+    def now(self) -> int:
+        return wall_clock()
+
+
+def statements_of(turn: Row) -> Statements:
+    """What our store executes for one append to a turn."""
+    scribe = Scribe()
+    asyncio.run(Turns(scribe, Ids()).append(_as_turn(turn), [tool_result(0)], wall_clock()))
+    assert scribe.statements, "an append executed nothing"
+    return scribe.statements

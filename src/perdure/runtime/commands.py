@@ -1,0 +1,197 @@
+"""Slash commands: one registry, from which /help, menus and docs are made.
+
+A command works at any time and never reaches the model. It is carried out once, in the same transaction as its
+answer, and acts on the turn that was current when it was stored, not on whatever runs by the time it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from perdure.core import notes
+from perdure.core.commands import Words, nearest, read_command
+from perdure.core.conversation import views
+from perdure.core.explain import explain
+from perdure.core.messages import Inbound
+from perdure.errors import Unavailable
+from perdure.logs import Log
+from perdure.runtime.access import Access, Verb
+from perdure.runtime.bell import Bell
+from perdure.runtime.runner import Runner
+from perdure.store import verbs
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.orders import Order
+from perdure.store.sessions import Session
+
+log = Log("commands")
+
+Run = Callable[[Order, str], Awaitable[None]]
+
+
+class Command(Struct, frozen=True):
+    name: str
+    usage: str
+    summary: str
+    run: Run
+    verb: Verb = "command"
+
+
+class Control(Protocol):
+    """What commands may ask of the gateway itself."""
+
+    def describe(self) -> list[str]:
+        """The gateway's situation, one sentence a line."""
+
+    async def request_restart(self, key: str) -> bool:
+        """Ask for a restart, of which that session wants to hear. False: a stop is under way already."""
+
+
+class Commands:
+    """Carries out the commands that wait in the inbox."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        runner: Runner,
+        control: Control,
+        access: Access,
+        *,
+        clock: Clock,
+        began_at: int,
+        answered: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._runner = runner
+        self._control = control
+        self._access = access
+        self._clock = clock
+        self._began_at = began_at
+        self._answered = answered
+        self._bell = Bell()
+        self.registry = {command.name: command for command in self._all()}
+
+    def _all(self) -> list[Command]:
+        return [
+            Command("help", "/help", "list the commands", self._help),
+            Command("status", "/status", "say what is going on here", self._status),
+            Command("stop", "/stop [all]", "end what is running; with `all`, drop what waits too", self._stop),
+            Command("new", "/new", "begin a fresh conversation", self._new),
+            Command("reset", "/reset", "the same as /new", self._new),
+            Command("resume", "/resume [ID]", "go on with what was cut off or set aside", self._resume),
+            Command("drop", "/drop", "give up what was cut off", self._drop),
+            Command("sessions", "/sessions", "list the conversations of this chat", self._sessions),
+            Command("why", "/why", "explain what became of the last turn, and why", self._why),
+            Command("restart", "/restart", "restart the gateway", self._restart, "restart"),
+        ]
+
+    def wake(self) -> None:
+        self._bell.ring()
+
+    async def work(self) -> None:
+        while True:
+            try:
+                for order in await self._store.orders.waiting(self._run):
+                    await self._obey(order)
+            except Unavailable as error:
+                log.warning("not_obeyed", error=error.message)
+            await self._bell.wait()
+
+    async def _obey(self, order: Order) -> None:
+        words = read_command(order.text) or Words("", order.text)
+        command = self.registry.get(words.name)
+        log.info("command", name=words.name, key=order.key, order=order.id)
+        if command is None:
+            await self._say(order, notes.unknown_command(words.name, nearest(words.name, self.registry)))
+        elif not self._access.may(order.address.platform, order.sender, command.verb):
+            await self._say(order, notes.NOT_ALLOWED)
+        else:
+            await command.run(order, words.rest)
+        self._answered(order.key)
+
+    async def _say(self, order: Order, text: str) -> None:
+        """Answer, and do nothing else."""
+        await self._store.orders.obey(order, lambda _: None, lambda _: text, self._clock())
+
+    # ── commands that only look ─────────────────────────────────────────────────────────────────────────────
+
+    async def _help(self, order: Order, _: str) -> None:
+        width = max(len(command.usage) for command in self.registry.values())
+        lines = [f"{command.usage:{width}}  {command.summary}" for command in self.registry.values()]
+        await self._say(order, "\n".join(lines))
+
+    async def _status(self, order: Order, _: str) -> None:
+        await self._say(order, "\n".join([*self._control.describe(), *await self._explained(order)]))
+
+    async def _why(self, order: Order, _: str) -> None:
+        await self._say(order, "\n".join(await self._explained(order)))
+
+    async def _explained(self, order: Order) -> list[str]:
+        session = await self._store.sessions.current(order.key)
+        return await explain_session(self._store, session, self._clock()) if session else [notes.NOTHING_HERE]
+
+    async def _sessions(self, order: Order, _: str) -> None:
+        found = await self._store.sessions.of_key(order.key)
+        await self._say(order, "\n".join(f"{session.id}  {session.state}" for session in reversed(found[-10:])))
+
+    # ── commands that act ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _stop(self, order: Order, rest: str) -> None:
+        if rest not in ("", "all"):
+            await self._say(order, notes.usage("/stop [all]", rest))
+            return
+        now, ids = self._clock(), self._store.ids
+        # A command that found no turn must not end one that began after it.
+        bound = order.bound or "none"
+        stop = verbs.stop(ids, order.key, bound, now, everything=rest == "all")
+        done = await self._store.orders.obey(
+            order, stop, lambda s: notes.stopped(s.turn, s.waiting, s.dropped, s.withdrawn), now
+        )
+        if done and done.turn:
+            self._runner.cut_off(done.turn)
+
+    async def _new(self, order: Order, _: str) -> None:
+        now = self._clock()
+        renew = verbs.renew(self._store.ids, order.key, now)
+        done = await self._store.orders.obey(order, renew, lambda r: notes.renewed(r.turn, r.dropped), now)
+        if done and done.turn:
+            self._runner.cut_off(done.turn)
+
+    async def _resume(self, order: Order, rest: str) -> None:
+        now = self._clock()
+        wish = Inbound(order.address, f"{order.message}.wish", order.sender, "")
+        resume = verbs.resume(self._store.ids, order.key, self._run, wish, now, session=rest)
+        await self._store.orders.obey(order, resume, lambda resumed: notes.RESUMED[resumed.what], now)
+        self._runner.wake(order.key)
+
+    async def _drop(self, order: Order, _: str) -> None:
+        now = self._clock()
+        drop = verbs.drop(self._store.ids, order.key, now)
+        await self._store.orders.obey(order, drop, lambda turn: notes.dropped(turn is not None), now)
+        self._runner.wake(order.key)
+
+    async def _restart(self, order: Order, _: str) -> None:
+        """A request from before this start was fulfilled by it, however it came about."""
+        if order.received_at < self._began_at:
+            await self._say(order, notes.RESTARTED_SINCE)
+        elif await self._control.request_restart(order.key):
+            await self._say(order, notes.RESTARTING)
+        else:
+            await self._say(order, notes.RESTART_UNDER_WAY)
+
+
+async def explain_session(store: Store, session: Session, now: int) -> list[str]:
+    """A session's situation in words, as `/why` and `perdure why` tell it."""
+    return explain(
+        session.state,
+        await store.sessions.recovery(session.id),
+        views(await store.journal.after(session.id, 0, limit=1_000_000)),
+        owed=len([row for row in await store.outbox.open() if row.key == session.key]),
+        waiting=await store.inbox.waiting(session.key),
+        now=now,
+    )

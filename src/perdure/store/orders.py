@@ -1,0 +1,78 @@
+"""Orders: commands that people wrote, each carried out once, together with its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.address import Address
+from perdure.core.messages import Inbound, Sender
+from perdure.store import leases, outbox
+from perdure.store.database import Database, Row, Tx, Work
+from perdure.store.ids import Ids
+from perdure.store.outbox import Owed
+
+T = TypeVar("T")
+
+
+class Order(Struct, frozen=True):
+    """A command that waits to be carried out."""
+
+    id: str
+    key: str
+    session: str
+    bound: str | None  # the turn that was current when it was stored
+    text: str
+    sender: Sender
+    address: Address
+    message: str
+    received_at: int
+
+
+class Orders:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def waiting(self, run: str) -> list[Order]:
+        """Commands of sessions that are ours or free, in the order in which they came."""
+        return await self._database.read(lambda tx: [_as_order(row) for row in tx.all(_WAITING, run=run)])
+
+    async def obey(self, order: Order, verb: Work[T], say: Callable[[T], str], now: int) -> T | None:
+        """Carry out a command and owe its answer, in one transaction; None if that was done before.
+
+        After return: both are durable. If we die inside: both are, or the command still waits.
+        """
+        return await self._database.write(lambda tx: _obey(tx, self._ids, order, verb, say, now), key=order.key)
+
+    async def perform(self, key: str, verb: Work[T]) -> T:
+        """Carry out an operator's verb on one key."""
+        return await self._database.write(verb, key=key)
+
+
+_WAITING = (
+    "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at FROM inbox i JOIN leases l ON l.key = i.key "
+    "WHERE i.state = 'waiting' AND i.kind = 'command' "
+    f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD})) ORDER BY i.id"
+)
+
+
+def _as_order(row: Row) -> Order:
+    inbound = msgspec.json.decode(row[4], type=Inbound)
+    return Order(
+        row[0], row[1], row[2], row[3], inbound.text, inbound.sender, inbound.address, inbound.message, row[5]
+    )
+
+
+def _obey(tx: Tx, ids: Ids, order: Order, verb: Work[T], say: Callable[[T], str], now: int) -> T | None:
+    if not tx.run("UPDATE inbox SET state = 'obeyed' WHERE id = :id AND state = 'waiting'", id=order.id):
+        return None
+    result = verb(tx)
+    text = say(result)
+    if text:
+        reply = Owed(order.address, order.id, (text,), order.message)
+        outbox.owe(tx, ids, order.key, None, reply, now)
+    return result

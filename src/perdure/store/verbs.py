@@ -1,0 +1,151 @@
+"""What a person or an operator may do to a session: each verb is one transaction.
+
+Each function gives a work for the store; runtime and operations say who may use it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from perdure.core.journal import Decided, Requeued
+from perdure.core.messages import Inbound
+from perdure.core.recovery import Choice
+from perdure.core.session import SessionState, Why
+from perdure.store import inbox, leases, outbox, sessions, turns
+from perdure.store.database import Tx, Work
+from perdure.store.ids import Ids
+from perdure.store.turns import Turn
+
+
+class Stopped(Struct, frozen=True):
+    turn: str | None  # the turn that was ended, if any
+    withdrawn: int  # parts of replies that were not sent yet
+    waiting: int  # messages that still wait
+    dropped: int  # messages that were dropped
+
+
+class Renewed(Struct, frozen=True):
+    session: str
+    turn: str | None
+    dropped: int
+
+
+class Resumed(Struct, frozen=True):
+    """What came of the wish to go on. `what` is turn, session, running, nothing or unknown."""
+
+    what: str
+    session: str | None = None
+
+
+def stop(ids: Ids, key: str, bound: str | None, now: int, *, everything: bool = False) -> Work[Stopped]:
+    """End the bound turn, if it is still the current one, for good; withdraw what was not sent yet."""
+
+    def work(tx: Tx) -> Stopped:
+        turn = turns.begun(tx, key)
+        ended = turn if turn is not None and (bound is None or turn.id == bound) else None
+        if ended is not None:
+            turns.cancel(tx, ids, ended, Why.STOPPED, now)
+        withdrawn = outbox.withdraw(tx, key, now)
+        dropped = inbox.withdraw(tx, key) if everything else 0
+        return Stopped(ended.id if ended else None, withdrawn, inbox.count_waiting(tx, key), dropped)
+
+    return work
+
+
+def renew(ids: Ids, key: str, now: int) -> Work[Renewed]:
+    """Begin a fresh session: the open turn is cancelled and waiting messages are dropped with it."""
+
+    def work(tx: Tx) -> Renewed:
+        turn = turns.begun(tx, key)
+        if turn is not None:
+            turns.cancel(tx, ids, turn, Why.RESET, now)
+        dropped = inbox.withdraw(tx, key)
+        session = sessions.renew(tx, ids, key, now, reason=None)
+        return Renewed(session, turn.id if turn else None, dropped)
+
+    return work
+
+
+def drop(ids: Ids, key: str, now: int) -> Work[Turn | None]:
+    """Give up the key's interrupted turn."""
+
+    def work(tx: Tx) -> Turn | None:
+        turn = turns.begun(tx, key)
+        if turn is None or turn.state != "interrupted":
+            return None
+        turns.cancel(tx, ids, turn, Why.DROPPED, now)
+        return turn
+
+    return work
+
+
+def suspend(ids: Ids, key: str, now: int) -> Work[bool]:
+    """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one."""
+
+    def work(tx: Tx) -> bool:
+        turn = turns.begun(tx, key)
+        if turn is not None:
+            turns.cancel(tx, ids, turn, Why.SUSPENDED, now)
+            return True
+        return bool(
+            tx.run(
+                "UPDATE sessions SET state = 'suspended', updated_at = :now WHERE key = :key AND state = 'open'",
+                now=now,
+                key=key,
+            )
+        )
+
+    return work
+
+
+def resume(ids: Ids, key: str, run: str, wish: Inbound, now: int, *, session: str = "") -> Work[Resumed]:
+    """Go on with what was interrupted or set aside; with an id, bring that session here first."""
+
+    def work(tx: Tx) -> Resumed:
+        turn = turns.begun(tx, key)
+        if session:
+            return _bring_back(tx, ids, key, session, wish, turn, now)
+        if turn is not None:
+            return _go_on(tx, ids, turn, run, now)
+        current = sessions.current(tx, key)
+        if current is None or current.state is not SessionState.SUSPENDED:
+            return Resumed("nothing")
+        _reopen(tx, ids, key, current.id, wish, now)
+        return Resumed("session", current.id)
+
+    return work
+
+
+def _go_on(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Resumed:
+    """Requeue an interrupted turn because a person said so, whatever was decided before."""
+    if turn.state != "interrupted" or leases.holder(tx, turn.key) != run:
+        return Resumed("running", turn.session)
+    asked = Decided(Choice.RESUME, "a person asked for it", rule="person")
+    turns.move(tx, ids, turn, [asked, Requeued()], (), now)
+    return Resumed("turn", turn.session)
+
+
+def _bring_back(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, turn: Turn | None, now: int) -> Resumed:
+    """Move a session here. It leaves where it was: an id is never at two addresses."""
+    found = sessions.get(tx, session)
+    if found is None:
+        return Resumed("unknown")
+    if found.key == key and found.state is SessionState.OPEN:
+        return Resumed("running" if turn is not None else "nothing", session)
+    there = turns.begun(tx, found.key)
+    if turn is not None or (there is not None and there.session == session):
+        return Resumed("running", session)
+    was_suspended = found.state is SessionState.SUSPENDED
+    sessions.close_current(tx, key, now)
+    tx.run("UPDATE sessions SET key = :key WHERE id = :id", key=key, id=session)
+    if was_suspended:
+        _reopen(tx, ids, key, session, wish, now)
+    else:
+        sessions.reopen(tx, session, now)
+    return Resumed("session", session)
+
+
+def _reopen(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, now: int) -> None:
+    """Open a suspended session again, and let its work go on: the wish is a cause without words."""
+    sessions.reopen(tx, session, now)
+    inbox.put(tx, ids, wish, "", key, session, now, "wish")

@@ -1,0 +1,168 @@
+"""The documentation tells the truth: whatever it names is there, and what can be generated is."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perdure import __version__, errors
+from perdure.config import KNOWN, SECTIONS, describe, load
+from perdure.core.recovery import Choice, Reason
+from perdure.core.turn import diagram
+from perdure.settings import DURATION
+from support.markdown import ROOT, Page, page, pages
+from support.promises import counts
+
+SOURCE = ROOT / "src" / "perdure"
+NUMBERED = re.compile(r"(\d{4})-[a-z0-9-]+")
+
+every_page = pytest.mark.parametrize("each", pages(), ids=str)
+
+
+def named(pattern: str, each: Page) -> set[str]:
+    """What a page names in its code, by a pattern with one group."""
+    return {found for code in each.code() for found in re.findall(pattern, code)}
+
+
+# ── generated parts ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def settings() -> str:
+    """The reference of the settings."""
+    lines: list[str] = []
+    for key, expected, default, description in describe():
+        section = key.partition(".")[0]
+        if f"## `[{section}]`" not in lines:
+            lines += ["", f"## `[{section}]`", "", str(SECTIONS[section].cls.__doc__), ""]
+            lines += ["| key | default | expected | meaning |", "|---|---|---|---|"]
+        kind = "a duration" if expected == DURATION else expected
+        lines.append(f"| `{key}` | {_default(default)} | {kind} | {description} |")
+    return "\n".join([*lines, ""])
+
+
+def _default(default: str) -> str:
+    return default if default == "none" or default.startswith("a ") else f"`{default}`"
+
+
+def turn() -> str:
+    return f"```mermaid\n{diagram()}\n```"
+
+
+GENERATED: list[tuple[str, str, Callable[[], str]]] = [
+    ("docs/configuration.md", "settings", settings),
+    ("docs/architecture.md", "turn", turn),
+    ("docs/promises.md", "counts", counts),
+]
+
+
+@pytest.mark.parametrize(("name", "region", "render"), GENERATED, ids=[region for _, region, _ in GENERATED])
+def test_generated_part_is_what_its_source_says(name: str, region: str, render: Callable[[], str]) -> None:
+    found, fresh = page(name), page(name).rendered(region, render())
+    if os.environ.get("PERDURE_WRITE_DOCS"):
+        found.path.write_text(fresh)
+    assert found.text == fresh, f"{name} is out of date; CONTRIBUTING.md says how to write it anew"
+
+
+# ── what pages name ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@every_page
+def test_links_lead_somewhere(each: Page) -> None:
+    for target in each.links():
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = Page((each.path.parent / path).resolve() if path else each.path)
+        assert there.path.exists(), f"{each} links to {target}"
+        assert not anchor or anchor in there.anchors(), f"{each} links to {target}: no such heading"
+
+
+@every_page
+def test_make_targets_exist(each: Page) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert named(r"\bmake ([a-z]+)", each) <= targets
+
+
+def commands(*prefix: str) -> set[str]:
+    """The commands that the command line says it has."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "perdure", *prefix, "--help"], capture_output=True, text=True, check=True
+    )
+    return set(re.findall(r"^  ([a-z]+) ", shown.stdout.partition("Commands:")[2], re.MULTILINE))
+
+
+def test_commands_exist() -> None:
+    known, of_config = commands(), commands("config")
+    for each in pages():
+        assert named(r"(?:^|[ /])perdure ([a-z]+)", each) <= known, f"{each} names a command that is not there"
+        assert named(r"\bperdure config ([a-z]+)", each) <= of_config, f"{each}: no such `config` command"
+
+
+@every_page
+def test_settings_exist(each: Page) -> None:
+    keys = named(rf"^((?:{'|'.join(SECTIONS)})\.[a-z_]+)$", each)
+    variables = named(r"\bPERDURE_([A-Z_]+?__[A-Z_]+)", each)
+    assert keys | {name.lower().replace("__", ".") for name in variables} <= set(KNOWN)
+
+
+@every_page
+def test_examples_of_configuration_are_accepted(each: Page, tmp_path: Path) -> None:
+    for example in each.blocks("toml"):
+        (tmp_path / "config.toml").write_text(example)
+        assert load(tmp_path, {}) != load(tmp_path / "without", {}), "the example changes nothing"
+
+
+def test_exit_codes_are_those_of_the_errors() -> None:
+    rows = re.findall(r"^\| (\d+) \|.*\|([^|]*)\|$", page("docs/operations.md").text, re.MULTILINE)
+    told = {int(code): set(re.findall(r"`(\w+)`", names)) for code, names in rows}
+    known: dict[int, set[str]] = {}
+    for name, error in vars(errors).items():
+        if isinstance(error, type) and issubclass(error, errors.PerdureError) and not error.__subclasses__():
+            known.setdefault(getattr(error, "exit_code", 1), set()).add(name)
+    known.pop(1)
+    assert {code: names for code, names in told.items() if names} == known
+    assert set(told) == {0, 1, 2, 75} | set(known)
+
+
+# ── the architecture ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def modules() -> list[str]:
+    """Every file of ours but the empty rooms and the migrations, by its path in the package."""
+    files = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.sql")]
+    paths = [str(path.relative_to(SOURCE)) for path in sorted(files) if path.name != "__init__.py"]
+    return [path for path in paths if "migrations/" not in path]
+
+
+def test_architecture_names_every_module_and_no_other() -> None:
+    told = named(r"^([\w/]+\.(?:py|sql))$", page("docs/architecture.md"))
+    assert told == set(modules())
+
+
+def test_architecture_names_every_decision_and_reason() -> None:
+    told = set(page("docs/architecture.md").code())
+    assert {str(word) for word in (*Choice, *Reason)} <= told
+
+
+# ── records ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_decision_records_are_numbered_without_gaps_and_have_three_parts() -> None:
+    records = [each for each in pages() if each.path.parent.name == "adr"]
+    numbers = [int(found[1]) for each in records if (found := NUMBERED.fullmatch(each.path.stem))]
+    assert numbers == list(range(1, len(records) + 1))
+    for number, each in zip(numbers, records, strict=True):
+        assert each.text.startswith(f"# {number}. "), f"{each} has another number in its title"
+        assert {"context", "decision", "consequences"} <= each.anchors(), f"{each} lacks a part"
+
+
+def test_changelog_begins_with_this_version() -> None:
+    newest = re.search(r"^## (\S+)", page("CHANGELOG.md").text, re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == __version__

@@ -1,0 +1,135 @@
+"""Random walks over the transition table: legal moves advance, all others are refused, and the fold agrees."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.core.journal import (
+    Answered,
+    Asked,
+    Cancelled,
+    Decided,
+    Entry,
+    Failed,
+    Finished,
+    ModelAsked,
+    Noted,
+    Record,
+    Requeued,
+    fold,
+)
+from perdure.core.turn import FINAL, INITIAL, MOVES, Move, State, advance
+from perdure.errors import IllegalMove
+from support.journals import ADA, TICK, began, claimed, cut_off, joined, written
+
+RECORDED_BY: dict[Move, Entry] = {
+    Move.CLAIMED: claimed(),
+    Move.FINISHED: Finished("bye"),
+    Move.ASKED: Asked("q1", "Which?"),
+    Move.ANSWERED: Answered("q1", "this", ADA),
+    Move.FAILED: Failed("no"),
+    Move.CANCELLED: Cancelled("stopped"),
+    Move.INTERRUPTED: cut_off(),
+    Move.REQUEUED: Requeued(),
+}
+STILL = st.sampled_from([ModelAsked(1, "m"), Noted("[note]"), Decided("skip", "stale"), joined("hurry")])
+moves = st.sampled_from(Move)
+
+
+@st.composite
+def walks(draw: st.DrawFn) -> list[Move]:
+    """Legal moves from the beginning on, up to a final state or to any place before."""
+    state, walk = INITIAL, []
+    for _ in range(draw(st.integers(0, 30))):
+        if state in FINAL:
+            break
+        walk.append(draw(st.sampled_from(list(MOVES[state]))))
+        state = MOVES[state][walk[-1]]
+    return walk
+
+
+def end_of(walk: list[Move]) -> State:
+    state = INITIAL
+    for move in walk:
+        state = advance(state, move)
+    return state
+
+
+def journal_of(walk: list[Move]) -> list[Record]:
+    return written(began(), *(RECORDED_BY[move] for move in walk))
+
+
+def test_every_move_has_its_entry() -> None:
+    assert {move: entry.move for move, entry in RECORDED_BY.items()} == {move: move for move in Move}
+
+
+@settings(deadline=None, max_examples=200)
+@given(wishes=st.lists(moves, max_size=40))
+def test_any_wish_is_a_legal_move_or_is_refused_by_name(wishes: list[Move]) -> None:
+    state = INITIAL
+    for move in wishes:
+        if move in MOVES[state]:
+            state = advance(state, move)
+            assert state in State
+            continue
+        with pytest.raises(IllegalMove) as caught:
+            advance(state, move)
+        assert f"a turn that is {state} cannot be {move}" in str(caught.value)
+
+
+@settings(deadline=None, max_examples=200)
+@given(walk=walks())
+def test_fold_of_a_walk_has_the_state_of_the_walk(walk: list[Move]) -> None:
+    view = fold(journal_of(walk))
+    assert view.state is end_of(walk)
+    assert len(view.interruptions) == walk.count(Move.INTERRUPTED)
+    assert (view.ended is not None) == (view.state in FINAL)
+
+
+@settings(deadline=None)
+@given(walk=walks(), data=st.data())
+def test_fold_has_the_same_state_when_facts_that_move_nothing_stand_between(
+    walk: list[Move], data: st.DataObject
+) -> None:
+    entries: list[Entry] = [began()]
+    for move in walk:
+        entries += [*data.draw(st.lists(STILL, max_size=2)), RECORDED_BY[move]]
+    assert fold(written(*entries)).state is end_of(walk)
+
+
+@settings(deadline=None)
+@given(walk=walks(), move=moves)
+def test_view_is_left_as_it_was_when_a_move_is_refused(walk: list[Move], move: Move) -> None:
+    records = journal_of(walk)
+    view, seq = fold(records), len(records) + 1
+    record = Record(seq, seq * TICK, RECORDED_BY[move])
+    if move in MOVES[view.state]:
+        view.apply(record)
+        assert view == fold([*records, record])
+    else:
+        with pytest.raises(IllegalMove):
+            view.apply(record)
+        assert view == fold(records)
+
+
+@settings(deadline=None)
+@given(walk=walks(), more=st.lists(moves, min_size=1, max_size=5))
+def test_final_states_have_no_way_out(walk: list[Move], more: list[Move]) -> None:
+    state = end_of(walk)
+    if state in FINAL:
+        for move in more:
+            with pytest.raises(IllegalMove, match="none, it is final"):
+                advance(state, move)
+
+
+def test_every_state_can_be_reached_and_every_begun_one_can_end() -> None:
+    reached = {INITIAL}
+    while further := {to for state in reached for to in MOVES[state].values()} - reached:
+        reached |= further
+    assert reached == set(State)
+    ends = set(FINAL)
+    while earlier := {state for state in State if ends & set(MOVES[state].values())} - ends:
+        ends |= earlier
+    assert ends == set(State)

@@ -1,0 +1,115 @@
+"""Addresses and session keys: one text for one place, and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.core.address import (
+    CHAT_KINDS,
+    KEY_FORM,
+    Address,
+    join_parts,
+    parse_session_key,
+    session_key,
+    split_parts,
+)
+from perdure.errors import BadKey
+
+names = st.text(min_size=1, max_size=12)
+awkward = st.text(alphabet="a%:3A \n\x00\x7fé", max_size=6)
+addresses = st.builds(
+    Address, names | awkward.filter(bool), st.sampled_from(CHAT_KINDS), names, st.none() | awkward.filter(bool)
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        pytest.param(Address("telegram", "dm", "123"), "agent:main:telegram:dm:123", id="a chat"),
+        pytest.param(Address("telegram", "group", "-9", "7"), "agent:main:telegram:group:-9:7", id="a topic"),
+        pytest.param(Address("irc", "channel", "#a:b"), "agent:main:irc:channel:#a%3Ab", id="a colon in a name"),
+        pytest.param(Address("irc", "dm", "50%"), "agent:main:irc:dm:50%25", id="a percent sign"),
+        pytest.param(Address("irc", "dm", "%3A"), "agent:main:irc:dm:%253A", id="what looks escaped already"),
+        pytest.param(Address("irc", "dm", "a b\n"), "agent:main:irc:dm:a%20b%0A", id="blanks"),
+        pytest.param(Address("web", "dm", "Åsa"), "agent:main:web:dm:Åsa", id="letters of other alphabets stay"),
+    ],
+)
+def test_session_key_reads_as_promised_and_back(address: Address, key: str) -> None:
+    assert session_key("main", address) == key
+    assert parse_session_key(key) == ("main", address)
+
+
+def test_session_key_differs_when_the_thread_does() -> None:
+    """B79: a new topic is a new session."""
+    chat = Address("telegram", "group", "1")
+    topics = [chat, Address("telegram", "group", "1", "2"), Address("telegram", "group", "1", "3")]
+    assert len({session_key("main", address) for address in topics}) == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(Address("web", "dm", "1"), Address("web", "group", "1"), id="kind"),
+        pytest.param(Address("web", "dm", "1"), Address("irc", "dm", "1"), id="platform"),
+        pytest.param(Address("web", "dm", "1:2"), Address("web", "dm", "1", "2"), id="a colon is no thread"),
+        pytest.param(Address("web", "dm", "1%3A2"), Address("web", "dm", "1:2"), id="an escape is no colon"),
+    ],
+)
+def test_session_key_differs_when_the_address_does(one: Address, other: Address) -> None:
+    assert session_key("main", one) != session_key("main", other)
+
+
+def test_session_key_differs_when_the_agent_does() -> None:
+    place = Address("web", "dm", "1")
+    assert session_key("main", place) != session_key("night", place)
+
+
+def test_lane_is_the_address_without_its_agent() -> None:
+    place = Address("telegram", "dm", "1", "2")
+    assert place.lane == "telegram:dm:1:2"
+    assert session_key("main", place).endswith(place.lane)
+
+
+@settings(database=None, deadline=None)
+@given(agent=names, address=addresses)
+def test_every_session_key_reads_back(agent: str, address: Address) -> None:
+    key = session_key(agent, address)
+    assert parse_session_key(key) == (agent, address)
+    assert not set(key) & {" ", "\n", "\t", "\x00", "\x7f"}
+
+
+@settings(database=None, deadline=None)
+@given(one=st.lists(awkward, min_size=1, max_size=4), other=st.lists(awkward, min_size=1, max_size=4))
+def test_parts_are_told_apart_when_they_are_joined(one: list[str], other: list[str]) -> None:
+    assert split_parts(join_parts(*one)) == one
+    assert (join_parts(*one) == join_parts(*other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("hello", id="a word"),
+        pytest.param("agent:main:web:dm", id="no chat"),
+        pytest.param("agent:main:web:dm:", id="an empty chat"),
+        pytest.param("agent::web:dm:1", id="an empty agent"),
+        pytest.param("agent:main:web:dm:1:", id="an empty thread"),
+        pytest.param("agent:main:web:dm:1:2:3", id="a part too many"),
+        pytest.param("session:main:web:dm:1", id="another beginning"),
+        pytest.param("agent:main:web:DM:1", id="a kind in capitals"),
+        pytest.param("agent:main:web:chat:1", id="a kind nobody knows"),
+    ],
+)
+def test_text_is_refused_with_a_hint_when_it_is_no_session_key(text: str) -> None:
+    with pytest.raises(BadKey) as caught:
+        parse_session_key(text)
+    assert repr(text) in caught.value.message
+    assert KEY_FORM in caught.value.hint
+
+
+def test_wrong_kind_is_named_when_a_key_is_refused() -> None:
+    with pytest.raises(BadKey, match="has the kind 'chat'") as caught:
+        parse_session_key("agent:main:web:chat:1")
+    assert "dm, group, channel" in caught.value.hint

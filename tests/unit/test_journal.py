@@ -1,0 +1,306 @@
+"""The journal: every entry reads back, and the fold tells what became of the turn."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.core.effects import Effect
+from perdure.core.journal import (
+    ENTRIES,
+    Answered,
+    Asked,
+    Began,
+    Cancelled,
+    Cause,
+    Claimed,
+    Decided,
+    Entry,
+    Failed,
+    Finished,
+    Interrupted,
+    Joined,
+    ModelAnswered,
+    ModelAsked,
+    Noted,
+    Record,
+    Requeued,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnView,
+    Usage,
+    decode,
+    encode,
+    fold,
+)
+from perdure.core.messages import Attachment, Sender
+from perdure.core.turn import Move, State
+from perdure.errors import IllegalMove, NewerEntry
+from support.journals import (
+    ADA,
+    again,
+    began,
+    calling,
+    cause,
+    claimed,
+    cut_off,
+    ended,
+    joined,
+    saying,
+    started,
+    told,
+    written,
+)
+
+FULL = Cause("in_1", "hé\n", Sender("1", "Ada"), "m1", 99, (Attachment("a.png", "ref", "image/png", 3),))
+SAMPLES: dict[str, Entry] = {
+    "began": Began((FULL,)),
+    "joined": Joined((FULL, FULL)),
+    "model_asked": ModelAsked(1, "offline"),
+    "model_answered": ModelAnswered(
+        2, "hm", (ToolCall("c1", "look", {"deep": [1, {"x": None}]}),), "stop", Usage(3, 4)
+    ),
+    "tool_started": ToolStarted("c1", "look", Effect.KEYED, "t1:c1"),
+    "tool_ended": ToolEnded("c1", "unknown", "who knows"),
+    "asked": Asked("q1", "Which?", ("a", "b")),
+    "answered": Answered("q1", "a", ADA),
+    "claimed": Claimed("r1", 3, 2),
+    "interrupted": Interrupted("restart_timeout", "r1"),
+    "decided": Decided("skip", "it is old", evidence={"age_ms": 5, "reason": None}, rule="stale"),
+    "requeued": Requeued(),
+    "noted": Noted("[a note]"),
+    "finished": Finished("bye"),
+    "failed": Failed("no"),
+    "cancelled": Cancelled("stopped"),
+}
+CONTENT = {"began", "joined", "model_answered", "tool_started", "tool_ended", "asked", "answered"}
+
+
+# ── entries ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_words_of_the_entries_stay_as_databases_have_them() -> None:
+    """B65: a kind that changed its word could not be read by the next version."""
+    assert set(ENTRIES) == set(SAMPLES)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_entry_reads_back_as_it_was_written(kind: str) -> None:
+    entry = SAMPLES[kind]
+    assert entry.kind == kind
+    assert decode(kind, entry.version, encode(entry)) == entry
+    assert decode(kind, entry.version, encode(entry).encode()) == entry
+
+
+def test_entry_reads_back_when_an_older_body_lacks_what_came_later() -> None:
+    """B65: what has a default may be missing."""
+    assert decode("interrupted", 1, '{"reason":"lease_lost"}') == Interrupted("lease_lost")
+    assert decode("model_answered", 1, '{"step":1,"text":"x"}') == ModelAnswered(1, "x")
+
+
+def test_entry_reads_back_when_its_body_says_more_than_is_known() -> None:
+    assert decode("finished", 1, '{"text":"bye","mood":"fine"}') == Finished("bye")
+
+
+def test_body_is_refused_when_it_has_the_wrong_shape() -> None:
+    with pytest.raises(msgspec.ValidationError, match="text"):
+        decode("finished", 1, '{"text":3}')
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [pytest.param("finished", 2, id="a newer version"), pytest.param("sang", 1, id="a kind nobody knows")],
+)
+def test_entry_of_a_newer_program_is_refused_with_a_hint(kind: str, version: int) -> None:
+    with pytest.raises(NewerEntry) as caught:
+        decode(kind, version, "{}")
+    assert f"{kind!r} of version {version}" in caught.value.message
+    assert "newer Perdure" in caught.value.hint
+
+
+def test_every_move_is_recorded_by_the_entry_of_its_name() -> None:
+    moving = {kind: entry.move for kind, entry in ENTRIES.items() if entry.move is not None}
+    assert moving == {move.value: move for move in Move}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_content_is_what_people_models_and_tools_did(kind: str) -> None:
+    assert SAMPLES[kind].is_content == (kind in CONTENT)
+
+
+def test_beginning_is_no_content_when_it_has_no_cause() -> None:
+    assert not Began(()).is_content
+
+
+def test_facts_that_come_late_are_results_and_decisions() -> None:
+    assert {kind for kind, entry in ENTRIES.items() if entry.late} == {"tool_ended", "decided"}
+
+
+# ── the fold ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_turn_without_records_is_queued_and_empty() -> None:
+    assert fold([]) == TurnView()
+    assert (fold([]).state, fold([]).attempt, fold([]).interrupted) == (State.QUEUED, 0, None)
+
+
+def test_turn_knows_its_causes_in_order_when_messages_join() -> None:
+    view = told(began("one", "two"), claimed(), joined("three"))
+    assert [cause.text for cause in view.causes] == ["one", "two", "three"]
+
+
+def test_turn_counts_its_attempts_and_keeps_its_records() -> None:
+    records = written(began(), claimed(), cut_off(), *again())
+    view = fold(records)
+    assert (view.state, view.attempt) == (State.RUNNING, 2)
+    assert view.records == records
+    assert view.content == records[:1]
+
+
+def test_view_is_the_same_when_records_are_applied_one_by_one() -> None:
+    records = written(began(), claimed(), calling("a", "b"), started("a"), ended("a"), cut_off(), *again())
+    view = TurnView()
+    for record in records:
+        view.apply(record)
+    assert view == fold(records)
+
+
+def test_fold_refuses_a_journal_with_an_illegal_move() -> None:
+    with pytest.raises(IllegalMove, match="a turn that is done cannot be claimed"):
+        told(began(), claimed(), Finished("bye"), claimed(2))
+
+
+def test_open_calls_are_those_without_result_in_the_order_of_the_wish() -> None:
+    view = told(began(), claimed(), calling("a", "b", "c"), started("c"), started("b"), ended("b"))
+    assert [call.request.id for call in view.open_calls] == ["a", "c"]
+    assert [call.started is not None for call in view.open_calls] == [False, True]
+
+
+def test_late_result_closes_its_call_when_the_turn_is_interrupted() -> None:
+    view = told(began(), claimed(), calling("a"), started("a"), cut_off(), ended("a"))
+    assert (view.state, view.open_calls) == (State.INTERRUPTED, [])
+
+
+def test_question_is_open_until_it_is_answered() -> None:
+    asked, answered = Asked("q1", "Which?"), Answered("q1", "this", ADA)
+    waiting = told(began(), claimed(), asked)
+    assert (waiting.state, waiting.question, waiting.answer) == (State.WAITING, asked, None)
+    queued = told(began(), claimed(), asked, answered)
+    assert (queued.state, queued.question, queued.answer) == (State.QUEUED, asked, answered)
+    once_more = told(began(), claimed(), asked, answered, claimed(2), Asked("q2", "And?"))
+    assert (once_more.question, once_more.answer) == (Asked("q2", "And?"), None)
+
+
+def test_tokens_are_the_sum_of_all_responses_when_some_were_cut_off() -> None:
+    """B56: what a model call cost counts, whatever came of it."""
+    view = told(began(), claimed(), saying("long", finish="length"), calling("a", step=2), cut_off(), ended("a"))
+    assert view.tokens == 30
+
+
+@pytest.mark.parametrize(
+    ("ending", "state"),
+    [
+        (Finished("bye"), State.DONE),
+        (Failed("no"), State.FAILED),
+        (Cancelled("stopped"), State.CANCELLED),
+    ],
+)
+def test_turn_knows_its_end(ending: Entry, state: State) -> None:
+    view = told(began(), claimed(), ending)
+    assert (view.ended, view.state) == (ending, state)
+
+
+def test_newest_content_belongs_to_the_run_that_wrote_it() -> None:
+    """B43: attempts that add nothing leave the sign of life where it was."""
+    before = (began(), claimed(1, "r1"), calling("a"), cut_off())
+    idle = told(*before, *again(2, "r2"), Noted("[note]"), ModelAsked(2, "m"), cut_off(run="r2"))
+    assert idle.content_run == "r1"
+    assert idle.content[-1].seq == 3
+    busy = told(*before, *again(2, "r2"), ended("a"))
+    assert (busy.content_run, busy.content[-1].seq) == ("r2", 7)
+
+
+def test_decision_is_about_the_newest_interruption_only() -> None:
+    skip = Decided("skip", "stale")
+    assert told(began(), claimed(), cut_off(), skip).decided == skip
+    assert told(began(), claimed(), cut_off(), Decided("resume", "why"), *again(), cut_off()).decided is None
+
+
+# ── interruptions ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def attempts(*between: tuple[Entry, ...]) -> TurnView:
+    """A turn whose attempts were all cut off, each after these facts."""
+    entries: list[Entry] = [began(), claimed()]
+    for number, facts in enumerate(between, 2):
+        entries += [*facts, cut_off(), *again(number)]
+    return told(*entries[:-2])
+
+
+STEP = (calling("a"),)
+NOTHING = (ModelAsked(1, "m"),)
+
+
+@pytest.mark.parametrize(
+    ("between", "counted"),
+    [
+        pytest.param([STEP], 0, id="once, after a step"),
+        pytest.param([NOTHING], 1, id="once, after nothing"),
+        pytest.param([NOTHING] * 3, 3, id="three times after nothing"),
+        pytest.param([STEP, NOTHING, NOTHING], 2, id="a step, then twice nothing"),
+        pytest.param([NOTHING, NOTHING, STEP], 0, id="twice nothing, then a step"),
+        pytest.param([NOTHING, STEP, NOTHING], 1, id="a step between"),
+        pytest.param([STEP, (ended("a"),)], 0, id="a result is progress"),
+        pytest.param([STEP, (started("a"),)], 1, id="an intent is no progress"),
+        pytest.param([STEP, (joined("hurry"),)], 1, id="a message that joins is no progress"),
+        pytest.param([STEP, (Noted("[note]"), *NOTHING)], 1, id="our own note is no progress"),
+    ],
+)
+def test_interruptions_without_progress_are_counted_from_the_newest(
+    between: list[tuple[Entry, ...]], counted: int
+) -> None:
+    """B52: progress is a newly finished step."""
+    view = attempts(*between)
+    assert view.without_progress == counted
+    assert len(view.interruptions) == len(between)
+
+
+def test_result_that_came_late_is_progress_for_the_next_interruption() -> None:
+    view = told(began(), claimed(), calling("a"), started("a"), cut_off(), ended("a"), *again(), cut_off())
+    assert [found.progress for found in view.interruptions] == [True, True]
+
+
+def test_interruption_knows_its_reason_its_time_and_its_place() -> None:
+    last = told(began(), claimed(), Interrupted("lease_lost", "r1", position=7)).interrupted
+    assert last is not None
+    assert (last.reason, last.at, last.seq, last.progress) == ("lease_lost", 3_000, 3, False)
+    assert last.position == 7
+
+
+def test_note_is_due_until_the_model_was_told() -> None:
+    """B47: one note for an interruption, and one more for the next."""
+    assert told(began(), claimed()).note_due() is None
+    first = (began(), claimed(), cut_off("restart_timeout"), *again())
+    due = told(*first).note_due()
+    assert due is not None
+    assert due.reason == "restart_timeout"
+    assert told(*first, Noted("[note]")).note_due() is None
+    second = told(*first, Noted("[note]"), cut_off("lease_lost"), *again(3)).note_due()
+    assert second is not None
+    assert second.reason == "lease_lost"
+
+
+def test_order_is_by_sequence_when_the_clock_goes_back() -> None:
+    """B43: order is by sequence, never by time."""
+    entries = (began(), claimed(), cut_off(), *again(), Noted("[note]"))
+    view = fold(Record(seq, 10_000 - seq, entry) for seq, entry in enumerate(entries, 1))
+    assert view.note_due() is None
+    assert view.interrupted is not None
+    assert view.interrupted.at == 9_997
+
+
+def test_causes_keep_what_the_reply_needs() -> None:
+    """B79: the reply is attached to the newest message it answers."""
+    view = told(Began((cause("one", message="41"),)), claimed(), Joined((cause("two", message="42"),)))
+    assert view.causes[-1].message == "42"

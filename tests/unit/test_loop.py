@@ -1,0 +1,538 @@
+"""The built-in agent: what its journal calls for next, and in which order things reach the disk and the world."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from perdure.agents.api import Model, ModelRequest, Reply, TurnContext
+from perdure.agents.loop import Action, AskModel, Finish, LoopAgent, RunCalls, next_action
+from perdure.agents.offline import OfflineModel
+from perdure.core import notes
+from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage, conversation
+from perdure.core.effects import Effect
+from perdure.core.journal import (
+    Answered,
+    Asked,
+    Entry,
+    Finished,
+    ModelAnswered,
+    ModelAsked,
+    Noted,
+    Record,
+    ToolEnded,
+    ToolStarted,
+    TurnView,
+)
+from perdure.core.tools import Tool, Use
+from perdure.errors import ModelError, StoreBroken, TurnMoved
+from support.journals import (
+    ADA,
+    TICK,
+    again,
+    began,
+    calling,
+    claimed,
+    cut_off,
+    ended,
+    joined,
+    saying,
+    started,
+    told,
+)
+
+pytestmark = pytest.mark.anyio
+GO = (began("go"), claimed())
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+# ── a turn in memory, and a world to watch ──────────────────────────────────────────────────────────────────
+
+
+class Crash(Exception):
+    """The turn is not ours any more: nothing can be saved from here on."""
+
+
+class Notebook:
+    """A turn kept in memory. What happens to it is in the diary, in order, with what tools and models do."""
+
+    def __init__(
+        self,
+        *entries: Entry,
+        history: Sequence[TurnView] = (),
+        diary: list[str] | None = None,
+        dies: Callable[[Entry], bool] = lambda _: False,
+        dies_after: bool = False,
+    ) -> None:
+        self.turn = "t1"
+        self.view = told(*entries)
+        self.history = history
+        self.diary = [] if diary is None else diary
+        self._dies = dies
+        self._dies_after = dies_after
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [record.entry for record in self.view.records]
+
+    async def append(self, *entries: Entry) -> None:
+        dies = any(map(self._dies, entries))
+        if dies and not self._dies_after:
+            raise Crash
+        for entry in entries:
+            seq = len(self.view.records) + 1
+            self.view.apply(Record(seq, seq * TICK, entry))
+            self.diary.append(f"saved {entry.kind}{_of(entry)}")
+        if dies:
+            raise Crash
+
+
+def _of(entry: Entry) -> str:
+    return f" {entry.call}" if isinstance(entry, ToolStarted | ToolEnded) else ""
+
+
+class Scripted:
+    """A model that gives these answers, one per step."""
+
+    name = "scripted"
+
+    def __init__(self, diary: list[str], *answers: ModelAnswered) -> None:
+        self._diary = diary
+        self._answers = answers
+        self.requests: list[ModelRequest] = []
+
+    async def respond(self, request: ModelRequest) -> ModelAnswered:
+        self._diary.append(f"model asked {request.step}")
+        self.requests.append(request)
+        return self._answers[request.step - 1]
+
+
+def tool(diary: list[str], name: str = "look", effect: Effect = Effect.PURE) -> Tool:
+    """A tool that writes every run into the diary, with the call and the key."""
+
+    async def run(use: Use) -> str:
+        diary.append(f"ran {use.arguments['at']} {use.key}")
+        return f"{use.arguments['at']}: seen"
+
+    return Tool(name, "Looks.", run, effect)
+
+
+def acting(run: Callable[[Use], Awaitable[str]], effect: Effect = Effect.PURE) -> Tool:
+    return Tool("look", "Looks.", run, effect)
+
+
+async def run(context: TurnContext, model: Model, *tools: Tool, max_steps: int = 90) -> Reply:
+    return await LoopAgent(model, tools, system_prompt="Be kind.", max_steps=max_steps).run(context)
+
+
+def ran(diary: list[str]) -> list[str]:
+    """The calls that ran, in order."""
+    return [line.split()[1] for line in diary if line.startswith("ran ")]
+
+
+# ── what comes next ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("facts", "action"),
+    [
+        pytest.param([*GO], AskModel(1), id="a message"),
+        pytest.param([*GO, ModelAsked(1, "m")], AskModel(1), id="a model call that was cut off"),
+        pytest.param([*GO, calling("a"), started("a"), ended("a")], AskModel(2), id="a result"),
+        pytest.param([*GO, calling("a"), ended("a", "unknown")], AskModel(2), id="a result that nobody knows"),
+        pytest.param([*GO, saying(finish="length")], AskModel(2), id="a response cut off"),
+        pytest.param([*GO, saying(finish=None)], AskModel(2), id="a response without finish"),
+        pytest.param([*GO, saying("Bye.")], Finish("Bye."), id="the final answer"),
+        pytest.param([*GO, saying(""), ModelAsked(2, "m")], Finish(""), id="a final answer of no words"),
+        pytest.param(
+            [*GO, saying("Bye."), cut_off(), *again()], Finish("Bye."), id="a final answer, then a crash"
+        ),
+        pytest.param([*GO, saying("Bye."), joined("wait")], AskModel(2), id="a message that joined after it"),
+        pytest.param(
+            [*GO, Asked("q", "Which?"), Answered("q", "this", ADA), claimed(2)],
+            AskModel(1),
+            id="an answered question",
+        ),
+        pytest.param(
+            [*GO, calling("a"), ended("a"), cut_off(), *again(), Noted("[note]")], AskModel(2), id="only our notes"
+        ),
+    ],
+)
+async def test_next_action_is_read_from_the_journal(facts: list[Entry], action: Action) -> None:
+    assert next_action(told(*facts)) == action
+
+
+@pytest.mark.parametrize(
+    ("facts", "missing"),
+    [
+        pytest.param([*GO, calling("a")], ["a"], id="not begun"),
+        pytest.param([*GO, calling("a"), started("a")], ["a"], id="begun"),
+        pytest.param([*GO, calling("a", "b", "c"), started("b"), ended("b")], ["a", "c"], id="a set, partly done"),
+        pytest.param([*GO, calling("a"), ended("a"), calling("b", step=2)], ["b"], id="a second set"),
+        pytest.param([*GO, calling("a", finish="stop")], ["a"], id="calls of a response that calls itself final"),
+        pytest.param([*GO, calling("a"), joined("hurry")], ["a"], id="a message that joined"),
+    ],
+)
+async def test_next_action_runs_only_the_calls_that_have_no_result(facts: list[Entry], missing: list[str]) -> None:
+    """B60: of a partly finished set only the missing ones."""
+    action = next_action(told(*facts))
+    assert isinstance(action, RunCalls)
+    assert [call.request.id for call in action.calls] == missing
+
+
+# ── the order of things ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_intent_is_saved_before_the_tool_runs_and_its_result_before_the_model_sees_it() -> None:
+    """B60: append before you act."""
+    notebook = Notebook(*GO)
+    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    await run(notebook, model, tool(notebook.diary))
+    assert notebook.diary == [
+        "saved model_asked",
+        "model asked 1",
+        "saved model_answered",
+        "saved tool_started a",
+        "ran a t1:a",
+        "saved tool_ended a",
+        "saved model_asked",
+        "model asked 2",
+    ]
+
+
+async def test_final_answer_is_left_to_be_saved_with_the_end_of_the_turn() -> None:
+    """B73: the answer and the end of the turn are one transaction, which is the gateway's."""
+    notebook = Notebook(*GO)
+    answer = saying("Bye.")
+    assert await run(notebook, Scripted(notebook.diary, answer)) == Reply("Bye.", (answer,))
+    assert notebook.diary == ["saved model_asked", "model asked 1"]
+
+
+async def test_final_answer_in_the_journal_is_given_again_when_it_was_not_delivered() -> None:
+    """B44: nothing is run again."""
+    notebook = Notebook(*GO, saying("Bye."), cut_off(), *again())
+    assert await run(notebook, Scripted(notebook.diary)) == Reply("Bye.")
+    assert notebook.diary == []
+
+
+async def test_model_is_given_the_conversation_the_prompt_and_the_tools() -> None:
+    earlier = told(began("hi"), claimed(), saying("Hello."), Finished("Hello."))
+    notebook = Notebook(*GO, history=[earlier])
+    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    await run(notebook, model, tool(notebook.diary), tool(notebook.diary, "send"))
+    first, second = model.requests
+    assert (first.step, first.system_prompt, first.tools) == (1, "Be kind.", ("look", "send"))
+    assert first.messages == [UserMessage("hi"), AssistantMessage("Hello."), UserMessage("go")]
+    assert second.messages[-1] == ToolMessage("a", "look", "a: seen", "ok")
+
+
+async def test_model_is_asked_again_when_its_response_was_cut_off() -> None:
+    """B45: a cut-off response is journalled with its cost, and is no answer."""
+    notebook = Notebook(*GO)
+    model = Scripted(notebook.diary, saying("Once upon", finish="length"), saying("Once.", step=2))
+    assert (await run(notebook, model)).text == "Once."
+    assert notebook.view.tokens == 15
+    assert model.requests[1].messages == [UserMessage("go")]
+
+
+async def test_turn_fails_when_it_takes_too_many_steps() -> None:
+    notebook = Notebook(*GO)
+    model = Scripted(notebook.diary, calling("a"), calling("b", step=2), saying(step=3))
+    with pytest.raises(ModelError) as caught:
+        await run(notebook, model, tool(notebook.diary), max_steps=2)
+    assert caught.value.message == notes.too_many_steps(2)
+    assert ran(notebook.diary) == ["a", "b"]
+    assert len(model.requests) == 2
+
+
+async def test_error_of_the_provider_ends_the_attempt() -> None:
+    notebook = Notebook(began("fail: no credit"), claimed())
+    with pytest.raises(ModelError, match="no credit"):
+        await run(notebook, OfflineModel())
+    assert notebook.diary == ["saved model_asked"]
+
+
+# ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_calls_of_one_response_run_side_by_side() -> None:
+    notebook = Notebook(*GO)
+    together = asyncio.Barrier(3)
+
+    async def meet(use: Use) -> str:
+        await together.wait()  # nobody gets past before all three are here
+        return str(use.arguments["at"])
+
+    async with asyncio.timeout(30):
+        await run(notebook, Scripted(notebook.diary, calling("a", "b", "c"), saying(step=2)), acting(meet))
+    assert notebook.view.open_calls == []
+
+
+async def test_model_is_told_when_a_tool_fails_and_may_correct_it() -> None:
+    async def fail(_: Use) -> str:
+        raise FileNotFoundError("no such file")
+
+    notebook = Notebook(*GO)
+    model = Scripted(notebook.diary, calling("a"), saying("Sorry.", step=2))
+    assert (await run(notebook, model, acting(fail))).text == "Sorry."
+    error = "the tool failed: FileNotFoundError: no such file"
+    assert model.requests[1].messages[-1] == ToolMessage("a", "look", error, "error")
+
+
+async def test_model_is_told_when_a_tool_cancels_itself() -> None:
+    notebook = Notebook(*GO)
+
+    async def give_up(_: Use) -> str:
+        notebook.diary.append("ran a")
+        if len(ran(notebook.diary)) > 1:
+            raise RuntimeError("a call that had ended was run again")
+        raise asyncio.CancelledError
+
+    model = Scripted(notebook.diary, calling("a"), saying("Sorry.", step=2))
+    assert (await run(notebook, model, acting(give_up))).text == "Sorry."
+    error = "the tool failed: CancelledError: "
+    assert model.requests[1].messages[-1] == ToolMessage("a", "look", error, "error")
+
+
+async def test_model_is_told_which_tools_there_are_when_it_wishes_another() -> None:
+    """B64: also a call of no tool has an intent and a result."""
+    notebook = Notebook(*GO)
+    model = Scripted(notebook.diary, calling("a", tool="lok"), saying(step=2))
+    await run(notebook, model, tool(notebook.diary), tool(notebook.diary, "about"))
+    said = notes.unknown_tool("lok", ["about", "look"])
+    assert model.requests[1].messages[-1] == ToolMessage("a", "lok", said, "error")
+    assert ran(notebook.diary) == []
+    assert notebook.diary[3:5] == ["saved tool_started a", "saved tool_ended a"]
+
+
+@pytest.mark.parametrize("error", [TurnMoved("not ours"), StoreBroken("the disk failed")], ids=["moved", "broken"])
+async def test_error_of_ours_inside_a_tool_ends_the_attempt(error: Exception) -> None:
+    async def fail(_: Use) -> str:
+        raise error
+
+    notebook = Notebook(*GO)
+    with pytest.raises(type(error)):
+        await run(notebook, Scripted(notebook.diary, calling("a")), acting(fail))
+    assert notebook.diary[-1] == "saved tool_started a"
+
+
+async def test_nothing_more_is_saved_when_the_attempt_is_cancelled() -> None:
+    """B22: a turn that was marked and cancelled leaves its open intent as it is."""
+    under_way = asyncio.Event()
+
+    async def wait(_: Use) -> str:
+        under_way.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    notebook = Notebook(*GO)
+    attempt = asyncio.create_task(run(notebook, Scripted(notebook.diary, calling("a")), acting(wait)))
+    await under_way.wait()
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    assert notebook.diary[-1] == "saved tool_started a"
+    assert [call.request.id for call in notebook.view.open_calls] == ["a"]
+
+
+# ── a call that was cut off ─────────────────────────────────────────────────────────────────────────────────
+
+
+def cut_off_call(effect: Effect, *, tool_name: str = "look") -> Notebook:
+    """A turn whose call was begun and then cut off; its key is one that only the journal knows."""
+    begun = started("a", effect, tool=tool_name, key="t1:a:of-old")
+    return Notebook(*GO, calling("a", tool=tool_name), begun, cut_off(), *again())
+
+
+@pytest.mark.parametrize("effect", [Effect.PURE, Effect.KEYED])
+async def test_call_is_repeated_with_the_same_key_when_it_may_be(effect: Effect) -> None:
+    """B61: `pure` and `keyed`."""
+    notebook = cut_off_call(effect)
+    await run(
+        notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary, effect=effect)
+    )
+    assert notebook.diary[:2] == ["ran a t1:a:of-old", "saved tool_ended a"]
+
+
+@pytest.mark.parametrize("effect", [Effect.ONCE, Effect.ATTACHED])
+async def test_call_is_told_as_unknown_and_not_run_when_it_may_not_be_repeated(effect: Effect) -> None:
+    """B62: never run again by us. An attached one is unknown too as long as nothing can reattach it."""
+    notebook = cut_off_call(effect)
+    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    await run(notebook, model, tool(notebook.diary, effect=effect))
+    assert ran(notebook.diary) == []
+    assert model.requests[0].messages[-1] == ToolMessage("a", "look", notes.OUTCOME_UNKNOWN, "unknown")
+
+
+async def test_call_is_told_as_unknown_when_its_tool_declares_nothing() -> None:
+    """B61: undeclared means `once`."""
+    notebook = Notebook(*GO, dies=lambda entry: isinstance(entry, ToolEnded))
+    undeclared = Tool("look", "Looks.", tool(notebook.diary).run)
+    with pytest.raises(Crash):
+        await run(notebook, Scripted(notebook.diary, calling("a")), undeclared)
+    after = Notebook(*notebook.entries, cut_off(), *again(), diary=notebook.diary)
+    await run(after, Scripted(after.diary, calling("a"), saying(step=2)), undeclared)
+    assert ran(after.diary) == ["a"]
+    assert after.view.calls["a"].ended == ToolEnded("a", "unknown", notes.OUTCOME_UNKNOWN)
+
+
+async def test_journal_and_not_the_tool_says_what_repeating_means() -> None:
+    """B65: the next version of a tool may declare another effect; the call was begun under the old one."""
+    notebook = cut_off_call(Effect.ONCE)
+    await run(
+        notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary, effect=Effect.PURE)
+    )
+    assert ran(notebook.diary) == []
+
+
+@pytest.mark.parametrize("effect", Effect)
+async def test_call_is_told_as_unknown_when_its_tool_is_gone(effect: Effect) -> None:
+    """B65: it may have run, so it would be wrong to say that there is no such tool."""
+    notebook = cut_off_call(effect, tool_name="removed")
+    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    await run(notebook, model, tool(notebook.diary))
+    assert model.requests[0].messages[-1] == ToolMessage("a", "removed", notes.OUTCOME_UNKNOWN, "unknown")
+
+
+@pytest.mark.parametrize("effect", Effect)
+async def test_call_runs_when_it_was_wished_but_never_begun(effect: Effect) -> None:
+    """B60: no intent, so it cannot have run."""
+    notebook = Notebook(*GO, calling("a"), cut_off(), *again())
+    await run(
+        notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary, effect=effect)
+    )
+    assert notebook.diary[:3] == ["saved tool_started a", "ran a t1:a", "saved tool_ended a"]
+
+
+async def test_only_the_missing_calls_run_when_a_set_was_partly_finished() -> None:
+    """B60 and B46: finished steps are not run again, their results are used as recorded."""
+    facts = (
+        *GO,
+        calling("a", "b", "c"),
+        started("a"),
+        started("b"),
+        ended("a", text="of old"),
+        cut_off(),
+        *again(),
+    )
+    notebook = Notebook(*facts)
+    model = Scripted(notebook.diary, calling("a", "b", "c"), saying(step=2))
+    await run(notebook, model, tool(notebook.diary))
+    assert sorted(ran(notebook.diary)) == ["b", "c"]
+    results = [message.text for message in model.requests[0].messages if isinstance(message, ToolMessage)]
+    assert results == ["of old", "b: seen", "c: seen"]
+
+
+# ── saving fails ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [
+        pytest.param("model_asked", [], id="the intent of a model call"),
+        pytest.param("model_answered", ["saved model_asked", "model asked 1"], id="the model's answer"),
+        pytest.param("tool_started", ["saved model_answered"], id="the intent of a tool call"),
+        pytest.param("tool_ended", ["saved tool_started a", "ran a t1:a"], id="the result of a tool call"),
+    ],
+)
+async def test_nothing_further_runs_when_something_cannot_be_saved(kind: str, last: list[str]) -> None:
+    """B60: if saving fails, nothing further runs."""
+    notebook = Notebook(*GO, dies=lambda entry: entry.kind == kind)
+    with pytest.raises(Crash):
+        await run(notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary))
+    assert notebook.diary[len(notebook.diary) - len(last) :] == last
+    assert f"saved {kind}" not in " ".join(notebook.diary)
+
+
+async def test_calls_beside_it_are_cut_short_when_one_result_cannot_be_saved() -> None:
+    """B60: also what runs at the same time stops."""
+    notebook = Notebook(*GO, dies=lambda entry: isinstance(entry, ToolEnded))
+    slow_is_under_way = asyncio.Event()
+
+    async def look(use: Use) -> str:
+        if use.arguments["at"] == "quick":
+            await slow_is_under_way.wait()
+            return "seen"
+        slow_is_under_way.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            notebook.diary.append("cut short slow")
+        return "never"
+
+    async with asyncio.timeout(30):
+        with pytest.raises(Crash):
+            await run(notebook, Scripted(notebook.diary, calling("quick", "slow")), acting(look))
+    assert notebook.diary[-1] == "cut short slow"
+    assert [call.request.id for call in notebook.view.open_calls] == ["quick", "slow"]
+
+
+async def test_calls_beside_it_do_not_begin_when_one_intent_cannot_be_saved() -> None:
+    notebook = Notebook(*GO, dies=lambda entry: isinstance(entry, ToolStarted))
+    with pytest.raises(Crash):
+        await run(notebook, Scripted(notebook.diary, calling("a", "b", "c")), tool(notebook.diary))
+    assert ran(notebook.diary) == []
+
+
+# ── a crash at every point ──────────────────────────────────────────────────────────────────────────────────
+
+ANSWERS = (
+    ModelAnswered(1, "", (*calling("a").calls, *calling("b", tool="send").calls), "tool_calls"),
+    calling("c", step=2, tool="send"),
+    calling("d", step=3),
+    saying("All done.", step=4),
+)
+
+
+async def attempt(notebook: Notebook) -> tuple[Reply, Scripted]:
+    model = Scripted(notebook.diary, *ANSWERS)
+    looks, sends = tool(notebook.diary), tool(notebook.diary, "send", Effect.ONCE)
+    return await run(notebook, model, looks, sends), model
+
+
+def assert_transcript_is_whole(view: TurnView) -> None:
+    """B64: every call has exactly one result."""
+    messages = conversation([], view)
+    wished = [call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
+    results = [message.call for message in messages if isinstance(message, ToolMessage)]
+    assert wished == results == ["a", "b", "c", "d"]
+
+
+async def crash_at(point: int, *, dies_after: bool) -> bool:
+    """Crash at one append and go on with another attempt; False if there is no such append."""
+    appends = itertools.count(1)
+    first = Notebook(*GO, dies=lambda _: next(appends) == point, dies_after=dies_after)
+    try:
+        await attempt(first)
+    except Crash:
+        done = {call.request.id for call in first.view.calls.values() if call.ended is not None}
+        already = Counter(ran(first.diary))
+        marks = (cut_off(), *again(), Noted(notes.recovery_note("restart_interrupted")))
+        second = Notebook(*first.entries, *marks, diary=first.diary)
+        reply, model = await attempt(second)
+        total = Counter(ran(second.diary))
+        assert reply.text == "All done."
+        assert_transcript_is_whole(second.view)
+        assert all(total[call] == already[call] for call in done), "a finished step was run again"
+        assert total["b"] <= 1, "a step that must not be repeated was"
+        assert total["c"] <= 1, "a step that must not be repeated was"
+        assert all(sum(isinstance(m, NoteMessage) for m in request.messages) == 1 for request in model.requests)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("dies_after", [False, True], ids=["before it is saved", "after it is saved"])
+async def test_turn_ends_well_when_it_crashes_at_any_append(dies_after: bool) -> None:
+    """B46, B60, B62 and B64, at every point where the loop saves something."""
+    survived_at = 1
+    while await crash_at(survived_at, dies_after=dies_after):
+        survived_at += 1
+    assert survived_at == 16  # four model calls, three answers and four tool calls of two appends: fifteen points
