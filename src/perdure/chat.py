@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import sys
 import threading
@@ -26,6 +27,7 @@ PAUSE = 0.5
 PATIENCE = 5.0  # seconds to find a gateway at the beginning; later, as long as it takes
 LONGEST_LINE = 1 << 30  # it is the gateway that says what is too long
 
+_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # to the terminal; an answer must not give any
 Happening = tuple[str, dict[str, Any]]
 
 
@@ -170,6 +172,8 @@ class _Conversation:
             for task in both:
                 task.cancel()
             await asyncio.wait(both)
+            if self._interactive:
+                _write(sys.stdout, "\n")  # behind the prompt
         return 1 if self._failed and not self._interactive else 0
 
     async def _speak(self) -> None:
@@ -180,10 +184,7 @@ class _Conversation:
             if text.strip():
                 self._open += 1
                 await self._client.send(text)
-        if self._interactive:
-            _write(sys.stdout, "\n")
-            return
-        while self._open:
+        while self._open and not self._interactive:
             self._answered.clear()
             await self._answered.wait()
 
@@ -235,6 +236,7 @@ class _Conversation:
         """Show a line in place of the prompt, and the prompt beneath it."""
         if self._interactive:
             _write(sys.stdout, "\r\x1b[K")
+            text = _COMMANDS.sub("\N{REPLACEMENT CHARACTER}", text)
         _write(stream or sys.stdout, f"{text}\n")
         if self._interactive:
             _write(sys.stdout, self._prompt)

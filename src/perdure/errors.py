@@ -66,6 +66,14 @@ class RecordRefused(PerdureError):
         self.reason = reason
 
 
+class NotFound(PerdureError):
+    """Nothing has that name."""
+
+
+class NotTaken(PerdureError):
+    """A message was understood and kept, but is not answered: its sender may not talk here."""
+
+
 class GatewayNotRunning(PerdureError):
     """No gateway answers."""
 

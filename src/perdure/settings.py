@@ -1,9 +1,9 @@
 """Every setting: its name, its type, its default and what it means. `perdure.config` reads them.
 
 These Structs are the only list of settings there is: what is accepted, what an error says was expected, and
-the reference in the documentation all come from here. A float is always a duration in seconds. In `Meta`,
-`extra` may hold `expected` (the type in words, where the type alone does not say it), `default` (the default
-in words) and `secret` (the value is never shown).
+the reference in the documentation all come from here. A Struct holds settings or sections, never both. A float
+is always a duration in seconds. In `Meta`, `extra` may hold `expected` (the type in words, where the type
+alone does not say it), `default` (the default in words) and `secret` (the value is never shown).
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ NAME = 'a name of 1 to 64 letters, digits, "-" or "_"'
 MODEL = '"offline" (only the offline model is built in this version)'
 FILE_OR_SERVER = r"\A(sqlite:///(?!:memory:)[^?\x00-\x1f]*[^?/\x00-\x1f]|postgresql://\S+)\Z"
 
+Policy = Literal["auto", "ask", "off"]
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Duration = Annotated[float, Meta(ge=0, le=LONGEST, extra={"expected": DURATION})]
 DatabaseUrl = Annotated[str, Meta(pattern=FILE_OR_SERVER)]
 Host = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._:%-]+\Z", extra={"expected": HOST})]
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,64}\Z", extra={"expected": NAME})]
+Id = Annotated[str, Meta(min_length=1)]
 ModelName = Annotated[str, Meta(pattern=r"\Aoffline\Z", extra={"expected": MODEL})]
 
 
@@ -117,8 +119,11 @@ class RecoverySettings(msgspec.Struct, frozen=True):
     """What becomes of turns that were cut off."""
 
     policy: Annotated[
-        Literal["auto", "off"],
-        Meta(description="Whether a turn that was cut off goes on by itself (`auto`) or not (`off`)."),
+        Policy,
+        Meta(
+            description="What becomes of a turn that was cut off: it goes on by itself (`auto`), the chat is "
+            "asked first (`ask`), or it is left to the people there (`off`)."
+        ),
     ] = "auto"
     freshness: Annotated[
         Duration,
@@ -153,6 +158,40 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     )
 
 
+class PlatformSettings(msgspec.Struct, frozen=True):
+    """A platform: who may talk there, and what its chats see of a stop and of a recovery."""
+
+    enabled: Annotated[bool, Meta(description="Whether the gateway uses this platform at all.")] = True
+    allow: Annotated[
+        list[Id],
+        Meta(
+            description="The ids of the people who may talk, as the platform spells them; "
+            "`*` lets everybody in, which on the web is everybody who has the login token.",
+            examples=[["ann", "bob"]],
+        ),
+    ] = msgspec.field(default_factory=lambda: ["*"])
+    recovery: Annotated[
+        Policy | None,
+        Meta(description="Like `recovery.policy`, which holds if there is none here.", examples=["ask"]),
+    ] = None
+    banner: Annotated[
+        bool, Meta(description="Whether chats with a running turn are told that the gateway stops.")
+    ] = True
+    recovery_chats: Annotated[
+        dict[Id, Policy],
+        Meta(
+            description="Like `recovery`, for single chats: the id of a chat, and what holds there.",
+            examples=[{"12": "off", "13": "ask"}],
+        ),
+    ] = {}
+
+
+class PlatformsSettings(msgspec.Struct, frozen=True):
+    """The platforms that this version has."""
+
+    web: PlatformSettings = PlatformSettings()
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be configured; `home` comes from PERDURE_HOME, never from the file."""
 
@@ -164,6 +203,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain: DrainSettings = DrainSettings()
     recovery: RecoverySettings = RecoverySettings()
     delivery: DeliverySettings = DeliverySettings()
+    platforms: PlatformsSettings = PlatformsSettings()
 
     @property
     def store_url(self) -> str:
@@ -172,3 +212,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if not url.startswith(SQLITE):
             return url
         return f"{SQLITE}{self.home / url.removeprefix(SQLITE)}"
+
+    def platform(self, name: str) -> PlatformSettings:
+        """The settings of a platform; of one that has none, such as a plug-in's, the defaults."""
+        platforms: dict[str, PlatformSettings] = msgspec.structs.asdict(self.platforms)
+        return platforms.get(name, PlatformSettings())
+
+    def recovery_policy(self, platform: str, chat: str) -> Policy:
+        """What becomes of a turn that was cut off in this chat: it says so itself, or its platform, or all."""
+        there = self.platform(platform)
+        return there.recovery_chats.get(chat) or there.recovery or self.recovery.policy

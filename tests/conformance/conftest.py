@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import sql
 
+from support.postgres import PostgresServer
 from support.stores import Gateway, Place
 
 
@@ -21,10 +24,32 @@ def sqlite_place(tmp_path: Path) -> Place:
     return Place(f"sqlite:///{tmp_path}/perdure.db", tmp_path)
 
 
+@pytest.fixture(scope="session")
+def suite_url(postgres_server: PostgresServer) -> str:
+    """One PostgreSQL database for the whole suite: to make a new one for every test would take twice as long."""
+    return postgres_server.create_database("suite")
+
+
 @pytest.fixture
-def postgres_place(tmp_path: Path, postgres_url: str) -> Place:
-    """An empty PostgreSQL database."""
-    return Place(postgres_url, tmp_path)
+def postgres_place(tmp_path: Path, postgres_server: PostgresServer, suite_url: str) -> Place:
+    """A PostgreSQL database without tables, or with our tables and nothing in them."""
+    postgres_server.start()  # a test before may have left the server dead
+    empty(suite_url)
+    return Place(suite_url, tmp_path)
+
+
+def empty(url: str) -> None:
+    """End whatever a failed test has left behind, and delete every row but the version."""
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        connection.execute("SET session_replication_role = replica")  # foreign keys do not mind the order
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        for (table,) in tables:
+            if table != "alembic_version":
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

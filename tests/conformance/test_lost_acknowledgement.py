@@ -106,7 +106,7 @@ def end_idle_transactions(url: str) -> None:
 
 def administer(url: str, statement: str) -> list[tuple[object, ...]]:
     with psycopg.connect(url, autocommit=True) as connection:
-        return connection.execute(sql.SQL(statement)).fetchall()  # type: ignore[arg-type]
+        return connection.execute(sql.SQL(statement)).fetchall()
 
 
 async def test_result_of_a_write_is_that_of_the_commit_that_counted(remote: Gateway, proxy: CuttingProxy) -> None:
@@ -129,7 +129,9 @@ async def test_many_writes_with_many_cuts_are_each_there_once(remote: Gateway, p
     chance = random.Random(7)  # noqa: S311 reason: which cut comes when is no secret
     for round_number in range(15):
         chance.choice([proxy.cut_after_commit, proxy.cut_before_commit])()
-        await asyncio.gather(*(remote.appends(turn, ModelAsked(round_number, "m")) for turn in turns for _ in range(3)))
+        await asyncio.gather(
+            *(remote.appends(turn, ModelAsked(round_number, "m")) for turn in turns for _ in range(3))
+        )
     assert proxy.sprung >= 14
     for turn in turns:
         assert await steps(remote, turn) == [number for number in range(15) for _ in range(3)]
@@ -221,6 +223,11 @@ async def test_no_writer_is_left_on_record_after_a_close(remote: Gateway, postgr
 # ── the server ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+async def each_moves_on(returned: dict[str, list[int]]) -> None:
+    so_far = {turn: len(numbers) for turn, numbers in returned.items()}
+    await eventually("each turn has moved on", lambda: all(len(returned[t]) > n + 5 for t, n in so_far.items()))
+
+
 async def test_every_write_is_there_once_when_the_server_was_killed_and_restarted(
     postgres_place: Place, postgres_server: PostgresServer
 ) -> None:
@@ -237,13 +244,11 @@ async def test_every_write_is_there_once_when_the_server_was_killed_and_restarte
             returned[turn.id].append(step)
 
     tasks = [asyncio.create_task(work(turn)) for turn in turns]
+    await each_moves_on(returned)
     for _ in range(2):
-        so_far = {turn: len(numbers) for turn, numbers in returned.items()}
-        await eventually("each turn has moved on", lambda: all(len(returned[t]) > n + 5 for t, n in so_far.items()))
         await asyncio.to_thread(postgres_server.kill)
         await asyncio.to_thread(postgres_server.start)
-    so_far = {turn: len(numbers) for turn, numbers in returned.items()}
-    await eventually("each turn has moved on", lambda: all(len(returned[t]) > n + 5 for t, n in so_far.items()))
+        await each_moves_on(returned)
     going = False
     await asyncio.gather(*tasks)
     for turn in turns:

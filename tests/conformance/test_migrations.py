@@ -37,6 +37,12 @@ def upgrade() -> None:
 
 
 @pytest.fixture
+def postgres_place(tmp_path: Path, postgres_url: str) -> Place:
+    """A PostgreSQL database of the test's own, since its tables are at stake."""
+    return Place(postgres_url, tmp_path)
+
+
+@pytest.fixture
 def scripts(tmp_path: Path) -> Path:
     """Our migrations and one more, as a newer version has them."""
     folder = tmp_path / "migrations"
@@ -139,7 +145,8 @@ async def main() -> None:
     await store.close()
 
 asyncio.run(main())
-print(sorted({name.split(".")[0] for name in sys.modules} & {"alembic", "sqlalchemy", "mako", "pydantic", "httpx"}))
+loaded = {name.split(".")[0] for name in sys.modules}
+print(sorted(loaded & {"alembic", "sqlalchemy", "mako", "pydantic", "httpx"}))
 """
 
 

@@ -8,8 +8,6 @@ import shutil
 import signal
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -18,10 +16,16 @@ import pytest
 from perdure.errors import DatabaseRefused, LockHeld
 from perdure.store import migrate
 from perdure.store.api import open_database
-from support.stores import Gateway, Place, key_of
+from support.stores import Gateway, Place, key_of, python_child
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def postgres_place(tmp_path: Path, postgres_url: str) -> Place:
+    """A PostgreSQL database of the test's own, since its tables are at stake."""
+    return Place(postgres_url, tmp_path)
 
 
 @pytest.fixture
@@ -47,6 +51,24 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def whole(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def put(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def crash_image(database: Path, *changes: str) -> dict[str, bytes]:
+    """Change the database, and see its files as they are before anything was cleaned up."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    for change in changes:
+        connection.execute(change)
+    image = {path.name: path.read_bytes() for path in database.parent.glob("perdure.db*")}
+    connection.close()
+    return image
+
+
 async def refused(place: Place) -> DatabaseRefused:
     """Open in vain: the error, once it is certain that nothing was changed and that the lock is free again."""
     before = contents(place.folder)
@@ -66,10 +88,12 @@ async def refused(place: Place) -> DatabaseRefused:
 
 
 async def test_b6_truncated_file_is_refused_at_every_length(filled: Path, sqlite_place: Place) -> None:
-    whole = filled.read_bytes()
-    pages = range(4096, len(whole), 4096)
-    for length in sorted({0, 1, 15, 16, 17, 99, 100, 101, 4095, *pages, *(page + 1 for page in pages), len(whole) - 1}):
-        filled.write_bytes(whole[:length])
+    content = whole(filled)
+    pages = range(4096, len(content), 4096)
+    for length in sorted(
+        {0, 1, 15, 16, 17, 99, 100, 101, 4095, *pages, *(page + 1 for page in pages), len(content) - 1}
+    ):
+        put(filled, content[:length])
         error = await refused(sqlite_place)
         assert f"{filled} is truncated" in error.message
         assert f"{length} " in error.message
@@ -79,34 +103,27 @@ async def test_b6_truncated_file_is_refused_at_every_length(filled: Path, sqlite
 async def test_b6_truncated_file_is_refused_when_a_crash_left_a_log_beside_it(
     filled: Path, sqlite_place: Place
 ) -> None:
-    connection = sqlite3.connect(filled, isolation_level=None)
-    connection.execute("UPDATE sessions SET updated_at = updated_at + 1")
-    log = filled.with_name("perdure.db-wal")
-    logged = log.read_bytes()
-    whole = filled.read_bytes()
-    connection.close()
-    log.write_bytes(logged)
-    filled.write_bytes(whole[: len(whole) // 2 // 4096 * 4096])
+    image = crash_image(filled, "UPDATE sessions SET updated_at = updated_at + 1")
+    content = image["perdure.db"]
+    put(filled, content[: len(content) // 2 // 4096 * 4096])
+    put(filled.with_name("perdure.db-wal"), image["perdure.db-wal"])
     error = await refused(sqlite_place)
     assert f"{filled} is" in error.message
 
 
 async def test_b6_file_is_opened_when_a_crash_left_a_log_beside_it(filled: Path, sqlite_place: Place) -> None:
     """The other side of the rule: what SQLite can complete from its log is not refused."""
-    connection = sqlite3.connect(filled, isolation_level=None)
-    connection.execute("UPDATE sessions SET updated_at = 77")
-    image = {path.name: path.read_bytes() for path in filled.parent.glob("perdure.db*")}
-    connection.close()
+    image = crash_image(filled, "UPDATE sessions SET updated_at = 77")
     for name in ("perdure.db", "perdure.db-wal"):
-        (filled.parent / name).write_bytes(image[name])
+        put(filled.with_name(name), image[name])
     gateway = await Gateway(sqlite_place).open()
     assert await gateway.rows("SELECT updated_at FROM sessions") == [(77,)]
     await gateway.crash()
 
 
 async def test_b6_damaged_file_is_refused(filled: Path, sqlite_place: Place) -> None:
-    whole = filled.read_bytes()
-    filled.write_bytes(whole[:100] + bytes(len(whole) - 100))
+    content = whole(filled)
+    put(filled, content[:100] + bytes(len(content) - 100))
     error = await refused(sqlite_place)
     assert f"{filled} is damaged" in error.message
 
@@ -150,12 +167,9 @@ async def test_b6_newer_file_is_refused(filled: Path, sqlite_place: Place) -> No
 async def test_b6_newer_file_is_refused_when_a_crash_left_a_log_beside_it(
     filled: Path, sqlite_place: Place, with_index: bool
 ) -> None:
-    connection = sqlite3.connect(filled, isolation_level=None)
-    connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    image = {path.name: path.read_bytes() for path in filled.parent.glob("perdure.db*")}
-    connection.close()
+    image = crash_image(filled, "UPDATE alembic_version SET version_num = '9999'")
     for name in ("perdure.db", "perdure.db-wal", *(["perdure.db-shm"] if with_index else [])):
-        (filled.parent / name).write_bytes(image[name])
+        put(filled.with_name(name), image[name])
     error = await refused(sqlite_place)
     assert "'9999'" in error.message
 
@@ -203,8 +217,12 @@ async def test_nothing_but_the_database_is_left_after_a_clean_stop(sqlite_place:
 
 def tables(url: str) -> dict[str, list[tuple[object, ...]]]:
     with psycopg.connect(url) as connection:
-        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1").fetchall()
-        return {name: connection.execute(f'SELECT * FROM "{name}" ORDER BY 1'.encode()).fetchall() for (name,) in names}
+        names = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+        ).fetchall()
+        return {
+            name: connection.execute(f'SELECT * FROM "{name}" ORDER BY 1'.encode()).fetchall() for (name,) in names
+        }
 
 
 async def refused_postgres(place: Place) -> DatabaseRefused:
@@ -214,7 +232,9 @@ async def refused_postgres(place: Place) -> DatabaseRefused:
     return error
 
 
-@pytest.mark.parametrize("names", [["orders"], ["alembic_version", "orders"], ["sessions", "journal"]], ids=" and ".join)
+@pytest.mark.parametrize(
+    "names", [["orders"], ["alembic_version", "orders"], ["sessions", "journal"]], ids=" and ".join
+)
 async def test_b6_other_programs_tables_are_refused(postgres_place: Place, names: list[str]) -> None:
     with psycopg.connect(postgres_place.url) as connection:
         for name in names:
@@ -295,18 +315,20 @@ asyncio.run(hold())
 """
 
 
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 async def test_lock_of_a_killed_process_is_free_at_once_even_while_it_is_a_zombie(place: Place) -> None:
-    arguments = [sys.executable, "-c", HOLDER, place.url, str(place.folder)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, env={"PYTHONPATH": ":".join(sys.path)}) as child:
+    with python_child(HOLDER, place.url, str(place.folder)) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
         with pytest.raises(LockHeld, match=f"process {child.pid}"):
             await open_database(place.url, home=place.home("one"))
         child.send_signal(signal.SIGKILL)
-        status = Path(f"/proc/{child.pid}/stat")
-        wait_for("the child is a zombie", lambda: status.read_text().rpartition(")")[2].split()[0] == "Z")
+        wait_for("the child is a zombie", lambda: is_zombie(child.pid))
         gateway = await Gateway(place).open()
-        assert status.exists(), "the child was buried too early to prove anything"
+        assert is_zombie(child.pid), "the child was buried too early to prove anything"
     assert await gateway.store.inbox.waiting(key_of()) == 1
     await gateway.stop()
 

@@ -21,7 +21,16 @@ REFUSED = (sqlite3.IntegrityError, psycopg.IntegrityError)
 
 RUN = {"id": "r", "instance": "i", "version": "0", "started_at": 1, "heartbeat_at": 1}
 SESSION = {"id": "s", "key": "k", "state": "open", "created_at": 1, "updated_at": 1}
-INBOX = {"id": "i", "event_key": "e", "key": "k", "state": "waiting", "body": "{}", "raw": "", "position": 9, "received_at": 1}
+INBOX = {
+    "id": "i",
+    "event_key": "e",
+    "key": "k",
+    "state": "waiting",
+    "body": "{}",
+    "raw": "",
+    "position": 9,
+    "received_at": 1,
+}
 OUTBOX = {
     "id": "o",
     "delivery_key": "d",
@@ -41,7 +50,9 @@ PERSON = {"platform": "web", "person": "p", "name": "", "role": "guest", "added_
 
 async def insert(gateway: Gateway, table: str, row: dict[str, Any]) -> int:
     names = ", ".join(row)
-    return await gateway.tampers(f"INSERT INTO {table} ({names}) VALUES ({', '.join(':' + name for name in row)})", **row)
+    return await gateway.tampers(
+        f"INSERT INTO {table} ({names}) VALUES ({', '.join(':' + name for name in row)})", **row
+    )
 
 
 def turn_row(turn: Turn, **changes: Any) -> dict[str, Any]:
@@ -210,7 +221,9 @@ async def test_database_allows_one_session_per_key_that_is_not_closed(gateway: G
 
 
 def test_schema_spells_the_states_as_the_core_does() -> None:
-    statements = {statement.split()[2]: " ".join(statement.split()) for statement in migrate.schema() if "TABLE" in statement}
+    statements = {
+        statement.split()[2]: " ".join(statement.split()) for statement in migrate.schema() if "TABLE" in statement
+    }
     for table, states in (("turns", State), ("sessions", SessionState), ("outbox", Delivery)):
         spelled = ", ".join(f"'{state}'" for state in states)
         assert f"CHECK (state IN ({spelled}))" in statements[table], table

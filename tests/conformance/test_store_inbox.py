@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from perdure.core.messages import Attachment, Inbound, Sender
-from support.stores import Gateway, Place, chat, key_of, message
+from support.stores import Gateway, Place, chat, key_of, message, python_child
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.anyio
@@ -221,8 +219,7 @@ def last_number(said: Path) -> int:
 async def test_b70_crash_right_after_receiving_loses_nothing(place: Place) -> None:
     """A real process is killed while it receives: whatever it has acknowledged is there."""
     said = place.folder / "said"
-    arguments = [sys.executable, "-c", CHILD, place.url, str(place.folder)]
-    with said.open("wb") as out, subprocess.Popen(arguments, stdout=out, env={"PYTHONPATH": ":".join(sys.path)}) as child:
+    with said.open("wb") as out, python_child(CHILD, place.url, str(place.folder), stdout=out) as child:
         wait_for("the child has received fifty messages", lambda: last_number(said) >= 50)
         child.send_signal(signal.SIGKILL)
     acknowledged = last_number(said)

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.journal import Asked, Cancelled, Claimed, Finished, Interrupted, ModelAsked, Requeued, ToolEnded
 from perdure.core.turn import FINAL, State
-from perdure.store.leases import LEASE_MS
+from perdure.store.runs import LEASE_MS
 from perdure.store.turns import Turn
 from support.stores import Gateway, Place, WatchedDatabase, calling, key_of
 from support.waiting import eventually
@@ -23,7 +23,9 @@ INTERRUPTED = Interrupted("restart_timeout")
 
 async def silence(gateway: Gateway, run: str) -> None:
     """Make the run's last heartbeat older than any lease."""
-    await gateway.tampers("UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=run)
+    await gateway.tampers(
+        "UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=run
+    )
 
 
 async def ending(gateway: Gateway, run: str) -> str | None:
@@ -117,7 +119,9 @@ async def test_b40_running_turn_is_lost_when_its_run_is_over(gateway: Gateway, c
     assert mine.epoch > turn.epoch
     assert await gateway.store.turns.lost() == []
     assert await gateway.store.turns.interrupted(gateway.run) == [mine]
-    assert (await gateway.view(turn)).records[-1].entry == Interrupted("restart_interrupted", old)
+    mark = (await gateway.view(turn)).records[-1].entry
+    assert isinstance(mark, Interrupted)
+    assert (mark.reason, mark.run) == ("restart_interrupted", old)
 
 
 async def test_b40_finished_turn_is_never_lost(gateway: Gateway) -> None:
@@ -286,7 +290,9 @@ async def test_new_owner_carries_the_turn_on(frozen: tuple[Gateway, Turn, Gatewa
     assert view.open_calls == []
 
 
-async def test_live_runs_sessions_belong_to_nobody_else_until_it_ends(two_gateways: tuple[Gateway, Gateway]) -> None:
+async def test_live_runs_sessions_belong_to_nobody_else_until_it_ends(
+    two_gateways: tuple[Gateway, Gateway],
+) -> None:
     one, two = two_gateways
     await one.finishes(await one.begins("first"), "reply")
     await one.hears("second")

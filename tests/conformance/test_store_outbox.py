@@ -8,8 +8,8 @@ import pytest
 
 from perdure.core.delivery import Delivery
 from perdure.store.api import Store, open_database
-from perdure.store.leases import LEASE_MS
 from perdure.store.outbox import Delivering, Owed
+from perdure.store.runs import LEASE_MS
 from support.stores import PLATFORM, Gateway, Place, chat, key_of
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,9 @@ pytestmark = pytest.mark.anyio
 async def owes(gateway: Gateway, *replies: str, chat_name: str = "c1") -> None:
     """Owe replies of one part each, every one at the end of a turn of its own."""
     for reply in replies:
-        await gateway.finishes(await gateway.begins(f"ask {reply}", chat_name=chat_name), reply, chat_name=chat_name)
+        await gateway.finishes(
+            await gateway.begins(f"ask {reply}", chat_name=chat_name), reply, chat_name=chat_name
+        )
 
 
 async def head(gateway: Gateway) -> Delivering:
@@ -80,7 +82,10 @@ async def test_b79_first_part_carries_what_it_replies_to(gateway: Gateway) -> No
     owed = Owed(chat(), turn.id, ("one", "two"), "m1")
     await gateway.store.outbox.owe(turn.key, owed, gateway.now())
     rows = await gateway.store.outbox.open()
-    assert [(row.part, row.reply_to, row.outbound().reply_to) for row in rows] == [(0, "m1", "m1"), (1, None, None)]
+    assert [(row.part, row.reply_to, row.outbound().reply_to) for row in rows] == [
+        (0, "m1", "m1"),
+        (1, None, None),
+    ]
     assert len({row.delivery_key for row in rows}) == 2
     assert rows[0].outbound().address == chat()
 
@@ -93,7 +98,7 @@ async def test_b75_lane_keeps_its_order_when_the_clock_goes_back_between_two_run
         clock["now"] = now
         database = await open_database(place.url, home=place.home("one"), clock=lambda: clock["now"])
         store = Store(database, clock=lambda: clock["now"])
-        run = await store.runs.begin("one", "0")
+        run = (await store.runs.begin("one", "0")).run
         gateway._store, gateway.run = store, run
         await owes(gateway, text)
         if text == "first":
@@ -178,7 +183,9 @@ async def test_start_is_given_once(gateway: Gateway) -> None:
     assert (await head(gateway)).state is Delivery.SENDING
 
 
-async def test_start_is_refused_when_another_gateway_has_the_session(two_gateways: tuple[Gateway, Gateway]) -> None:
+async def test_start_is_refused_when_another_gateway_has_the_session(
+    two_gateways: tuple[Gateway, Gateway],
+) -> None:
     one, two = two_gateways
     await owes(one, "reply")
     row = await head(one)
@@ -205,7 +212,9 @@ async def test_b75_back_off_holds_the_lane_and_counts_when_it_was_tried(gateway:
     row = await head(gateway)
     for tries, counts in ((1, True), (1, False), (2, True)):
         assert await gateway.starts(await head(gateway))
-        assert await gateway.store.outbox.put_back(row, 5_000 + tries, gateway.now(), problem="busy", counts=counts)
+        assert await gateway.store.outbox.put_back(
+            row, 5_000 + tries, gateway.now(), problem="busy", counts=counts
+        )
         await gateway.reopen()
         held = await head(gateway)
         assert (held.id, held.state, held.attempts, held.due_at) == (row.id, Delivery.OWED, tries, 5_000 + tries)
@@ -300,7 +309,9 @@ async def sending_was_taken_over(one: Gateway, two: Gateway) -> tuple[Delivering
     await owes(one, "reply")
     row = await head(one)
     assert await one.starts(row)
-    await two.tampers("UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=one.run)
+    await two.tampers(
+        "UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=one.run
+    )
     assert await two.store.runs.reap(two.run) == 1
     assert await two.store.outbox.orphans(two.now()) == 1
     again = await head(two)
@@ -326,7 +337,9 @@ async def test_b74_frozen_gateway_starts_no_send_when_its_run_was_declared_dead(
     one, two = two_gateways
     await owes(one, "reply")
     row = await head(one)
-    await two.tampers("UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=one.run)
+    await two.tampers(
+        "UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=one.run
+    )
     assert await two.store.runs.reap(two.run) == 1
     assert not await one.starts(row)
     assert await two.starts(row)

@@ -49,7 +49,9 @@ async def test_session_is_made_once_when_two_gateways_hear_at_once(
     two_gateways: tuple[Gateway, Gateway],
 ) -> None:
     one, two = two_gateways
-    stored = await asyncio.gather(*(gateway.hears(f"{n} to {gateway.instance}") for n in range(10) for gateway in (one, two)))
+    stored = await asyncio.gather(
+        *(gateway.hears(f"{n} to {gateway.instance}") for n in range(10) for gateway in (one, two))
+    )
     assert len({found.session for found in stored}) == 1
     positions = await one.rows("SELECT position FROM inbox ORDER BY position")
     assert positions == [(n,) for n in range(1, 21)]
@@ -115,7 +117,11 @@ async def test_b2_recovery_state_has_the_newest_reason_and_counts_every_mark(gat
     await gateway.appends(again.turn, Interrupted("restart_timeout", gateway.run))
     await gateway.reopen()
     recovery = await gateway.store.sessions.recovery(turn.session)
-    assert (recovery.resume_pending, recovery.resume_reason, recovery.interruptions) == (True, "restart_timeout", 2)
+    assert (recovery.resume_pending, recovery.resume_reason, recovery.interruptions) == (
+        True,
+        "restart_timeout",
+        2,
+    )
 
 
 async def test_b7_recovery_state_of_an_unknown_session_is_none(gateway: Gateway) -> None:
@@ -198,7 +204,9 @@ async def test_b11_failed_attempt_keeps_the_mark_until_a_later_turn_is_delivered
 
 
 @pytest.mark.parametrize("why", [Why.STOPPED, Why.DROPPED, Why.RESET, Why.CLEARED])
-async def test_b11_mark_counts_no_longer_when_a_person_or_a_clear_ended_the_turn(gateway: Gateway, why: Why) -> None:
+async def test_b11_mark_counts_no_longer_when_a_person_or_a_clear_ended_the_turn(
+    gateway: Gateway, why: Why
+) -> None:
     session = await interrupted_turn_of_a_dead_run(gateway)
     (turn,) = await gateway.store.turns.interrupted(gateway.run)
     assert await gateway.cancels(turn, why)

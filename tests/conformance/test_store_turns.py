@@ -28,7 +28,7 @@ from perdure.core.journal import (
     ToolStarted,
 )
 from perdure.core.messages import Sender
-from perdure.core.recovery import Choice
+from perdure.core.recovery import Choice, Rule
 from perdure.core.turn import BEGUN, FINAL, MOVES, Move, State
 from perdure.store.outbox import Owed
 from perdure.store.turns import Turn
@@ -105,8 +105,9 @@ async def test_claim_gives_nothing_while_a_turn_of_the_key_is_begun(gateway: Gat
 
 
 async def test_claim_takes_the_queued_turn_before_any_message(gateway: Gateway) -> None:
-    turn = await turn_in(gateway, State.QUEUED)
+    turn = await gateway.begins("work")
     await gateway.hears("next")
+    await gateway.appends(turn, INTERRUPTED, Requeued())
     claim = await gateway.claims()
     assert claim is not None
     assert claim.turn.id == turn.id
@@ -117,12 +118,12 @@ async def test_claim_takes_the_queued_turn_before_any_message(gateway: Gateway) 
     assert await gateway.store.inbox.waiting(key_of()) == 1
 
 
-async def test_claim_supersedes_an_interrupted_turn_when_it_was_decided_not_to_go_on(gateway: Gateway) -> None:
+async def test_b49_message_supersedes_an_interrupted_turn_when_it_was_held_back_for_good(gateway: Gateway) -> None:
     old = await gateway.begins("old work")
     await gateway.appends(old, calling("a"), INTERRUPTED)
     await gateway.hears("next")
     assert await gateway.claims() is None
-    await gateway.appends(old, Decided(Choice.SKIP, "it is stale"))
+    await gateway.appends(old, Decided(Choice.SKIP, "it is stale", rule=Rule.STALE))
     claim = await gateway.claims()
     assert claim is not None
     assert [cause.text for cause in (await gateway.view(claim.turn)).causes] == ["next"]
@@ -131,9 +132,26 @@ async def test_claim_supersedes_an_interrupted_turn_when_it_was_decided_not_to_g
     assert (await gateway.row(old)).state is view.state is State.CANCELLED
 
 
-async def test_claim_leaves_a_given_up_turn_alone_when_no_message_waits(gateway: Gateway) -> None:
+async def test_b49_message_joins_an_interrupted_turn_when_it_was_held_back_for_now(gateway: Gateway) -> None:
+    turn = await gateway.begins("old work")
+    await gateway.hears("stored before the interruption")
+    await gateway.appends(turn, INTERRUPTED)
+    await gateway.appends(turn, Decided(Choice.SKIP, "it is off here", rule=Rule.OFF))
+    assert await gateway.claims() is None
+    await gateway.hears("one more")
+    await gateway.hears("and another")
+    claim = await gateway.claims()
+    assert claim is not None
+    assert claim.turn.id == turn.id
+    view = await gateway.view(turn)
+    assert [cause.text for cause in view.causes] == ["old work", "one more", "and another"]
+    assert (await gateway.row(turn)).state is view.state is State.RUNNING
+    assert await gateway.store.inbox.waiting(key_of()) == 1
+
+
+async def test_claim_leaves_a_held_back_turn_alone_when_no_message_waits(gateway: Gateway) -> None:
     turn = await turn_in(gateway, State.INTERRUPTED)
-    await gateway.appends(turn, Decided(Choice.SKIP, "it is stale"))
+    await gateway.appends(turn, Decided(Choice.SKIP, "it is stale", rule=Rule.STALE))
     before = await gateway.everything()
     assert await gateway.claims() is None
     assert await gateway.everything() == before
@@ -161,7 +179,9 @@ async def test_claimable_names_the_keys_that_have_something_to_do(gateway: Gatew
     await gateway.hears("hello", chat_name="waiting")
     await gateway.hears("hello", chat_name="running")
     await turn_in(gateway, State.DONE, "done")
-    assert sorted(await gateway.store.turns.claimable(gateway.run)) == sorted([key_of("queued"), key_of("waiting")])
+    assert sorted(await gateway.store.turns.claimable(gateway.run)) == sorted(
+        [key_of("queued"), key_of("waiting")]
+    )
 
 
 async def test_b78_one_turn_is_begun_when_two_claims_race(gateway: Gateway) -> None:
@@ -331,7 +351,9 @@ async def test_answer_puts_the_turn_back_in_the_queue(gateway: Gateway) -> None:
 # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("ending", [Finished("x"), Failed("x"), Cancelled("stopped")], ids=lambda entry: entry.kind)
+@pytest.mark.parametrize(
+    "ending", [Finished("x"), Failed("x"), Cancelled("stopped")], ids=lambda entry: entry.kind
+)
 async def test_b64_every_ending_gives_each_open_call_exactly_one_result(gateway: Gateway, ending: Entry) -> None:
     turn = await gateway.begins("work")
     await gateway.appends(turn, calling("a", "b", "c"), ToolStarted("a", "look", Effect.ONCE, "k"))
@@ -352,7 +374,9 @@ async def test_b64_result_that_comes_with_the_ending_is_not_given_twice(gateway:
     turn = await gateway.begins("work")
     await gateway.appends(turn, calling("a", "b"))
     assert await gateway.appends(turn, ToolEnded("a", "error", "no"), Cancelled("stopped")) is not None
-    results = [record.entry for record in (await gateway.view(turn)).records if isinstance(record.entry, ToolEnded)]
+    results = [
+        record.entry for record in (await gateway.view(turn)).records if isinstance(record.entry, ToolEnded)
+    ]
     assert sorted((result.call, result.outcome) for result in results) == [("a", "error"), ("b", "cancelled")]
 
 
@@ -388,7 +412,10 @@ async def test_b73_end_and_reply_are_written_together(gateway: Gateway) -> None:
     await gateway.reopen()
     assert (await gateway.row(turn)).state is State.DONE
     rows = await gateway.store.outbox.of_turn(turn.id)
-    assert [(row.part, row.text, row.state, row.attempts) for row in rows] == [(0, "one", "owed", 0), (1, "two", "owed", 0)]
+    assert [(row.part, row.text, row.state, row.attempts) for row in rows] == [
+        (0, "one", "owed", 0),
+        (1, "two", "owed", 0),
+    ]
 
 
 async def test_b73_neither_end_nor_reply_is_written_when_one_of_them_cannot_be(gateway: Gateway) -> None:
@@ -417,12 +444,11 @@ async def test_turn_row_is_the_fold_of_its_journal_after_every_append(gateway: G
 async def test_turns_of_a_session_come_in_order(gateway: Gateway) -> None:
     turns = []
     for number in range(3):
-        turn = await gateway.begins(f"m{number}")
-        await gateway.finishes(turn)
-        turns.append(turn.id)
+        turns.append(await gateway.begins(f"m{number}"))
+        await gateway.finishes(turns[-1])
         await gateway.reopen()
-    found = await gateway.store.turns.of_session(turn.session)
-    assert [turn.id for turn in found] == turns
+    found = await gateway.store.turns.of_session(turns[0].session)
+    assert [turn.id for turn in found] == [turn.id for turn in turns]
     assert [turn.generation for turn in found] == [1, 2, 3]
 
 

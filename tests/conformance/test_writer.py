@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,7 +15,7 @@ from perdure.errors import StoreError, StoreFull, Unavailable
 from perdure.store.api import Store
 from perdure.store.database import Row, Tx
 from perdure.store.sqlite import SqliteDatabase, open_sqlite
-from support.stores import Gateway, key_of, message
+from support.stores import Gateway, key_of, message, python_child
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +46,11 @@ def faulty(person: str) -> Callable[[Tx], str]:
         raise Faulty(person)
 
     return work
+
+
+def nonsense(tx: Tx) -> int:
+    """A work that no database understands."""
+    return tx.run("SELECT nonsense FROM nowhere")
 
 
 async def notes(store: Store) -> list[str]:
@@ -111,15 +114,20 @@ async def test_batch_gives_each_work_its_own_result(gateway: Gateway) -> None:
 
 async def test_faulty_work_fails_alone_while_its_batch_mates_succeed(gateway: Gateway) -> None:
     results = await together(gateway.store, note("a"), note("b"), faulty("c"), note("d"), faulty("e"))
-    assert [result if isinstance(result, str) else type(result) for result in results] == ["a", "b", Faulty, "d", Faulty]
+    assert [result if isinstance(result, str) else type(result) for result in results] == [
+        "a",
+        "b",
+        Faulty,
+        "d",
+        Faulty,
+    ]
     await gateway.reopen()
     assert await notes(gateway.store) == ["a", "b", "d"]
     assert gateway.store.problem is None
 
 
 async def test_work_that_the_database_refuses_fails_alone(gateway: Gateway) -> None:
-    wrong_sql: Callable[[Tx], Any] = lambda tx: tx.run("SELECT nonsense FROM nowhere")  # noqa: E731
-    results = await together(gateway.store, note("a"), note("a"), wrong_sql, note("b"))
+    results = await together(gateway.store, note("a"), note("a"), nonsense, note("b"))
     assert [isinstance(result, Exception) for result in results] == [False, True, True, False]
     assert not any(isinstance(result, StoreError) for result in results)
     assert await notes(gateway.store) == ["a", "b"]
@@ -287,7 +295,7 @@ async def test_full_disk_in_a_batch_means_that_each_work_is_done_or_not_done(sma
 
 
 async def test_full_disk_while_messages_come_loses_none_that_was_taken_in(small: Store) -> None:
-    run = await small.runs.begin("one", "0")
+    run = (await small.runs.begin("one", "0")).run
     received, number = [], 0
     with pytest.raises(StoreFull):
         for number in range(10_000):
@@ -334,11 +342,10 @@ asyncio.run(main())
 
 async def test_broken_disk_ends_all_writing_and_what_was_done_is_there_at_the_next_start(tmp_path: Path) -> None:
     """A real process whose files may not grow any further: the kernel answers a write with an error."""
-    arguments = [sys.executable, "-c", BROKEN, str(tmp_path)]
-    environment = {"PYTHONPATH": ":".join(sys.path)}
-    child = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment, timeout=60)
-    said = child.stdout.split()
-    assert said[-1:] == ["broken"], child.stderr
+    with python_child(BROKEN, str(tmp_path)) as child:
+        output, _ = child.communicate(timeout=60)
+    said = output.decode().split()
+    assert said[-1:] == ["broken"]
     numbers = [int(word) for word in said[:-1]]
     assert numbers == list(range(len(numbers))), "it wrote again after the first failure"
     store = Store(open_sqlite(tmp_path / "perdure.db", home=tmp_path))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -90,7 +88,7 @@ def test_conversation_goes_on_as_shown_when_killed_as_told(process: GatewayProce
         for call in ("c1.1", "c2.1"):
             wait_for("the gateway answers", lambda: _answers(process))
             person.wait_for_event(f"the call {call} runs", call=call, state="started")
-            wait_for("it left its trace", lambda call=call: call in _trace(place))
+            wait_for("it left its trace", partial(_has_trace, place, call))
             output(shell(process, place, block("kill -9")))
         assert output(chat) == shown("outcome unknown")
     finally:
@@ -104,6 +102,10 @@ def _answers(process: GatewayProcess) -> bool:
         return httpx.get(f"{process.url}/readyz").status_code == 200
     except httpx.TransportError:
         return False
+
+
+def _has_trace(place: Path, call: str) -> bool:
+    return call in _trace(place)
 
 
 def _trace(place: Path) -> str:
@@ -132,12 +134,3 @@ def _request(line: str, token: str, port: int) -> httpx.Request:
     [url] = [word for word in words if word.startswith("http://")]
     body = words[words.index("-d") + 1] if "-d" in words else None
     return httpx.Request("GET" if body is None else "POST", url, headers={name: value}, content=body)
-
-
-def test_place_that_is_named_for_the_process_id_holds_it(process: GatewayProcess, place: Path) -> None:
-    [path] = re.findall(r"cat (\S+)\)", block("kill -9"))
-    pid = int(Path(path.replace("~", str(place))).read_text())
-    assert process.process is not None
-    assert pid != process.process.pid, "it is the gateway's, not its supervisor's"
-    os.kill(pid, signal.SIGKILL)
-    wait_for("the gateway is back", lambda: _answers(process))

@@ -60,7 +60,9 @@ class Page(Struct, frozen=True):
         """The page with this content in its generated part of that name."""
         found = [name for _, name, _ in _GENERATED.findall(self.text)]
         assert region in found, f"{self} has no part `<!-- generated: {region} -->`"
-        return _GENERATED.sub(lambda part: f"{part[1]}{content}\n{part[3]}" if part[2] == region else part[0], self.text)
+        return _GENERATED.sub(
+            lambda part: f"{part[1]}{content}\n{part[3]}" if part[2] == region else part[0], self.text
+        )
 
 
 def page(name: str) -> Page:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -122,7 +124,7 @@ class Gateway:
         """Open the database and begin a run."""
         home = self.place.home(self.instance)
         self._store = Store(wrap(await open_database(self.place.url, home=home)))
-        self.run = await self.store.runs.begin(self.instance, "0")
+        self.run = (await self.store.runs.begin(self.instance, "0")).run
         return self
 
     async def stop(self) -> None:
@@ -238,6 +240,14 @@ def _snapshot(tx: Tx) -> Snapshot:
         [Received(one.address.chat, one.text, turn) for one, turn in inbound],
         [Delivering(*row) for row in outbox],
     )
+
+
+def python_child(
+    program: str, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """A real process that runs a program which may import whatever tests may."""
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=stdout, env=environment)
 
 
 class WatchedTx:

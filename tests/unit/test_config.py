@@ -12,6 +12,7 @@ import pytest
 from perdure.config import Settings, describe, load, seconds
 from perdure.core.notes import SYSTEM_PROMPT
 from perdure.errors import ConfigurationError
+from perdure.settings import PlatformSettings
 
 DEFAULTS = {
     "store.url": "sqlite:///<home>/perdure.db",
@@ -30,6 +31,11 @@ DEFAULTS = {
     "recovery.max_tokens": "none",
     "delivery.unknown": "resend",
     "delivery.max_age": "24h",
+    "platforms.web.enabled": "true",
+    "platforms.web.allow": '["*"]',
+    "platforms.web.recovery": "none",
+    "platforms.web.banner": "true",
+    "platforms.web.recovery_chats": "{}",
 }
 
 
@@ -50,6 +56,10 @@ def problems(home: Path, toml: str | bytes, **environ: str) -> list[str]:
     return [line.split(". ", 1)[1] for line in lines]
 
 
+def variable(key: str) -> str:
+    return f"PERDURE_{key.upper().replace('.', '__')}"
+
+
 # ── what holds without any mistake ──────────────────────────────────────────────────────────────────────────
 
 
@@ -62,6 +72,7 @@ def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: P
     assert (settings.drain.deadline, settings.recovery.freshness) == (20.0, 3600.0)
     assert (settings.delivery.max_age, settings.delivery.unknown) == (86400.0, "resend")
     assert settings.recovery.max_tokens is None
+    assert settings.platforms.web == PlatformSettings(True, ["*"], None, True, {})
     assert settings.agent.system_prompt == SYSTEM_PROMPT
     assert not home.exists()
 
@@ -77,10 +88,11 @@ def test_every_setting_has_a_type_and_a_sentence_in_words() -> None:
 
 
 def test_every_described_default_is_accepted_when_it_is_written_down(tmp_path: Path) -> None:
-    unwritable = ("store.url", "agent.system_prompt", "recovery.max_tokens")
-    written = {key: default for key, default in DEFAULTS.items() if key not in unwritable}
-    environ = {f"PERDURE_{key.upper().replace('.', '__')}": value for key, value in written.items()}
-    assert load(tmp_path, environ) == Settings(home=tmp_path)
+    in_words = ("store.url", "agent.system_prompt", "recovery.max_tokens", "platforms.web.recovery")
+    written = {key: default for key, default in DEFAULTS.items() if key not in in_words}
+    as_in_the_file = [f"{key} = {value}\n" for key, value in written.items() if value[0] in "[{"]
+    environ = {variable(key): value for key, value in written.items() if value[0] not in "[{"}
+    assert configured(tmp_path, "".join(as_in_the_file), **environ) == Settings(home=tmp_path)
 
 
 def test_file_is_read_when_it_stands_in_the_home_of_the_environment(tmp_path: Path) -> None:
@@ -191,6 +203,103 @@ def test_duration_is_a_number_of_seconds_or_a_text_with_a_unit(written: object, 
     assert seconds(written) == meant
 
 
+# ── platforms ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        pytest.param("[platforms.web]\nrecovery = 'ask'\nallow = ['ann']\n", id="a section"),
+        pytest.param("[platforms]\nweb = {recovery = 'ask', allow = ['ann']}\n", id="a table on one line"),
+        pytest.param("platforms.web.recovery = 'ask'\nplatforms.web.allow = ['ann']\n", id="dotted keys"),
+    ],
+)
+def test_platform_is_read_from_the_file_however_it_is_written(toml: str, tmp_path: Path) -> None:
+    settings = configured(tmp_path, toml)
+    assert settings.platforms.web == PlatformSettings(recovery="ask", allow=["ann"])
+
+
+def test_empty_group_of_sections_changes_nothing(tmp_path: Path) -> None:
+    assert configured(tmp_path, "[platforms]\n[platforms.web]\n") == Settings(home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "meant"),
+    [
+        pytest.param("ENABLED", "false", PlatformSettings(enabled=False), id="a truth"),
+        pytest.param("BANNER", " False ", PlatformSettings(banner=False), id="a truth in capitals"),
+        pytest.param("ALLOW", "ann,bob", PlatformSettings(allow=["ann", "bob"]), id="a list"),
+        pytest.param("ALLOW", " 12 , Ann B. ,", PlatformSettings(allow=["12", "Ann B."]), id="a list with spaces"),
+        pytest.param("ALLOW", "*", PlatformSettings(), id="a list of one"),
+        pytest.param("ALLOW", "", PlatformSettings(allow=[]), id="an empty list"),
+        pytest.param("RECOVERY", "off", PlatformSettings(recovery="off"), id="a word"),
+        pytest.param("RECOVERY", "", PlatformSettings(), id="no word"),
+        pytest.param(
+            "RECOVERY_CHATS",
+            "12=off, a=b = ask",
+            PlatformSettings(recovery_chats={"12": "off", "a=b": "ask"}),
+            id="a table",
+        ),
+        pytest.param("RECOVERY_CHATS", "", PlatformSettings(), id="an empty table"),
+    ],
+)
+def test_platform_is_read_from_the_environment(
+    name: str, text: str, meant: PlatformSettings, tmp_path: Path
+) -> None:
+    settings = load(tmp_path, {f"PERDURE_PLATFORMS__WEB__{name}": text})
+    assert settings.platforms.web == meant
+
+
+def test_environment_replaces_a_list_and_a_table_when_the_file_has_them(tmp_path: Path) -> None:
+    toml = "[platforms.web]\nallow = ['*']\nbanner = false\n[platforms.web.recovery_chats]\n12 = 'off'\n"
+    environ = {"PERDURE_PLATFORMS__WEB__ALLOW": "ann", "PERDURE_PLATFORMS__WEB__RECOVERY_CHATS": "13=ask"}
+    settings = configured(tmp_path, toml, **environ)
+    assert settings.platforms.web == PlatformSettings(banner=False, allow=["ann"], recovery_chats={"13": "ask"})
+
+
+def test_platform_has_its_settings_or_the_defaults_when_there_are_none(tmp_path: Path) -> None:
+    settings = configured(tmp_path, "[platforms.web]\nbanner = false\n")
+    assert settings.platform("web") == PlatformSettings(banner=False)
+    assert settings.platform("simulated") == settings.platform("__class__") == PlatformSettings()
+
+
+@pytest.mark.parametrize(
+    ("toml", "platform", "chat", "policy"),
+    [
+        pytest.param("", "web", "1", "auto", id="the default"),
+        pytest.param("recovery.policy = 'ask'", "web", "1", "ask", id="the general one"),
+        pytest.param("recovery.policy = 'ask'", "other", "1", "ask", id="the general one for any platform"),
+        pytest.param(
+            "recovery.policy = 'off'\nplatforms.web.recovery = 'auto'", "web", "1", "auto", id="the platform's"
+        ),
+        pytest.param(
+            "recovery.policy = 'off'\nplatforms.web.recovery = 'auto'",
+            "other",
+            "1",
+            "off",
+            id="not the platform's",
+        ),
+        pytest.param(
+            "platforms.web = {recovery = 'off', recovery_chats = {1 = 'ask'}}", "web", "1", "ask", id="the chat's"
+        ),
+        pytest.param(
+            "platforms.web = {recovery = 'off', recovery_chats = {1 = 'ask'}}",
+            "web",
+            "2",
+            "off",
+            id="not the chat's",
+        ),
+        pytest.param(
+            "platforms.web.recovery_chats.1 = 'ask'", "other", "1", "auto", id="not the chat's of another platform"
+        ),
+    ],
+)
+def test_recovery_policy_is_the_chats_before_the_platforms_before_the_general_one(
+    toml: str, platform: str, chat: str, policy: str, tmp_path: Path
+) -> None:
+    assert configured(tmp_path, toml).recovery_policy(platform, chat) == policy
+
+
 # ── what is told of a mistake ───────────────────────────────────────────────────────────────────────────────
 
 DURATION = 'a duration from 0 to 36500d, such as "500ms", "20s", "15m" or "24h" (a bare number is seconds)'
@@ -199,7 +308,11 @@ NAME = 'a name of 1 to 64 letters, digits, "-" or "_"'
 MODEL = '"offline" (only the offline model is built in this version)'
 HOST = "a host name or an IP address without a port"
 COUNT = "a whole number from 1 to 1000000000"
-SECTIONS = "store, web, agent, model, drain, recovery, delivery"
+POLICY = 'one of "ask", "auto", "off"'
+POLICIES = f"a table in which each value is {POLICY}"
+PEOPLE = "a list of texts"
+TRUTH = "true or false"
+SECTIONS = "store, web, agent, model, drain, recovery, delivery, platforms.web"
 EXAMPLES = {
     "store.url": 'url = "sqlite:///perdure.db"',
     "web.host": 'host = "127.0.0.1"',
@@ -213,6 +326,10 @@ EXAMPLES = {
     "recovery.concurrency": "concurrency = 4",
     "recovery.max_tokens": "max_tokens = 200000",
     "delivery.unknown": 'unknown = "resend"',
+    "platforms.web.enabled": "enabled = true",
+    "platforms.web.allow": 'allow = ["ann", "bob"]',
+    "platforms.web.recovery": 'recovery = "ask"',
+    "platforms.web.recovery_chats": 'recovery_chats = { "12" = "off", "13" = "ask" }',
 }
 
 
@@ -253,9 +370,36 @@ EXAMPLES = {
         pytest.param("drain.deadline", "nan", DURATION, "nan", id="a deadline that is no number"),
         pytest.param("drain.deadline", "inf", DURATION, "inf", id="a deadline that never comes"),
         pytest.param("drain.deadline", "2026-01-01", DURATION, "2026-01-01", id="a deadline that is a date"),
-        pytest.param("recovery.policy", '"Auto"', 'one of "auto", "off"', '"Auto"', id="a word in capitals"),
-        pytest.param("recovery.policy", '"ask"', 'one of "auto", "off"', '"ask"', id="a word of a later version"),
-        pytest.param("recovery.policy", "false", 'one of "auto", "off"', "false", id="off as a truth"),
+        pytest.param("recovery.policy", '"Auto"', POLICY, '"Auto"', id="a word in capitals"),
+        pytest.param("recovery.policy", "false", POLICY, "false", id="off as a truth"),
+        pytest.param("platforms.web.recovery", '"none"', POLICY, '"none"', id="a policy spelled none"),
+        pytest.param("platforms.web.enabled", '"true"', TRUTH, '"true"', id="a truth in quotes"),
+        pytest.param("platforms.web.enabled", "1", TRUTH, "1", id="a truth as a number"),
+        pytest.param("platforms.web.allow", '"ann"', PEOPLE, '"ann"', id="one person without brackets"),
+        pytest.param(
+            "platforms.web.allow", '["ann", 12]', PEOPLE, "a list with 12 in it", id="a person as a number"
+        ),
+        pytest.param("platforms.web.allow", '["ann", ""]', PEOPLE, 'a list with "" in it', id="a person unnamed"),
+        pytest.param("platforms.web.allow", "{ann = true}", PEOPLE, "a table", id="a table of people"),
+        pytest.param(
+            "platforms.web.allow", "[['hunter2']]", PEOPLE, "a list with a list in it", id="a list of lists"
+        ),
+        pytest.param("platforms.web.recovery_chats", '"off"', POLICIES, '"off"', id="a word for a table"),
+        pytest.param("platforms.web.recovery_chats", "['12']", POLICIES, "a list", id="a list for a table"),
+        pytest.param(
+            "platforms.web.recovery_chats",
+            "{12 = 'off', 13 = 'maybe'}",
+            POLICIES,
+            'a table with "13" = "maybe" in it',
+            id="a chat with a wrong word",
+        ),
+        pytest.param(
+            "platforms.web.recovery_chats",
+            "{room.7 = 'off'}",
+            POLICIES,
+            'a table with "room" = a table in it',
+            id="a chat whose dot wants quotes",
+        ),
         pytest.param("delivery.unknown", '"keep"', 'one of "drop", "resend"', '"keep"', id="a word not allowed"),
         pytest.param("store.url", '"mysql://u:hunter2@h/d"', URL, '"mysql://…"', id="another kind of database"),
         pytest.param("store.url", '"u:hunter2@h/d"', URL, "(hidden)", id="a database without a scheme"),
@@ -279,7 +423,15 @@ def test_wrong_value_is_told_with_its_place_and_a_remedy(
 
 @pytest.mark.parametrize(("key", "line"), EXAMPLES.items(), ids=EXAMPLES)
 def test_remedy_is_accepted_when_it_is_followed(key: str, line: str, tmp_path: Path) -> None:
-    configured(tmp_path, f"[{key.partition('.')[0]}]\n{line}\n")
+    configured(tmp_path, f"[{key.rpartition('.')[0]}]\n{line}\n")
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp_path: Path) -> None:
+    (told,) = problems(tmp_path, "", **{variable(key): "\udce9"})
+    name, _, value = told.partition("Write for example: ")[2].partition("=")
+    assert name == variable(key)
+    load(tmp_path, {name: value})
 
 
 @pytest.mark.parametrize(
@@ -317,8 +469,74 @@ def test_remedy_is_accepted_when_it_is_followed(key: str, line: str, tmp_path: P
         ),
         pytest.param(
             "[platforms.telegram]\ntoken = 'hunter2'",
-            f"platforms: unknown section. Remove it; the sections are: {SECTIONS}.",
-            id="a section of a later version",
+            f"platforms.telegram: unknown section. Remove it; the sections are: {SECTIONS}.",
+            id="a platform of a later version",
+        ),
+        pytest.param(
+            "platforms.wbe.recovery = 'off'",
+            "platforms.wbe: unknown section. Did you mean [platforms.web]?",
+            id="a slip of the pen in a platform",
+        ),
+        pytest.param(
+            "[platform.web]\nrecovery = 'off'",
+            "platform.web: unknown section. Did you mean [platforms.web]?",
+            id="one platform for platforms",
+        ),
+        pytest.param(
+            "[platform.web.recovery_chats]\n12 = 'off'",
+            "platform.web: unknown section. Did you mean [platforms.web]?",
+            id="a table of a section with a slip",
+        ),
+        pytest.param(
+            "[platform]\nrecovery = 'off'",
+            "platform: unknown section. Did you mean [platforms.web]?",
+            id="a platform without a name",
+        ),
+        pytest.param(
+            "[platforms]\nrecovery = 'off'",
+            "platforms.recovery: unknown key. Did you mean platforms.web.recovery?",
+            id="a key of all platforms",
+        ),
+        pytest.param(
+            "[platforms.web]\nalow = ['ann']",
+            "platforms.web.alow: unknown key. Did you mean platforms.web.allow?",
+            id="a slip of the pen in a platform's key",
+        ),
+        pytest.param(
+            "[web]\nbanner = true",
+            "web.banner: unknown key. Did you mean platforms.web.banner?",
+            id="a key of the platform in the section of the same name",
+        ),
+        pytest.param(
+            "[platforms.web]\nzzz = 1",
+            "platforms.web.zzz: unknown key. Remove it; this section has: platforms.web.enabled, "
+            "platforms.web.allow, platforms.web.recovery, platforms.web.banner, platforms.web.recovery_chats.",
+            id="a key like no other in a platform",
+        ),
+        pytest.param(
+            "['platforms.web']\nrecovery = 'off'",
+            '"platforms.web": unknown section. Did you mean [platforms.web]?',
+            id="a section in quotes",
+        ),
+        pytest.param(
+            "'web.port' = 1", '"web.port": unknown key. Did you mean web.port?', id="a dotted key in quotes"
+        ),
+        pytest.param(
+            f"{'a.' * 5000}a = 1",
+            f"a.a: unknown section. Remove it; the sections are: {SECTIONS}.",
+            id="sections beyond any depth",
+        ),
+        pytest.param(
+            "platforms = 'web'",
+            'platforms: expected a section, got "web". '
+            "Write [platforms.web] on a line of its own, and its keys beneath it.",
+            id="a value for a group of sections",
+        ),
+        pytest.param(
+            "[[platforms.web]]\nrecovery = 'off'",
+            "platforms.web: expected a section, got a list. "
+            "Write [platforms.web] on a line of its own, and its keys beneath it.",
+            id="double brackets around a platform",
         ),
         pytest.param(
             "web = 3",
@@ -408,6 +626,77 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
             f"unknown key. Remove it; the sections are: {SECTIONS}.",
             id="a setting of a later version",
         ),
+        pytest.param(
+            "PERDURE_PLATFORMS__TELEGRAM__RECOVERY",
+            "off",
+            f"unknown key. Remove it; the sections are: {SECTIONS}.",
+            id="a setting of a platform of a later version",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORMS__WBE__RECOVERY",
+            "off",
+            "unknown key. Did you mean PERDURE_PLATFORMS__WEB__RECOVERY?",
+            id="a slip of the pen in a platform",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORM__WEB__RECOVERY",
+            "off",
+            "unknown key. Did you mean PERDURE_PLATFORMS__WEB__RECOVERY?",
+            id="one platform for platforms",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORMS_WEB__RECOVERY",
+            "off",
+            "unknown key. Did you mean PERDURE_PLATFORMS__WEB__RECOVERY?",
+            id="an underscore too few",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORMS__WEB__RECOVERY_CHATS__12",
+            "off",
+            "unknown key. Did you mean PERDURE_PLATFORMS__WEB__RECOVERY_CHATS?",
+            id="a variable for a single chat",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORMS__WEB",
+            "off",
+            "unknown key. Remove it; this section has: PERDURE_PLATFORMS__WEB__ENABLED, "
+            "PERDURE_PLATFORMS__WEB__ALLOW, PERDURE_PLATFORMS__WEB__RECOVERY, PERDURE_PLATFORMS__WEB__BANNER, "
+            "PERDURE_PLATFORMS__WEB__RECOVERY_CHATS.",
+            id="a variable for a section",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORMS__WEB__BANNER",
+            "off",
+            f'expected {TRUTH}, got "off". Write for example: PERDURE_PLATFORMS__WEB__BANNER=true',
+            id="a truth in another word",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORMS__WEB__ENABLED",
+            "",
+            f'expected {TRUTH}, got "". Write for example: PERDURE_PLATFORMS__WEB__ENABLED=true',
+            id="an empty truth",
+        ),
+        pytest.param(
+            "PERDURE_PLATFORMS__WEB__ALLOW",
+            "ann,caf\udce9",
+            f'expected {PEOPLE}, got "ann,caf\\udce9". Write for example: PERDURE_PLATFORMS__WEB__ALLOW=ann,bob',
+            id="bytes that are no text in a list",
+        ),
+        *[
+            pytest.param(
+                "PERDURE_PLATFORMS__WEB__RECOVERY_CHATS",
+                text,
+                f'expected {POLICIES}, got "{text}". '
+                "Write for example: PERDURE_PLATFORMS__WEB__RECOVERY_CHATS=12=off,13=ask",
+                id=what,
+            )
+            for text, what in (
+                ("off", "a word for a table"),
+                ("12=maybe", "a chat with a wrong word"),
+                ("=off", "a chat without an id"),
+                ("12=off,12=ask", "a chat that stands there twice"),
+            )
+        ],
     ],
 )
 def test_wrong_variable_is_told_with_its_name_and_a_remedy(

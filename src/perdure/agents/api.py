@@ -57,6 +57,7 @@ class ModelRequest(Struct, frozen=True):
 
     messages: Sequence[Message]
     step: int
+    earlier: int = 0  # how many of the messages belong to earlier turns
     system_prompt: str = ""
     tools: Sequence[str] = ()
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from perdure.agents.api import Model, ModelRequest, Reply, TurnContext
 from perdure.core import notes
-from perdure.core.conversation import conversation
+from perdure.core.conversation import current_messages, earlier_messages
 from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import Call, ModelAsked, Outcome, ToolEnded, ToolStarted, TurnView
 from perdure.core.tail import is_final
@@ -69,8 +69,10 @@ class LoopAgent:
         if step > self._max_steps:
             raise ModelError(notes.too_many_steps(self._max_steps))
         await context.append(ModelAsked(step, self._model.name))
-        messages = conversation(context.history, context.view)
-        answered = await self._model.respond(ModelRequest(messages, step, self._system_prompt, tuple(self._tools)))
+        earlier, now = earlier_messages(context.history), current_messages(context.view)
+        answered = await self._model.respond(
+            ModelRequest([*earlier, *now], step, len(earlier), self._system_prompt, tuple(self._tools))
+        )
         if is_final(answered):
             return Reply(answered.text, (answered,))
         await context.append(answered)

@@ -19,7 +19,7 @@ from perdure.errors import ModelError
 
 _TIMED = re.compile(r"(step|once)\s+(\S+)(?:\s+(\d+(?:\.\d+)?)s)?")
 _VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|ask|danger):\s*(.*)")
-NOT_BUILT = frozenset(("run", "background", "watch", "ask", "danger"))
+STEPS = frozenset(("step", "once", "parallel"))
 FLOOD_LIMIT = 1_000_000
 
 
@@ -44,37 +44,65 @@ def _parse_line(line: str) -> Action | None:
     return None
 
 
+class Plan(Struct, frozen=True):
+    """What the messages that are not answered yet ask for: steps first, then what to say."""
+
+    steps: list[Action]
+    ends: list[Action]
+
+
+def plan_for(messages: Sequence[UserMessage]) -> Plan:
+    steps: list[Action] = []
+    ends: list[Action] = []
+    for message in messages:
+        for action in parse_script(message.text) or [Action("greet", "")]:
+            if action.verb not in STEPS:
+                ends.append(action)
+                break
+            steps.append(action)
+    return Plan(steps, ends)
+
+
 class OfflineModel:
     name = "offline"
 
     async def respond(self, request: ModelRequest) -> ModelAnswered:
-        asked = max(n for n, message in enumerate(request.messages) if isinstance(message, UserMessage))
-        question = request.messages[asked]
-        assert isinstance(question, UserMessage)  # noqa: S101 reason: chosen as such just above
-        script = parse_script(question.text)
-        if script is None:
-            return _final(request.step, notes.OFFLINE_GREETING)
-        since = request.messages[asked + 1 :]
+        since = _to_answer(request)
+        plan = plan_for([message for message in since if isinstance(message, UserMessage)])
         taken = sum(isinstance(message, AssistantMessage) for message in since)
-        if taken == len(script):
-            return _final(request.step, _summary(since))
-        return _act(request.step, script[taken])
+        if taken < len(plan.steps):
+            return _act(request.step, plan.steps[taken])
+        said = [_end(action) for action in plan.ends]
+        return _final(request.step, "\n".join(said) if said else _summary(since))
+
+
+def _to_answer(request: ModelRequest) -> Sequence[Message]:
+    """The messages of this turn; of one that began without words, from the last words before it on."""
+    now = request.messages[request.earlier :]
+    if any(isinstance(message, UserMessage) for message in now):
+        return now
+    spoken = [n for n, message in enumerate(request.messages) if isinstance(message, UserMessage)]
+    return request.messages[spoken[-1] :]
 
 
 def _act(step: int, action: Action) -> ModelAnswered:
+    if action.verb == "parallel":
+        return _calls(step, "step", [name.strip() for name in action.rest.split(",") if name.strip()], 0.0)
+    return _calls(step, action.verb, [action.rest], action.seconds)
+
+
+def _end(action: Action) -> str:
     match action.verb:
-        case "step" | "once":
-            return _calls(step, action.verb, [action.rest], action.seconds)
-        case "parallel":
-            return _calls(step, "step", [name.strip() for name in action.rest.split(",") if name.strip()], 0.0)
+        case "greet":
+            return notes.OFFLINE_GREETING
         case "say" | "stream":
-            return _final(step, action.rest)
+            return action.rest
         case "flood":
-            return _final(step, "x" * _flood_size(action.rest))
+            return "x" * _flood_size(action.rest)
         case "fail":
             raise ModelError(action.rest or "the offline model was told to fail")
         case verb:
-            return _final(step, notes.not_built(f"{verb}:"))
+            return notes.not_built(f"{verb}:")
 
 
 def _calls(step: int, tool: str, names: Sequence[str], seconds: float) -> ModelAnswered:

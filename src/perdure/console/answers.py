@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.errors import PerdureError, Unavailable
+from perdure.errors import NotFound, NotTaken, PerdureError, Unavailable
 
 
 class Refusal(PerdureError):
@@ -35,6 +35,16 @@ async def refused(_: Request, error: Exception) -> Response:
 async def unavailable(_: Request, error: Exception) -> Response:
     assert isinstance(error, Unavailable)  # noqa: S101 reason: registered for this class alone
     return answer({"error": error.message, "hint": error.hint or "Nothing was stored; send it again."}, 503)
+
+
+async def not_found(_: Request, error: Exception) -> Response:
+    assert isinstance(error, NotFound)  # noqa: S101 reason: registered for this class alone
+    return answer({"error": error.message, "hint": error.hint}, 404)
+
+
+async def not_taken(_: Request, error: Exception) -> Response:
+    assert isinstance(error, NotTaken)  # noqa: S101 reason: registered for this class alone
+    return answer({"error": error.message, "hint": error.hint}, 403)
 
 
 async def http_error(request: Request, error: Exception) -> Response:

@@ -10,10 +10,20 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from perdure.console.answers import Refusal, answer, crashed, http_error, refused, unavailable
+from perdure.console.answers import (
+    Refusal,
+    answer,
+    crashed,
+    http_error,
+    not_found,
+    not_taken,
+    refused,
+    unavailable,
+)
 from perdure.console.chats import ChatApi
+from perdure.console.sessions import SessionApi
 from perdure.console.tokens import same_token
-from perdure.errors import Unavailable
+from perdure.errors import NotFound, NotTaken, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway, Phase
 
@@ -29,7 +39,7 @@ WELCOME = (
 def create_app(gateway: Gateway, token: str) -> Starlette:
     """The application that serves one gateway."""
     web = next(adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter))
-    chats = ChatApi(gateway, web)
+    chats, sessions = ChatApi(gateway, web), SessionApi(gateway)
 
     def locked(endpoint: Endpoint) -> Endpoint:
         async def guarded(request: Request) -> Response:
@@ -58,10 +68,17 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             # `path`, because a name may hold a slash, and an encoded one is a slash again when it gets here.
             Route("/api/chats/{chat:path}/messages", locked(chats.messages), methods=["GET", "POST"]),
             Route("/api/chats/{chat:path}/events", locked(chats.events), methods=["GET"]),
+            Route("/api/status", locked(sessions.status), methods=["GET"]),
+            Route("/api/resume", locked(sessions.resume_all), methods=["POST"]),
+            Route("/api/sessions", locked(sessions.list), methods=["GET"]),
+            Route("/api/sessions/{session}", locked(sessions.get), methods=["GET"]),
+            Route("/api/sessions/{session}/{verb}", locked(sessions.act), methods=["POST"]),
         ],
         exception_handlers={
             Refusal: refused,
             Unavailable: unavailable,
+            NotTaken: not_taken,
+            NotFound: not_found,
             HTTPException: http_error,
             Exception: crashed,
         },

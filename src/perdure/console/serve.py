@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -16,10 +18,15 @@ from perdure.config import Settings
 from perdure.console.app import create_app
 from perdure.console.tokens import ensure_token
 from perdure.errors import ConfigurationError
-from perdure.runtime.gateway import Gateway
+from perdure.logs import Log
+from perdure.runtime.gateway import Ending, Gateway
+
+log = Log("serve")
 
 _BUSY = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
+
 CLOSING = 3  # seconds that open requests get when everything else has stopped
+WEDGED = 20.0  # seconds after the drain deadline at which a stop that does not end is ended
 
 
 class _Server(uvicorn.Server):
@@ -38,7 +45,7 @@ class _Server(uvicorn.Server):
         self._on_listening()
 
 
-async def serve(settings: Settings, *, on_ready: Callable[[str], None], lifeline: int | None = None) -> None:
+async def serve(settings: Settings, *, on_ready: Callable[[str], None], lifeline: int | None = None) -> Ending:
     """Run a gateway until a signal stops it. `on_ready` gets the address to log in at."""
     listening = listen(settings.web.host, settings.web.port)
     token = ensure_token(settings.home)
@@ -55,12 +62,12 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None], lifeline
     server = _Server(config, lambda: on_ready(url))
     _obey_signals(gateway, lifeline)
     try:
-        await _run_both(gateway, server, listening)
+        return await _run_both(gateway, server, listening)
     finally:
         listening.close()
 
 
-async def _run_both(gateway: Gateway, server: _Server, listening: socket.socket) -> None:
+async def _run_both(gateway: Gateway, server: _Server, listening: socket.socket) -> Ending:
     """The server listens from the moment the gateway is ready until the gateway has stopped."""
     ready = asyncio.Event()
     running = asyncio.create_task(gateway.run(ready.set))
@@ -69,7 +76,7 @@ async def _run_both(gateway: Gateway, server: _Server, listening: socket.socket)
     waiting.cancel()
     serving = asyncio.create_task(server.serve(sockets=[listening])) if ready.is_set() else None
     try:
-        await running
+        return await running
     finally:
         server.should_exit = True
         if serving is not None:
@@ -103,13 +110,36 @@ def _login_url(listening: socket.socket, token: str) -> str:
 def _obey_signals(gateway: Gateway, lifeline: int | None) -> None:
     """A signal asks for an orderly stop, a second one for a quick one; so does the end of our supervisor."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, gateway.stop)
+    longest = gateway.settings.drain.deadline + WEDGED
+
+    def stop() -> None:
+        gateway.stop()
+        _end_by(longest)
+
+    def restart() -> None:
+        gateway.restart()
+        _end_by(longest)
 
     def abandoned() -> None:
         loop.remove_reader(lifeline or 0)
-        gateway.stop()
-        gateway.stop()
+        stop()
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGUSR1, restart)
 
     if lifeline is not None:
         loop.add_reader(lifeline, abandoned)
+
+
+def _end_by(seconds: float) -> None:
+    """Whatever wedges, the process ends: what was not recorded as done is found at the next start."""
+
+    def give_up() -> None:
+        log.error("teardown_wedged", after=seconds)
+        os._exit(1)
+
+    last_resort = threading.Timer(seconds, give_up)
+    last_resort.daemon = True
+    last_resort.start()

@@ -58,15 +58,23 @@ def views(records: Iterable[tuple[str, Record]]) -> list[TurnView]:
 
 def conversation(history: Sequence[TurnView], current: TurnView) -> list[Message]:
     """What was said and done so far, with the newest note of the current turn and no other."""
+    return [*earlier_messages(history), *current_messages(current)]
+
+
+def earlier_messages(history: Iterable[TurnView]) -> list[Message]:
+    return [message for view in history for message in _told(view)]
+
+
+def current_messages(current: TurnView) -> list[Message]:
     noted = max((record.seq for record in current.records if isinstance(record.entry, Noted)), default=None)
-    return [*(message for view in history for message in _told(view)), *_told(current, noted)]
+    return list(_told(current, noted))
 
 
 def _told(view: TurnView, noted: int | None = None) -> Iterator[Message]:
     for record in view.records:
         match record.entry:
             case Began() | Joined() as entry:
-                yield from (UserMessage(_worded(cause)) for cause in entry.causes)
+                yield from (UserMessage(_worded(cause)) for cause in entry.causes if not cause.wish)
             case ModelAnswered() as entry if entry.calls or is_final(entry):
                 yield AssistantMessage(entry.text, entry.calls)
                 yield from _results(view, entry.calls)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from perdure.core.journal import TurnView
-from perdure.core.notes import cause_of
+from perdure.core.notes import NOTHING_HERE, cause_of
 from perdure.core.recovery import Choice
 from perdure.core.session import Recovery, SessionState
 from perdure.core.tail import tail_of
@@ -33,22 +35,30 @@ STATES = {
 }
 
 
-def explain(
-    state: SessionState, recovery: Recovery, turns: Sequence[TurnView], *, owed: int, waiting: int, now: int
-) -> list[str]:
+class Situation(Struct, frozen=True):
+    """A session, as it stands."""
+
+    state: SessionState
+    recovery: Recovery
+    turns: Sequence[TurnView]
+    owed: int = 0  # messages of ours that are not confirmed
+    waiting: int = 0  # messages of people that wait for their turn
+
+
+def explain(here: Situation, now: int) -> list[str]:
     """A session's situation, one sentence a line."""
-    lines = [] if state is SessionState.OPEN else [f"The session is {state}."]
-    if not turns:
-        return [*lines, "Nothing has happened here yet."]
-    lines += _last_turn(turns[-1], now)
-    if recovery.resume_pending:
-        lines.append(f"The session is marked to be resumed ({recovery.resume_reason}).")
+    lines = [] if here.state is SessionState.OPEN else [f"The session is {here.state}."]
+    if not here.turns:
+        return [*lines, NOTHING_HERE]
+    lines += _last_turn(here.turns[-1], now)
+    if here.recovery.resume_pending:
+        lines.append(f"The session is marked to be resumed ({here.recovery.resume_reason}).")
     else:
         lines.append("Nothing is marked to be resumed.")
-    if owed:
-        lines.append(f"{_count(owed, 'message')} owed to the chat, not confirmed yet.")
-    if waiting:
-        lines.append(f"{_count(waiting, 'message')} waiting for their turn.")
+    if here.owed:
+        lines.append(f"{_count(here.owed, 'message')} owed to the chat, not confirmed yet.")
+    if here.waiting:
+        lines.append(f"{_count(here.waiting, 'message')} waiting for their turn.")
     return lines
 
 
@@ -58,7 +68,7 @@ def _last_turn(view: TurnView, now: int) -> list[str]:
     if last is None:
         return [*lines, "It was never cut off."]
     found = f"cut off {_times(len(view.interruptions))}, last by {cause_of(last.reason)} ({last.reason})"
-    lines.append(f"Found: {found}, {_age(now - last.at)} ago; it ends with {tail_of(view)}.")
+    lines.append(f"Found: {found}, {ago(now - last.at)} ago; it ends with {tail_of(view)}.")
     if view.decided is None:
         return [*lines, "No decision has been made since."]
     choice = Choice(view.decided.decision)
@@ -73,7 +83,7 @@ def _count(count: int, thing: str) -> str:
     return f"1 {thing} is" if count == 1 else f"{count} {thing}s are"
 
 
-def _age(milliseconds: int) -> str:
+def ago(milliseconds: int) -> str:
     seconds = max(0, milliseconds) // 1000
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:

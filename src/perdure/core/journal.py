@@ -27,6 +27,7 @@ class Cause(Struct, frozen=True):
     message: str  # the platform's id of the message, to attach the reply to
     sent_at: int | None = None
     attachments: tuple[Attachment, ...] = ()
+    wish: bool = False  # no words: somebody wants the work to go on
 
 
 class ToolCall(Struct, frozen=True):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 CAUSES = {
     "restart_timeout": "a gateway restart",
     "shutdown_timeout": "a gateway shutdown",
@@ -23,12 +26,38 @@ SYSTEM_PROMPT = (
 )
 
 
-def recovery_note(reason: str) -> str:
-    return (
-        f"[Gateway note: this turn was cut off by {cause_of(reason)} and now goes on. Steps that have a "
-        "result are finished: use their results, do not repeat them. Carry on with the task; do not merely "
-        "announce that you are back.]"
-    )
+GOING_ON = (
+    "Steps that have a result are finished: use their results, do not repeat them. "
+    "Carry on with the task; do not merely announce that you are back."
+)
+
+
+def recovery_note(reason: str, known: Sequence[str] = (), *, joined: bool = False) -> str:
+    said = [f"This turn was cut off by {cause_of(reason)} and now goes on.", GOING_ON, *known]
+    if joined:
+        said.append("The user has written again meanwhile: finish what was begun, then answer that too.")
+    return _gateway_note(said)
+
+
+def superseded_note(known: Sequence[str] = ()) -> str:
+    left = "The work before this message was cut off and left unfinished."
+    return _gateway_note([left, *known, "Answer the new message, and mention the rest if it matters."])
+
+
+def _gateway_note(said: Sequence[str]) -> str:
+    return f"[Gateway note: {' '.join(said)}]"
+
+
+def cut_off_call(tool: str, arguments: Mapping[str, Any], *, repeated: bool) -> str:
+    what = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    if repeated:
+        return f"{what} was cut off and is run again."
+    return f"{what} was cut off: its outcome is unknown; look before you repeat it."
+
+
+UNANSWERED_RESULTS = (
+    "[Gateway note: the turn before ended after its tool results, unanswered. Take them into account.]"
+)
 
 
 def wordless(*files: str) -> str:
@@ -153,6 +182,7 @@ def dropped(gave_up: bool) -> str:
     return "Given up." if gave_up else "There is nothing interrupted here to give up."
 
 
+RESUME_PAUSED = "Automatic resume is paused: the gateway keeps crashing. `perdure resume --all` lifts that."
 RESTARTING = "Restarting. I will tell you here when I am back."
 RESTART_UNDER_WAY = "A stop or restart is under way already."
 RESTARTED_SINCE = "The gateway was restarted after you asked, so I did not do it again."

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 import msgspec
 
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
-from perdure.errors import PerdureError
+from perdure.errors import NotTaken, PerdureError
 from perdure.platforms.api import Adapter, Capabilities, Event
 
 
@@ -33,7 +33,11 @@ class WebAdapter(Adapter):
         outcome: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
 
         async def ack(stored: Stored | None) -> None:
-            if stored is not None and not outcome.done():
+            if outcome.done():
+                return
+            if stored is None:
+                outcome.set_exception(NotTaken("this message was not taken", hint="You may not write here."))
+            else:
                 outcome.set_result(stored)
 
         async def fail(error: PerdureError) -> None:

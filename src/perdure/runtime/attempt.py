@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from perdure.agents.api import Reply
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key
+from perdure.core.briefing import briefing
 from perdure.core.delivery import split
 from perdure.core.journal import Entry, Failed, Finished, Interrupted, Noted, Record, TurnView, fold
 from perdure.errors import TurnMoved, Unavailable
@@ -56,13 +57,13 @@ class Attempt:
 
     async def append(self, *entries: Entry) -> None:
         await self._save(entries)
-        self._lease.check()
+        await self._lease.confirmed()
 
-    async def note_interruption(self) -> None:
-        """Tell the model, once, what cut the turn off."""
-        last = self.view.note_due()
-        if last is not None:
-            await self.append(Noted(notes.recovery_note(last.reason)))
+    async def brief(self) -> None:
+        """Tell the model, once, what was cut off."""
+        note = briefing(self.view, self.history)
+        if note is not None:
+            await self.append(Noted(note))
 
     async def finish(self, reply: Reply) -> None:
         """The last facts, the end of the turn and its reply, in one transaction."""

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.commands import Words, nearest, read_command
-from perdure.core.conversation import views
 from perdure.core.explain import explain
 from perdure.core.messages import Inbound
+from perdure.core.recovery import Reason
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access, Verb
@@ -25,7 +25,7 @@ from perdure.store import verbs
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.orders import Order
-from perdure.store.sessions import Session
+from perdure.store.runs import ask_restart
 
 log = Log("commands")
 
@@ -43,11 +43,15 @@ class Command(Struct, frozen=True):
 class Control(Protocol):
     """What commands may ask of the gateway itself."""
 
+    @property
+    def stopping(self) -> Reason | None:
+        """What an orderly stop under way marks turns with; None: there is none under way."""
+
     def describe(self) -> list[str]:
         """The gateway's situation, one sentence a line."""
 
-    async def request_restart(self, key: str) -> bool:
-        """Ask for a restart, of which that session wants to hear. False: a stop is under way already."""
+    def restart(self) -> bool:
+        """Ask for a restart. False: a stop or restart is under way already."""
 
 
 class Commands:
@@ -133,7 +137,9 @@ class Commands:
 
     async def _explained(self, order: Order) -> list[str]:
         session = await self._store.sessions.current(order.key)
-        return await explain_session(self._store, session, self._clock()) if session else [notes.NOTHING_HERE]
+        if session is None:
+            return [notes.NOTHING_HERE]
+        return explain(await self._store.situations.of_session(session), self._clock())
 
     async def _sessions(self, order: Order, _: str) -> None:
         found = await self._store.sessions.of_key(order.key)
@@ -179,19 +185,10 @@ class Commands:
         """A request from before this start was fulfilled by it, however it came about."""
         if order.received_at < self._began_at:
             await self._say(order, notes.RESTARTED_SINCE)
-        elif await self._control.request_restart(order.key):
-            await self._say(order, notes.RESTARTING)
-        else:
+        elif self._control.stopping is not None:
             await self._say(order, notes.RESTART_UNDER_WAY)
-
-
-async def explain_session(store: Store, session: Session, now: int) -> list[str]:
-    """A session's situation in words, as `/why` and `perdure why` tell it."""
-    return explain(
-        session.state,
-        await store.sessions.recovery(session.id),
-        views(await store.journal.after(session.id, 0, limit=1_000_000)),
-        owed=len([row for row in await store.outbox.open() if row.key == session.key]),
-        waiting=await store.inbox.waiting(session.key),
-        now=now,
-    )
+        else:
+            ask = ask_restart(self._run, order.key)
+            done = await self._store.orders.obey(order, ask, lambda _: notes.RESTARTING, self._clock())
+            if done is not None:
+                self._control.restart()

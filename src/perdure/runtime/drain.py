@@ -1,34 +1,79 @@
-"""An orderly stop: let running turns end, mark those that do not, then cancel them."""
+"""An orderly stop: tell those whose turn runs, let it end, mark what does not, then cancel it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from perdure.core import notes
+from perdure.core.address import Address
 from perdure.core.recovery import Reason
-from perdure.errors import Unavailable
+from perdure.errors import PerdureError, Unavailable
 from perdure.logs import Log
+from perdure.platforms.api import Adapter
+from perdure.runtime.attempt import address_of
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
 
 log = Log("drain")
 
+NOTICE_DEADLINE = 3.0  # for a banner or a notice; nobody waits for it
 SEND_DEADLINE = 5.0  # for what is being sent when everything else has ended
 MARK_DEADLINE = 5.0  # for saving the marks; without them the turns are found lost at the next start
 
 
-async def drain(runner: Runner, sender: Sender, reason: Reason, deadline: float, hurry: asyncio.Event) -> None:
+class Notices:
+    """Words of the moment: never owed, sent side by side, bounded, and at most one per chat."""
+
+    def __init__(self, connected: Mapping[str, Adapter], silent: Collection[str]) -> None:
+        self._connected = connected
+        self._silent = silent  # platforms whose banner is switched off
+        self._told: set[Address] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def tell(self, address: Address, text: str) -> None:
+        """Begin to tell a chat, unless it was told something already; returns at once."""
+        adapter = self._connected.get(address.platform)
+        if adapter is None or address in self._told or address.platform in self._silent:
+            return
+        self._told.add(address)
+        task = asyncio.create_task(self._tell(adapter, address, text))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self, adapter: Adapter, address: Address, text: str) -> None:
+        try:
+            async with asyncio.timeout(NOTICE_DEADLINE):
+                await adapter.notice(address, text)
+        except (TimeoutError, PerdureError, OSError) as error:
+            log.warning("notice_not_shown", lane=address.lane, error=error)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+async def drain(
+    runner: Runner, sender: Sender, notices: Notices, reason: Reason, deadline: float, hurry: asyncio.Event
+) -> None:
     """Stop claiming, wait to the deadline or until hurried, mark what still runs, cancel it, let sends end."""
     runner.stop_claiming()
-    running = [task for _, task in runner.attempts.values()]
+    running = list(runner.attempts.values())
     log.info("draining", running=len(running), deadline=deadline)
+    for attempt, _ in running:
+        notices.tell(address_of(attempt.key), notes.banner(restart=reason is Reason.RESTART_TIMEOUT))
     if running:
-        hurried = asyncio.create_task(hurry.wait())
-        ended = asyncio.create_task(asyncio.wait(running))
-        await asyncio.wait({ended, hurried}, timeout=deadline, return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
-        ended.cancel()
+        await _first_of(asyncio.wait([task for _, task in running]), hurry.wait, deadline)
     await _cut_off(runner, reason)
     await sender.settle(0.0 if hurry.is_set() else SEND_DEADLINE)
+    notices.close()
+
+
+async def _first_of(ended: Awaitable[object], hurried: Callable[[], Awaitable[object]], at_most: float) -> None:
+    tasks = {asyncio.ensure_future(ended), asyncio.ensure_future(hurried())}
+    await asyncio.wait(tasks, timeout=at_most, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
 
 
 async def _cut_off(runner: Runner, reason: Reason) -> None:

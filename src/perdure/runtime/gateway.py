@@ -1,10 +1,9 @@
-"""The gateway: opens the store, wires the loops, starts and stops them."""
+"""The gateway: opens the store, starts the loops, and stops them in order."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -14,28 +13,23 @@ from perdure.agents.api import Agent
 from perdure.agents.loop import LoopAgent
 from perdure.agents.offline import OfflineModel
 from perdure.config import Settings
-from perdure.core.recovery import Reason, RecoveryPolicy
-from perdure.errors import PerdureError, RunEnded, Unavailable
+from perdure.core import notes
+from perdure.core.recovery import Reason
+from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.bell import Feed
-from perdure.runtime.connections import Connections
-from perdure.runtime.drain import drain
-from perdure.runtime.intake import Intake
-from perdure.runtime.lease import Lease
-from perdure.runtime.recoverer import Recoverer
-from perdure.runtime.runner import Runner
-from perdure.runtime.sender import Sender
+from perdure.runtime.loops import Loops
+from perdure.runtime.operators import Operators
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
-from perdure.store.leases import LEASE_MS
 from perdure.tools.rehearsal import rehearsal_tools
 
 log = Log("gateway")
 
-HEARTBEAT = 5.0  # seconds; a lease outlives six of them
+CLOSING = 3.0  # seconds that a platform gets to be let go of
 
 
 class Phase(StrEnum):
@@ -43,6 +37,13 @@ class Phase(StrEnum):
     READY = "ready"
     DRAINING = "draining"
     STOPPED = "stopped"
+
+
+class Ending(StrEnum):
+    """How an orderly stop was meant."""
+
+    STOP = "stop"
+    RESTART = "restart"
 
 
 class Gateway:
@@ -66,8 +67,16 @@ class Gateway:
         self._hurry = asyncio.Event()
         self.feed = Feed()
         self.phase = Phase.STARTING
+        self.stopping: Reason | None = None  # what turns that do not end in time are marked with
         self._store: Store | None = None
-        self._connections: Connections | None = None
+        self._loops: Loops | None = None
+        self._operators: Operators | None = None
+
+    @property
+    def operators(self) -> Operators:
+        if self._operators is None:
+            raise PerdureError("the gateway has not been started")
+        return self._operators
 
     @property
     def store(self) -> Store:
@@ -75,26 +84,48 @@ class Gateway:
             raise PerdureError("the gateway has not been started")
         return self._store
 
+    @property
+    def loops(self) -> Loops:
+        if self._loops is None:
+            raise PerdureError("the gateway has not been started")
+        return self._loops
+
     def problems(self) -> list[str]:
         """What is wrong now, in words; empty means healthy."""
         store = self._store.problem if self._store else None
-        platforms = self._connections.problems if self._connections else {}
+        platforms = self._loops.connections.problems if self._loops else {}
         return [*([store] if store else []), *(f"{name}: {problem}" for name, problem in platforms.items())]
 
-    def stop(self) -> None:
-        """Ask for an orderly stop; asked again, the stop hurries."""
-        if self._stop.is_set():
-            self._hurry.set()
-        self._stop.set()
+    def describe(self) -> list[str]:
+        """The gateway's situation, one sentence a line."""
+        running = len(self.loops.runner.attempts)
+        connected = ", ".join(self.loops.connections.connected) or "no platform"
+        lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
+        if self.loops.recoverer.paused:
+            lines.append(notes.RESUME_PAUSED)
+        return [*lines, *(f"Problem: {problem}." for problem in self.problems())]
 
-    async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+    def stop(self, ending: Ending = Ending.STOP) -> bool:
+        """Ask for an orderly stop; a stop that is asked for again hurries. False: one was under way already."""
+        if self._stop.is_set():
+            if ending is Ending.STOP:
+                self._hurry.set()
+            return False
+        restart = ending is Ending.RESTART
+        self.stopping = Reason.RESTART_TIMEOUT if restart else Reason.SHUTDOWN_TIMEOUT
+        self._stop.set()
+        return True
+
+    def restart(self) -> bool:
+        """Ask for a restart. False: a stop or restart is under way already."""
+        return self.stop(Ending.RESTART)
+
+    async def run(self, on_ready: Callable[[], None] = lambda: None) -> Ending:
         """Serve until stopped."""
         database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clock)
         self._store = Store(self._wrap(database), self._clock)
         try:
-            run = await self._store.runs.begin(_instance(self.settings.home), __version__)
-            log.info("run_began", run=run, version=__version__)
-            await self._serve(run, on_ready)
+            run = await self._serve(on_ready)
             await self._store.runs.end(run)
             log.info("run_ended", run=run)
         except BaseExceptionGroup as failures:
@@ -103,103 +134,41 @@ class Gateway:
             self.phase = Phase.STOPPED
             self.feed.ring_all()
             await self._store.close()
+        return Ending.RESTART if self.stopping is Reason.RESTART_TIMEOUT else Ending.STOP
 
-    async def _serve(self, run: str, on_ready: Callable[[], None]) -> None:
+    async def _serve(self, on_ready: Callable[[], None]) -> str:
+        started = await self.store.runs.begin(_instance(self.settings.home), __version__)
+        log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         async with asyncio.TaskGroup() as group:
-            loops = await self._start(run, group)
+            self._loops = Loops(
+                self.settings,
+                self.store,
+                started,
+                self._agent,
+                self.adapters,
+                self,
+                self.feed,
+                self._clock,
+                group,
+            )
+            self._operators = Operators(self.store, self._loops, started.run, self._clock)
+            await self._loops.start()
             self.phase = Phase.READY
             on_ready()
             await self._stop.wait()
             self.phase = Phase.DRAINING
             self.feed.ring_all()
-            deadline = self.settings.drain.deadline
-            await drain(loops.runner, loops.sender, Reason.SHUTDOWN_TIMEOUT, deadline, self._hurry)
-            for task in loops.tasks:
-                task.cancel()
+            await self._loops.drain(self.stopping or Reason.SHUTDOWN_TIMEOUT, self._hurry)
+        await self._let_go()
+        return started.run
+
+    async def _let_go(self) -> None:
         for adapter in self.adapters:
-            await adapter.close()
-
-    async def _start(self, run: str, group: asyncio.TaskGroup) -> _Loops:
-        """Wire the loops. Lost turns are marked before anything is claimed or connected."""
-        store, settings, clock = self.store, self.settings, self._clock
-        lease = Lease(None if store.database.sole else LEASE_MS)
-        self._connections = connections = Connections(self.adapters, lambda _: on_connected())
-        runner = Runner(
-            store,
-            self._agent,
-            run,
-            lease=lease,
-            clock=clock,
-            max_length=connections.max_length,
-            changed=lambda key: changed(key),
-            group=group,
-        )
-        sender = Sender(
-            store,
-            run,
-            connections.connected,
-            lease=lease,
-            clock=clock,
-            unknown=settings.delivery.unknown,
-            max_age_ms=int(settings.delivery.max_age * 1000),
-            sent=self.feed.ring,
-            group=group,
-        )
-        recoverer = Recoverer(
-            store,
-            run,
-            runner,
-            policy=recovery_policy(settings),
-            at_once=settings.recovery.concurrency,
-            clock=clock,
-            connected=connections.connected,
-            max_length=connections.max_length,
-            group=group,
-        )
-
-        def changed(key: str) -> None:
-            self.feed.ring(key)
-            sender.wake()
-
-        def received(key: str) -> None:
-            self.feed.ring(key)
-            runner.wake(key)
-
-        async def on_connected() -> None:
-            sender.wake()
-            await recoverer.recover()
-
-        intake = Intake(store, settings.agent.name, clock, received, group)
-        await recoverer.mark_lost(Reason.RESTART_INTERRUPTED)
-        tasks = [
-            *(group.create_task(connections.attend(adapter, intake.take)) for adapter in self.adapters),
-            group.create_task(runner.work()),
-            group.create_task(sender.work()),
-            group.create_task(self._beat(run, lease, recoverer)),
-        ]
-        return _Loops(runner, sender, tasks)
-
-    async def _beat(self, run: str, lease: Lease, recoverer: Recoverer) -> None:
-        """Say that we are alive, and take over from those who are not."""
-        while True:
-            await asyncio.sleep(HEARTBEAT)
-            asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
             try:
-                if not await self.store.runs.beat(run):
-                    raise RunEnded(f"run {run} was declared dead by another gateway")
-                lease.renew(asked_at)
-                if await self.store.runs.reap(run):
-                    await recoverer.mark_lost(Reason.LEASE_LOST)
-                    await recoverer.recover()
-            except Unavailable as error:
-                log.warning("heartbeat_missed", error=error.message)
-
-
-class _Loops:
-    def __init__(self, runner: Runner, sender: Sender, tasks: list[asyncio.Task[None]]) -> None:
-        self.runner = runner
-        self.sender = sender
-        self.tasks = tasks
+                async with asyncio.timeout(CLOSING):
+                    await adapter.close()
+            except (TimeoutError, PerdureError, OSError) as error:
+                log.warning("platform_not_closed", platform=adapter.name, error=error)
 
 
 def built_in_agent(settings: Settings) -> LoopAgent:
@@ -207,17 +176,6 @@ def built_in_agent(settings: Settings) -> LoopAgent:
     tools = rehearsal_tools(settings.home / "rehearsal.log")
     return LoopAgent(
         OfflineModel(), tools, system_prompt=settings.agent.system_prompt, max_steps=settings.agent.max_steps
-    )
-
-
-def recovery_policy(settings: Settings) -> RecoveryPolicy:
-    recovery = settings.recovery
-    return RecoveryPolicy(
-        policy=recovery.policy,
-        freshness_ms=int(recovery.freshness * 1000),
-        max_without_progress=recovery.max_without_progress,
-        max_interruptions=recovery.max_interruptions,
-        max_tokens=recovery.max_tokens,
     )
 
 

@@ -6,28 +6,34 @@ import asyncio
 from collections.abc import Callable
 
 from perdure.core.address import session_key
-from perdure.core.messages import Stored
+from perdure.core.commands import read_command
+from perdure.core.messages import Inbound, Stored
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
+from perdure.runtime.access import Access
 from perdure.store.api import Store
 from perdure.store.ids import Clock
+from perdure.store.inbox import InboxKind
 
 log = Log("intake")
 
 MOST_AT_ONCE = 256
+
+Taken = Callable[[Stored, Inbound, bool], None]  # where it is, what it was, and whether it is a command
 
 
 class Intake:
     """Takes events in. Many at once: they share a commit, and keep their order within a session."""
 
     def __init__(
-        self, store: Store, agent: str, clock: Clock, stored: Callable[[str], None], group: asyncio.TaskGroup
+        self, store: Store, agent: str, access: Access, clock: Clock, taken: Taken, group: asyncio.TaskGroup
     ) -> None:
         self._store = store
         self._agent = agent
+        self._access = access
         self._clock = clock
-        self._stored = stored
+        self._taken = taken
         self._group = group
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
@@ -39,21 +45,27 @@ class Intake:
 
     async def _take(self, event: Event) -> None:
         try:
-            stored = await self._store_event(event)
+            await event.ack(await self._store_event(event))
         except Unavailable as error:
             log.warning("not_received", event_key=event.key, error=error.message)
             await event.fail(error)
-            return
-        await event.ack(stored)
-        if stored is not None and stored.fresh:
-            log.info("received", message=stored.message, key=stored.key)
-            self._stored(stored.key)
 
     async def _store_event(self, event: Event) -> Stored | None:
-        now = self._clock()
-        if event.inbound is None:
-            await self._store.inbox.reject(event.key, event.raw, event.problem or "not understood", now)
-            log.warning("rejected", event_key=event.key, problem=event.problem)
+        inbound, problem = event.inbound, event.problem
+        if inbound is not None and not self._access.may(inbound.address.platform, inbound.sender, "talk"):
+            problem = f"{inbound.sender.id} is not allowed here"
+        if inbound is None or problem is not None:
+            await self._store.inbox.reject(event.key, event.raw, problem or "not understood", self._clock())
+            log.warning("rejected", event_key=event.key, problem=problem)
             return None
-        key = session_key(self._agent, event.inbound.address)
-        return await self._store.inbox.receive(event.inbound, event.raw, key, now)
+        return await self._receive(event, inbound)
+
+    async def _receive(self, event: Event, inbound: Inbound) -> Stored:
+        key = session_key(self._agent, inbound.address)
+        ordered = inbound.kind == "button" or read_command(inbound.text) is not None
+        kind: InboxKind = "command" if ordered else "message"
+        stored = await self._store.inbox.receive(inbound, event.raw, key, self._clock(), kind)
+        if stored.fresh:
+            log.info("received", message=stored.message, key=key, kind=kind)
+            self._taken(stored, inbound, ordered)
+        return stored

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from perdure.errors import TurnMoved
+from perdure.runtime.bell import Bell
 
 MARGIN_MS = 5_000  # for the clocks of two machines, and the way to the database and back
 
@@ -20,13 +20,18 @@ class Lease:
     def __init__(self, length_ms: int | None) -> None:
         self._length = None if length_ms is None else (length_ms - MARGIN_MS) / 1000
         self._until = 0.0
+        self._renewed = Bell()
         self.renew(time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def renew(self, asked_at: float) -> None:
-        """The heartbeat that was begun at `asked_at` has been recorded."""
+        """The heartbeat that was begun at `asked_at` has been recorded: nobody has taken over."""
         self._until = asked_at + (self._length or 0.0)
+        self._renewed.ring()
 
-    def check(self) -> None:
-        """Raise `TurnMoved` if another gateway may have taken over by now."""
-        if self._length is not None and time.clock_gettime(time.CLOCK_BOOTTIME) > self._until:
-            raise TurnMoved("the lease has run out: another gateway may have taken over")
+    async def confirmed(self) -> None:
+        """Return while the lease is valid. If it has run out, wait until a heartbeat proves that it is ours.
+
+        A heartbeat that finds our run declared dead ends the gateway, and with it whoever waits here.
+        """
+        while self._length is not None and time.clock_gettime(time.CLOCK_BOOTTIME) > self._until:
+            await self._renewed.wait()

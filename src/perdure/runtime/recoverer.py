@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 
-from perdure.core.address import parse_session_key
+from msgspec import Struct
+
+from perdure.core import notes
+from perdure.core.address import Address, parse_session_key
 from perdure.core.delivery import split
 from perdure.core.journal import Cancelled, Decided, Entry, Finished, Requeued, TurnView, fold
-from perdure.core.recovery import Choice, Decision, Reason, RecoveryPolicy, Surroundings, decide
+from perdure.core.messages import Button
+from perdure.core.recovery import Choice, Decision, Reason, RecoveryPolicy, Rule, Surroundings, decide
 from perdure.core.session import SessionState, Why
 from perdure.errors import Unavailable
 from perdure.logs import Log
+from perdure.runtime.access import Access
 from perdure.runtime.runner import Runner
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.outbox import Owed
+from perdure.store.runs import Started
 from perdure.store.turns import Turn
 
 log = Log("recoverer")
+
+ONE_AT_A_TIME_AFTER = 2  # unclean starts in a row: then a crash counts only for the turn that ran alone
+PAUSED_AFTER = 3  # unclean starts within a few minutes, with work to resume
+# Nobody is told of these: the person may not talk to us, or was told when the session was set aside.
+SILENT = frozenset((Rule.UNAUTHORISED, Rule.NOT_OPEN))
+BUTTONS = (Button("Resume", "/resume"), Button("Drop", "/drop"))
+
+
+class Limits(Struct, frozen=True):
+    """What recovery may do, by the configuration."""
+
+    policy: Callable[[Address], RecoveryPolicy]
+    at_once: int
 
 
 class Recoverer:
@@ -27,60 +46,84 @@ class Recoverer:
     def __init__(
         self,
         store: Store,
-        run: str,
+        started: Started,
         runner: Runner,
         *,
-        policy: RecoveryPolicy,
-        at_once: int,
+        limits: Limits,
+        access: Access,
         clock: Clock,
         connected: Container[str],
         max_length: Callable[[str], int | None],
+        changed: Callable[[str], None],
         group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
-        self._run = run
+        self._started = started
         self._runner = runner
-        self._policy = policy
-        self._slots = asyncio.Semaphore(at_once)
+        self._limits = limits
+        alone = started.unclean_in_a_row >= ONE_AT_A_TIME_AFTER
+        self._slots = asyncio.Semaphore(1 if alone else limits.at_once)
+        self._access = access
         self._clock = clock
         self._connected = connected
         self._max_length = max_length
+        self._changed = changed
         self._group = group
-        self._resuming: set[str] = set()
+        self._deciding: set[str] = set()
+        self.paused = False
+        self.unfinished = False  # a decision could not be written, and must be made again
 
     async def mark_lost(self, reason: Reason) -> int:
         """Take over every turn whose run is dead, and call every send of a dead run unknown."""
         lost = await self._store.turns.lost()
         for turn in lost:
-            taken = await self._store.turns.interrupt(turn.id, turn.key, reason, self._run, self._clock())
+            taken = await self._store.turns.interrupt(turn.id, turn.key, reason, self._started.run, self._clock())
             if taken is not None:
                 log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
         await self._store.outbox.orphans(self._clock())
         return len(lost)
 
-    async def recover(self) -> None:
-        """Decide about every interrupted turn, and apply what was decided."""
-        for turn in await self._store.turns.interrupted(self._run):
-            if turn.id not in self._resuming:
-                self._resuming.add(turn.id)
+    def pause_if_crashing(self, lost: int) -> None:
+        """The crash-loop breaker: for this run nothing goes on by itself, but everybody is served."""
+        self.paused = bool(lost) and self._started.unclean_lately >= PAUSED_AFTER
+        if self.paused:
+            log.warning("automatic_resume_paused", unclean_starts=self._started.unclean_lately)
+
+    async def lift_pause(self) -> None:
+        """Let recoveries go on in spite of the crashes."""
+        self.paused = False
+        await self.recover()
+
+    async def recover(self, platform: str | None = None) -> None:
+        """Decide about every interrupted turn, or those of one platform, and apply what was decided."""
+        self.unfinished = False
+        for turn in await self._store.turns.interrupted(self._started.run):
+            if platform in (None, parse_session_key(turn.key)[1].platform) and turn.id not in self._deciding:
+                self._deciding.add(turn.id)
                 self._group.create_task(self._recover(turn))
 
     async def _recover(self, turn: Turn) -> None:
         try:
             view = fold(await self._store.journal.of_turn(turn.session, turn.id))
-            decision = decide(view, await self._surroundings(turn, view), self._policy, self._clock())
-            await self._apply(turn, view, decision)
+            address = parse_session_key(turn.key)[1]
+            around = await self._surroundings(turn, view, address)
+            decision = decide(view, around, self._limits.policy(address), self._clock())
+            await self._apply(turn, view, address, decision)
         except Unavailable as error:
+            self.unfinished = True
             log.warning("not_recovered", turn=turn.id, error=error.message)
         finally:
-            self._resuming.discard(turn.id)
+            self._deciding.discard(turn.id)
 
-    async def _surroundings(self, turn: Turn, view: TurnView) -> Surroundings:
+    async def _surroundings(self, turn: Turn, view: TurnView, address: Address) -> Surroundings:
         session = await self._store.sessions.get(turn.session)
+        senders = [cause.sender for cause in view.causes]
         return Surroundings(
             session=session.state if session else SessionState.CLOSED,
             last_sign_of_life=await self._last_sign_of_life(view),
-            connected=parse_session_key(turn.key)[1].platform in self._connected,
+            authorised=all(self._access.may(address.platform, sender, "talk") for sender in senders),
+            connected=address.platform in self._connected,
+            paused=self.paused,
         )
 
     async def _last_sign_of_life(self, view: TurnView) -> int | None:
@@ -90,44 +133,57 @@ class Recoverer:
         signs = [content, run.heartbeat_at if run else None]
         return max((at for at in signs if at is not None), default=None)
 
-    async def _apply(self, turn: Turn, view: TurnView, decision: Decision) -> None:
-        log.info("decided", turn=turn.id, key=turn.key, decision=decision.choice, why=decision.why)
+    # ── applying ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _apply(self, turn: Turn, view: TurnView, address: Address, decision: Decision) -> None:
+        log.info("decided", turn=turn.id, key=turn.key, decision=decision.choice, rule=decision.rule)
         decided = Decided(decision.choice, decision.why, decision.evidence, decision.rule)
         match decision.choice:
             case Choice.RESUME:
                 await self._resume(turn, decided)
             case Choice.DELIVER:
-                await self._deliver(turn, view, decided)
+                await self._deliver(turn, view, address, decided)
             case Choice.CLEAR:
-                await self._write(turn, decided, Cancelled(Why.CLEARED))
+                await self._write(turn, [decided, Cancelled(Why.CLEARED)])
             case Choice.WAIT_FOR_USER if view.question is not None:
-                await self._write(turn, decided, view.question)
+                await self._write(turn, [decided, view.question])
             case Choice.SUSPEND:
-                await self._write(turn, decided, Cancelled(Why.SUSPENDED))
+                told = self._notice(address, f"{turn.id}.suspended", notes.suspended(decision.why))
+                await self._write(turn, [decided, Cancelled(Why.SUSPENDED)], [told])
             case _:
-                await self._hold(turn, view, decided)
+                await self._hold(turn, view, address, decided)
+        self._runner.wake(turn.key)  # messages may wait behind it
+        self._changed(turn.key)
 
     async def _resume(self, turn: Turn, decided: Decided) -> None:
         """Put the turn back in the queue when there is a place; the runner claims it like any other."""
         async with self._slots:
             over = self._runner.over(turn.id)
-            if await self._write(turn, decided, Requeued()):
+            if await self._write(turn, [decided, Requeued()]):
                 self._runner.wake(turn.key)
                 await over.wait()
 
-    async def _deliver(self, turn: Turn, view: TurnView, decided: Decided) -> None:
-        text, address = view.responses[-1].text, parse_session_key(turn.key)[1]
+    async def _deliver(self, turn: Turn, view: TurnView, address: Address, decided: Decided) -> None:
+        text = view.responses[-1].text
         parts = tuple(split(text, self._max_length(address.platform)))
-        owed = Owed(address, turn.id, parts, view.causes[-1].message if view.causes else None)
-        await self._store.turns.append(turn, [decided, Finished(text)], self._clock(), owed=[owed])
-        self._runner.wake(turn.key)
+        owed = [Owed(address, turn.id, parts, view.causes[-1].message if view.causes else None)]
+        await self._write(turn, [decided, Finished(text)], owed if text.strip() else [])
 
-    async def _hold(self, turn: Turn, view: TurnView, decided: Decided) -> None:
-        """The turn stays as it is; the decision is journalled unless it is the one journalled last."""
-        last = view.decided
-        if last is None or (last.decision, last.why) != (decided.decision, decided.why):
-            await self._write(turn, decided)
-        self._runner.wake(turn.key)  # a message may wait behind it
+    async def _hold(self, turn: Turn, view: TurnView, address: Address, decided: Decided) -> None:
+        """The turn stays as it is. The same decision again is not journalled again, and told only once."""
+        last, told = view.decided, list[Owed]()
+        if last is not None and (last.decision, last.rule) == (decided.decision, decided.rule):
+            return
+        mark = view.interrupted.seq if view.interrupted else 0
+        if decided.decision == Choice.ASK_USER and view.interrupted:
+            text = notes.ask_to_resume(view.interrupted.reason)
+            told = [self._notice(address, f"{turn.id}.ask.{mark}", text, BUTTONS)]
+        elif decided.decision == Choice.SKIP and decided.rule not in SILENT:
+            told = [self._notice(address, f"{turn.id}.held", notes.will_not_go_on(decided.why))]
+        await self._write(turn, [decided], told)
 
-    async def _write(self, turn: Turn, *entries: Entry) -> bool:
-        return await self._store.turns.append(turn, entries, self._clock()) is not None
+    def _notice(self, address: Address, name: str, text: str, buttons: Sequence[Button] = ()) -> Owed:
+        return Owed(address, name, (text,), buttons=tuple(buttons))
+
+    async def _write(self, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed] = ()) -> bool:
+        return await self._store.turns.append(turn, entries, self._clock(), owed=owed) is not None

@@ -138,7 +138,7 @@ class Runner:
 
     async def _think(self, attempt: Attempt) -> None:
         try:
-            await attempt.note_interruption()
+            await attempt.brief()
             await attempt.finish(await self._agent.run(attempt))
         except TurnMoved as moved:
             log.info("attempt_ended", turn=attempt.turn, why=moved.message)
@@ -146,6 +146,12 @@ class Runner:
             raise
         except ModelError as error:
             await self._fail(attempt, error.message)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled us: something inside the agent cancelled itself, and that must not end the turn.
+            await self._fail(attempt, notes.AGENT_CRASHED)
         except Exception as error:  # noqa: BLE001 reason: whatever an agent does, its session must stay usable
             log.crash("agent_crashed", error, turn=attempt.turn)
             await self._fail(attempt, notes.AGENT_CRASHED)

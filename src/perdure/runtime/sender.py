@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from perdure.core import notes
 from perdure.core.delivery import Delivery, Resolution, UnknownChoice, resolution, retry_in
 from perdure.core.messages import Receipt
-from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, TurnMoved, Unavailable
+from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.bell import POLL, Bell
@@ -58,14 +58,19 @@ class Sender:
         while True:
             await self._bell.wait(await self._send_due())
 
-    async def settle(self, at_most: float) -> None:
+    async def settle(self, at_most: float, platform: str | None = None) -> None:
         """Wait, for a while, until what is being sent has been sent, and what is due behind it."""
         try:
             async with asyncio.timeout(at_most):
-                while await self._send_due() == 0 or self._lanes:
-                    await asyncio.wait(self._lanes.values(), return_when=asyncio.FIRST_COMPLETED)
+                await self._send_due()
+                while sending := self._sending_to(platform):
+                    await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+                    await self._send_due()
         except TimeoutError:
-            log.warning("sends_left_for_next_start", lanes=len(self._lanes))
+            log.warning("sends_under_way", lanes=len(self._lanes))
+
+    def _sending_to(self, platform: str | None) -> list[asyncio.Task[None]]:
+        return [task for lane, task in self._lanes.items() if platform is None or lane.startswith(f"{platform}:")]
 
     async def _send_due(self) -> float:
         """Begin what is due; return in how many seconds to look again."""
@@ -123,10 +128,8 @@ class Sender:
             return
         outbox = self._store.outbox
         try:
-            self._lease.check()
+            await self._lease.confirmed()
             receipt = await adapter.send(row.outbound(text))
-        except TurnMoved as moved:
-            log.warning("not_sent", row=row.id, error=moved.message)  # whoever took over finds it as unknown
         except NotConnected as error:
             due = self._clock() + 1_000
             await outbox.put_back(row, due, self._clock(), problem=error.message, counts=False)

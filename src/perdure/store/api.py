@@ -10,12 +10,13 @@ from perdure.store.database import Database
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
-from perdure.store.leases import Runs
 from perdure.store.orders import Orders
 from perdure.store.outbox import Outbox
 from perdure.store.people import People
 from perdure.store.processes import Processes
+from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
+from perdure.store.situations import Situations
 from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
 
@@ -36,6 +37,7 @@ class Store:
         self.outbox = Outbox(database, ids)
         self.orders = Orders(database, ids)
         self.runs = Runs(database, ids)
+        self.situations = Situations(database)
         self.people = People(database)
         self.processes = Processes(database)
         self.transfer = Transfer(database)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address, split_parts
 from perdure.core.delivery import Delivery, delivery_key
-from perdure.core.messages import Outbound
+from perdure.core.messages import Button, Outbound
 from perdure.store import leases, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 
 _COLUMNS = (
     "id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, due_at, receipt, problem, "
-    "position, created_at, updated_at"
+    "position, created_at, updated_at, buttons"
 )
 _OPEN = "state IN ('owed', 'sending', 'unknown')"
 
@@ -31,6 +32,7 @@ class Owed(Struct, frozen=True):
     reply: str  # names the reply; parts of one reply stand or fall together
     parts: tuple[str, ...]
     reply_to: str | None = None
+    buttons: tuple[Button, ...] = ()  # under the last part
 
 
 class Delivering(Struct, frozen=True):
@@ -53,13 +55,15 @@ class Delivering(Struct, frozen=True):
     position: int | None
     created_at: int
     updated_at: int
+    buttons: str | None  # as JSON
 
     @property
     def address(self) -> Address:
         return Address(*split_parts(self.lane))  # type: ignore[arg-type]  # written by Address.lane
 
     def outbound(self, text: str | None = None) -> Outbound:
-        return Outbound(self.address, text or self.text, self.delivery_key, self.reply_to)
+        buttons = msgspec.json.decode(self.buttons, type=tuple[Button, ...]) if self.buttons else ()
+        return Outbound(self.address, text or self.text, self.delivery_key, self.reply_to, buttons)
 
 
 class Outbox:
@@ -119,7 +123,7 @@ class Outbox:
 
     async def of_turn(self, turn: str) -> list[Delivering]:
         """The rows of one turn, in order."""
-        return await self._database.read(lambda tx: _where(tx, "turn = :turn ORDER BY id", turn=turn))
+        return await self._database.read(lambda tx: of_turn(tx, turn))
 
     async def open(self, limit: int = 100) -> list[Delivering]:
         """Rows that are still owed, being sent, or unknown."""
@@ -134,11 +138,12 @@ class Outbox:
 
 def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:
     """Put a reply in its lane, once: the same reply again changes nothing."""
+    buttons = msgspec.json.encode(reply.buttons).decode() if reply.buttons else None
     for part, text in enumerate(reply.parts):
         tx.run(
-            "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, "
-            "due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, :reply, :part, "
-            ":text, :reply_to, 'owed', 0, :now, :now, :now) ON CONFLICT DO NOTHING",
+            "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, state, "
+            "attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, :reply, "
+            ":part, :text, :reply_to, :buttons, 'owed', 0, :now, :now, :now) ON CONFLICT DO NOTHING",
             id=ids.new("out"),
             delivery_key=delivery_key(reply.reply, part),
             lane=reply.address.lane,
@@ -148,6 +153,7 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
             part=part,
             text=text,
             reply_to=reply.reply_to if part == 0 else None,
+            buttons=buttons if part == len(reply.parts) - 1 else None,
             now=now,
         )
 
@@ -160,6 +166,10 @@ def withdraw(tx: Tx, key: str, now: int) -> int:
         now=now,
         key=key,
     )
+
+
+def of_turn(tx: Tx, turn: str) -> list[Delivering]:
+    return _where(tx, "turn = :turn ORDER BY id", turn=turn)
 
 
 def _as_row(row: Row) -> Delivering:

@@ -107,6 +107,12 @@ def next_position(tx: Tx, key: str) -> int:
     return position
 
 
+def suspend(tx: Tx, key: str, now: int) -> bool:
+    """Set the key's open session aside. False: it has none."""
+    sql = "UPDATE sessions SET state = 'suspended', updated_at = :now WHERE key = :key AND state = 'open'"
+    return bool(tx.run(sql, now=now, key=key))
+
+
 def reopen(tx: Tx, session: str, now: int) -> None:
     tx.run("UPDATE sessions SET state = 'open', updated_at = :now WHERE id = :id", now=now, id=session)
 

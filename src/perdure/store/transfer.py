@@ -6,8 +6,8 @@ from perdure.core.exports import ExportedSession
 from perdure.errors import LockHeld, PerdureError, RecordRefused
 from perdure.store.database import Database
 from perdure.store.dump import dump_key
-from perdure.store.leases import LEASE_MS
 from perdure.store.load import load
+from perdure.store.runs import LEASE_MS
 
 
 class Transfer:

@@ -130,7 +130,7 @@ class Turns:
 
 
 _ARRIVED = (
-    "SELECT id, body FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' "
+    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' "
     "AND position > :after ORDER BY position"
 )
 _NEXT = f"{_ARRIVED} LIMIT 1"
@@ -253,7 +253,15 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, cause: Row, now: int) -> Claim 
 
 def _cause(row: Row) -> Cause:
     inbound = msgspec.json.decode(row[1], type=Inbound)
-    return Cause(row[0], inbound.text, inbound.sender, inbound.message, inbound.sent_at, inbound.attachments)
+    return Cause(
+        row[0],
+        inbound.text,
+        inbound.sender,
+        inbound.message,
+        inbound.sent_at,
+        inbound.attachments,
+        wish=row[2] == "wish",
+    )
 
 
 # ── moving ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -293,11 +301,7 @@ def move(
     if state in FINAL:
         entries = [*_results_for_open_calls(tx, row, entries), *entries]
     if any(isinstance(entry, Cancelled) and entry.why == Why.SUSPENDED for entry in entries):
-        tx.run(
-            "UPDATE sessions SET state = 'suspended', updated_at = :now WHERE id = :id",
-            now=now,
-            id=row.session,
-        )
+        sessions.suspend(tx, row.key, now)
     for reply in owed:
         outbox.owe(tx, ids, turn.key, turn.id, reply, now)
     return journal.append(tx, turn.session, turn.id, entries, now)

@@ -30,6 +30,11 @@ class Renewed(Struct, frozen=True):
     dropped: int
 
 
+class Suspended(Struct, frozen=True):
+    changed: bool
+    turn: str | None
+
+
 class Resumed(Struct, frozen=True):
     """What came of the wish to go on. `what` is turn, session, running, nothing or unknown."""
 
@@ -79,21 +84,15 @@ def drop(ids: Ids, key: str, now: int) -> Work[Turn | None]:
     return work
 
 
-def suspend(ids: Ids, key: str, now: int) -> Work[bool]:
+def suspend(ids: Ids, key: str, now: int) -> Work[Suspended]:
     """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one."""
 
-    def work(tx: Tx) -> bool:
+    def work(tx: Tx) -> Suspended:
         turn = turns.begun(tx, key)
         if turn is not None:
             turns.cancel(tx, ids, turn, Why.SUSPENDED, now)
-            return True
-        return bool(
-            tx.run(
-                "UPDATE sessions SET state = 'suspended', updated_at = :now WHERE key = :key AND state = 'open'",
-                now=now,
-                key=key,
-            )
-        )
+            return Suspended(True, turn.id)
+        return Suspended(sessions.suspend(tx, key, now), None)
 
     return work
 

@@ -1,4 +1,4 @@
-"""The verbs of an operator, once, for whoever offers them: the command line, the console and the chat."""
+"""Sessions out of a database as JSON, and in again."""
 
 from __future__ import annotations
 

@@ -1,0 +1,158 @@
+"""The settings we know, as their Structs declare them: what each accepts, and how it is written.
+
+A section has a dotted name where it stands within another, such as `platforms.web`. In the environment a list
+is written `ann,bob` and a table `12=off,13=ask`; in the file both are as TOML has them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import msgspec
+from msgspec import inspect
+
+from perdure.settings import LONGEST, Settings
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?")
+
+
+def describe() -> list[tuple[str, str, str, str]]:
+    """Return each setting as key, type, default and description, in words, in the order of the Structs."""
+    return [(each.key, each.expected, each.default, each.description) for each in KNOWN.values()]
+
+
+def seconds(value: object) -> float | None:
+    """Read a duration, a number of seconds or a text such as "15m"; None if it is neither or out of range."""
+    if isinstance(value, str):
+        written = DURATION.fullmatch(value.strip())
+        value = float(written[1]) * UNITS[written[2] or "s"] if written else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST:
+        return None
+    return float(value)
+
+
+class Setting:
+    """One setting as its Struct declares it."""
+
+    def __init__(self, section: str, struct: type[msgspec.Struct], field: inspect.Field) -> None:
+        meta = field.type if isinstance(field.type, inspect.Metadata) else inspect.Metadata(field.type)
+        schema, extra = meta.extra_json_schema or {}, meta.extra or {}
+        self.key, self.section, self.name, self.struct = f"{section}.{field.name}", section, field.name, struct
+        self.optional = isinstance(meta.type, inspect.UnionType)
+        self.kind = meta.type.types[0] if isinstance(meta.type, inspect.UnionType) else meta.type
+        self.secret: bool = extra.get("secret", False)
+        self.expected: str = extra.get("expected") or _in_words(self.kind)
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        self.default: str = extra.get("default") or _as_default(default)
+        self.example: object = schema.get("examples", [default])[0]
+        self.description: str = schema["description"]
+
+    def accept(self, value: object) -> object:
+        """Return the value as its Struct keeps it; raise ValueError or ValidationError if it does not fit."""
+        if isinstance(self.kind, inspect.FloatType):
+            value = seconds(value)
+        return getattr(msgspec.convert({self.name: value}, self.struct), self.name)
+
+    def accept_text(self, text: str) -> object:
+        """Return what a text of the environment means; an empty one is "none" where there may be none."""
+        text.encode()  # the environment may hold bytes that are no text; they could never be stored
+        return None if self.optional and not text else self.accept(_read(text, self.kind))
+
+    def fits(self, value: object) -> bool:
+        """Whether the file may say so."""
+        try:
+            self.accept(value)
+        except (ValueError, msgspec.ValidationError):
+            return False
+        return True
+
+
+# ── how they are written ────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_text(value: object) -> str:
+    """Write a value for the environment: 86400.0 is 24h."""
+    if isinstance(value, float):
+        unit = next((unit for unit in ("h", "m", "s") if value % UNITS[unit] == 0), "ms")
+        return f"{value / UNITS[unit]:g}{unit}"
+    if isinstance(value, list):
+        return ",".join(map(as_text, value))
+    if isinstance(value, dict):
+        return ",".join(f"{key}={as_text(each)}" for key, each in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_toml(value: object) -> str:
+    """Write a value for the file."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(as_toml, value))}]"
+    if isinstance(value, dict):
+        pairs = ", ".join(f'"{key}" = {as_toml(each)}' for key, each in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    return as_text(value) if isinstance(value, int) else f'"{as_text(value)}"'
+
+
+def _as_default(value: object) -> str:
+    if isinstance(value, list | dict):
+        return as_toml(value)
+    return "none" if value is None else as_text(value)
+
+
+def _in_words(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.IntType):
+        return f"a whole number from {kind.ge} to {kind.le}"
+    if isinstance(kind, inspect.LiteralType):
+        return "one of " + ", ".join(f'"{word}"' for word in kind.values)
+    if isinstance(kind, inspect.BoolType):
+        return "true or false"
+    if isinstance(kind, inspect.DictType):
+        return f"a table in which each value is {_in_words(kind.value_type)}"
+    return "a list of texts" if isinstance(kind, inspect.ListType) else "text"
+
+
+def _read(text: str, kind: inspect.Type) -> object:
+    """Return what a text of the environment stands for, or the text itself, to be refused, if for nothing."""
+    if isinstance(kind, inspect.IntType) and re.fullmatch(r"-?[0-9]+", text.strip()):
+        return int(text)
+    if isinstance(kind, inspect.BoolType):
+        return {"true": True, "false": False}.get(text.strip().lower(), text)
+    if isinstance(kind, inspect.ListType):
+        return _entries(text)
+    return _table(text) if isinstance(kind, inspect.DictType) else text
+
+
+def _entries(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _table(text: str) -> dict[str, str]:
+    pairs = [entry.rpartition("=") for entry in _entries(text)]
+    table = {key.strip(): value.strip() for key, _, value in pairs}
+    if len(table) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return table
+
+
+# ── all of them ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _sections(struct: inspect.StructType, within: str = "") -> dict[str, inspect.StructType]:
+    """Return the sections, those within others by their dotted names."""
+    found: dict[str, inspect.StructType] = {}
+    for field in struct.fields:
+        if isinstance(field.type, inspect.StructType):
+            name = f"{within}{field.name}"
+            found |= _sections(field.type, f"{name}.") or {name: field.type}
+    return found
+
+
+EVERYTHING = cast("inspect.StructType", inspect.type_info(Settings))
+SECTIONS = _sections(EVERYTHING)
+GROUPS = {name.rpartition(".")[0] for name in SECTIONS if "." in name}  # these hold sections and no settings
+KNOWN = {
+    f"{name}.{field.name}": Setting(name, section.cls, field)
+    for name, section in SECTIONS.items()
+    for field in section.fields
+}

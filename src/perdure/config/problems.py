@@ -1,0 +1,153 @@
+"""What is wrong with settings, in words: what was expected, what came, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import inspect
+
+from perdure.config.catalogue import GROUPS, KNOWN, SECTIONS, Setting, as_text, as_toml
+from perdure.errors import ConfigurationError
+
+PREFIX = "PERDURE_"
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,19}:/{1,3}")
+
+
+def refusal(problems: list[str]) -> ConfigurationError:
+    """List the problems, one line each, whatever characters stand in them."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = [f"  {number}. {_printable(problem)}" for number, problem in enumerate(problems, 1)]
+    return ConfigurationError("\n".join([f"The configuration has {count}; nothing was started:", *lines]))
+
+
+def wrong_entry(setting: Setting, value: object) -> str:
+    """Say what the file should hold for a setting, and what it holds."""
+    line = f"{setting.name} = {as_toml(setting.example)}"
+    return f"expected {setting.expected}, got {_came(setting, value)}. Write for example: {line}"
+
+
+def wrong_variable(setting: Setting, text: str) -> str:
+    """Say what a variable should hold for a setting, and what it holds."""
+    line = f"{variable(setting.key)}={as_text(setting.example)}"
+    return f"expected {setting.expected}, got {_shown(text, setting.secret)}. Write for example: {line}"
+
+
+def stray(key: str, content: object) -> Iterator[tuple[str, str]]:
+    """Yield the place of, and what is wrong with, an entry of the file that stands in none of our sections."""
+    if key in SECTIONS or key in GROUPS:
+        yield key, _no_section(key, content)
+    elif not isinstance(content, dict):
+        yield key, unknown_key(key)
+    elif "." not in key and content and all(isinstance(each, dict) for each in content.values()):
+        for name in content:  # what somebody wrote is [platform.web], not [platform]
+            yield joined(key, name), _unknown_section(joined(key, name))
+    else:
+        yield key, _unknown_section(key)
+
+
+def unknown_key(key: str, spell: Callable[[str], str] = str) -> str:
+    """Say which setting an unknown key may have meant, or which there are."""
+    near = [spell(each) for each in _nearest(key)]
+    if near:
+        return f"unknown key. Did you mean {' or '.join(near)}?"
+    siblings = [spell(each) for each in _keys_of(key) or _keys_of(key.rpartition(".")[0])]
+    there_is = (
+        f"this section has: {', '.join(siblings)}" if siblings else f"the sections are: {', '.join(SECTIONS)}"
+    )
+    return f"unknown key. Remove it; {there_is}."
+
+
+def variable(key: str) -> str:
+    """Return the name of a setting in the environment."""
+    return PREFIX + key.upper().replace(".", "__")
+
+
+def joined(within: str, name: str) -> str:
+    """Return the dotted name of an entry; a dot of its own makes it another one, so that is kept in quotes."""
+    name = f'"{name}"' if "." in name else name
+    return f"{within}.{name}" if within else name
+
+
+# ── what came ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _came(setting: Setting, value: object) -> str:
+    """Spell a value that came, and if it is the list or the table asked for, its first entry that is wrong."""
+    wrong: list[str] = []
+    if isinstance(value, list) and isinstance(setting.kind, inspect.ListType):
+        wrong = [_shown(each) for each in value if not setting.fits([each])]
+    elif isinstance(value, dict) and isinstance(setting.kind, inspect.DictType):
+        wrong = [f"{_shown(k)} = {_shown(each)}" for k, each in value.items() if not setting.fits({k: each})]
+    shown = _shown(value, setting.secret)
+    return f"{shown} with {wrong[0]} in it" if wrong and not setting.secret else shown
+
+
+def _shown(value: object, secret: bool = False) -> str:
+    """Spell a value that came, or of a secret no more than cannot hurt."""
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a number too large to show"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if secret or ("://" in text and "@" in text):  # a URL with a password may stand in any wrong place
+        scheme = SCHEME.match(text)
+        return f'"{scheme[0]}…"' if scheme else "(hidden)"
+    text = text if len(text) <= 60 else f"{text[:60]}…"
+    return f'"{text}"' if isinstance(value, str) else text
+
+
+def _no_section(key: str, content: object) -> str:
+    within = [name for name in SECTIONS if f"{name}.".startswith(f"{key}.")]
+    secret = any(setting.secret for setting in KNOWN.values() if setting.section in within)
+    advice = f"Write [{within[0]}] on a line of its own, and its keys beneath it."
+    return f"expected a section, got {_shown(content, secret)}. {advice}"
+
+
+# ── what was meant ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _unknown_section(key: str) -> str:
+    near = [f"[{each}]" for each in _near_sections(key)]
+    if near:
+        return f"unknown section. Did you mean {' or '.join(near)}?"
+    return f"unknown section. Remove it; the sections are: {', '.join(SECTIONS)}."
+
+
+def _nearest(key: str) -> list[str]:
+    """Return the settings of the closest name: the same before a similar one, near before elsewhere."""
+    section, _, name = key.rpartition(".")
+    if section in KNOWN:
+        return [section]
+    here = [each for near in _near_sections(section) for each in _keys_of(near)]
+    # What somebody sets for a platform that is not there is not meant for the others.
+    elsewhere = list(KNOWN) if here or "." not in section else []
+    for keys, likeness in ((here, 1.0), (elsewhere, 1.0), (here, 0.6), (elsewhere, 0.8)):
+        for match in _closest(name, [KNOWN[each].name for each in keys], likeness):
+            return [each for each in keys if KNOWN[each].name == match]
+    return []
+
+
+def _near_sections(key: str) -> list[str]:
+    """Return the sections of the closest name, part by part: much of platforms.irc is like platforms.web."""
+    near = [name.split(".") for name in SECTIONS]
+    for depth, part in enumerate(key.split(".")):
+        deep = [parts for parts in near if len(parts) > depth]
+        if deep:
+            match = _closest(part, {parts[depth] for parts in deep})
+            near = [parts for parts in deep if parts[depth] in match]
+    return [".".join(parts) for parts in near]
+
+
+def _keys_of(section: str) -> list[str]:
+    return [key for key, setting in KNOWN.items() if setting.section == section]
+
+
+def _closest(word: str, words: Iterable[str], likeness: float = 0.6) -> list[str]:
+    import difflib  # only a mistake needs it, and a start should not pay for that
+
+    return difflib.get_close_matches(word.lower(), words, n=1, cutoff=likeness)

@@ -1,0 +1,64 @@
+"""The operator's side of the HTTP API: sessions, their recovery state, and the verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.console.answers import Refusal, answer
+from perdure.operations.look import find_session, list_sessions, session_fields, why
+from perdure.runtime.gateway import Gateway
+from perdure.store.ids import wall_clock
+from perdure.store.sessions import Session
+
+PAGE = 100
+
+
+class SessionApi:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def status(self, _: Request) -> Response:
+        gateway = self._gateway
+        return answer(
+            {
+                "phase": gateway.phase,
+                "problems": gateway.problems(),
+                "platforms": sorted(gateway.loops.connections.connected),
+                "running": len(gateway.loops.runner.attempts),
+                "resume_paused": gateway.loops.recoverer.paused,
+                "summary": gateway.describe(),
+            }
+        )
+
+    async def list(self, request: Request) -> Response:
+        found = await list_sessions(self._gateway.store, request.query_params.get("after", ""), PAGE + 1)
+        return answer({"sessions": found[:PAGE], "more": len(found) > PAGE})
+
+    async def get(self, request: Request) -> Response:
+        session = await self._session(request)
+        fields = await session_fields(self._gateway.store, session)
+        return answer(fields | {"why": await why(self._gateway.store, session.id, wall_clock)})
+
+    async def act(self, request: Request) -> Response:
+        """resume, drop, stop or suspend."""
+        operators = self._gateway.operators
+        verbs: dict[str, Callable[[Session], Awaitable[bool]]] = {
+            "resume": operators.resume,
+            "drop": operators.drop,
+            "stop": operators.stop,
+            "suspend": operators.suspend,
+        }
+        verb = request.path_params["verb"]
+        if verb not in verbs:
+            raise Refusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(verbs)}.")
+        session = await self._session(request)
+        return answer({"session": session.id, "verb": verb, "done": await verbs[verb](session)})
+
+    async def resume_all(self, _: Request) -> Response:
+        return answer({"done": await self._gateway.operators.resume_all()})
+
+    async def _session(self, request: Request) -> Session:
+        return await find_session(self._gateway.store, request.path_params["session"])

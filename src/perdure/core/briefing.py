@@ -1,0 +1,49 @@
+"""What the model must be told before its next answer: at most one note, about what was cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.core import notes
+from perdure.core.effects import REMEDIES, Remedy
+from perdure.core.journal import Call, Cancelled, Failed, Noted, TurnView
+from perdure.core.session import Why
+from perdure.core.tail import Tail, tail_of
+
+
+def briefing(view: TurnView, history: Sequence[TurnView]) -> str | None:
+    """The note that is due now, if any. A note about an interruption takes the place of every other."""
+    last = view.note_due()
+    if last is not None:
+        return notes.recovery_note(last.reason, _known(view), joined=len(view.causes) > 1)
+    if not history or any(isinstance(record.entry, Noted) for record in view.records):
+        return None
+    return _about_before(history[-1])
+
+
+def _about_before(before: TurnView) -> str | None:
+    """What a new turn must know of the one before it."""
+    match before.ended:
+        case Cancelled(why=Why.SUPERSEDED):
+            return notes.superseded_note(_known(before))
+        case Cancelled(why=Why.SUSPENDED) | Failed() if before.interrupted is not None:
+            return notes.recovery_note(before.interrupted.reason, _known(before))
+        case Cancelled() | Failed() if tail_of(before) is Tail.RESULT:
+            return notes.UNANSWERED_RESULTS
+        case _:
+            return None
+
+
+def _known(view: TurnView) -> list[str]:
+    """What is known of the calls that had begun when the turn was cut off and have no result of their own."""
+    return [_about_call(call) for call in view.calls.values() if _in_doubt(call)]
+
+
+def _in_doubt(call: Call) -> bool:
+    return call.started is not None and (call.ended is None or call.ended.outcome in ("unknown", "cancelled"))
+
+
+def _about_call(call: Call) -> str:
+    assert call.started is not None  # noqa: S101 reason: only calls in doubt come here
+    repeated = call.ended is None and REMEDIES[call.started.effect] is Remedy.REPEAT
+    return notes.cut_off_call(call.request.tool, call.request.arguments, repeated=repeated)

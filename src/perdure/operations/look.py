@@ -1,0 +1,114 @@
+"""Looking: sessions with their recovery state, why a turn went on or not, and the life of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from perdure.core.address import parse_session_key
+from perdure.core.explain import ago, explain
+from perdure.core.journal import Entry
+from perdure.errors import NotFound
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.sessions import Session
+from perdure.store.situations import Life
+
+
+async def session_fields(store: Store, session: Session) -> dict[str, Any]:
+    """A session under the names that its JSON has."""
+    recovery = await store.sessions.recovery(session.id)
+    return {
+        "key": session.key,
+        "id": session.id,
+        "state": session.state,
+        "address": msgspec.to_builtins(parse_session_key(session.key)[1]),
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "was_auto_reset": session.auto_reset_reason is not None,
+        "auto_reset_reason": session.auto_reset_reason,
+        "run_generation": await store.sessions.generation(session.key),
+        **msgspec.to_builtins(recovery),
+    }
+
+
+async def list_sessions(store: Store, after: str = "", limit: int = 100) -> list[dict[str, Any]]:
+    """Sessions in the order in which they began, with what each waits for."""
+    found = []
+    for session in await store.sessions.page(after, limit):
+        fields = await session_fields(store, session)
+        begun = [turn for turn in await store.turns.of_session(session.id) if turn.state in WAITS]
+        found.append(fields | {"waits_for": WAITS[begun[-1].state] if begun else None})
+    return found
+
+
+WAITS: dict[str, str] = {
+    "queued": "a place to run",
+    "running": "its agent",
+    "waiting": "a person's answer",
+    "interrupted": "a decision, a message or /resume",
+}
+
+
+def session_line(fields: dict[str, Any], now: int) -> str:
+    """A session as one line for people."""
+    marked = fields["last_resume_marked_at"]
+    pending = f"  pending: {fields['resume_reason']}" if fields["resume_pending"] else ""
+    age = f", {ago(now - marked)} ago" if marked and pending else ""
+    waits = f"  waits for {fields['waits_for']}" if fields["waits_for"] else ""
+    return f"{fields['id']}  {fields['state']:9}  {fields['key']}{pending}{age}{waits}"
+
+
+async def find_session(store: Store, name: str) -> Session:
+    found = await store.situations.find_session(name)
+    if found is None:
+        raise NotFound(f"no session is named {name!r}", hint="`perdure sessions` lists ids and keys.")
+    return found
+
+
+async def why(store: Store, name: str, clock: Clock) -> list[str]:
+    """What was found, which rule applied and what happens next, for a session named by its id or key."""
+    return explain(await store.situations.of_session(await find_session(store, name)), clock())
+
+
+async def trace(store: Store, name: str) -> list[dict[str, Any]]:
+    """The life of a message, a fact each, in the order in which they happened."""
+    life = await store.situations.life(name)
+    if life is None:
+        raise NotFound(f"no message is named {name!r}", hint="Give the id that the platform or the API showed.")
+    return sorted(_facts(life), key=lambda fact: fact["at"])
+
+
+def _facts(life: Life) -> Iterator[dict[str, Any]]:
+    yield _fact(life.received_at, "received", f"{life.kind} {life.message} ({life.event_key}), now {life.state}")
+    for record in life.records:
+        yield _fact(record.at, record.entry.kind, _in_words(record.entry))
+    for row in life.deliveries:
+        yield _fact(row.created_at, "owed", f"{row.id}, part {row.part + 1}, to {row.lane}")
+        if row.updated_at != row.created_at or row.state != "owed":
+            receipt = f", receipt {row.receipt}" if row.receipt else ""
+            problem = f": {row.problem}" if row.problem else ""
+            yield _fact(row.updated_at, str(row.state), f"{row.id}{receipt}{problem}")
+
+
+def _fact(at: int, what: str, detail: str) -> dict[str, Any]:
+    return {"at": at, "what": what, "detail": detail}
+
+
+def _in_words(entry: Entry) -> str:
+    fields = msgspec.to_builtins(entry)
+    told = {name: value for name, value in fields.items() if name not in ("causes", "evidence") and value}
+    return ", ".join(f"{name} {_short(value)}" for name, value in told.items())
+
+
+def _short(value: Any) -> str:
+    text = str(value).replace("\n", " ")
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def fact_line(fact: dict[str, Any]) -> str:
+    when = datetime.fromtimestamp(fact["at"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    return f"{when}Z  {fact['what']:15} {fact['detail']}"

@@ -1,0 +1,89 @@
+"""The running gateway, as the command line reaches it: over its HTTP API, or by a signal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from perdure.config import Settings
+from perdure.console.tokens import ensure_token
+from perdure.errors import GatewayNotRunning, PerdureError
+
+PAUSE = 0.1
+MARGIN = 30.0  # seconds, behind the drain deadline
+
+
+def call(settings: Settings, method: str, path: str) -> dict[str, Any]:
+    """Ask the gateway's HTTP API."""
+    host = f"[{settings.web.host}]" if ":" in settings.web.host else settings.web.host
+    headers = {"Authorization": f"Bearer {ensure_token(settings.home)}"}
+    url = f"http://{host}:{settings.web.port}{path}"
+    try:
+        response = httpx.request(method, url, headers=headers, timeout=30)
+    except httpx.TransportError:
+        raise _not_running(settings) from None
+    found: dict[str, Any] = response.json()
+    if response.is_error:
+        raise PerdureError(found["error"], hint=found["hint"])
+    return found
+
+
+def act(settings: Settings, session: str, verb: str) -> bool:
+    """Carry out an operator's verb on a session; False if there was nothing to do."""
+    return bool(call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/{verb}")["done"])
+
+
+def stop(settings: Settings) -> None:
+    """Stop the gateway in an orderly way, and wait until it has let go of its home."""
+    holder = _holder(settings)
+    os.kill(holder, signal.SIGTERM)
+    _wait_until_gone(settings, holder)
+
+
+def restart(settings: Settings) -> None:
+    """Ask the gateway to restart, and wait until it has stopped; its supervisor starts it again."""
+    holder = _holder(settings)
+    os.kill(holder, signal.SIGUSR1)
+    _wait_until_gone(settings, holder)
+
+
+def _holder(settings: Settings) -> int:
+    """The process that holds the lock of the home. The lock proves that it is alive, and a gateway."""
+    holder = lock_holder(settings.home / "lock")
+    if holder is None:
+        raise _not_running(settings)
+    return holder
+
+
+def lock_holder(lock: Path) -> int | None:
+    try:
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                written = file.read().strip()
+                return int(written) if written.isdecimal() else None
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def _wait_until_gone(settings: Settings, holder: int) -> None:
+    deadline = time.monotonic() + settings.drain.deadline + MARGIN
+    while lock_holder(settings.home / "lock") == holder:
+        if time.monotonic() > deadline:
+            raise PerdureError(f"process {holder} does not stop", hint="Look at its log; kill -9 loses nothing.")
+        time.sleep(PAUSE)
+
+
+def _not_running(settings: Settings) -> GatewayNotRunning:
+    return GatewayNotRunning(
+        f"no gateway is running on {settings.home}", hint="Start one with `perdure up` or `perdure run`."
+    )

@@ -1,0 +1,182 @@
+"""The loops of a running gateway, wired to each other: who wakes whom."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+
+from perdure.agents.api import Agent
+from perdure.config import Settings
+from perdure.core import notes
+from perdure.core.address import Address
+from perdure.core.messages import Inbound, Stored
+from perdure.core.recovery import Reason, RecoveryPolicy
+from perdure.errors import RunEnded, Unavailable
+from perdure.logs import Log
+from perdure.platforms.api import Adapter
+from perdure.runtime.access import Access
+from perdure.runtime.bell import Feed
+from perdure.runtime.commands import Commands, Control
+from perdure.runtime.connections import Connections
+from perdure.runtime.drain import Notices, drain
+from perdure.runtime.intake import Intake
+from perdure.runtime.lease import Lease
+from perdure.runtime.recoverer import Limits, Recoverer
+from perdure.runtime.runner import Runner
+from perdure.runtime.sender import Sender
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.runs import LEASE_MS, Started
+
+log = Log("loops")
+
+HEARTBEAT = 5.0  # seconds; a lease outlives six of them
+OWED_FIRST = 5.0  # how long recoveries of a platform wait for the replies that are owed there
+
+
+class Loops:
+    """Everything that moves while a gateway runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        started: Started,
+        agent: Agent,
+        adapters: list[Adapter],
+        control: Control,
+        feed: Feed,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._run = started.run
+        self._control = control
+        self._feed = feed
+        self._group = group
+        self._adapters = adapters
+        self._lease = Lease(None if store.database.sole else LEASE_MS)
+        self._tasks: list[asyncio.Task[None]] = []
+        access = Access({adapter.name: settings.platform(adapter.name).allow for adapter in adapters})
+        self.connections = connections = Connections(adapters, self._connected)
+        silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
+        self.notices = Notices(connections.connected, silent)
+        self.runner = Runner(
+            store,
+            agent,
+            self._run,
+            lease=self._lease,
+            clock=clock,
+            max_length=connections.max_length,
+            changed=self._changed,
+            group=group,
+        )
+        self.sender = Sender(
+            store,
+            self._run,
+            connections.connected,
+            lease=self._lease,
+            clock=clock,
+            unknown=settings.delivery.unknown,
+            max_age_ms=int(settings.delivery.max_age * 1000),
+            sent=feed.ring,
+            group=group,
+        )
+        self.recoverer = Recoverer(
+            store,
+            started,
+            self.runner,
+            limits=Limits(self._policy, settings.recovery.concurrency),
+            access=access,
+            clock=clock,
+            connected=connections.connected,
+            max_length=connections.max_length,
+            changed=self._changed,
+            group=group,
+        )
+        self.commands = Commands(
+            store,
+            self._run,
+            self.runner,
+            control,
+            access,
+            clock=clock,
+            began_at=clock(),
+            answered=self._changed,
+        )
+        self._intake = Intake(store, settings.agent.name, access, clock, self._taken, group)
+
+    async def start(self) -> None:
+        """Mark lost turns, before anything is claimed or connected; then let everything move."""
+        self.recoverer.pause_if_crashing(await self.recoverer.mark_lost(Reason.RESTART_INTERRUPTED))
+        for adapter in self._adapters:
+            self._begin(self.connections.attend(adapter, self._intake.take))
+        for work in (self.runner.work(), self.sender.work(), self.commands.work(), self._beat()):
+            self._begin(work)
+
+    async def drain(self, reason: Reason, hurry: asyncio.Event) -> None:
+        """Come to an orderly end."""
+        deadline = self._settings.drain.deadline
+        await drain(self.runner, self.sender, self.notices, reason, deadline, hurry)
+        for task in self._tasks:
+            task.cancel()
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        self._tasks.append(self._group.create_task(work))
+
+    # ── who wakes whom ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _changed(self, key: str) -> None:
+        self._feed.ring(key)
+        self.sender.wake()
+
+    def _taken(self, stored: Stored, inbound: Inbound, ordered: bool) -> None:
+        self._feed.ring(stored.key)
+        if ordered:
+            self.commands.wake()
+        else:
+            self.runner.wake(stored.key)
+            if self._control.stopping is not None:
+                restart = self._control.stopping is Reason.RESTART_TIMEOUT
+                self.notices.tell(inbound.address, notes.kept_for_later(restart=restart))
+
+    async def _connected(self, platform: str) -> None:
+        """A platform is there: its owed replies go first, then its recoveries; nobody waits for either."""
+        self.sender.wake()
+        self._begin(self._recover(platform))
+
+    async def _recover(self, platform: str) -> None:
+        await self.sender.settle(OWED_FIRST, platform)
+        try:
+            await self.recoverer.recover(platform)
+        except Unavailable as error:
+            log.warning("recovery_postponed", platform=platform, error=error.message)
+
+    def _policy(self, address: Address) -> RecoveryPolicy:
+        recovery = self._settings.recovery
+        return RecoveryPolicy(
+            policy=self._settings.recovery_policy(address.platform, address.chat),
+            freshness_ms=int(recovery.freshness * 1000),
+            max_without_progress=recovery.max_without_progress,
+            max_interruptions=recovery.max_interruptions,
+            max_tokens=recovery.max_tokens,
+        )
+
+    async def _beat(self) -> None:
+        """Say that we are alive, and take over from those who are not."""
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+            try:
+                if not await self._store.runs.beat(self._run):
+                    raise RunEnded(f"run {self._run} was declared dead by another gateway")
+                self._lease.renew(asked_at)
+                if await self._store.runs.reap(self._run):
+                    await self.recoverer.mark_lost(Reason.LEASE_LOST)
+                    await self.recoverer.recover()
+                elif self.recoverer.unfinished:
+                    await self.recoverer.recover()
+            except Unavailable as error:
+                log.warning("heartbeat_missed", error=error.message)

@@ -1,0 +1,62 @@
+"""What an operator may do to the sessions of a running gateway: the same verbs as in the chat."""
+
+from __future__ import annotations
+
+from perdure.core.address import parse_session_key
+from perdure.core.messages import Inbound, Sender
+from perdure.runtime.loops import Loops
+from perdure.store import verbs
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.sessions import Session
+
+OPERATOR = Sender("operator")
+
+
+class Operators:
+    """Each verb says whether it changed anything."""
+
+    def __init__(self, store: Store, loops: Loops, run: str, clock: Clock) -> None:
+        self._store = store
+        self._loops = loops
+        self._run = run
+        self._clock = clock
+
+    async def resume(self, session: Session) -> bool:
+        """Go on with what was interrupted or set aside, whatever was decided before."""
+        wish = Inbound(parse_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
+        named = session.id if session.state == "closed" else ""
+        resume = verbs.resume(self._store.ids, session.key, self._run, wish, self._clock(), session=named)
+        resumed = await self._store.orders.perform(session.key, resume)
+        self._loops.runner.wake(session.key)
+        return resumed.what in ("turn", "session")
+
+    async def drop(self, session: Session) -> bool:
+        """Give up the interrupted turn."""
+        drop = verbs.drop(self._store.ids, session.key, self._clock())
+        turn = await self._store.orders.perform(session.key, drop)
+        self._loops.runner.wake(session.key)
+        return turn is not None
+
+    async def stop(self, session: Session) -> bool:
+        """End the current turn for good."""
+        stop = verbs.stop(self._store.ids, session.key, None, self._clock())
+        stopped = await self._store.orders.perform(session.key, stop)
+        if stopped.turn:
+            self._loops.runner.cut_off(stopped.turn)
+        return stopped.turn is not None or stopped.withdrawn > 0
+
+    async def suspend(self, session: Session) -> bool:
+        """Set the session aside."""
+        suspended = await self._store.orders.perform(
+            session.key, verbs.suspend(self._store.ids, session.key, self._clock())
+        )
+        if suspended.turn:
+            self._loops.runner.cut_off(suspended.turn)
+        return suspended.changed
+
+    async def resume_all(self) -> bool:
+        """Lift the pause that the crash-loop breaker set."""
+        paused = self._loops.recoverer.paused
+        await self._loops.recoverer.lift_pause()
+        return paused

@@ -1,0 +1,139 @@
+"""Runs: every start of every gateway, and how it ended.
+
+A run is alive until it has an ending. Its own process ends it cleanly; another gateway ends it as lost, when it
+holds the lock of the same home or file, or when the heartbeat has been silent for too long.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from perdure.core import notes
+from perdure.core.address import parse_session_key
+from perdure.store import outbox
+from perdure.store.database import Database, Tx, Work
+from perdure.store.ids import Ids
+
+LEASE_MS = 30_000  # a run that was silent for so long is dead
+LATELY_MS = 300_000
+LOOK_BACK = 20  # runs
+
+
+class Run(Struct, frozen=True):
+    id: str
+    instance: str
+    version: str
+    started_at: int
+    heartbeat_at: int
+    ended_at: int | None
+    ending: str | None
+
+
+class Started(Struct, frozen=True):
+    """How a run began, and how those before it ended."""
+
+    run: str
+    unclean_in_a_row: int  # how many runs of this installation died one after another, up to now
+    unclean_lately: int  # how many died within the last minutes
+
+
+class Runs:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def begin(self, instance: str, version: str) -> Started:
+        """Begin a run, end those that our locks prove dead, and tell whoever asked for the restart.
+
+        After return: the run is on record, and the sessions of dead runs may be taken over.
+        If we die inside: at most a run that the next start ends as lost.
+        """
+        sole, run = self._database.sole, self._ids.new("run")
+        return await self._database.write(lambda tx: _begin(tx, self._ids, run, instance, version, sole=sole))
+
+    async def beat(self, run: str) -> bool:
+        """Say that the run is alive. False: it was declared dead meanwhile, and must stop."""
+        return await self._database.write(
+            lambda tx: bool(
+                tx.run(
+                    "UPDATE runs SET heartbeat_at = :now WHERE id = :run AND ended_at IS NULL",
+                    now=tx.now(),
+                    run=run,
+                )
+            )
+        )
+
+    async def reap(self, run: str) -> int:
+        """End the runs whose heartbeat is silent; return how many there were. Never our own."""
+        return await self._database.write(
+            lambda tx: tx.run(
+                "UPDATE runs SET ended_at = :now, ending = 'lost' "
+                "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
+                now=tx.now(),
+                limit=tx.now() - LEASE_MS,
+                run=run,
+            )
+        )
+
+    async def end(self, run: str) -> None:
+        """Record a clean stop. After return: the run's leases are free."""
+        await self._database.write(
+            lambda tx: tx.run(
+                "UPDATE runs SET ended_at = :now, ending = 'clean', heartbeat_at = :now "
+                "WHERE id = :run AND ended_at IS NULL",
+                now=tx.now(),
+                run=run,
+            )
+        )
+
+    async def get(self, run: str) -> Run | None:
+        row = await self._database.read(
+            lambda tx: tx.one(
+                f"SELECT {', '.join(Run.__struct_fields__)} FROM runs WHERE id = :run",
+                run=run,
+            )
+        )
+        return Run(*row) if row else None
+
+
+def ask_restart(run: str, key: str) -> Work[bool]:
+    """Remember who asked for a restart of this run. False: somebody has asked before."""
+    sql = "UPDATE runs SET restart_for = :key WHERE id = :run AND restart_for IS NULL AND ended_at IS NULL"
+    return lambda tx: bool(tx.run(sql, key=key, run=run))
+
+
+def _begin(tx: Tx, ids: Ids, run: str, instance: str, version: str, *, sole: bool) -> Started:
+    ours = "" if sole else "AND instance = :instance"
+    tx.run(
+        f"UPDATE runs SET ended_at = :now, ending = 'lost' WHERE ended_at IS NULL {ours}",
+        now=tx.now(),
+        instance=instance,
+    )
+    before = tx.all(
+        f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL {ours} ORDER BY id DESC LIMIT {LOOK_BACK}",
+        instance=instance,
+    )
+    tx.run(
+        "INSERT INTO runs (id, instance, version, started_at, heartbeat_at) "
+        "VALUES (:run, :instance, :version, :now, :now)",
+        run=run,
+        instance=instance,
+        version=version,
+        now=tx.now(),
+    )
+    _tell_askers(tx, ids)
+    endings = [row[0] for row in before]
+    in_a_row = endings.index("clean") if "clean" in endings else len(endings)
+    lately = sum(ending == "lost" and at >= tx.now() - LATELY_MS for ending, at in before)
+    return Started(run, in_a_row, lately)
+
+
+def _tell_askers(tx: Tx, ids: Ids) -> None:
+    """Owe "I am back" to every session that asked for a restart; the reply's name makes it once."""
+    asked = tx.all(
+        "SELECT r.id, r.restart_for FROM runs r WHERE r.restart_for IS NOT NULL AND r.ended_at IS NOT NULL "
+        "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = 'back.' || r.id || ':0')"
+    )
+    for run, key in asked:
+        address = parse_session_key(key)[1]
+        outbox.owe(tx, ids, key, None, outbox.Owed(address, f"back.{run}", (notes.BACK,)), tx.now())

@@ -1,0 +1,96 @@
+"""Situations: all that is known of a session or a message at one moment, read in one snapshot."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from perdure.core.conversation import views
+from perdure.core.explain import Situation
+from perdure.core.journal import Record
+from perdure.store import inbox, sessions
+from perdure.store.database import Database, Row, Tx
+from perdure.store.journal import as_record
+from perdure.store.outbox import Delivering, of_turn
+from perdure.store.sessions import Session
+
+
+class Life(Struct, frozen=True):
+    """The life of a message: from its arrival to the receipts of what came of it."""
+
+    message: str
+    event_key: str
+    kind: str
+    state: str
+    key: str | None
+    problem: str | None
+    received_at: int
+    turn: str | None
+    records: list[Record]
+    deliveries: list[Delivering]
+
+
+class Situations:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of_session(self, session: Session) -> Situation:
+        """What `/why` tells of."""
+        return await self._database.read(lambda tx: _situation(tx, session))
+
+    async def find_session(self, name: str) -> Session | None:
+        """A session by its id, or the current one by its key."""
+        return await self._database.read(lambda tx: sessions.get(tx, name) or sessions.current(tx, name))
+
+    async def life(self, name: str) -> Life | None:
+        """The life of a message, named by our id of it, its event key, or the id that the platform gave it."""
+        return await self._database.read(lambda tx: _life(tx, name))
+
+
+def _situation(tx: Tx, session: Session) -> Situation:
+    rows = tx.all(
+        "SELECT seq, at, kind, version, body, turn FROM journal WHERE session = :session ORDER BY seq",
+        session=session.id,
+    )
+    owed = tx.one(
+        "SELECT count(*) FROM outbox WHERE key = :key AND state IN ('owed', 'sending', 'unknown')", key=session.key
+    )
+    return Situation(
+        session.state,
+        sessions.read_recovery(tx, session.id),
+        views((row[5], as_record(row)) for row in rows),
+        owed=owed[0] if owed else 0,
+        waiting=inbox.count_waiting(tx, session.key),
+    )
+
+
+_MESSAGE = "SELECT id, event_key, kind, state, key, problem, received_at, turn, session FROM inbox WHERE "
+
+
+def _life(tx: Tx, name: str) -> Life | None:
+    row = tx.one(f"{_MESSAGE} id = :name OR event_key = :name", name=name) or _by_reply(tx, name)
+    if row is None:
+        # A platform's own id stands at the end of the event key.
+        row = tx.one(f"{_MESSAGE} event_key LIKE :ending ORDER BY id DESC", ending=f"%:{name}")
+    if row is None:
+        return None
+    turn, session = row[7], row[8]
+    records = _records(tx, session, turn) if turn else []
+    replies = of_turn(tx, turn) if turn else []
+    return Life(*(*row[:8], records, replies))
+
+
+def _by_reply(tx: Tx, name: str) -> Row | None:
+    return tx.one(
+        f"{_MESSAGE} turn = (SELECT turn FROM outbox WHERE id = :name OR delivery_key = :name) ORDER BY id",
+        name=name,
+    )
+
+
+def _records(tx: Tx, session: str, turn: str) -> list[Record]:
+    row = tx.one("SELECT session FROM turns WHERE id = :turn", turn=turn)
+    rows = tx.all(
+        "SELECT seq, at, kind, version, body FROM journal WHERE session = :session AND turn = :turn ORDER BY seq",
+        session=row[0] if row else session,
+        turn=turn,
+    )
+    return [as_record(found) for found in rows]

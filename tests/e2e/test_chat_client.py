@@ -1,0 +1,211 @@
+"""`perdure chat` as people and scripts use it: in a pipe, and in a real terminal."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
+from support.waiting import wait_for
+
+# Makes the terminal on standard input the one that Ctrl-C comes from, then becomes the command.
+IN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "perdure", *sys.argv[1:]])
+"""
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path_factory.mktemp("chat") / "home") as process:
+        yield process
+
+
+@pytest.fixture
+def name() -> str:
+    """A chat that nobody has used yet."""
+    return f"chat {secrets.token_hex(4)}"
+
+
+def chat(environment: dict[str, str], name: str, typed: str | bytes) -> subprocess.CompletedProcess[str]:
+    """Pipe this into `perdure chat`."""
+    command = [*COMMAND, "chat", "--name", name]
+    piped = typed if isinstance(typed, bytes) else typed.encode()
+    ran = subprocess.run(command, env=environment, input=piped, capture_output=True, timeout=60, check=False)
+    return subprocess.CompletedProcess(command, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+# ── in a pipe ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_line_is_answered_in_order_when_lines_are_piped(process: GatewayProcess, name: str) -> None:
+    ran = chat(process.environment(), name, "say: one\n\n  \nsay: two\nstep quick 0s")
+    assert (ran.returncode, ran.stdout) == (0, "one\ntwo\nquick: done\n")
+    assert ran.stderr == "(step …)\n", "what is no answer is kept out of the pipe"
+
+
+def test_only_new_answers_are_shown_when_the_chat_has_a_past(process: GatewayProcess) -> None:
+    name = secrets.token_hex(4)
+    person = Person(process, name)
+    person.say("say: old")
+    person.wait_for_replies(1)
+    assert chat(process.environment(), name, "say: new\n").stdout == "new\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_lines_are_one_message_when_each_but_the_last_ends_with_a_backslash(
+    process: GatewayProcess, end: str
+) -> None:
+    name = secrets.token_hex(4)
+    ran = chat(process.environment(), name, f"step one 0s\\{end}step two 0s\\{end}say: both{end}say: next{end}")
+    assert (ran.returncode, ran.stdout) == (0, "both\nnext\n")
+    said = [message["text"] for message in Person(process, name).sees() if message["author"] == "user"]
+    assert said == ["step one 0s\nstep two 0s\nsay: both", "say: next"]
+
+
+def test_exit_code_is_1_when_a_message_could_not_be_answered(process: GatewayProcess, name: str) -> None:
+    ran = chat(process.environment(), name, "fail: the provider is away\nsay: but this\n")
+    assert ran.returncode == 1
+    assert ran.stdout == "I could not finish this: the provider is away\nbut this\n"
+
+
+def test_characters_stay_as_they_are_when_piped(process: GatewayProcess) -> None:
+    odd = "👩‍👧 שלום \x1b[31m %s \\ é"
+    breaks = "a\u2028b\u2029c\x85d"
+    typed = f"{breaks}\nsay: {odd}\n".encode() + b"say: \xff\n"
+    ran = chat(process.environment(), "../odd %2F: ü?#", typed)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.endswith(f"\n{odd}\n\ufffd\n")
+
+
+def test_proxy_is_not_asked_for_a_gateway_of_our_own(process: GatewayProcess, name: str) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    proxies = {"HTTP_PROXY": nowhere, "http_proxy": nowhere, "ALL_PROXY": nowhere, "NO_PROXY": "", "no_proxy": ""}
+    assert chat(process.environment() | proxies, name, "say: one\n").stdout == "one\n"
+
+
+# ── when it cannot ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_told(ran: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert (ran.returncode, ran.stdout) == (code, ""), ran
+    assert "Traceback" not in ran.stderr
+    assert all(word in ran.stderr for word in words), ran.stderr
+
+
+def test_exit_code_is_69_when_no_gateway_answers(tmp_path: Path) -> None:
+    nobody = GatewayProcess(tmp_path / "home", WEB__PORT=str(free_port()))
+    is_told(
+        chat(nobody.environment(), "x", "hello\n"), 69, "no gateway answers at http://127.0.0.1:", "perdure up"
+    )
+
+
+def test_exit_code_is_69_when_something_else_answers(tmp_path: Path) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        stranger = GatewayProcess(tmp_path / "home", WEB__PORT=str(other.server_port))
+        is_told(chat(stranger.environment(), "x", "hello\n"), 69, "is no gateway", "PERDURE_WEB__PORT")
+        other.shutdown()
+
+
+def test_b103_chat_ends_when_its_token_is_not_the_gateways(process: GatewayProcess, tmp_path: Path) -> None:
+    stranger = GatewayProcess(tmp_path / "home", WEB__PORT=str(process.port))
+    is_told(chat(stranger.environment(), "x", "hello\n"), 1, "token", "hint:")
+
+
+def test_chat_ends_when_a_message_is_too_long(process: GatewayProcess, name: str) -> None:
+    is_told(chat(process.environment(), name, f"{'x' * (1 << 20)}\n"), 1, "larger than", "hint:")
+
+
+# ── in a terminal ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Terminal:
+    """`perdure chat` in a terminal of its own, and somebody who types and looks."""
+
+    def __init__(self, environment: dict[str, str], name: str) -> None:
+        self._screen, inside = os.openpty()
+        os.set_blocking(self._screen, False)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", IN_TERMINAL, "chat", "--name", name],
+            env=environment,
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            start_new_session=True,
+        )
+        os.close(inside)
+        self._shown = b""
+
+    @property
+    def text(self) -> str:
+        """Everything that has been shown so far."""
+        with suppress(OSError):  # nothing new, or nobody there any more
+            self._shown += os.read(self._screen, 1 << 16)
+        return self._shown.decode(errors="ignore")
+
+    def shows(self, pattern: str) -> None:
+        wait_for(f"the terminal shows {pattern!r}", lambda: re.search(pattern, self.text))
+
+    def types(self, keys: str) -> None:
+        os.write(self._screen, keys.encode())
+
+    def ends(self) -> int:
+        def over() -> bool:
+            _ = self.text  # looked at, so that it never waits for a full screen
+            return self.process.poll() is not None
+
+        wait_for("the chat ends", over)
+        return self.process.wait()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._screen)
+
+
+@pytest.fixture
+def terminal(process: GatewayProcess, name: str) -> Iterator[Terminal]:
+    terminal = Terminal(process.environment(), name)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def test_conversation_goes_back_and_forth_until_ctrl_d(terminal: Terminal) -> None:
+    terminal.shows(r"Ctrl-D ends the conversation.*\n.*you> $")
+    terminal.types("say: first answer\n")
+    terminal.shows(r"\nyou> .*first answer\r\nyou> $")
+    terminal.types("step work 0s\\\n")
+    terminal.shows(r"\.\.\.> $")
+    terminal.types("fail: no luck\n")
+    terminal.shows(r"\(step …\)\r\n(?s:.*)I could not finish this: no luck\r\nyou> $")
+    terminal.types("say: red \x1b[31m\n")
+    terminal.shows(r"\x1b\[Kred \ufffd\[31m\r\nyou> $")
+    terminal.types("step slow 60s\n")
+    terminal.shows(r"\(step …\)\r\nyou> $")
+    terminal.types("\x04")
+    assert terminal.ends() == 0, "a person who leaves does not wait for answers, and knows what failed"
+    assert "Traceback" not in terminal.text
+    assert terminal.text.endswith("\r\n"), "the shell's prompt begins a new line"
+
+
+def test_ctrl_c_ends_the_conversation_without_a_traceback(terminal: Terminal) -> None:
+    terminal.shows("you> $")
+    terminal.types("half a li\x03")
+    assert terminal.ends() == 128 + signal.SIGINT
+    assert re.search(r"\nyou> .*\^C\r\n$", terminal.text), "and without a word"
