@@ -48,6 +48,7 @@ def render(results: Results, versions: dict[str, str], machine: str) -> str:
     parts = [
         "# Benchmarks",
         "Written by `make bench`; every number on this page comes from one run of it.",
+        *([] if results.quiet else [f"**{NOISE.capitalize()}.** Run it again on a quiet one."]),
         _meaning(results),
         "## Goals",
         _goals(results.goals()),
@@ -113,7 +114,7 @@ def _where(results: Results, versions: dict[str, str], machine: str) -> str:
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     lowest, highest = f"{min(syncs):,.0f}", f"{max(syncs):,.0f}"
     disk = f"{median(syncs):,.0f} syncs per second ({lowest}–{highest}), each an `fdatasync` after 4 KiB more"
-    bystanders = f"{results.bystanders:.2f} cores on average" + ("" if results.quiet else f" — **{NOISE}**")
+    bystanders = f"{results.bystanders:.2f} cores on average"
     return "\n".join(
         [
             f"- {day} (UTC)",

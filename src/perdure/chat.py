@@ -194,6 +194,7 @@ class _Conversation:
         while True:
             self._ask("...> " if lines else "you> ")
             line = (await typed.readline()).decode(errors="replace")
+            self._prompt = ""
             bare = line.rstrip("\r\n")
             lines.append(bare.removesuffix("\\"))
             if not (line.endswith("\n") and bare.endswith("\\")):

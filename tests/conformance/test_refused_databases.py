@@ -316,7 +316,10 @@ asyncio.run(hold())
 
 
 def is_zombie(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    """Whether a process is dead with all its threads, and nobody has asked yet how it ended."""
+    process = Path(f"/proc/{pid}")
+    state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+    return state == "Z" and len(list((process / "task").iterdir())) == 1
 
 
 async def test_lock_of_a_killed_process_is_free_at_once_even_while_it_is_a_zombie(place: Place) -> None:

@@ -96,11 +96,11 @@ async def test_works_of_one_key_run_in_the_order_of_their_calls(gateway: Gateway
     ran: list[tuple[str, int]] = []
     calls = [(key, number) for number in range(100) for key in ("a", "b", "c")]
 
-    def work(tx: Tx, call: tuple[str, int]) -> None:
-        ran.append(call)
+    def remember(call: tuple[str, int]) -> Callable[[Tx], None]:
+        return lambda tx: ran.append(call)
 
     write = gateway.store.database.write
-    await asyncio.gather(*(write(lambda tx, call=call: work(tx, call), key=call[0]) for call in calls))
+    await asyncio.gather(*(write(remember(call), key=call[0]) for call in calls))
     for key in ("a", "b", "c"):
         assert [number for ran_key, number in ran if ran_key == key] == list(range(100))
 

@@ -15,6 +15,8 @@ Row = tuple[Any, ...]
 class Tx(Protocol):
     """A transaction in progress. Values are named `:like_this` in the SQL."""
 
+    hold: str  # behind a SELECT: nobody else changes its rows before we commit
+
     def one(self, sql: str, **values: Any) -> Row | None:
         """The first row, if there is any."""
 

@@ -27,11 +27,21 @@ class Ids:
         self._last = 0
         self._lock = threading.Lock()
 
-    def new(self, prefix: str) -> str:
+    def new(self, prefix: str, *, after: str | None = None) -> str:
+        """A new id, behind `after` too, which a clock may have made that ran ahead of ours."""
         fresh = (self._clock() << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS - 1)
+        if after is not None and (last := _read(after)) >= fresh:
+            fresh = last + 1 + secrets.randbits(_RANDOM_BITS - 1)
         with self._lock:
             self._last = number = max(fresh, self._last + 1)
         return f"{prefix}_{_spell(number)}"
+
+
+def _read(identity: str) -> int:
+    number = 0
+    for letter in identity.rpartition("_")[2]:
+        number = number << 5 | _ALPHABET.index(letter)
+    return number
 
 
 def _spell(number: int) -> str:

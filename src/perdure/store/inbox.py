@@ -67,26 +67,46 @@ class Inbox:
 
 
 def _receive(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind) -> Stored:
-    known = tx.one(
-        "SELECT id, session, key FROM inbox WHERE event_key = :event AND key IS NOT NULL", event=inbound.event_key
-    )
+    known = _known(tx, inbound.event_key)
     if known is not None:
-        return Stored(known[0], known[1], known[2], fresh=False)
+        return known
     session = sessions.ensure(tx, ids, key, now) if kind == "message" else sessions.known(tx, ids, key, now)
     message = put(tx, ids, inbound, raw, key, session, now, kind)
+    if message is None:
+        known = _known(tx, inbound.event_key)
+        assert known is not None, f"{inbound.event_key} is neither new nor known"
+        return known
     for ordinal, attachment in enumerate(inbound.attachments):
         _refer(tx, ids, message, ordinal, attachment)
     return Stored(message, session, key, fresh=True)
 
 
-def put(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, session: str, now: int, kind: InboxKind) -> str:
-    """Write a row that waits; a command is bound to the turn that is current now."""
-    message = ids.new("in")
+def _known(tx: Tx, event_key: str) -> Stored | None:
+    row = tx.one(
+        "SELECT id, session, key FROM inbox WHERE event_key = :event AND key IS NOT NULL", event=event_key
+    )
+    return Stored(row[0], row[1], row[2], fresh=False) if row else None
+
+
+# An event that was rejected is taken in after all if it is understood when it comes again. One that another
+# gateway has taken in, while we waited for the chat's next place, stays as it is.
+_PUT = (
+    "INSERT INTO inbox (id, event_key, key, session, kind, state, bound, body, raw, position, received_at) "
+    "VALUES (:id, :event, :key, :session, :kind, 'waiting', :bound, :body, :raw, :position, :now) "
+    "ON CONFLICT (event_key) DO UPDATE SET key = excluded.key, session = excluded.session, kind = excluded.kind, "
+    "state = 'waiting', bound = excluded.bound, body = excluded.body, raw = excluded.raw, problem = NULL, "
+    "position = excluded.position, received_at = excluded.received_at WHERE inbox.state = 'rejected' RETURNING id"
+)
+
+
+def put(
+    tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, session: str, now: int, kind: InboxKind
+) -> str | None:
+    """Write a row that waits, once; a command is bound to the turn that is current now."""
     begun = tx.one(_BEGUN, key=key) if kind == "command" else None
-    tx.run(
-        "INSERT INTO inbox (id, event_key, key, session, kind, state, bound, body, raw, position, received_at) "
-        "VALUES (:id, :event, :key, :session, :kind, 'waiting', :bound, :body, :raw, :position, :now)",
-        id=message,
+    row = tx.one(
+        _PUT,
+        id=ids.new("in"),
         event=inbound.event_key,
         key=key,
         session=session,
@@ -97,6 +117,10 @@ def put(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, session: str, no
         position=sessions.next_position(tx, key),
         now=now,
     )
+    if row is None:
+        sessions.give_back(tx, key)
+        return None
+    message: str = row[0]
     return message
 
 

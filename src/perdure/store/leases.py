@@ -9,10 +9,17 @@ from perdure.store.database import Tx
 
 DEAD = "SELECT id FROM runs WHERE ended_at IS NOT NULL"
 
+# A run that was declared dead gets nothing, though its process may live and not know it yet.
+_ALIVE = "NOT EXISTS (SELECT 1 FROM runs WHERE id = :run AND ended_at IS NOT NULL)"
 _TAKE = (
     "UPDATE leases SET run = :run, epoch = epoch + 1 "
-    f"WHERE key = :key AND (run IS NULL OR run = :run OR run IN ({DEAD})) "
+    f"WHERE key = :key AND (run IS NULL OR run = :run OR run IN ({DEAD})) AND {_ALIVE} "
     "RETURNING epoch, generation"
+)
+_HOLD = (
+    f"UPDATE leases SET run = :run WHERE key = :key AND {_ALIVE} AND (run = :run OR "
+    f"((run IS NULL OR run IN ({DEAD})) AND NOT EXISTS (SELECT 1 FROM turns WHERE key = :key "
+    "AND state IN ('queued', 'running', 'waiting', 'interrupted'))))"
 )
 
 
@@ -20,6 +27,14 @@ def take(tx: Tx, key: str, run: str) -> tuple[int, int] | None:
     """Take the lease of a key that is free or ours already; its new epoch and its newest turn's number."""
     row = tx.one(_TAKE, key=key, run=run)
     return (row[0], row[1]) if row else None
+
+
+def hold(tx: Tx, key: str, run: str) -> bool:
+    """Have the lease of a key that is ours already, or free with no turn begun.
+
+    A turn that a dead run has begun is found by its lease: the recoverer takes that one over, nobody else.
+    """
+    return bool(tx.run(_HOLD, key=key, run=run))
 
 
 def holder(tx: Tx, key: str) -> str | None:

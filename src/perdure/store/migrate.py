@@ -26,6 +26,8 @@ _VERSION_TABLE = (  # as Alembic would make it
 )
 _MAGIC = b"SQLite format 3\x00"
 _HEADER = 100
+_LOG_HEADER = 32
+_FRAME_HEADER = 24
 
 
 def schema() -> list[str]:
@@ -94,7 +96,7 @@ def _refuse_damaged(path: Path) -> None:
     """Look at the header alone, without SQLite: it would begin to repair what it opens."""
     with path.open("rb") as file:
         header = file.read(_HEADER)
-    size, log = path.stat().st_size, path.with_name(path.name + "-wal")
+    size = path.stat().st_size
     if len(header) < _HEADER and _MAGIC.startswith(header[: len(_MAGIC)]):
         raise DatabaseRefused(f"{path} is truncated: it has {size} bytes", hint=_RESTORE)
     if not header.startswith(_MAGIC):
@@ -102,10 +104,30 @@ def _refuse_damaged(path: Path) -> None:
     if struct.unpack(">I", header[68:72])[0] != APPLICATION_ID:
         raise DatabaseRefused(f"{path} is a SQLite database of another program", hint=_ELSEWHERE)
     page_size, pages = struct.unpack(">H", header[16:18])[0], struct.unpack(">I", header[28:32])[0]
-    whole = (65536 if page_size == 1 else page_size) * pages
-    # With a log beside it the header may run ahead of the file: SQLite completes it from there.
-    if size < whole and not (log.exists() and log.stat().st_size):
-        raise DatabaseRefused(f"{path} is truncated: it has {size} of {whole} bytes", hint=_RESTORE)
+    page_size = 65536 if page_size == 1 else page_size
+    pages, logged = _logged_pages(path.with_name(path.name + "-wal"), page_size, pages)
+    # Pages that the file lacks are no loss if a crash left them in the log: SQLite completes the file from there.
+    if any(page not in logged for page in range(size // page_size + 1, pages + 1)):
+        raise DatabaseRefused(f"{path} is truncated: it has {size} of {page_size * pages} bytes", hint=_RESTORE)
+
+
+def _logged_pages(log: Path, page_size: int, pages: int) -> tuple[int, set[int]]:
+    """How many pages the database has once its log is taken into account, and which of them are in the log."""
+    committed: set[int] = set()
+    pending: set[int] = set()
+    if not log.exists():
+        return pages, committed
+    with log.open("rb") as file:
+        salt = file.read(_LOG_HEADER)[16:24]
+        while len(frame := file.read(_FRAME_HEADER)) == _FRAME_HEADER and frame[8:16] == salt:
+            page, size_after = struct.unpack(">II", frame[:8])
+            pending.add(page)
+            if size_after:  # the last frame of a transaction
+                pages = size_after
+                committed |= pending
+                pending.clear()
+            file.seek(page_size, os.SEEK_CUR)
+    return pages, committed
 
 
 _RESTORE = "Put back the whole file from a backup, or move it away to begin anew."
@@ -114,8 +136,8 @@ _ELSEWHERE = "Choose another store.url, or move that file away."
 
 def _sqlite_revision(path: Path) -> str | None:
     # Without a log, `immutable` keeps SQLite from making files beside one that we may refuse.
-    log = path.with_name(path.name + "-wal")
-    mode = "mode=ro" if log.exists() else "mode=ro&immutable=1"
+    log, index = path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+    mode, indexed = "mode=ro" if log.exists() else "mode=ro&immutable=1", index.exists()
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
     try:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -123,6 +145,8 @@ def _sqlite_revision(path: Path) -> str | None:
         raise DatabaseRefused(f"{path} is damaged: {error}", hint=_RESTORE) from error
     finally:
         connection.close()
+        if not indexed:
+            index.unlink(missing_ok=True)  # a connection that may only read leaves it behind
     return row[0] if row else None
 
 
@@ -161,6 +185,11 @@ def upgrade(url: str, scripts: Path | None = None) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(scripts or Path(__file__).with_name("migrations")))
-    with create_engine(url, poolclass=NullPool).begin() as connection:
+    # The driver would begin a transaction only at the first change of a row, and leave the tables out of it.
+    sqlite = url.startswith("sqlite:")
+    engine = create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None} if sqlite else {})
+    with engine.begin() as connection:
+        if sqlite:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

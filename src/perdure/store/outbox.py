@@ -23,6 +23,7 @@ _COLUMNS = (
     "position, created_at, updated_at, buttons"
 )
 _OPEN = "state IN ('owed', 'sending', 'unknown')"
+_TRYING = "state = 'sending' AND attempts = :attempts"  # the very try that the caller made, not a later one
 
 
 class Owed(Struct, frozen=True):
@@ -89,14 +90,12 @@ class Outbox:
     async def put_back(self, row: Delivering, due_at: int, now: int, *, problem: str, counts: bool) -> bool:
         """Owe the row again: nothing was sent. `counts` says whether this used up an attempt."""
         changes = "state = 'owed', run = NULL, due_at = :due_at, attempts = attempts + :used"
-        return await self._change(
-            row, changes, now, "state = 'sending'", problem=problem, due_at=due_at, used=int(counts)
-        )
+        return await self._change(row, changes, now, _TRYING, problem=problem, due_at=due_at, used=int(counts))
 
     async def unknown(self, row: Delivering, due_at: int, now: int, *, problem: str) -> bool:
         """Nobody knows whether the row was sent. It holds its lane until that is resolved."""
         changes = "state = 'unknown', run = NULL, due_at = :due_at, attempts = attempts + 1"
-        return await self._change(row, changes, now, "state = 'sending'", problem=problem, due_at=due_at)
+        return await self._change(row, changes, now, _TRYING, problem=problem, due_at=due_at)
 
     async def refuse(self, row: Delivering, now: int, *, problem: str) -> bool:
         """The platform will never take this row: drop it with the rest of its reply, and free the lane."""
@@ -133,20 +132,25 @@ class Outbox:
         self, row: Delivering, changes: str, now: int, guard: str, **values: str | int | None
     ) -> bool:
         sql = f"UPDATE outbox SET {changes}, problem = :problem, updated_at = :now WHERE id = :id AND {guard}"
-        return await self._database.write(lambda tx: bool(tx.run(sql, id=row.id, now=now, **values)), key=row.key)
+        values |= {"id": row.id, "attempts": row.attempts, "now": now}
+        return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key)
 
 
 def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:
     """Put a reply in its lane, once: the same reply again changes nothing."""
     buttons = msgspec.json.encode(reply.buttons).decode() if reply.buttons else None
+    lane = reply.address.lane
+    if turn is None:
+        sessions.ensure_lease(tx, key)  # a notice may be the first that this chat hears of us
     for part, text in enumerate(reply.parts):
+        last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {_OPEN}", lane=lane)
         tx.run(
             "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, state, "
             "attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, :reply, "
             ":part, :text, :reply_to, :buttons, 'owed', 0, :now, :now, :now) ON CONFLICT DO NOTHING",
-            id=ids.new("out"),
+            id=ids.new("out", after=last[0] if last else None),
             delivery_key=delivery_key(reply.reply, part),
-            lane=reply.address.lane,
+            lane=lane,
             key=key,
             turn=turn,
             reply=reply.reply,
@@ -192,7 +196,7 @@ def _heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[Delivering]:
 
 
 def _start(tx: Tx, row: Delivering, run: str, now: int) -> bool:
-    if leases.holder(tx, row.key) != run and leases.take(tx, row.key, run) is None:
+    if not leases.hold(tx, row.key, run):
         return False
     sql = (
         "UPDATE outbox SET state = 'sending', run = :run, updated_at = :now "
@@ -202,18 +206,18 @@ def _start(tx: Tx, row: Delivering, run: str, now: int) -> bool:
 
 
 def _sent(tx: Tx, row: Delivering, receipt: str, now: int) -> bool:
-    guard = tx.one(f"SELECT 1 FROM outbox WHERE id = :id AND {_OPEN}", id=row.id)
-    if guard is None:
-        return False
-    tx.run(
+    position = sessions.next_position(tx, row.key)
+    changed = tx.run(
         "UPDATE outbox SET state = 'sent', run = NULL, receipt = :receipt, problem = NULL, "
-        "position = :position, updated_at = :now WHERE id = :id",
+        f"position = :position, updated_at = :now WHERE id = :id AND {_OPEN}",
         receipt=receipt,
-        position=sessions.next_position(tx, row.key),
+        position=position,
         now=now,
         id=row.id,
     )
-    return True
+    if not changed:
+        sessions.give_back(tx, row.key)
+    return bool(changed)
 
 
 def _refuse(tx: Tx, row: Delivering, problem: str, now: int) -> bool:

@@ -15,6 +15,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
-from perdure.errors import DatabaseRefused, StoreFull, StoreUnreachable
+from perdure.errors import DatabaseRefused, StoreBroken, StoreFull, StoreUnreachable
 from perdure.store import migrate
 from perdure.store.database import Row, Tx, Work
 from perdure.store.ids import Ids
@@ -42,8 +43,9 @@ _CONNECT = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2
 _SESSION = "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = '60s'"
 _NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _COUNT = "UPDATE writers SET transactions = :next WHERE id = :id AND transactions = :done"
+_IN_DOUBT = "The server was gone when the gateway stopped. The next start reads what was really written."
 # Errors after which the same transaction may be made again at once: nothing of it was kept.
-_AGAIN = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable)
+_AGAIN = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, pg.IdleInTransactionSessionTimeout)
 
 
 @lru_cache(maxsize=512)
@@ -52,20 +54,30 @@ def _spell(sql: str) -> str:
     return _NAMED.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
+def _storable(values: dict[str, Any]) -> dict[str, Any]:
+    """PostgreSQL has no place for NUL in a text: the replacement character stands there instead."""
+    for name, value in values.items():
+        if isinstance(value, str) and "\x00" in value:
+            values[name] = value.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return values
+
+
 class PostgresTx:
     """A transaction on a psycopg connection."""
+
+    hold = " FOR NO KEY UPDATE"
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self._execute = connection.execute
 
     def one(self, sql: str, **values: Any) -> Row | None:
-        return self._execute(_spell(sql).encode(), values).fetchone()
+        return self._execute(_spell(sql).encode(), _storable(values)).fetchone()
 
     def all(self, sql: str, **values: Any) -> list[Row]:
-        return self._execute(_spell(sql).encode(), values).fetchall()
+        return self._execute(_spell(sql).encode(), _storable(values)).fetchall()
 
     def run(self, sql: str, **values: Any) -> int:
-        return self._execute(_spell(sql).encode(), values).rowcount
+        return self._execute(_spell(sql).encode(), _storable(values)).rowcount
 
     def now(self) -> int:
         row = self.one(_NOW)
@@ -102,8 +114,13 @@ class PostgresLink:
             except psycopg.OperationalError as error:
                 self._abandon()
                 self.problem = f"the database server does not answer: {error}"
-                # While a commit is in doubt there is nothing to report yet: only the server knows.
-                if self._closing or (results is None and time.monotonic() > deadline):
+                if results is not None:
+                    # While a commit is in doubt there is nothing to report yet: only the server knows.
+                    if self._closing:
+                        raise StoreBroken(
+                            f"nobody knows whether it was written: {error}", hint=_IN_DOUBT
+                        ) from error
+                elif self._closing or time.monotonic() > deadline:
                     raise StoreUnreachable(self.problem) from error
                 time.sleep(_PAUSE)
 
@@ -123,7 +140,7 @@ class PostgresLink:
                 connection.execute("ROLLBACK")
                 return None
             results = [work(tx) for work in works]
-        except psycopg.OperationalError:
+        except (psycopg.OperationalError, *_AGAIN):
             raise
         except BaseException:
             connection.execute("ROLLBACK")
@@ -155,7 +172,8 @@ class PostgresLink:
 
     def close(self) -> None:
         if self._connection is not None:
-            self._connection.execute("DELETE FROM writers WHERE id = %s", [self._name])
+            with suppress(psycopg.OperationalError):  # the server has gone: a row that counts stays behind
+                self._connection.execute("DELETE FROM writers WHERE id = %s", [self._name])
         self._abandon()
 
 

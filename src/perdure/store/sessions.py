@@ -90,8 +90,13 @@ def close_current(tx: Tx, key: str, now: int) -> None:
     )
 
 
-def _begin(tx: Tx, ids: Ids, key: str, now: int, reason: str | None) -> str:
+def ensure_lease(tx: Tx, key: str) -> None:
+    """After this the key has a lease, free if it is new, and so a place in the order of its chat."""
     tx.run(_NEW_LEASE, key=key)
+
+
+def _begin(tx: Tx, ids: Ids, key: str, now: int, reason: str | None) -> str:
+    ensure_lease(tx, key)
     tx.run(_NEW_SESSION, id=ids.new("s"), key=key, reset=reason, now=now)
     row = tx.one(_CURRENT, key=key)
     assert row is not None, f"no session for {key} right after making it"
@@ -105,6 +110,11 @@ def next_position(tx: Tx, key: str) -> int:
     assert row is not None, f"no lease row for {key}"
     position: int = row[0]
     return position
+
+
+def give_back(tx: Tx, key: str) -> None:
+    """Undo `next_position` in the same transaction: nothing came to stand there."""
+    tx.run("UPDATE leases SET position = position - 1 WHERE key = :key", key=key)
 
 
 def suspend(tx: Tx, key: str, now: int) -> bool:

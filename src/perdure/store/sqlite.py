@@ -17,6 +17,15 @@ from perdure.store.writer import Readers, Writer
 
 T = TypeVar("T")
 
+PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "temp_store = MEMORY",
+    # Commits of many sessions touch many pages: a larger log and cache keep checkpoints and reads apart from them.
+    "wal_autocheckpoint = 8000",
+    "cache_size = -65536",
+)
 READERS = 2
 BUSY_MS = 10_000
 _PRIMARY = 0xFF  # SQLite's extended error codes carry the primary code in their lowest byte
@@ -24,6 +33,8 @@ _PRIMARY = 0xFF  # SQLite's extended error codes carry the primary code in their
 
 class SqliteTx:
     """A transaction on a `sqlite3` connection."""
+
+    hold = ""  # there is only one writer
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._execute = connection.execute
@@ -164,7 +175,7 @@ def _connect(path: Path, max_pages: int | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=BUSY_MS / 1000
     )
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY"):
+    for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     if max_pages is not None:
         connection.execute(f"PRAGMA max_page_count = {max_pages:d}")

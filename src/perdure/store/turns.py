@@ -20,6 +20,7 @@ from perdure.core.journal import (
     Entry,
     Interrupted,
     Joined,
+    ModelAnswered,
     Record,
     Requeued,
     ToolEnded,
@@ -37,10 +38,9 @@ from perdure.store.outbox import Owed
 
 _COLUMNS = "id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at"
 _BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
-_GUARD = "UPDATE turns SET updated_at = :now WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+_GUARD = "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
 _LATE = (
-    "UPDATE turns SET updated_at = :now WHERE id = :turn AND epoch = :epoch "
-    "AND state IN ('running', 'waiting', 'interrupted')"
+    "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state IN ('running', 'waiting', 'interrupted')"
 )
 
 
@@ -134,6 +134,9 @@ _ARRIVED = (
     "AND position > :after ORDER BY position"
 )
 _NEXT = f"{_ARRIVED} LIMIT 1"
+_NEXT_OF_NONE_BEGUN = _NEXT.replace(
+    "ORDER BY", f"AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.key = :key AND t.{_BEGUN}) ORDER BY"
+)
 _FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
 _CLAIMABLE = (
     "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.state = 'queued' AND l.run = :run "
@@ -174,8 +177,7 @@ def _claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
         turn = _unblock(tx, ids, turn, run, now)
     if turn is not None:
         return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
-    cause = tx.one(_NEXT, key=key, after=0)
-    return None if cause is None else _begin(tx, ids, key, run, cause, now)
+    return None if tx.one(_NEXT, key=key, after=0) is None else _begin(tx, ids, key, run, now)
 
 
 def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
@@ -232,9 +234,11 @@ def _take(tx: Tx, message: str, turn: str) -> None:
     tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
 
 
-def _begin(tx: Tx, ids: Ids, key: str, run: str, cause: Row, now: int) -> Claim | None:
+def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     lease = leases.take(tx, key, run)
-    if lease is None:
+    # Only under the lease is it certain what waits: whoever had it may have begun a turn since we looked.
+    cause = None if lease is None else tx.one(_NEXT_OF_NONE_BEGUN, key=key, after=0)
+    if lease is None or cause is None:
         return None
     epoch, generation = lease[0], lease[1] + 1
     session, turn = sessions.ensure(tx, ids, key, now), ids.new("t")
@@ -246,6 +250,7 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, cause: Row, now: int) -> Claim 
         **msgspec.structs.asdict(row) | {"state": row.state.value},
     )
     tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
+    tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=now, session=session)
     _take(tx, cause[0], turn)
     entries = [Began((_cause(cause),)), Claimed(run, epoch, 1)]
     return Claim(row, tuple(journal.append(tx, session, turn, entries, now)))
@@ -270,7 +275,7 @@ def _cause(row: Row) -> Cause:
 def _append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int) -> list[Record] | None:
     """Facts that move nothing. Some are accepted late, but always from the same epoch only."""
     guard = _LATE if all(entry.late for entry in entries) else _GUARD
-    if not tx.run(guard, now=now, turn=turn.id, epoch=turn.epoch):
+    if tx.one(guard + tx.hold, turn=turn.id, epoch=turn.epoch) is None:
         return None
     return journal.append(tx, turn.session, turn.id, entries, now)
 
@@ -299,7 +304,7 @@ def move(
         return None
     entries = [_placed(tx, entry, turn.key) for entry in entries]
     if state in FINAL:
-        entries = [*_results_for_open_calls(tx, row, entries), *entries]
+        entries = _with_results(tx, row, entries)
     if any(isinstance(entry, Cancelled) and entry.why == Why.SUSPENDED for entry in entries):
         sessions.suspend(tx, row.key, now)
     for reply in owed:
@@ -312,12 +317,15 @@ def cancel(tx: Tx, ids: Ids, turn: Turn, why: Why, now: int) -> bool:
     return move(tx, ids, turn, [Cancelled(why)], (), now) is not None
 
 
-def _results_for_open_calls(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[ToolEnded]:
+def _with_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:
     """A turn that ends leaves no call without a result: no model provider would accept its transcript."""
     view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
-    ending = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
-    open_calls = (call.request.id for call in view.open_calls if call.request.id not in ending)
-    return [ToolEnded(call, "cancelled", CANCELLED_CALL) for call in open_calls]
+    wished = [call.request.id for call in view.open_calls]
+    wished += [call.id for entry in entries if isinstance(entry, ModelAnswered) for call in entry.calls]
+    ended = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
+    results = [ToolEnded(call, "cancelled", CANCELLED_CALL) for call in wished if call not in ended]
+    end = max(place for place, entry in enumerate(entries) if entry.move is not None)
+    return [*entries[:end], *results, *entries[end:]]
 
 
 def _placed(tx: Tx, entry: Entry, key: str) -> Entry:
@@ -333,22 +341,22 @@ def _position(tx: Tx, key: str) -> int:
 
 
 def _take_over(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
-    before = leases.holder(tx, key)
-    row = _get(tx, turn)
-    lease = None if before == run else leases.take(tx, key, run)
-    if lease is None or row is None:
+    before, row = leases.holder(tx, key), _get(tx, turn)
+    if before == run or row is None or row.state in FINAL:
         return None
-    cut_off = row.state in (State.QUEUED, State.RUNNING)
-    state = State.INTERRUPTED if cut_off else row.state
-    changed = tx.run(
-        f"UPDATE turns SET state = :state, epoch = :epoch, updated_at = :now WHERE id = :turn AND {_BEGUN}",
-        state=state.value,
+    lease = leases.take(tx, key, run)
+    # The epoch first: from here on the old owner, who may be less dead than declared, cannot move the turn.
+    fenced = lease and tx.one(
+        f"UPDATE turns SET epoch = :epoch, updated_at = :now WHERE id = :turn AND {_BEGUN} RETURNING {_COLUMNS}",
         epoch=lease[0],
         now=now,
         turn=turn,
     )
-    if not changed:
+    if not fenced:
         return None
-    if cut_off:
-        journal.append(tx, row.session, turn, [_placed(tx, Interrupted(reason, before), key)], now)
-    return msgspec.structs.replace(row, state=state, epoch=lease[0], updated_at=now)
+    mine = _as_turn(fenced)
+    if mine.state not in (State.QUEUED, State.RUNNING):
+        return mine
+    tx.run("UPDATE turns SET state = 'interrupted' WHERE id = :turn", turn=turn)
+    journal.append(tx, mine.session, turn, [_placed(tx, Interrupted(reason, before), key)], now)
+    return msgspec.structs.replace(mine, state=State.INTERRUPTED)
