@@ -26,7 +26,7 @@ def call(settings: Settings, method: str, path: str) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {ensure_token(settings.home)}"}
     url = f"http://{host}:{settings.web.port}{path}"
     try:
-        response = httpx.request(method, url, headers=headers, timeout=30)
+        response = httpx.request(method, url, headers=headers, timeout=30, trust_env=False)
     except httpx.TransportError:
         raise _not_running(settings) from None
     found: dict[str, Any] = response.json()

@@ -211,9 +211,10 @@ async def test_b75_back_off_holds_the_lane_and_counts_when_it_was_tried(gateway:
     await owes(gateway, "first", "second")
     row = await head(gateway)
     for tries, counts in ((1, True), (1, False), (2, True)):
-        assert await gateway.starts(await head(gateway))
+        tried = await head(gateway)
+        assert await gateway.starts(tried)
         assert await gateway.store.outbox.put_back(
-            row, 5_000 + tries, gateway.now(), problem="busy", counts=counts
+            tried, 5_000 + tries, gateway.now(), problem="busy", counts=counts
         )
         await gateway.reopen()
         held = await head(gateway)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.agents.api import ModelRequest
-from perdure.agents.offline import FLOOD_LIMIT, NOT_BUILT, Action, OfflineModel, parse_script
+from perdure.agents.offline import FLOOD_LIMIT, Action, OfflineModel, parse_script
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered
@@ -20,8 +20,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def answer(*messages: Message, step: int = 1) -> ModelAnswered:
-    return await OfflineModel().respond(ModelRequest(messages, step))
+async def answer(*messages: Message, step: int = 1, earlier: int = 0) -> ModelAnswered:
+    return await OfflineModel().respond(ModelRequest(messages, step, earlier))
 
 
 async def said(text: str) -> str:
@@ -154,7 +154,7 @@ async def test_fail_has_words_of_its_own_when_none_are_given() -> None:
         await answer(UserMessage("fail:"))
 
 
-@pytest.mark.parametrize("verb", sorted(NOT_BUILT))
+@pytest.mark.parametrize("verb", ["run", "background", "watch", "ask", "danger"])
 async def test_action_that_is_not_built_says_so(verb: str) -> None:
     assert await said(f"{verb}: x") == notes.not_built(f"{verb}:")
 
@@ -199,7 +199,20 @@ async def test_script_ends_with_a_word_when_it_has_no_results() -> None:
 
 async def test_newest_message_is_the_script_when_there_were_others() -> None:
     earlier = [*await taken(SCRIPT, 3), AssistantMessage("All done.")]
-    assert (await answer(*earlier, UserMessage("say: Again."))).text == "Again."
+    assert (await answer(*earlier, UserMessage("say: Again."), earlier=len(earlier))).text == "Again."
+
+
+async def test_messages_of_one_turn_are_answered_together_steps_first() -> None:
+    both = [UserMessage("step a\nsay: one"), UserMessage("step b\nsay: two")]
+    first = await answer(*both)
+    assert [call.arguments["name"] for call in first.calls] == ["a"]
+    taken_both = [*both, AssistantMessage("", first.calls), AssistantMessage("", first.calls)]
+    assert (await answer(*taken_both)).text == "one\ntwo"
+
+
+async def test_script_goes_on_when_the_turn_began_without_words() -> None:
+    earlier = await taken(SCRIPT, 1)
+    assert (await answer(*earlier, NoteMessage("[go on]"), earlier=len(earlier))).calls
 
 
 @pytest.mark.parametrize("script", ["step a", "say: hello", "hello"])

@@ -54,14 +54,6 @@ def _spell(sql: str) -> str:
     return _NAMED.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
-def _storable(values: dict[str, Any]) -> dict[str, Any]:
-    """PostgreSQL has no place for NUL in a text: the replacement character stands there instead."""
-    for name, value in values.items():
-        if isinstance(value, str) and "\x00" in value:
-            values[name] = value.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return values
-
-
 class PostgresTx:
     """A transaction on a psycopg connection."""
 
@@ -71,13 +63,13 @@ class PostgresTx:
         self._execute = connection.execute
 
     def one(self, sql: str, **values: Any) -> Row | None:
-        return self._execute(_spell(sql).encode(), _storable(values)).fetchone()
+        return self._execute(_spell(sql).encode(), values).fetchone()
 
     def all(self, sql: str, **values: Any) -> list[Row]:
-        return self._execute(_spell(sql).encode(), _storable(values)).fetchall()
+        return self._execute(_spell(sql).encode(), values).fetchall()
 
     def run(self, sql: str, **values: Any) -> int:
-        return self._execute(_spell(sql).encode(), _storable(values)).rowcount
+        return self._execute(_spell(sql).encode(), values).rowcount
 
     def now(self) -> int:
         row = self.one(_NOW)
