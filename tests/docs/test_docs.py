@@ -37,7 +37,7 @@ def settings() -> str:
     """The reference of the settings."""
     lines: list[str] = []
     for key, expected, default, description in describe():
-        section = key.partition(".")[0]
+        section = key.rpartition(".")[0]
         if f"## `[{section}]`" not in lines:
             lines += ["", f"## `[{section}]`", "", str(SECTIONS[section].cls.__doc__), ""]
             lines += ["| key | default | expected | meaning |", "|---|---|---|---|"]
@@ -106,7 +106,7 @@ def test_commands_exist() -> None:
 
 @every_page
 def test_settings_exist(each: Page) -> None:
-    keys = named(rf"^((?:{'|'.join(SECTIONS)})\.[a-z_]+)$", each)
+    keys = named(rf"^((?:{'|'.join(map(re.escape, SECTIONS))})\.[a-z_]+)$", each)
     variables = named(r"\bPERDURE_([A-Z_]+?__[A-Z_]+)", each)
     assert keys | {name.lower().replace("__", ".") for name in variables} <= set(KNOWN)
 

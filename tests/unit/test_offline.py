@@ -203,7 +203,7 @@ async def test_newest_message_is_the_script_when_there_were_others() -> None:
 
 
 async def test_messages_of_one_turn_are_answered_together_steps_first() -> None:
-    both = [UserMessage("step a\nsay: one"), UserMessage("step b\nsay: two")]
+    both: list[Message] = [UserMessage("step a\nsay: one"), UserMessage("step b\nsay: two")]
     first = await answer(*both)
     assert [call.arguments["name"] for call in first.calls] == ["a"]
     taken_both = [*both, AssistantMessage("", first.calls), AssistantMessage("", first.calls)]

@@ -38,7 +38,7 @@ WELCOME = (
 
 def create_app(gateway: Gateway, token: str) -> Starlette:
     """The application that serves one gateway."""
-    web = next(adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter))
+    web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     chats, sessions = ChatApi(gateway, web), SessionApi(gateway)
 
     def locked(endpoint: Endpoint) -> Endpoint:
