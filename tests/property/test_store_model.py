@@ -335,9 +335,11 @@ class StoreModel(RuleBasedStateMachine):
     # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _heads(self) -> dict[str, ModelRow]:
+        """The first open row of each lane; where a turn must be taken over, the recoverer goes first."""
         heads: dict[str, ModelRow] = {}
         for row in self.outbox:
-            if row.state in OPEN_DELIVERIES:
+            ours = row.chat in self.ours or self._begun(row.chat) is None
+            if row.state in OPEN_DELIVERIES and ours:
                 heads.setdefault(row.chat, row)
         return heads
 
@@ -353,8 +355,6 @@ class StoreModel(RuleBasedStateMachine):
         row = rows[choice % len(rows)]
         model = expected[row.address.chat]
         assert (row.state, row.attempts) == (model.state, model.attempts)
-        if self._begun(model.chat) is not None and model.chat not in self.ours:
-            return  # the recoverer goes first
         started = self._run(self._gateway.starts(row))
         assert started == (model.state != "sending")
         self.ours.add(model.chat)

@@ -16,11 +16,12 @@ _TAKE = (
     f"WHERE key = :key AND (run IS NULL OR run = :run OR run IN ({DEAD})) AND {_ALIVE} "
     "RETURNING epoch, generation"
 )
-_HOLD = (
-    f"UPDATE leases SET run = :run WHERE key = :key AND {_ALIVE} AND (run = :run OR "
-    f"((run IS NULL OR run IN ({DEAD})) AND NOT EXISTS (SELECT 1 FROM turns WHERE key = :key "
-    "AND state IN ('queued', 'running', 'waiting', 'interrupted'))))"
+# What may be held: a turn that a dead run has begun is found by its lease, so that lease is the recoverer's.
+OURS_OR_FREE = (
+    f"(leases.run = :run OR ((leases.run IS NULL OR leases.run IN ({DEAD})) AND NOT EXISTS (SELECT 1 FROM turns b "
+    "WHERE b.key = leases.key AND b.state IN ('queued', 'running', 'waiting', 'interrupted'))))"
 )
+_HOLD = f"UPDATE leases SET run = :run WHERE key = :key AND {_ALIVE} AND {OURS_OR_FREE}"
 
 
 def take(tx: Tx, key: str, run: str) -> tuple[int, int] | None:
@@ -30,10 +31,7 @@ def take(tx: Tx, key: str, run: str) -> tuple[int, int] | None:
 
 
 def hold(tx: Tx, key: str, run: str) -> bool:
-    """Have the lease of a key that is ours already, or free with no turn begun.
-
-    A turn that a dead run has begun is found by its lease: the recoverer takes that one over, nobody else.
-    """
+    """Have the lease of a key that is ours already, or free with no turn begun."""
     return bool(tx.run(_HOLD, key=key, run=run))
 
 

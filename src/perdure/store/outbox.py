@@ -186,10 +186,9 @@ def _where(tx: Tx, condition: str, **values: str | int) -> list[Delivering]:
 
 
 def _heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[Delivering]:
-    ours = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o "
-        f"JOIN leases l ON l.key = o.key WHERE o.{_OPEN} AND {ours} GROUP BY o.lane) ORDER BY id",
+        f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o JOIN leases "
+        f"ON leases.key = o.key WHERE o.{_OPEN} AND {leases.OURS_OR_FREE} GROUP BY o.lane) ORDER BY id",
         run=run,
     )
     return [row for row in map(_as_row, rows) if row.address.platform in platforms]
