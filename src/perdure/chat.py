@@ -21,13 +21,14 @@ from urllib.parse import quote
 import httpx
 
 from perdure.config import Settings
+from perdure.core.commands import read_command
 from perdure.errors import GatewayNotRunning, PerdureError
 
 PAUSE = 0.5
 PATIENCE = 5.0  # seconds to find a gateway at the beginning; later, as long as it takes
 LONGEST_LINE = 1 << 30  # it is the gateway that says what is too long
 
-_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # to the terminal; an answer must not give any
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # to the terminal; an answer must not give any
 Happening = tuple[str, dict[str, Any]]
 
 
@@ -43,6 +44,7 @@ class Client:
         )
         self._path = f"/api/chats/{quote(chat, safe='').replace('.', '%2E')}"  # `..` is a name like any other
         self._last = ""  # the id of the last event seen
+        self._past = 0  # the place in the chat behind which our open messages are
         self.away = False
 
     async def find(self) -> None:
@@ -86,10 +88,26 @@ class Client:
         """Take up the events behind what is in the chat already."""
         while True:
             async with aclosing(self._stream()) as stream:
-                async for event, _ in stream:
+                async for event, data in stream:
+                    if event == "message":
+                        self._past = data["position"]
                     if event == "idle":
                         return
             await asyncio.sleep(PAUSE)
+
+    async def still_open(self, ours: set[str], over: set[str]) -> set[str]:
+        """Which messages of ours wait for an answer, when these turns are over. One turn may answer several."""
+        try:
+            response = await self._http.get(f"{self._path}/messages", params={"after": self._past})
+        except httpx.TransportError:
+            return ours
+        if response.is_error:
+            return ours
+        seen: list[dict[str, Any]] = response.json()["messages"]
+        waiting = [message for message in seen if message["id"] in ours and not _is_answered(message, seen, over)]
+        if seen:
+            self._past = waiting[0]["position"] - 1 if waiting else seen[-1]["position"]
+        return ours - ({message["id"] for message in seen} - {message["id"] for message in waiting})
 
     async def events(self) -> AsyncGenerator[Happening]:
         """What happens in the chat, for ever. `away` and `back` say that the gateway is gone and here again."""
@@ -134,6 +152,14 @@ class Client:
         await self._http.aclose()
 
 
+def _is_answered(message: dict[str, Any], seen: list[dict[str, Any]], over: set[str]) -> bool:
+    """A message is answered by its turn, a command by whatever the gateway itself says behind it."""
+    if read_command(message["text"]) is None:
+        return message["turn"] in over
+    place = message["position"]
+    return any(each["author"] == "agent" and not each["turn"] and each["position"] > place for each in seen)
+
+
 async def converse(settings: Settings, chat: str) -> int:
     """Talk until the person ends it, or, when the input is not a terminal, until every line is answered."""
     from perdure.console.tokens import ensure_token
@@ -153,8 +179,10 @@ class _Conversation:
         self._client = client
         self._interactive = interactive
         self._prompt = ""  # what the person types behind
-        self._open = 0  # messages of ours that are not answered yet
-        self._answered = asyncio.Event()
+        self._open: set[str] = set()  # messages of ours that are not answered yet
+        self._ending: set[str] = set()  # turns that have ended, but for their answer
+        self._over: set[str] = set()  # turns that have ended
+        self._happened = asyncio.Event()
         self._failed = False
 
     async def run(self) -> int:
@@ -182,11 +210,13 @@ class _Conversation:
         while not last:
             text, last = await self._next_message(typed)
             if text.strip():
-                self._open += 1
-                await self._client.send(text)
+                self._open.add(await self._client.send(text))
         while self._open and not self._interactive:
-            self._answered.clear()
-            await self._answered.wait()
+            self._happened.clear()
+            left = await self._client.still_open(self._open, self._over)
+            if left == self._open:
+                await self._happened.wait()
+            self._open = left
 
     async def _next_message(self, typed: asyncio.StreamReader) -> tuple[str, bool]:
         """A message of one line, and one more for each that ends with a backslash; and whether it was the last."""
@@ -202,31 +232,26 @@ class _Conversation:
 
     async def _listen(self) -> None:
         async for event, data in self._client.events():
-            match event:
-                case "message" if data["author"] == "agent":
-                    self._show(data["text"])
-                    self._close_one(answers=data["turn"] is not None)
-                case "turn" if data["move"] == "finished":
-                    self._close_one(answers=not data["reply"])
-                case "turn" if data["move"] == "cancelled":
-                    self._failed = True
-                    self._close_one(answers=True)
-                case "turn" if data["move"] == "failed":
-                    self._failed = True
-                case "turn" if data["move"] == "interrupted":
-                    self._aside("(interrupted; it goes on by itself)")
-                case "step" if data["state"] == "started":
-                    self._aside(f"({data['tool']} …)")
-                case "away":
-                    self._aside("(the gateway is away; waiting for it)")
-                case "back":
-                    self._aside("(the gateway is back)")
+            self._tell(event, data)
+            self._happened.set()
 
-    def _close_one(self, *, answers: bool) -> None:
-        """A message of ours is answered by a reply, or by a turn that ends without one."""
-        if answers and self._open:
-            self._open -= 1
-            self._answered.set()
+    def _tell(self, event: str, data: dict[str, Any]) -> None:
+        match event:
+            case "message" if data["author"] == "agent":
+                self._show(data["text"])
+                self._over |= {data["turn"]} & self._ending  # before its end a turn may have given notice only
+            case "turn" if data["move"] in ("finished", "failed", "cancelled"):
+                self._failed |= data["move"] != "finished"
+                last = data["move"] == "cancelled" or not data.get("reply", True)
+                (self._over if last else self._ending).add(data["turn"])
+            case "turn" if data["move"] == "interrupted":
+                self._aside("(interrupted; it goes on by itself)")
+            case "step" if data["state"] == "started":
+                self._aside(f"({data['tool']} …)")
+            case "away":
+                self._aside("(the gateway is away; waiting for it)")
+            case "back":
+                self._aside("(the gateway is back)")
 
     def _ask(self, prompt: str) -> None:
         if self._interactive:
@@ -237,7 +262,7 @@ class _Conversation:
         """Show a line in place of the prompt, and the prompt beneath it."""
         if self._interactive:
             _write(sys.stdout, "\r\x1b[K")
-            text = _COMMANDS.sub("\N{REPLACEMENT CHARACTER}", text)
+            text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
         _write(stream or sys.stdout, f"{text}\n")
         if self._interactive:
             _write(sys.stdout, self._prompt)

@@ -123,6 +123,10 @@ class TurnMoved(PerdureError):
     """This attempt no longer owns its turn: it was stopped, finished or taken over. It must stop at once."""
 
 
+class TurnWaits(PerdureError):
+    """The turn waits for a person; this attempt has nothing more to do."""
+
+
 class RunEnded(PerdureError):
     """Another gateway declared this run dead, and may have taken over its sessions."""
 

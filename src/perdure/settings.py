@@ -113,6 +113,15 @@ class DrainSettings(msgspec.Struct, frozen=True):
         Duration,
         Meta(description="How long a planned stop waits for running turns before it interrupts them."),
     ] = 20.0
+    teardown: Annotated[
+        Duration,
+        Meta(description="How long all the rest of a stop may take before the process is ended the hard way."),
+    ] = 20.0
+
+    @property
+    def longest(self) -> float:
+        """After so many seconds a stop has ended, one way or the other."""
+        return self.deadline + self.teardown
 
 
 class RecoverySettings(msgspec.Struct, frozen=True):

@@ -81,6 +81,39 @@ def test_exit_code_is_1_when_a_message_could_not_be_answered(process: GatewayPro
     assert ran.stdout == "I could not finish this: the provider is away\nbut this\n"
 
 
+def test_commands_are_answered_when_piped(process: GatewayProcess, name: str) -> None:
+    ran = chat(process.environment(), name, "/nope\nsay: one\n/sessions\n")
+    assert ran.returncode == 0
+    assert "There is no command /nope." in ran.stdout
+    assert "one\n" in ran.stdout
+
+
+def test_b49_chat_ends_when_one_answer_is_for_two_messages(tmp_path: Path) -> None:
+    with gateway(tmp_path / "home", RECOVERY__POLICY="off") as process:
+        person = Person(process, "terminal")
+        client = subprocess.Popen(
+            [*COMMAND, "chat"],
+            env=process.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert client.stdin is not None
+            client.stdin.write("once long 3000s\n")
+            client.stdin.flush()
+            person.wait_for_event("the step runs", call="c1.1", state="started")
+            process.kill()
+            process.start()
+            answers, _ = client.communicate("say: both\n", timeout=60)
+        finally:
+            client.kill()
+        assert client.returncode == 0
+        assert answers.endswith("both\n")
+        assert len({message["turn"] for message in person.sees() if message["author"] == "user"}) == 1
+
+
 def test_characters_stay_as_they_are_when_piped(process: GatewayProcess) -> None:
     odd = "👩‍👧 שלום \x1b[31m %s \\ é"
     breaks = "a\u2028b\u2029c\x85d"

@@ -397,6 +397,13 @@ def test_every_reader_sees_the_same_when_there_are_several(process: GatewayProce
 
 # ── who may ─────────────────────────────────────────────────────────────────────────────────────────────────
 
+OPERATORS = [
+    "GET /api/status",
+    "GET /api/sessions",
+    "GET /api/sessions/x",
+    "POST /api/sessions/x/stop",
+    "POST /api/resume",
+]
 LOGINS = {
     "none": None,
     "empty": "",
@@ -409,19 +416,17 @@ LOGINS = {
 
 
 @pytest.mark.parametrize("login", LOGINS.values(), ids=LOGINS)
-@pytest.mark.parametrize("call", ["POST messages", "GET messages", "GET events"])
 def test_b103_nothing_is_served_when_the_login_is_missing_or_wrong(
-    process: GatewayProcess, http: httpx.Client, login: str | None, call: str
+    process: GatewayProcess, http: httpx.Client, chat: Chat, login: str | None
 ) -> None:
-    method, what = call.split()
-    chat = Chat(http)
-    request = http.build_request(method, f"{chat.path}/{what}", json={"id": "1", "text": "hello"})
-    del request.headers["authorization"]
-    if login is not None:
-        request.headers["authorization"] = login.format(token=process.token)
-    response = http.send(request)
-    is_refused(response, 401)
-    assert response.headers["www-authenticate"] == "Bearer"
+    for call in (f"POST {chat.path}/messages", f"GET {chat.path}/messages", f"GET {chat.path}/events", *OPERATORS):
+        request = http.build_request(*call.split(), json={"id": "1", "text": "hello"})
+        del request.headers["authorization"]
+        if login is not None:
+            request.headers["authorization"] = login.format(token=process.token)
+        response = http.send(request)
+        is_refused(response, 401)
+        assert response.headers["www-authenticate"] == "Bearer"
     assert chat.sees() == []
 
 
@@ -434,6 +439,65 @@ def test_health_is_told_to_everybody(process: GatewayProcess) -> None:
     health, ready = (httpx.get(f"{process.url}/{name}") for name in ("healthz", "readyz"))
     assert (health.status_code, health.json()) == (200, {"healthy": True, "reasons": []})
     assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": []})
+
+
+# ── sessions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+FIELDS = {"key", "id", "state", "address", "created_at", "updated_at", "resume_pending", "resume_reason"}
+FIELDS |= {"last_resume_marked_at", "was_auto_reset", "auto_reset_reason", "interruptions", "run_generation"}
+
+
+def test_session_is_found_when_named_by_its_id_or_key(http: httpx.Client) -> None:
+    chat = Chat(http, "a/b: 100%")
+    stored = chat.say("say: one").json()
+    chat.waits_for(2)
+    by_id, by_key = (http.get(f"/api/sessions/{quote(stored[name], safe='')}") for name in ("session", "key"))
+    assert (by_id.status_code, by_id.json()) == (200, by_key.json())
+    assert by_id.json().keys() >= FIELDS | {"why"}
+    assert by_id.json()["address"]["chat"] == "a/b: 100%"
+    assert http.post(f"/api/sessions/{quote(stored['key'], safe='')}/drop").json()["done"] is False
+
+
+def test_every_session_is_listed_once_when_they_come_in_pages(http: httpx.Client) -> None:
+    for number in range(101):
+        Chat(http, f"one of many {number}").say("say: one")
+    found: list[dict[str, Any]] = []
+    more = True
+    while more:
+        page = http.get("/api/sessions", params={"after": found[-1]["id"] if found else ""}).json()
+        more = page["more"]
+        assert len(page["sessions"]) == 100 or not more
+        found += page["sessions"]
+    ids = [session["id"] for session in found]
+    assert ids == sorted({*ids})
+    assert {f"one of many {number}" for number in range(101)} <= {each["address"]["chat"] for each in found}
+    assert all(session.keys() >= FIELDS for session in found)
+
+
+@pytest.mark.parametrize(
+    "name", ["x", "s_0", "\0", "agent:main:web:dm:nobody", "a/b", "..", "%", "x" * 5000], ids=ascii
+)
+def test_session_is_not_found_when_there_is_none_of_that_name(http: httpx.Client, name: str) -> None:
+    path = quote(name, safe="").replace(".", "%2E")
+    is_refused(http.get(f"/api/sessions/{path}"), 404)
+    is_refused(http.post(f"/api/sessions/{path}/stop"), 404)
+
+
+def test_sessions_are_refused_when_the_place_or_verb_makes_no_sense(http: httpx.Client, chat: Chat) -> None:
+    session = chat.say("say: one").json()["session"]
+    is_refused(http.post(f"/api/sessions/{session}/fly"), 404)
+    is_refused(http.get("/api/sessions", params={"after": "\0"}), 400)
+
+
+def test_b54_turn_ends_for_good_when_an_operator_stops_it(http: httpx.Client, chat: Chat) -> None:
+    session = chat.say("step long 3000s\nsay: never").json()["session"]
+    wait_for("the step runs", lambda: _is_started(chat, "c1.1"))
+    assert http.get("/api/status").json()["running"] >= 1
+    assert http.post(f"/api/sessions/{session}/stop").json() == {"session": session, "verb": "stop", "done": True}
+    chat.say("say: next")
+    wait_for("the next message is answered", lambda: chat.sees()[-1]["text"] == "next")
+    moves = [data["move"] for _, name, data in chat.events() if name == "turn"]
+    assert moves == ["claimed", "cancelled", "claimed", "finished"]
 
 
 # ── everything else ─────────────────────────────────────────────────────────────────────────────────────────

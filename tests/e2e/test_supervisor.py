@@ -271,9 +271,7 @@ def test_wait_ends_when_a_signal_comes(scene: Scene) -> None:
     assert len(scene.lines("runs")) == 2
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"), [(0, 0), (75, 0), (3, 3)], ids=["clean", "restarting", "failing"]
-)
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (75, 0), (3, 3)], ids=["clean", "restarting", "failing"])
 def test_gateway_has_the_last_word_when_it_was_told_to_stop(scene: Scene, code: int, expected: int) -> None:
     supervisor = scene.python(LISTENER, str(code))
     scene.has("runs", 1)
@@ -370,9 +368,7 @@ def test_no_zombie_is_left_when_the_gateway_leaves_an_orphan(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("text", ["", "three", "0", "-1", "9" * 30, "1048575"])
-def test_no_lifeline_is_found_when_the_variable_names_none(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_lifeline_is_found_when_the_variable_names_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_LIFELINE", text)
     assert lifeline() is None
     assert "PERDURE_LIFELINE" not in os.environ

@@ -29,6 +29,7 @@ from perdure.core.messages import Inbound, Sender, Stored
 from perdure.core.turn import State
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database, Row, Tx
+from perdure.store.ids import Clock, wall_clock
 from perdure.store.outbox import Delivering, Owed
 from perdure.store.turns import Claim, Turn
 
@@ -109,6 +110,7 @@ class Gateway:
         self.place = place
         self.instance = instance
         self.run = ""
+        self.clock: Clock = wall_clock  # of the machine, by which ids are made
         self._ticks = itertools.count(1_000)
         self._store: Store | None = None
 
@@ -123,7 +125,8 @@ class Gateway:
     async def open(self, wrap: Callable[[Database], Database] = lambda database: database) -> Gateway:
         """Open the database and begin a run."""
         home = self.place.home(self.instance)
-        self._store = Store(wrap(await open_database(self.place.url, home=home)))
+        database = await open_database(self.place.url, home=home, clock=self.clock)
+        self._store = Store(wrap(database), self.clock)
         self.run = (await self.store.runs.begin(self.instance, "0")).run
         return self
 
@@ -256,6 +259,7 @@ class WatchedTx:
     def __init__(self, tx: Tx, spy: Callable[[str], None]) -> None:
         self._tx = tx
         self._spy = spy
+        self.hold = tx.hold
 
     def one(self, sql: str, **values: Any) -> Row | None:
         self._spy(sql)

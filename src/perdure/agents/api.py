@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from msgspec import Struct
 
@@ -38,6 +38,14 @@ class TurnContext(Protocol):
 
         After return: they are durable; only now may anybody act on them.
         If we die inside: they may be there; the next attempt sees them in its view.
+        """
+
+    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
+        """Ask a person, and end this attempt by raising `TurnWaits`; `also` is journalled with the question.
+
+        After: the question is owed to the chat, and the turn waits for ever if need be. The answer is in the
+        view of the next attempt.
+        If we die inside: it is asked, or the next attempt asks it.
         """
 
 

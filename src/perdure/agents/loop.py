@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -15,6 +15,8 @@ from perdure.core.journal import Call, ModelAsked, Outcome, ToolEnded, ToolStart
 from perdure.core.tail import is_final
 from perdure.core.tools import Tool, Use
 from perdure.errors import ModelError, PerdureError
+
+CLARIFY = "clarify"  # the tool that asks a person
 
 
 class AskModel(Struct, frozen=True):
@@ -78,14 +80,31 @@ class LoopAgent:
         await context.append(answered)
         return None
 
-    async def _perform_all(self, context: TurnContext, calls: Iterable[Call]) -> None:
-        """Run the calls side by side; the first that cannot be journalled ends them all."""
+    async def _perform_all(self, context: TurnContext, calls: Sequence[Call]) -> None:
+        """Run the calls side by side; a question to a person comes when everything else is done."""
+        questions = [call for call in calls if call.request.tool == CLARIFY]
+        if len(questions) == len(calls):
+            await self._clarify(context, questions[0])
+            return
         try:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
-                    group.create_task(self._perform(context, call))
+                    if call not in questions:
+                        group.create_task(self._perform(context, call))
         except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+            raise failures.exceptions[0] from None  # the first that cannot be journalled ends them all
+
+    async def _clarify(self, context: TurnContext, call: Call) -> None:
+        """Ask, or take the answer that came."""
+        request, answer = call.request, context.view.answer
+        if answer is not None and answer.question == request.id:
+            text = answer.text if answer.chosen else notes.NOT_ANSWERED
+            await context.append(ToolEnded(request.id, "ok", text))
+            return
+        options = [str(option) for option in request.arguments.get("options", ())]
+        began = ToolStarted(request.id, CLARIFY, Effect.PURE, f"{context.turn}:{request.id}")
+        also = () if call.started else (began,)
+        await context.ask(request.id, str(request.arguments.get("question", "")), options, *also)
 
     async def _perform(self, context: TurnContext, call: Call) -> None:
         """Bring one call to its result: intent on disk, then the tool, then the result on disk."""

@@ -19,7 +19,7 @@ from perdure.errors import ModelError
 
 _TIMED = re.compile(r"(step|once)\s+(\S+)(?:\s+(\d+(?:\.\d+)?)s)?")
 _VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|ask|danger):\s*(.*)")
-STEPS = frozenset(("step", "once", "parallel"))
+STEPS = frozenset(("step", "once", "parallel", "ask"))
 FLOOD_LIMIT = 1_000_000
 
 
@@ -88,6 +88,10 @@ def _to_answer(request: ModelRequest) -> Sequence[Message]:
 def _act(step: int, action: Action) -> ModelAnswered:
     if action.verb == "parallel":
         return _calls(step, "step", [name.strip() for name in action.rest.split(",") if name.strip()], 0.0)
+    if action.verb == "ask":
+        question, *options = [part.strip() for part in action.rest.split("|")]
+        wish = ToolCall(f"c{step}.1", "clarify", {"question": question, "options": options})
+        return ModelAnswered(step, "", (wish,), "tool_calls", Usage(1, 1))
     return _calls(step, action.verb, [action.rest], action.seconds)
 
 

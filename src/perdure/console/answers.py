@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -10,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.errors import NotFound, NotTaken, PerdureError, Unavailable
+
+OUR_ID = re.compile(r"[a-z]+_[0-9a-z]+")
 
 
 class Refusal(PerdureError):

@@ -71,8 +71,8 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             Route("/api/status", locked(sessions.status), methods=["GET"]),
             Route("/api/resume", locked(sessions.resume_all), methods=["POST"]),
             Route("/api/sessions", locked(sessions.list), methods=["GET"]),
-            Route("/api/sessions/{session}", locked(sessions.get), methods=["GET"]),
-            Route("/api/sessions/{session}/{verb}", locked(sessions.act), methods=["POST"]),
+            Route("/api/sessions/{session:path}", locked(sessions.get), methods=["GET"]),
+            Route("/api/sessions/{session:path}/{verb}", locked(sessions.act), methods=["POST"]),
         ],
         exception_handlers={
             Refusal: refused,

@@ -9,7 +9,7 @@ from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from perdure.console.answers import Refusal, answer
+from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.events import Cursor, follow, read_cursor
 from perdure.core.address import Address, session_key
 from perdure.core.messages import Inbound, Sender
@@ -21,7 +21,6 @@ PAGE = 500
 # No control characters, and not the one that stands for bytes which were no text.
 _CHAT = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd]{1,200}")
 _POSITION = re.compile(r"[0-9]{1,18}")
-_ID = re.compile(r"[a-z]+_[0-9a-z]+")
 
 
 class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +59,7 @@ class ChatApi:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         if request.method == "HEAD":  # it has no body, so it must not wait for the end of one
             return Response(None, headers=headers, media_type="text/event-stream")
-        stream = follow(self._gateway, key, cursor)
+        stream = follow(self._gateway, self._web, key, cursor)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     def _key(self, request: Request) -> str:
@@ -70,7 +69,7 @@ class ChatApi:
         """A place in the chat, given as a number or as the id of a message."""
         if _POSITION.fullmatch(after):
             return int(after)
-        place = await self._gateway.store.inbox.place(key, after) if _ID.fullmatch(after) else None
+        place = await self._gateway.store.inbox.place(key, after) if OUR_ID.fullmatch(after) else None
         if place is None:
             raise Refusal(
                 400, f"after={after[:60]!r} names no message of this chat", "Give the id or position of one."

@@ -15,8 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from perdure.console.answers import Refusal
+from perdure.core.address import parse_session_key
 from perdure.core.journal import Entry, Failed, Finished, Interrupted, Record, ToolEnded, ToolStarted
 from perdure.errors import Unavailable
+from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.inbox import Seen
 
@@ -48,14 +50,17 @@ def read_cursor(text: str) -> Cursor:
     return Cursor(int(found[1]), found[2], int(found[3]))
 
 
-async def follow(gateway: Gateway, key: str, cursor: Cursor) -> AsyncIterator[str]:
+async def follow(gateway: Gateway, web: WebAdapter, key: str, cursor: Cursor) -> AsyncIterator[str]:
     """Everything behind the cursor, then everything that happens, until the gateway has stopped."""
-    with gateway.feed.watch(key) as bell:
+    address = parse_session_key(key)[1]
+    with gateway.feed.watch(key) as bell, web.reading(address, bell.ring) as notices:
         phase = None
         while gateway.phase is not Phase.STOPPED:
             if phase is not gateway.phase:
                 phase = gateway.phase
                 yield _spell("gateway", {"phase": phase})
+            while notices:
+                yield _spell("notice", {"text": notices.popleft()})
             try:
                 batch = await _news(gateway, key, cursor)
             except Unavailable:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
+import faulthandler
 import signal
 import socket
-import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -18,15 +18,29 @@ from perdure.config import Settings
 from perdure.console.app import create_app
 from perdure.console.tokens import ensure_token
 from perdure.errors import ConfigurationError
-from perdure.logs import Log
 from perdure.runtime.gateway import Ending, Gateway
-
-log = Log("serve")
 
 _BUSY = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
 
+KEEP_ALIVE = 75  # seconds; longer than clients keep a connection, so that they do not meet one that we close
 CLOSING = 3  # seconds that open requests get when everything else has stopped
-WEDGED = 20.0  # seconds after the drain deadline at which a stop that does not end is ended
+SHORTEST = 1.0  # seconds that a stop gets in any case
+
+
+class LastResort:
+    """Ends the process by the earliest deadline it was given, with code 1 and every thread's stack in the log.
+
+    What was not recorded as done is found at the next start. It works also when the event loop is stuck.
+    """
+
+    def __init__(self) -> None:
+        self._deadline = float("inf")
+
+    def end_by(self, seconds: float) -> None:
+        now = time.monotonic()
+        if now + seconds < self._deadline:
+            self._deadline = now + seconds
+            faulthandler.dump_traceback_later(max(seconds, SHORTEST), exit=True)
 
 
 class _Server(uvicorn.Server):
@@ -45,22 +59,30 @@ class _Server(uvicorn.Server):
         self._on_listening()
 
 
-async def serve(settings: Settings, *, on_ready: Callable[[str], None], lifeline: int | None = None) -> Ending:
+async def serve(
+    settings: Settings,
+    *,
+    on_ready: Callable[[str], None],
+    lifeline: int | None = None,
+    make: Callable[..., Gateway] = Gateway,
+) -> Ending:
     """Run a gateway until a signal stops it. `on_ready` gets the address to log in at."""
     listening = listen(settings.web.host, settings.web.port)
     token = ensure_token(settings.home)
-    gateway = Gateway(settings)
+    last_resort = LastResort()
+    gateway = make(settings, end_by=last_resort.end_by)
     config = uvicorn.Config(
         create_app(gateway, token),
         lifespan="off",
         log_config=None,
         access_log=False,
         ws="none",
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=CLOSING,
     )
     url = _login_url(listening, token)
     server = _Server(config, lambda: on_ready(url))
-    _obey_signals(gateway, lifeline)
+    _obey_signals(gateway, last_resort, lifeline)
     try:
         return await _run_both(gateway, server, listening)
     finally:
@@ -107,39 +129,23 @@ def _login_url(listening: socket.socket, token: str) -> str:
     return f"http://{shown}:{port}/login?token={quote(token)}"
 
 
-def _obey_signals(gateway: Gateway, lifeline: int | None) -> None:
+def _obey_signals(gateway: Gateway, last_resort: LastResort, lifeline: int | None) -> None:
     """A signal asks for an orderly stop, a second one for a quick one; so does the end of our supervisor."""
     loop = asyncio.get_running_loop()
-    longest = gateway.settings.drain.deadline + WEDGED
 
-    def stop() -> None:
-        gateway.stop()
-        _end_by(longest)
-
-    def restart() -> None:
-        gateway.restart()
-        _end_by(longest)
+    def set_deadline(*_: object) -> None:
+        last_resort.end_by(gateway.settings.drain.longest)
 
     def abandoned() -> None:
         loop.remove_reader(lifeline or 0)
-        stop()
-        stop()
+        gateway.stop()
+        gateway.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(signal.SIGUSR1, restart)
+    asked = {signal.SIGTERM: gateway.stop, signal.SIGINT: gateway.stop, signal.SIGUSR1: gateway.restart}
+    for number, ask in asked.items():
+        loop.add_signal_handler(number, ask)
+        # Beside the loop's own way of hearing of it, and called in any case: the loop may be stuck.
+        signal.signal(number, set_deadline)
 
     if lifeline is not None:
         loop.add_reader(lifeline, abandoned)
-
-
-def _end_by(seconds: float) -> None:
-    """Whatever wedges, the process ends: what was not recorded as done is found at the next start."""
-
-    def give_up() -> None:
-        log.error("teardown_wedged", after=seconds)
-        os._exit(1)
-
-    last_resort = threading.Timer(seconds, give_up)
-    last_resort.daemon = True
-    last_resort.start()

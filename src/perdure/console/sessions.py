@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import Refusal, answer
+from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.operations.look import find_session, list_sessions, session_fields, why
 from perdure.runtime.gateway import Gateway
 from perdure.store.ids import wall_clock
@@ -34,7 +34,10 @@ class SessionApi:
         )
 
     async def list(self, request: Request) -> Response:
-        found = await list_sessions(self._gateway.store, request.query_params.get("after", ""), PAGE + 1)
+        after = request.query_params.get("after", "")
+        if after and not OUR_ID.fullmatch(after):
+            raise Refusal(400, f"after={after[:60]!r} is no id of a session", "Give the id of the last one seen.")
+        found = await list_sessions(self._gateway.store, after, PAGE + 1)
         return answer({"sessions": found[:PAGE], "more": len(found) > PAGE})
 
     async def get(self, request: Request) -> Response:
@@ -61,4 +64,7 @@ class SessionApi:
         return answer({"done": await self._gateway.operators.resume_all()})
 
     async def _session(self, request: Request) -> Session:
-        return await find_session(self._gateway.store, request.path_params["session"])
+        name = request.path_params["session"]
+        if "\0" in name:  # PostgreSQL could not even be asked for it
+            raise Refusal(404, f"no session is named {name!r}", "No name holds the character U+0000.")
+        return await find_session(self._gateway.store, name)

@@ -78,7 +78,7 @@ def _told(view: TurnView, noted: int | None = None) -> Iterator[Message]:
             case ModelAnswered() as entry if entry.calls or is_final(entry):
                 yield AssistantMessage(entry.text, entry.calls)
                 yield from _results(view, entry.calls)
-            case Answered() as entry:
+            case Answered() as entry if not entry.chosen or entry.question not in view.calls:
                 yield UserMessage(entry.text if entry.text.strip() else notes.wordless())
             case Noted() as entry if record.seq == noted:
                 yield NoteMessage(entry.text)

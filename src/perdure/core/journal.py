@@ -127,14 +127,19 @@ class Asked(Entry, frozen=True):
     question: str
     text: str
     options: tuple[str, ...] = ()
+    position: int = 0  # how far the chat had come: only what arrives behind it can be the answer
 
 
 class Answered(Entry, frozen=True):
+    """What a person wrote while the turn waited for them."""
+
     kind = "answered"
     move = Move.ANSWERED
     question: str
     text: str
     by: Sender
+    message: str = ""
+    chosen: bool = True  # False: none of the options; the question is closed, and the words join the turn
 
 
 class Claimed(Entry, frozen=True):
@@ -267,6 +272,7 @@ class TurnView(Struct):
     calls: dict[str, Call] = field(default_factory=dict)
     question: Asked | None = None
     answer: Answered | None = None
+    anchor: str | None = None  # the newest message of a person, to attach the reply to
     interruptions: list[Interruption] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     content: list[Record] = field(default_factory=list)
@@ -281,6 +287,13 @@ class TurnView(Struct):
     def open_calls(self) -> list[Call]:
         """Calls that have no result yet, in the order the model wished them."""
         return [call for call in self.calls.values() if call.ended is None]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question is open, and nothing else has to be done before its answer."""
+        if self.question is None or self.answer is not None:
+            return False
+        return all(call.request.id == self.question.question for call in self.open_calls)
 
     @property
     def interrupted(self) -> Interruption | None:
@@ -314,6 +327,7 @@ class TurnView(Struct):
         match entry:
             case Began() | Joined():
                 self.causes += entry.causes
+                self.anchor = entry.causes[-1].message if entry.causes else self.anchor
             case ModelAnswered():
                 self.responses.append(entry)
                 self.calls |= {call.id: Call(call) for call in entry.calls}
@@ -327,9 +341,11 @@ class TurnView(Struct):
             case Asked():
                 self.question, self.answer = entry, None
             case Answered():
-                self.answer = entry
+                self.answer, self.anchor = entry, entry.message or self.anchor
             case Claimed():
                 self.attempt, self._run = entry.attempt, entry.run
+                if self.content and not self.interruptions:  # the run that began the turn claimed it with that
+                    self.content_run = self.content_run or entry.run
             case Interrupted():
                 self.interruptions.append(
                     Interruption(entry.reason, record.at, record.seq, self._progress, entry.position)

@@ -65,6 +65,7 @@ def wordless(*files: str) -> str:
     return f"[a message without words, with: {', '.join(files)}]" if files else "[a message without words]"
 
 
+NOT_ANSWERED = "not answered: the user wrote something else instead."
 OUTCOME_UNKNOWN = "outcome unknown: this call was cut off; it may have run. Look before you repeat it."
 CANCELLED_CALL = "cancelled: the turn ended before this call gave a result."
 
@@ -82,6 +83,10 @@ def tool_failed(error: BaseException) -> str:
 
 def turn_failed(error: str) -> str:
     return f"I could not finish this: {error}"
+
+
+def question(text: str, options: Sequence[str]) -> str:
+    return f"{text}\n({' / '.join(options)})" if options else text
 
 
 AGENT_CRASHED = "something went wrong inside the agent. The details are in the gateway's log."
@@ -117,6 +122,7 @@ OFFLINE_GREETING = (
     "    step research 2s\n"
     "    once send-invoice 2s\n"
     "    parallel: a, b, c\n"
+    "    ask: Which way? | Left | Right\n"
     "    say: All done."
 )
 

@@ -49,10 +49,10 @@ def tail_of(view: TurnView) -> Tail:
     """Name what the turn's content ends with."""
     if not view.content:
         return Tail.NOTHING
+    if view.asks:
+        return Tail.QUESTION
     if view.open_calls:
         return Tail.OPEN_CALL
-    if view.question is not None and view.answer is None:
-        return Tail.QUESTION
     match view.content[-1].entry:
         case ModelAnswered() as response:
             return Tail.FINAL if is_final(response) else Tail.CUT_OFF

@@ -7,13 +7,24 @@ message is on the platform as soon as its row says so, and sending it again chan
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
+from msgspec import Struct
 
+from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
 from perdure.errors import NotTaken, PerdureError
 from perdure.platforms.api import Adapter, Capabilities, Event
+
+
+class Reader(Struct, frozen=True, eq=False):
+    """Somebody who follows a chat now."""
+
+    notices: deque[str]
+    wake: Callable[[], None]
 
 
 class WebAdapter(Adapter):
@@ -24,6 +35,7 @@ class WebAdapter(Adapter):
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._readers: dict[Address, set[Reader]] = {}
 
     async def connect(self) -> None:
         """We are always there."""
@@ -54,3 +66,21 @@ class WebAdapter(Adapter):
 
     async def send(self, outbound: Outbound) -> Receipt:
         return Receipt(outbound.key)
+
+    @contextmanager
+    def reading(self, address: Address, wake: Callable[[], None]) -> Iterator[deque[str]]:
+        """Collect the notices to a chat while somebody follows it, and wake them for each."""
+        reader = Reader(deque(), wake)
+        self._readers.setdefault(address, set()).add(reader)
+        try:
+            yield reader.notices
+        finally:
+            self._readers[address].discard(reader)
+            if not self._readers[address]:
+                del self._readers[address]
+
+    async def notice(self, address: Address, text: str) -> None:
+        """Show it to whoever follows the chat now; it is kept for nobody else."""
+        for reader in self._readers.get(address, ()):
+            reader.notices.append(text)
+            reader.wake()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from perdure.agents.api import Reply
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key
 from perdure.core.briefing import briefing
 from perdure.core.delivery import split
-from perdure.core.journal import Entry, Failed, Finished, Interrupted, Noted, Record, TurnView, fold
-from perdure.errors import TurnMoved, Unavailable
+from perdure.core.journal import Asked, Entry, Failed, Finished, Interrupted, Noted, Record, TurnView, fold
+from perdure.core.messages import Button
+from perdure.errors import TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.lease import Lease
 from perdure.store.api import Store
@@ -59,6 +61,20 @@ class Attempt:
         await self._save(entries)
         await self._lease.confirmed()
 
+    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
+        asked = Asked(question, text, tuple(options))
+        buttons = tuple(Button(option, option) for option in options)
+        owed = Owed(
+            address_of(self.key),
+            f"{self.turn}.asks.{question}",
+            (notes.question(text, options),),
+            self.view.anchor,
+            buttons,
+        )
+        await self._save([*also, asked], [owed])
+        log.info("asked", turn=self.turn, key=self.key)
+        raise TurnWaits(f"turn {self.turn} waits for an answer")
+
     async def brief(self) -> None:
         """Tell the model, once, what was cut off."""
         note = briefing(self.view, self.history)
@@ -84,7 +100,7 @@ class Attempt:
         parts = split(text, self._max_length)
         if parts == [""]:
             return []
-        return [Owed(address_of(self.key), self.turn, tuple(parts), self.view.causes[-1].message)]
+        return [Owed(address_of(self.key), self.turn, tuple(parts), self.view.anchor)]
 
     async def _save(self, entries: Sequence[Entry], owed: Sequence[Owed] = ()) -> None:
         records = await self._saved(entries, owed)

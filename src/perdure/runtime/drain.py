@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.recovery import Reason
-from perdure.errors import PerdureError, Unavailable
+from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.attempt import address_of
+from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
 
@@ -19,6 +19,7 @@ log = Log("drain")
 
 NOTICE_DEADLINE = 3.0  # for a banner or a notice; nobody waits for it
 SEND_DEADLINE = 5.0  # for what is being sent when everything else has ended
+HURRIED = 1.0  # the same, in a hurry: a send that is cut off may have to be repeated
 MARK_DEADLINE = 5.0  # for saving the marks; without them the turns are found lost at the next start
 
 
@@ -45,7 +46,7 @@ class Notices:
         try:
             async with asyncio.timeout(NOTICE_DEADLINE):
                 await adapter.notice(address, text)
-        except (TimeoutError, PerdureError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 reason: however an adapter fails to show it, nobody misses it
             log.warning("notice_not_shown", lane=address.lane, error=error)
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ async def drain(
     runner: Runner, sender: Sender, notices: Notices, reason: Reason, deadline: float, hurry: asyncio.Event
 ) -> None:
     """Stop claiming, wait to the deadline or until hurried, mark what still runs, cancel it, let sends end."""
-    runner.stop_claiming()
+    await runner.stop_claiming()
     running = list(runner.attempts.values())
     log.info("draining", running=len(running), deadline=deadline)
     for attempt, _ in running:
@@ -65,7 +66,7 @@ async def drain(
     if running:
         await _first_of(asyncio.wait([task for _, task in running]), hurry.wait, deadline)
     await _cut_off(runner, reason)
-    await sender.settle(0.0 if hurry.is_set() else SEND_DEADLINE)
+    await sender.settle(HURRIED if hurry.is_set() else SEND_DEADLINE)
     notices.close()
 
 
@@ -77,12 +78,18 @@ async def _first_of(ended: Awaitable[object], hurried: Callable[[], Awaitable[ob
 
 
 async def _cut_off(runner: Runner, reason: Reason) -> None:
+    """Mark and cancel what still runs, side by side: a store that hangs delays all of them once, not each."""
+    async with asyncio.TaskGroup() as group:
+        for attempt, task in list(runner.attempts.values()):
+            group.create_task(_mark_and_cancel(attempt, task, reason))
+
+
+async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: Reason) -> None:
     """The mark is durable before the turn is cancelled: a turn is never cut off without saying why."""
-    for attempt, task in list(runner.attempts.values()):
-        try:
-            async with asyncio.timeout(MARK_DEADLINE):
-                if await attempt.interrupt(reason):
-                    log.info("interrupted", turn=attempt.turn, reason=reason)
-        except (TimeoutError, Unavailable) as error:
-            log.warning("not_marked", turn=attempt.turn, error=error)
-        task.cancel()
+    try:
+        async with asyncio.timeout(MARK_DEADLINE):
+            if await attempt.interrupt(reason):
+                log.info("interrupted", turn=attempt.turn, reason=reason)
+    except (TimeoutError, Unavailable) as error:
+        log.warning("not_marked", turn=attempt.turn, error=error)
+    task.cancel()

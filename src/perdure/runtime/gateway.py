@@ -25,6 +25,7 @@ from perdure.runtime.operators import Operators
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
+from perdure.store.runs import Started
 from perdure.tools.rehearsal import rehearsal_tools
 
 log = Log("gateway")
@@ -46,6 +47,10 @@ class Ending(StrEnum):
     RESTART = "restart"
 
 
+class _Over(Exception):
+    """Everything that had time to end has ended; what is left is cancelled."""
+
+
 class Gateway:
     """One running gateway. `run()` returns after an orderly stop and raises after any other."""
 
@@ -57,17 +62,21 @@ class Gateway:
         agent: Agent | None = None,
         clock: Clock = wall_clock,
         wrap: Callable[[Database], Database] = lambda database: database,
+        end_by: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        """`end_by` is told, whenever a stop is asked for, in how many seconds it ends at the latest."""
         self.settings = settings
         self.adapters: list[Adapter] = list(adapters) if adapters is not None else [WebAdapter()]
         self._agent = agent or built_in_agent(settings)
         self._clock = clock
         self._wrap = wrap
+        self._end_by = end_by
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self.feed = Feed()
         self.phase = Phase.STARTING
         self.stopping: Reason | None = None  # what turns that do not end in time are marked with
+        self._ending = Ending.STOP
         self._store: Store | None = None
         self._loops: Loops | None = None
         self._operators: Operators | None = None
@@ -106,13 +115,16 @@ class Gateway:
         return [*lines, *(f"Problem: {problem}." for problem in self.problems())]
 
     def stop(self, ending: Ending = Ending.STOP) -> bool:
-        """Ask for an orderly stop; a stop that is asked for again hurries. False: one was under way already."""
+        """Ask for an orderly stop. False: one was under way already, which a stop hurries, and does not restart."""
         if self._stop.is_set():
             if ending is Ending.STOP:
+                self._ending = ending
+                self._end_by(self.settings.drain.teardown)
                 self._hurry.set()
             return False
-        restart = ending is Ending.RESTART
-        self.stopping = Reason.RESTART_TIMEOUT if restart else Reason.SHUTDOWN_TIMEOUT
+        self._ending = ending
+        self.stopping = Reason.RESTART_TIMEOUT if ending is Ending.RESTART else Reason.SHUTDOWN_TIMEOUT
+        self._end_by(self.settings.drain.longest)
         self._stop.set()
         return True
 
@@ -134,40 +146,48 @@ class Gateway:
             self.phase = Phase.STOPPED
             self.feed.ring_all()
             await self._store.close()
-        return Ending.RESTART if self.stopping is Reason.RESTART_TIMEOUT else Ending.STOP
+        return self._ending
 
     async def _serve(self, on_ready: Callable[[], None]) -> str:
         started = await self.store.runs.begin(_instance(self.settings.home), __version__)
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
-        async with asyncio.TaskGroup() as group:
-            self._loops = Loops(
-                self.settings,
-                self.store,
-                started,
-                self._agent,
-                self.adapters,
-                self,
-                self.feed,
-                self._clock,
-                group,
-            )
-            self._operators = Operators(self.store, self._loops, started.run, self._clock)
-            await self._loops.start()
-            self.phase = Phase.READY
-            on_ready()
-            await self._stop.wait()
-            self.phase = Phase.DRAINING
-            self.feed.ring_all()
-            await self._loops.drain(self.stopping or Reason.SHUTDOWN_TIMEOUT, self._hurry)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._run_loops(started, group, on_ready)
+        except* _Over:
+            log.info("drained", run=started.run)
         await self._let_go()
         return started.run
+
+    async def _run_loops(self, started: Started, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
+        """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""
+        self._loops = Loops(
+            self.settings,
+            self.store,
+            started,
+            self._agent,
+            self.adapters,
+            self,
+            self.feed,
+            self._clock,
+            group,
+        )
+        self._operators = Operators(self.store, self._loops, started.run, self._clock)
+        await self._loops.start()
+        self.phase = Phase.READY
+        on_ready()
+        await self._stop.wait()
+        self.phase = Phase.DRAINING
+        self.feed.ring_all()
+        await self._loops.drain(self.stopping or Reason.SHUTDOWN_TIMEOUT, self._hurry)
+        raise _Over
 
     async def _let_go(self) -> None:
         for adapter in self.adapters:
             try:
                 async with asyncio.timeout(CLOSING):
                     await adapter.close()
-            except (TimeoutError, PerdureError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 reason: however an adapter fails to let go, we are done with it
                 log.warning("platform_not_closed", platform=adapter.name, error=error)
 
 

@@ -36,12 +36,23 @@ class Intake:
         self._taken = taken
         self._group = group
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._taking: set[asyncio.Task[None]] = set()
 
     async def take(self, event: Event) -> None:
         """Begin to store an event; returns at once unless very many are being stored."""
         await self._places.acquire()
         task = self._group.create_task(self._take(event))
-        task.add_done_callback(lambda _: self._places.release())
+        self._taking.add(task)
+        task.add_done_callback(self._taken_in)
+
+    def _taken_in(self, task: asyncio.Task[None]) -> None:
+        self._taking.discard(task)
+        self._places.release()
+
+    async def settle(self, at_most: float) -> None:
+        """Wait, for a while, until what is being stored is stored and acknowledged."""
+        if self._taking:
+            await asyncio.wait(self._taking, timeout=at_most)
 
     async def _take(self, event: Event) -> None:
         try:
@@ -62,7 +73,7 @@ class Intake:
 
     async def _receive(self, event: Event, inbound: Inbound) -> Stored:
         key = session_key(self._agent, inbound.address)
-        ordered = inbound.kind == "button" or read_command(inbound.text) is not None
+        ordered = read_command(inbound.text) is not None
         kind: InboxKind = "command" if ordered else "message"
         stored = await self._store.inbox.receive(inbound, event.raw, key, self._clock(), kind)
         if stored.fresh:

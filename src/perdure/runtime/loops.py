@@ -32,6 +32,7 @@ from perdure.store.runs import LEASE_MS, Started
 log = Log("loops")
 
 HEARTBEAT = 5.0  # seconds; a lease outlives six of them
+TAKING_IN = 2.0  # seconds that events get which were handed over when everything else had ended
 OWED_FIRST = 5.0  # how long recoveries of a platform wait for the replies that are owed there
 
 
@@ -91,6 +92,7 @@ class Loops:
             limits=Limits(self._policy, settings.recovery.concurrency),
             access=access,
             clock=clock,
+            served={adapter.name for adapter in adapters},
             connected=connections.connected,
             max_length=connections.max_length,
             changed=self._changed,
@@ -119,9 +121,11 @@ class Loops:
     async def drain(self, reason: Reason, hurry: asyncio.Event) -> None:
         """Come to an orderly end."""
         deadline = self._settings.drain.deadline
+        self.recoverer.stop()
         await drain(self.runner, self.sender, self.notices, reason, deadline, hurry)
         for task in self._tasks:
             task.cancel()
+        await self._intake.settle(TAKING_IN)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.append(self._group.create_task(work))

@@ -28,8 +28,8 @@ log = Log("recoverer")
 
 ONE_AT_A_TIME_AFTER = 2  # unclean starts in a row: then a crash counts only for the turn that ran alone
 PAUSED_AFTER = 3  # unclean starts within a few minutes, with work to resume
-# Nobody is told of these: the person may not talk to us, or was told when the session was set aside.
-SILENT = frozenset((Rule.UNAUTHORISED, Rule.NOT_OPEN))
+# Nobody is told of these: the person may not talk to us, was told when the session was set aside, or is nowhere.
+SILENT = frozenset((Rule.UNAUTHORISED, Rule.NOT_OPEN, Rule.NO_ADDRESS))
 BUTTONS = (Button("Resume", "/resume"), Button("Drop", "/drop"))
 
 
@@ -52,6 +52,7 @@ class Recoverer:
         limits: Limits,
         access: Access,
         clock: Clock,
+        served: Container[str],
         connected: Container[str],
         max_length: Callable[[str], int | None],
         changed: Callable[[str], None],
@@ -65,11 +66,12 @@ class Recoverer:
         self._slots = asyncio.Semaphore(1 if alone else limits.at_once)
         self._access = access
         self._clock = clock
+        self._served = served
         self._connected = connected
         self._max_length = max_length
         self._changed = changed
         self._group = group
-        self._deciding: set[str] = set()
+        self._deciding: dict[str, asyncio.Task[None]] = {}  # by turn
         self.paused = False
         self.unfinished = False  # a decision could not be written, and must be made again
 
@@ -95,12 +97,21 @@ class Recoverer:
         await self.recover()
 
     async def recover(self, platform: str | None = None) -> None:
-        """Decide about every interrupted turn, or those of one platform, and apply what was decided."""
+        """Decide about every interrupted turn, or those of one platform, and apply what was decided.
+
+        Those of platforms that this gateway does not have are always among them: nothing else wakes them.
+        """
         self.unfinished = False
         for turn in await self._store.turns.interrupted(self._started.run):
-            if platform in (None, parse_session_key(turn.key)[1].platform) and turn.id not in self._deciding:
-                self._deciding.add(turn.id)
-                self._group.create_task(self._recover(turn))
+            there = parse_session_key(turn.key)[1].platform
+            wanted = platform in (None, there) or there not in self._served
+            if wanted and turn.id not in self._deciding:
+                self._deciding[turn.id] = self._group.create_task(self._recover(turn))
+
+    def stop(self) -> None:
+        """Begin nothing more: whatever waits for its place is found interrupted at the next start."""
+        for task in self._deciding.values():
+            task.cancel()
 
     async def _recover(self, turn: Turn) -> None:
         try:
@@ -113,7 +124,7 @@ class Recoverer:
             self.unfinished = True
             log.warning("not_recovered", turn=turn.id, error=error.message)
         finally:
-            self._deciding.discard(turn.id)
+            self._deciding.pop(turn.id, None)
 
     async def _surroundings(self, turn: Turn, view: TurnView, address: Address) -> Surroundings:
         session = await self._store.sessions.get(turn.session)
@@ -121,6 +132,7 @@ class Recoverer:
         return Surroundings(
             session=session.state if session else SessionState.CLOSED,
             last_sign_of_life=await self._last_sign_of_life(view),
+            has_address=address.platform in self._served,
             authorised=all(self._access.may(address.platform, sender, "talk") for sender in senders),
             connected=address.platform in self._connected,
             paused=self.paused,
@@ -166,7 +178,7 @@ class Recoverer:
     async def _deliver(self, turn: Turn, view: TurnView, address: Address, decided: Decided) -> None:
         text = view.responses[-1].text
         parts = tuple(split(text, self._max_length(address.platform)))
-        owed = [Owed(address, turn.id, parts, view.causes[-1].message if view.causes else None)]
+        owed = [Owed(address, turn.id, parts, view.anchor)]
         await self._write(turn, [decided, Finished(text)], owed if text.strip() else [])
 
     async def _hold(self, turn: Turn, view: TurnView, address: Address, decided: Decided) -> None:

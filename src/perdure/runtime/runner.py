@@ -8,7 +8,7 @@ from collections.abc import Callable
 from perdure.agents.api import Agent
 from perdure.core import notes
 from perdure.core.conversation import views
-from perdure.errors import ModelError, StoreBroken, TurnMoved, Unavailable
+from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.bell import Bell
@@ -48,6 +48,8 @@ class Runner:
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._over: dict[str, asyncio.Event] = {}
         self._claiming = True
+        self._entering: set[str] = set()  # keys between the claim and the first moment of the attempt
+        self._entered = Bell()
         self.attempts: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}  # what runs now, by turn
 
     def wake(self, key: str) -> None:
@@ -55,14 +57,18 @@ class Runner:
         self._hints.add(key)
         self._bell.ring()
 
-    def stop_claiming(self) -> None:
-        """From now on no turn begins to run."""
+    async def stop_claiming(self) -> None:
+        """From now on no turn is claimed. After return: whatever was being claimed is among the attempts."""
         self._claiming = False
+        while self._entering:
+            await self._entered.wait()
 
     def cut_off(self, turn: str) -> None:
         """Stop an attempt whose turn has been ended by somebody else."""
         if turn in self.attempts:
             self.attempts[turn][1].cancel()
+        else:
+            self._let_go(turn)
 
     def over(self, turn: str) -> asyncio.Event:
         """An event that is set when the next attempt of this turn has ended."""
@@ -93,14 +99,20 @@ class Runner:
         """Run the turns of one session until there is none left."""
         try:
             while self._claiming:
+                self._entering.add(key)
                 claim = await self._claim(key)
                 if claim is None:
                     return
                 await self._run_attempt(claim)
         finally:
+            self._enter(key)
             del self._serving[key]
             if key in self._hints:  # woken while we were about to leave
                 self._bell.ring()
+
+    def _enter(self, key: str) -> None:
+        self._entering.discard(key)
+        self._entered.ring()
 
     async def _claim(self, key: str) -> Claim | None:
         try:
@@ -125,6 +137,7 @@ class Runner:
         self._changed(turn.key)
         task = asyncio.create_task(self._think(attempt))
         self.attempts[turn.id] = (attempt, task)
+        self._enter(turn.key)
         try:
             await task
         except asyncio.CancelledError:
@@ -134,13 +147,17 @@ class Runner:
         finally:
             task.cancel()
             del self.attempts[turn.id]
-            self._over.pop(turn.id, asyncio.Event()).set()
+            self._let_go(turn.id)
+
+    def _let_go(self, turn: str) -> None:
+        """Tell whoever waits for the end of an attempt that there is none, or no more."""
+        self._over.pop(turn, asyncio.Event()).set()
 
     async def _think(self, attempt: Attempt) -> None:
         try:
             await attempt.brief()
             await attempt.finish(await self._agent.run(attempt))
-        except TurnMoved as moved:
+        except (TurnMoved, TurnWaits) as moved:
             log.info("attempt_ended", turn=attempt.turn, why=moved.message)
         except StoreBroken:
             raise

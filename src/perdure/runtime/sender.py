@@ -67,7 +67,8 @@ class Sender:
                     await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
                     await self._send_due()
         except TimeoutError:
-            log.warning("sends_under_way", lanes=len(self._lanes))
+            if self._lanes:
+                log.warning("sends_under_way", lanes=len(self._lanes))
 
     def _sending_to(self, platform: str | None) -> list[asyncio.Task[None]]:
         return [task for lane, task in self._lanes.items() if platform is None or lane.startswith(f"{platform}:")]

@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.journal import (
+    Answered,
+    Asked,
     Began,
     Cancelled,
     Cause,
@@ -37,6 +39,8 @@ from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
 
 _COLUMNS = "id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at"
+# A query that looks for turns repeats this, word for word, even where one state is enough: only so does SQLite
+# use the index of the turns that have not ended, and a start reads what is open, however many sessions there are.
 _BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
 _GUARD = "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
 _LATE = (
@@ -139,17 +143,18 @@ _NEXT_OF_NONE_BEGUN = _NEXT.replace(
 )
 _FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
 _CLAIMABLE = (
-    "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.state = 'queued' AND l.run = :run "
-    "UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
+    f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{_BEGUN} AND t.state = 'queued' "
+    "AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
     f"AND i.kind <> 'command' AND {_FREE} AND NOT EXISTS "
-    "(SELECT 1 FROM turns b WHERE b.key = i.key AND b.state IN ('queued', 'running', 'waiting'))"
+    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{_BEGUN} AND b.state IN ('queued', 'running'))"
 )
 _OF_TURNS = f"SELECT {', '.join('t.' + column for column in _COLUMNS.split(', '))} FROM turns t "
 _LOST = _OF_TURNS + (
     f"JOIN leases l ON l.key = t.key WHERE t.{_BEGUN} AND (l.run IS NULL OR l.run IN ({leases.DEAD}))"
 )
 _INTERRUPTED = _OF_TURNS + (
-    "JOIN leases l ON l.key = t.key WHERE t.state = 'interrupted' AND l.run = :run ORDER BY t.id"
+    f"JOIN leases l ON l.key = t.key WHERE t.{_BEGUN} AND t.state = 'interrupted' AND l.run = :run "
+    "ORDER BY t.began_at, t.id"  # by the id alone, SQLite would rather walk through all turns than sort a few
 )
 
 
@@ -175,9 +180,31 @@ def _claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     turn = begun(tx, key)
     if turn is not None and turn.state is State.INTERRUPTED:
         turn = _unblock(tx, ids, turn, run, now)
+    elif turn is not None and turn.state is State.WAITING:
+        turn = _answer(tx, ids, turn, run, now)
     if turn is not None:
         return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
     return None if tx.one(_NEXT, key=key, after=0) is None else _begin(tx, ids, key, run, now)
+
+
+def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
+    """The next words of a person answer the question that the turn waits with."""
+    question = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
+    row = tx.one(_NEXT, key=turn.key, after=question.position) if question else None
+    if question is None or row is None or leases.holder(tx, turn.key) != run:
+        return turn
+    cause = _cause(row)
+    chosen = next((option for option in question.options if option.lower() == cause.text.strip().lower()), None)
+    answered = Answered(
+        question.question,
+        chosen or cause.text,
+        cause.sender,
+        cause.message,
+        chosen=chosen is not None or not question.options,
+    )
+    _take(tx, row[0], turn.id)
+    move(tx, ids, turn, [answered], (), now)
+    return _get(tx, turn.id)
 
 
 def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
@@ -329,8 +356,8 @@ def _with_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _placed(tx: Tx, entry: Entry, key: str) -> Entry:
-    """An interruption remembers how far the chat had come."""
-    if isinstance(entry, Interrupted):
+    """An interruption, and a question, remember how far the chat had come."""
+    if isinstance(entry, Interrupted | Asked):
         return msgspec.structs.replace(entry, position=_position(tx, key))
     return entry
 

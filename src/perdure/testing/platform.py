@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address
-from perdure.core.messages import Inbound, Outbound, Receipt, Sender, Stored
+from perdure.core.messages import Button, Inbound, Outbound, Receipt, Sender, Stored
 from perdure.errors import NotConnected, PerdureError, SendRefused, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event
 
@@ -25,6 +26,7 @@ class Posted(Struct, frozen=True):
     text: str
     key: str
     reply_to: str | None
+    buttons: tuple[Button, ...] = ()
 
 
 class SimulatedPlatform:
@@ -47,10 +49,16 @@ class SimulatedPlatform:
 
     def write(self, text: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
         """A person writes; the id of the message."""
+        return self._happen(text, Address(self.name, "dm", chat, thread), sender, "message")
+
+    def press(self, command: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
+        """A person presses the button of a command; the id of that event."""
+        return self._happen(command, Address(self.name, "dm", chat, thread), sender, "button")
+
+    def _happen(self, text: str, address: Address, sender: str, kind: Literal["message", "button"]) -> str:
         self._count += 1
         message = f"m{self._count}"
-        address = Address(self.name, "dm", chat, thread)
-        self._missed.append(Inbound(address, message, Sender(sender), text))
+        self._missed.append(Inbound(address, message, Sender(sender), text, kind=kind))
         for adapter in self._adapters:
             adapter.look()
         return message
@@ -105,7 +113,9 @@ class SimulatedPlatform:
             raise SendRefused(f"chat {outbound.address.chat} takes no messages")
         known = self.find(outbound.key)
         if known is None or not self.capabilities.idempotent_send:
-            self.posted.append(Posted(outbound.address, outbound.text, outbound.key, outbound.reply_to))
+            self.posted.append(
+                Posted(outbound.address, outbound.text, outbound.key, outbound.reply_to, outbound.buttons)
+            )
         if self.lose_answers:
             self.lose_answers -= 1
             raise SendUnknown("the answer was lost")
