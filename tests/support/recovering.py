@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -159,3 +162,38 @@ async def crash_in_a_step(
 
 def write_all(platform: SimulatedPlatform, texts: Iterable[str], chat: str) -> Sequence[str]:
     return [platform.write(text, chat=chat) for text in texts]
+
+
+async def perdure(home: Path, *arguments: str) -> str:
+    """What a command of ours prints, run as a process of its own beside whatever uses that home."""
+    code, output, errors = await command(home, *arguments)
+    assert code == 0, f"exit code {code}: {errors}"
+    return output
+
+
+async def command(home: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run a command of ours: its exit code, its output and its errors."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "perdure",
+        *arguments,
+        env=inherited | {"PERDURE_HOME": str(home)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode(), errors.decode()
+
+
+async def marked(home: Path, elsewhere: Path, **fields: object) -> None:
+    """Carry the one session of a home to another, with these fields changed on the way, by export and import."""
+    exported = json.loads(await perdure(home, "export"))
+    [session] = exported["sessions"]
+    session |= fields
+    elsewhere.mkdir()
+    file = elsewhere / "sessions.json"
+    file.write_text(json.dumps(exported))
+    await perdure(elsewhere, "import", str(file))

@@ -154,7 +154,7 @@ async def test_fail_has_words_of_its_own_when_none_are_given() -> None:
         await answer(UserMessage("fail:"))
 
 
-@pytest.mark.parametrize("verb", ["run", "background", "watch", "ask", "danger"])
+@pytest.mark.parametrize("verb", ["run", "background", "watch", "danger"])
 async def test_action_that_is_not_built_says_so(verb: str) -> None:
     assert await said(f"{verb}: x") == notes.not_built(f"{verb}:")
 
@@ -200,6 +200,11 @@ async def test_script_ends_with_a_word_when_it_has_no_results() -> None:
 async def test_newest_message_is_the_script_when_there_were_others() -> None:
     earlier = [*await taken(SCRIPT, 3), AssistantMessage("All done.")]
     assert (await answer(*earlier, UserMessage("say: Again."), earlier=len(earlier))).text == "Again."
+
+
+async def test_question_is_a_call_with_its_options() -> None:
+    [call] = (await answer(UserMessage("ask: Which way? | Left | Right"))).calls
+    assert (call.tool, call.arguments) == ("clarify", {"question": "Which way?", "options": ["Left", "Right"]})
 
 
 async def test_messages_of_one_turn_are_answered_together_steps_first() -> None:
