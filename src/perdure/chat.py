@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import secrets
@@ -28,6 +29,8 @@ PAUSE = 0.5
 PATIENCE = 5.0  # seconds to find a gateway at the beginning; later, as long as it takes
 LONGEST_LINE = 1 << 30  # it is the gateway that says what is too long
 
+# Moves behind which a message of the turn is what it has to say for now: an answer, an excuse or a question.
+LAST_WORDS = ("finished", "failed", "asked", "interrupted")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # to the terminal; an answer must not give any
 Happening = tuple[str, dict[str, Any]]
 
@@ -44,7 +47,7 @@ class Client:
         )
         self._path = f"/api/chats/{quote(chat, safe='').replace('.', '%2E')}"  # `..` is a name like any other
         self._last = ""  # the id of the last event seen
-        self._past = 0  # the place in the chat behind which our open messages are
+        self._past = 0  # a place in the chat before our last message
         self.away = False
 
     async def find(self) -> None:
@@ -95,19 +98,18 @@ class Client:
                         return
             await asyncio.sleep(PAUSE)
 
-    async def still_open(self, ours: set[str], over: set[str]) -> set[str]:
-        """Which messages of ours wait for an answer, when these turns are over. One turn may answer several."""
+    async def is_answered(self, message: str, ended: dict[str, float]) -> bool:
+        """Whether this message of ours has its answer, when turns have said their last word at these places."""
         try:
             response = await self._http.get(f"{self._path}/messages", params={"after": self._past})
         except httpx.TransportError:
-            return ours
-        if response.is_error:
-            return ours
-        seen: list[dict[str, Any]] = response.json()["messages"]
-        waiting = [message for message in seen if message["id"] in ours and not _is_answered(message, seen, over)]
-        if seen:
-            self._past = waiting[0]["position"] - 1 if waiting else seen[-1]["position"]
-        return ours - ({message["id"] for message in seen} - {message["id"] for message in waiting})
+            return False
+        seen: list[dict[str, Any]] = [] if response.is_error else response.json()["messages"]
+        for ours in seen:
+            self._past = ours["position"] - 1
+            if ours["id"] == message:
+                return _is_answered(ours, seen, ended)
+        return False
 
     async def events(self) -> AsyncGenerator[Happening]:
         """What happens in the chat, for ever. `away` and `back` say that the gateway is gone and here again."""
@@ -152,11 +154,11 @@ class Client:
         await self._http.aclose()
 
 
-def _is_answered(message: dict[str, Any], seen: list[dict[str, Any]], over: set[str]) -> bool:
+def _is_answered(message: dict[str, Any], seen: list[dict[str, Any]], ended: dict[str, float]) -> bool:
     """A message is answered by its turn, a command by whatever the gateway itself says behind it."""
+    place: int = message["position"]
     if read_command(message["text"]) is None:
-        return message["turn"] in over
-    place = message["position"]
+        return ended.get(message["turn"], 0) > place
     return any(each["author"] == "agent" and not each["turn"] and each["position"] > place for each in seen)
 
 
@@ -179,11 +181,9 @@ class _Conversation:
         self._client = client
         self._interactive = interactive
         self._prompt = ""  # what the person types behind
-        self._open: set[str] = set()  # messages of ours that are not answered yet
-        self._ending: set[str] = set()  # turns that have ended, but for their answer
-        self._over: set[str] = set()  # turns that have ended
+        self._moves: dict[str, str] = {}  # the last move of each turn
+        self._ended: dict[str, float] = {}  # where in the chat each turn said its last word
         self._happened = asyncio.Event()
-        self._failed = False
 
     async def run(self) -> int:
         if self._interactive:
@@ -202,21 +202,25 @@ class _Conversation:
             await asyncio.wait(both)
             if self._interactive:
                 _write(sys.stdout, "\n")  # behind the prompt
-        return 1 if self._failed and not self._interactive else 0
+        done = self._interactive or all(move == "finished" for move in self._moves.values())
+        return 0 if done else 1
 
     async def _speak(self) -> None:
-        """Send what is typed until the input ends; then wait for the answers, if nobody is there to see them."""
+        """Send what is typed until the input ends."""
         typed, last = _standard_input(), False
         while not last:
             text, last = await self._next_message(typed)
             if text.strip():
-                self._open.add(await self._client.send(text))
-        while self._open and not self._interactive:
+                await self._say(text)
+
+    async def _say(self, text: str) -> None:
+        """Send it; in a pipe, wait for the answer too, because the next line may be what the agent asks for."""
+        message = await self._client.send(text)
+        while not self._interactive:
             self._happened.clear()
-            left = await self._client.still_open(self._open, self._over)
-            if left == self._open:
-                await self._happened.wait()
-            self._open = left
+            if await self._client.is_answered(message, self._ended):
+                return
+            await self._happened.wait()
 
     async def _next_message(self, typed: asyncio.StreamReader) -> tuple[str, bool]:
         """A message of one line, and one more for each that ends with a backslash; and whether it was the last."""
@@ -239,13 +243,16 @@ class _Conversation:
         match event:
             case "message" if data["author"] == "agent":
                 self._show(data["text"])
-                self._over |= {data["turn"]} & self._ending  # before its end a turn may have given notice only
-            case "turn" if data["move"] in ("finished", "failed", "cancelled"):
-                self._failed |= data["move"] != "finished"
-                last = data["move"] == "cancelled" or not data.get("reply", True)
-                (self._over if last else self._ending).add(data["turn"])
-            case "turn" if data["move"] == "interrupted":
-                self._aside("(interrupted; it goes on by itself)")
+                if self._moves.get(data["turn"]) in LAST_WORDS:
+                    self._ended[data["turn"]] = data["position"]
+            case "turn":
+                self._moves[data["turn"]] = data["move"]
+                if data["move"] == "cancelled" or not data.get("reply", True):
+                    self._ended[data["turn"]] = math.inf
+                if data["move"] == "requeued":
+                    self._aside("(interrupted; it goes on by itself)")
+            case "notice":
+                self._aside(f"({data['text']})")
             case "step" if data["state"] == "started":
                 self._aside(f"({data['tool']} …)")
             case "away":

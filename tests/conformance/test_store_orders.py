@@ -81,13 +81,32 @@ async def test_b71_command_acts_once_when_it_is_obeyed_many_times_at_once(gatewa
 
 async def test_b71_command_spares_the_turn_that_began_after_it_was_stored(gateway: Gateway) -> None:
     first = await gateway.begins("first")
+    await gateway.hears("second")
     await orders(gateway, "/stop")
     await gateway.finishes(first)
-    second = await gateway.begins("second")
+    second = await gateway.claims()
+    assert second is not None
     (order,) = await waiting(gateway)
     assert order.bound == first.id
     assert await stops(gateway, order) == Stopped(None, 0, 0, 0)
-    assert (await gateway.row(second)).state is State.RUNNING
+    assert (await gateway.row(second.turn)).state is State.RUNNING
+
+
+async def test_message_behind_a_command_waits_until_that_is_obeyed(gateway: Gateway) -> None:
+    await gateway.hears("first")
+    await orders(gateway, "/new")
+    await gateway.hears("second")
+    (order,) = await waiting(gateway)
+    first = await gateway.claims()
+    assert first is not None
+    await gateway.finishes(first.turn)
+    assert await gateway.claims() is None
+    verb = verbs.renew(gateway.store.ids, order.key, gateway.now(), before=order.position)
+    renewed = await gateway.store.orders.obey(order, verb, lambda _: "", gateway.now())
+    second = await gateway.claims()
+    assert renewed is not None
+    assert second is not None
+    assert (renewed.dropped, second.turn.session) == (0, renewed.session)
 
 
 async def test_command_and_its_answer_are_done_together_or_not_at_all(gateway: Gateway) -> None:

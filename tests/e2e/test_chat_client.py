@@ -88,6 +88,12 @@ def test_commands_are_answered_when_piped(process: GatewayProcess, name: str) ->
     assert "one\n" in ran.stdout
 
 
+def test_b67_next_line_is_the_answer_when_the_agent_asks(process: GatewayProcess, name: str) -> None:
+    ran = chat(process.environment(), name, "ask: Which? | A | B\\\nsay: fine\nA\nask: And now?\n")
+    assert ran.stdout == "Which?\n(A / B)\nfine\nAnd now?\n"
+    assert ran.returncode == 1, "a question is left open"
+
+
 def test_b49_chat_ends_when_one_answer_is_for_two_messages(tmp_path: Path) -> None:
     with gateway(tmp_path / "home", RECOVERY__POLICY="off") as process:
         person = Person(process, "terminal")

@@ -193,7 +193,10 @@ async def marked(home: Path, elsewhere: Path, **fields: object) -> None:
     exported = json.loads(await perdure(home, "export"))
     [session] = exported["sessions"]
     session |= fields
-    elsewhere.mkdir()
-    file = elsewhere / "sessions.json"
-    file.write_text(json.dumps(exported))
-    await perdure(elsewhere, "import", str(file))
+    await asyncio.to_thread(_write, elsewhere / "sessions.json", json.dumps(exported))
+    await perdure(elsewhere, "import", str(elsewhere / "sessions.json"))
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir()
+    file.write_text(text)

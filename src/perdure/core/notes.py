@@ -224,4 +224,5 @@ def suspended(why: str) -> str:
     )
 
 
-FRESH_AFTER_SUSPENSION = "This is a fresh conversation; the one before was set aside. /resume brings it back."
+def fresh_after_suspension(session: str) -> str:
+    return f"This is a fresh conversation; the one before was set aside. /resume {session} brings it back."

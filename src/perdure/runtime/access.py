@@ -10,6 +10,7 @@ from perdure.core.messages import Sender
 Verb = Literal["talk", "command", "restart"]
 
 EVERYBODY = "*"
+OPERATOR = Sender("operator")  # whoever runs the gateway: no platform knows them, and no list needs to
 
 
 class Access:

@@ -39,6 +39,10 @@ class Command(Struct, frozen=True):
     run: Run
     verb: Verb = "command"
 
+    @property
+    def takes_words(self) -> bool:
+        return self.usage != f"/{self.name}"
+
 
 class Control(Protocol):
     """What commands may ask of the gateway itself."""
@@ -77,6 +81,7 @@ class Commands:
         self._clock = clock
         self._began_at = began_at
         self._answered = answered
+        self._inherited: set[str] = set()  # orders that were stored before this start
         self._bell = Bell()
         self.registry = {command.name: command for command in self._all()}
 
@@ -97,14 +102,21 @@ class Commands:
     def wake(self) -> None:
         self._bell.ring()
 
+    async def catch_up(self) -> None:
+        """Obey what was stored before this start: a turn that somebody stopped must not go on first."""
+        waiting = await self._store.orders.waiting(self._run)
+        self._inherited = {order.id for order in waiting}
+        for order in waiting:
+            await self._obey(order)
+
     async def work(self) -> None:
         while True:
+            await self._bell.wait()
             try:
                 for order in await self._store.orders.waiting(self._run):
                     await self._obey(order)
             except Unavailable as error:
                 log.warning("not_obeyed", error=error.message)
-            await self._bell.wait()
 
     async def _obey(self, order: Order) -> None:
         words = read_command(order.text) or Words("", order.text)
@@ -114,9 +126,12 @@ class Commands:
             await self._say(order, notes.unknown_command(words.name, nearest(words.name, self.registry)))
         elif not self._access.may(order.address.platform, order.sender, command.verb):
             await self._say(order, notes.NOT_ALLOWED)
+        elif words.rest and not command.takes_words:
+            await self._say(order, notes.usage(command.usage, words.rest))
         else:
             await command.run(order, words.rest)
         self._answered(order.key)
+        self._runner.wake(order.key)  # messages may wait behind it
 
     async def _say(self, order: Order, text: str) -> None:
         """Answer, and do nothing else."""
@@ -148,13 +163,11 @@ class Commands:
     # ── commands that act ───────────────────────────────────────────────────────────────────────────────────
 
     async def _stop(self, order: Order, rest: str) -> None:
-        if rest not in ("", "all"):
+        if rest.lower() not in ("", "all"):
             await self._say(order, notes.usage("/stop [all]", rest))
             return
-        now, ids = self._clock(), self._store.ids
-        # A command that found no turn must not end one that began after it.
-        bound = order.bound or "none"
-        stop = verbs.stop(ids, order.key, bound, now, everything=rest == "all")
+        now, ids, everything = self._clock(), self._store.ids, bool(rest)
+        stop = verbs.stop(ids, order.key, _bound(order), now, everything=everything, before=order.position)
         done = await self._store.orders.obey(
             order, stop, lambda s: notes.stopped(s.turn, s.waiting, s.dropped, s.withdrawn), now
         )
@@ -163,7 +176,7 @@ class Commands:
 
     async def _new(self, order: Order, _: str) -> None:
         now = self._clock()
-        renew = verbs.renew(self._store.ids, order.key, now)
+        renew = verbs.renew(self._store.ids, order.key, now, before=order.position)
         done = await self._store.orders.obey(order, renew, lambda r: notes.renewed(r.turn, r.dropped), now)
         if done and done.turn:
             self._runner.cut_off(done.turn)
@@ -171,19 +184,17 @@ class Commands:
     async def _resume(self, order: Order, rest: str) -> None:
         now = self._clock()
         wish = Inbound(order.address, f"{order.message}.wish", order.sender, "")
-        resume = verbs.resume(self._store.ids, order.key, self._run, wish, now, session=rest)
+        resume = verbs.resume(self._store.ids, order.key, self._run, wish, now, session=rest, bound=_bound(order))
         await self._store.orders.obey(order, resume, lambda resumed: notes.RESUMED[resumed.what], now)
-        self._runner.wake(order.key)
 
     async def _drop(self, order: Order, _: str) -> None:
         now = self._clock()
-        drop = verbs.drop(self._store.ids, order.key, now)
+        drop = verbs.drop(self._store.ids, order.key, now, bound=_bound(order))
         await self._store.orders.obey(order, drop, lambda turn: notes.dropped(turn is not None), now)
-        self._runner.wake(order.key)
 
     async def _restart(self, order: Order, _: str) -> None:
         """A request from before this start was fulfilled by it, however it came about."""
-        if order.received_at < self._began_at:
+        if order.id in self._inherited or order.received_at < self._began_at:
             await self._say(order, notes.RESTARTED_SINCE)
         elif self._control.stopping is not None:
             await self._say(order, notes.RESTART_UNDER_WAY)
@@ -192,3 +203,8 @@ class Commands:
             done = await self._store.orders.obey(order, ask, lambda _: notes.RESTARTING, self._clock())
             if done is not None:
                 self._control.restart()
+
+
+def _bound(order: Order) -> str:
+    """The turn that a command may act on. One that found no turn must not act on one that began after it."""
+    return order.bound or "none"

@@ -115,7 +115,7 @@ class Gateway:
         return [*lines, *(f"Problem: {problem}." for problem in self.problems())]
 
     def stop(self, ending: Ending = Ending.STOP) -> bool:
-        """Ask for an orderly stop. False: one was under way already, which a stop hurries, and does not restart."""
+        """Ask for an orderly stop. False: one was under way already; a stop hurries it, and makes it a stop."""
         if self._stop.is_set():
             if ending is Ending.STOP:
                 self._ending = ending

@@ -111,8 +111,9 @@ class Loops:
         self._intake = Intake(store, settings.agent.name, access, clock, self._taken, group)
 
     async def start(self) -> None:
-        """Mark lost turns, before anything is claimed or connected; then let everything move."""
+        """Mark lost turns and obey old commands, before anything is connected; then let everything move."""
         self.recoverer.pause_if_crashing(await self.recoverer.mark_lost(Reason.RESTART_INTERRUPTED))
+        await self.commands.catch_up()
         for adapter in self._adapters:
             self._begin(self.connections.attend(adapter, self._intake.take))
         for work in (self.runner.work(), self.sender.work(), self.commands.work(), self._beat()):

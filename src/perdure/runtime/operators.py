@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from perdure.core.address import parse_session_key
-from perdure.core.messages import Inbound, Sender
+from perdure.core.messages import Inbound
+from perdure.runtime.access import OPERATOR
 from perdure.runtime.loops import Loops
 from perdure.store import verbs
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.sessions import Session
-
-OPERATOR = Sender("operator")
 
 
 class Operators:

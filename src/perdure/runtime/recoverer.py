@@ -16,7 +16,7 @@ from perdure.core.recovery import Choice, Decision, Reason, RecoveryPolicy, Rule
 from perdure.core.session import SessionState, Why
 from perdure.errors import Unavailable
 from perdure.logs import Log
-from perdure.runtime.access import Access
+from perdure.runtime.access import OPERATOR, Access
 from perdure.runtime.runner import Runner
 from perdure.store.api import Store
 from perdure.store.ids import Clock
@@ -128,7 +128,7 @@ class Recoverer:
 
     async def _surroundings(self, turn: Turn, view: TurnView, address: Address) -> Surroundings:
         session = await self._store.sessions.get(turn.session)
-        senders = [cause.sender for cause in view.causes]
+        senders = [cause.sender for cause in view.causes if not (cause.wish and cause.sender == OPERATOR)]
         return Surroundings(
             session=session.state if session else SessionState.CLOSED,
             last_sign_of_life=await self._last_sign_of_life(view),

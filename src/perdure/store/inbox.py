@@ -7,10 +7,13 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from perdure.core import notes
+from perdure.core.address import parse_session_key
 from perdure.core.messages import Attachment, Inbound, Stored
-from perdure.store import sessions
+from perdure.store import outbox, sessions
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
+from perdure.store.outbox import Owed
 
 InboxKind = Literal["message", "command", "wish"]
 
@@ -70,7 +73,7 @@ def _receive(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, k
     known = _known(tx, inbound.event_key)
     if known is not None:
         return known
-    session = sessions.ensure(tx, ids, key, now) if kind == "message" else sessions.known(tx, ids, key, now)
+    session = session_for(tx, ids, key, now) if kind == "message" else sessions.known(tx, ids, key, now)
     message = put(tx, ids, inbound, raw, key, session, now, kind)
     if message is None:
         known = _known(tx, inbound.event_key)
@@ -79,6 +82,15 @@ def _receive(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, k
     for ordinal, attachment in enumerate(inbound.attachments):
         _refer(tx, ids, message, ordinal, attachment)
     return Stored(message, session, key, fresh=True)
+
+
+def session_for(tx: Tx, ids: Ids, key: str, now: int) -> str:
+    """The id of the session for a message. If it is a fresh one because one was set aside, the chat is told."""
+    session, set_aside = sessions.ensure(tx, ids, key, now)
+    if set_aside is not None:
+        told = notes.fresh_after_suspension(set_aside)
+        outbox.owe(tx, ids, key, None, Owed(parse_session_key(key)[1], f"fresh.{session}", (told,)), now)
+    return session
 
 
 def _known(tx: Tx, event_key: str) -> Stored | None:
@@ -170,11 +182,13 @@ def _text(body: str) -> str:
     return msgspec.json.decode(body, type=Inbound).text
 
 
-def withdraw(tx: Tx, key: str) -> int:
-    """Drop the messages of a key that wait for their turn; how many there were."""
+def withdraw(tx: Tx, key: str, before: int) -> int:
+    """Drop the messages of a key that wait for their turn before a place in the chat; how many there were."""
     return tx.run(
-        "UPDATE inbox SET state = 'withdrawn' WHERE key = :key AND state = 'waiting' AND kind <> 'command'",
+        "UPDATE inbox SET state = 'withdrawn' "
+        "WHERE key = :key AND state = 'waiting' AND kind <> 'command' AND position < :before",
         key=key,
+        before=before,
     )
 
 

@@ -30,6 +30,7 @@ class Order(Struct, frozen=True):
     address: Address
     message: str
     received_at: int
+    position: int  # its place in the chat: what came behind it is none of its business
 
 
 class Orders:
@@ -54,7 +55,8 @@ class Orders:
 
 
 _WAITING = (
-    "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at FROM inbox i JOIN leases l ON l.key = i.key "
+    "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
+    "FROM inbox i JOIN leases l ON l.key = i.key "
     "WHERE i.state = 'waiting' AND i.kind = 'command' "
     f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD})) ORDER BY i.key, i.position"
 )
@@ -62,9 +64,8 @@ _WAITING = (
 
 def _as_order(row: Row) -> Order:
     inbound = msgspec.json.decode(row[4], type=Inbound)
-    return Order(
-        row[0], row[1], row[2], row[3], inbound.text, inbound.sender, inbound.address, inbound.message, row[5]
-    )
+    sender, address, message = inbound.sender, inbound.address, inbound.message
+    return Order(row[0], row[1], row[2], row[3], inbound.text, sender, address, message, row[5], row[6])
 
 
 def _obey(tx: Tx, ids: Ids, order: Order, verb: Work[T], say: Callable[[T], str], now: int) -> T | None:

@@ -91,6 +91,7 @@ CREATE TABLE inbox (
   CHECK (state = 'rejected' OR (key IS NOT NULL AND body IS NOT NULL AND position IS NOT NULL))
 );
 CREATE INDEX inbox_waiting ON inbox (key, position) WHERE state = 'waiting';
+CREATE INDEX inbox_orders ON inbox (key, position) WHERE state = 'waiting' AND kind = 'command';
 CREATE INDEX inbox_seen ON inbox (key, position);
 
 -- What is owed to people: one lane per address, in the order of the ids.

@@ -62,12 +62,14 @@ class Sessions:
         return row[0] if row else 0
 
 
-def ensure(tx: Tx, ids: Ids, key: str, now: int) -> str:
-    """The id of the session for a new message. A key that has none, or a suspended one, begins a fresh one."""
+def ensure(tx: Tx, ids: Ids, key: str, now: int) -> tuple[str, str | None]:
+    """The id of the session for a new message, and of the suspended one that it takes the place of, if any."""
     row = tx.one(_CURRENT, key=key)
-    if row is not None and row[1] == SessionState.SUSPENDED:
-        return renew(tx, ids, key, now, reason="suspended")
-    return row[0] if row is not None else _begin(tx, ids, key, now, None)
+    if row is None:
+        return _begin(tx, ids, key, now, None), None
+    if row[1] == SessionState.SUSPENDED:
+        return renew(tx, ids, key, now, reason="suspended"), row[0]
+    return row[0], None
 
 
 def known(tx: Tx, ids: Ids, key: str, now: int) -> str:

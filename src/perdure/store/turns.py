@@ -26,6 +26,7 @@ from perdure.core.journal import (
     Record,
     Requeued,
     ToolEnded,
+    decode,
     fold,
 )
 from perdure.core.messages import Inbound
@@ -33,7 +34,7 @@ from perdure.core.notes import CANCELLED_CALL
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
 from perdure.core.turn import FINAL, MOVES, State, advance
-from perdure.store import journal, leases, outbox, sessions
+from perdure.store import inbox, journal, leases, outbox, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
@@ -133,9 +134,11 @@ class Turns:
         )
 
 
+# A message behind a command waits until that is obeyed: `/new` and then "hello" is a hello to the new session.
 _ARRIVED = (
     "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' "
-    "AND position > :after ORDER BY position"
+    "AND position > :after AND position < coalesce((SELECT min(c.position) FROM inbox c "
+    f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {1 << 62}) ORDER BY position"
 )
 _NEXT = f"{_ARRIVED} LIMIT 1"
 _NEXT_OF_NONE_BEGUN = _NEXT.replace(
@@ -268,7 +271,7 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     if lease is None or cause is None:
         return None
     epoch, generation = lease[0], lease[1] + 1
-    session, turn = sessions.ensure(tx, ids, key, now), ids.new("t")
+    session, turn = inbox.session_for(tx, ids, key, now), ids.new("t")
     last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
     row = Turn(turn, session, key, generation, State.RUNNING, epoch, 1, last[0] + 1 if last else 1, now, now)
     tx.run(
@@ -342,6 +345,16 @@ def move(
 def cancel(tx: Tx, ids: Ids, turn: Turn, why: Why, now: int) -> bool:
     """End a turn that was begun, whoever has it now. False: it had ended already."""
     return move(tx, ids, turn, [Cancelled(why)], (), now) is not None
+
+
+def was_set_aside(tx: Tx, session: str) -> bool:
+    """Whether the session's last turn was ended by a suspension, so that there may be work to go on with."""
+    row = tx.one(
+        "SELECT body FROM journal WHERE session = :session AND kind = 'cancelled' AND turn = "
+        "(SELECT id FROM turns WHERE session = :session ORDER BY first_seq DESC LIMIT 1)",
+        session=session,
+    )
+    return row is not None and decode(Cancelled.kind, Cancelled.version, row[0]) == Cancelled(Why.SUSPENDED)
 
 
 def _with_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:

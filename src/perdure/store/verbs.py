@@ -42,8 +42,16 @@ class Resumed(Struct, frozen=True):
     session: str | None = None
 
 
-def stop(ids: Ids, key: str, bound: str | None, now: int, *, everything: bool = False) -> Work[Stopped]:
-    """End the bound turn, if it is still the current one, for good; withdraw what was not sent yet."""
+LATEST = 1 << 62  # behind every place of every chat
+
+
+def stop(
+    ids: Ids, key: str, bound: str | None, now: int, *, everything: bool = False, before: int = LATEST
+) -> Work[Stopped]:
+    """End the bound turn, if it is still the current one, for good; withdraw what was not sent yet.
+
+    With `everything`, messages that wait before a place in the chat are dropped too.
+    """
 
     def work(tx: Tx) -> Stopped:
         turn = turns.begun(tx, key)
@@ -51,32 +59,32 @@ def stop(ids: Ids, key: str, bound: str | None, now: int, *, everything: bool = 
         if ended is not None:
             turns.cancel(tx, ids, ended, Why.STOPPED, now)
         withdrawn = outbox.withdraw(tx, key, now)
-        dropped = inbox.withdraw(tx, key) if everything else 0
+        dropped = inbox.withdraw(tx, key, before) if everything else 0
         return Stopped(ended.id if ended else None, withdrawn, inbox.count_waiting(tx, key), dropped)
 
     return work
 
 
-def renew(ids: Ids, key: str, now: int) -> Work[Renewed]:
-    """Begin a fresh session: the open turn is cancelled and waiting messages are dropped with it."""
+def renew(ids: Ids, key: str, now: int, *, before: int = LATEST) -> Work[Renewed]:
+    """Begin a fresh session: the open turn is cancelled, and messages that wait before a place are dropped."""
 
     def work(tx: Tx) -> Renewed:
         turn = turns.begun(tx, key)
         if turn is not None:
             turns.cancel(tx, ids, turn, Why.RESET, now)
-        dropped = inbox.withdraw(tx, key)
+        dropped = inbox.withdraw(tx, key, before)
         session = sessions.renew(tx, ids, key, now, reason=None)
         return Renewed(session, turn.id if turn else None, dropped)
 
     return work
 
 
-def drop(ids: Ids, key: str, now: int) -> Work[Turn | None]:
-    """Give up the key's interrupted turn."""
+def drop(ids: Ids, key: str, now: int, *, bound: str | None = None) -> Work[Turn | None]:
+    """Give up the key's interrupted turn, if it is the bound one."""
 
     def work(tx: Tx) -> Turn | None:
         turn = turns.begun(tx, key)
-        if turn is None or turn.state != "interrupted":
+        if turn is None or turn.state != "interrupted" or (bound is not None and turn.id != bound):
             return None
         turns.cancel(tx, ids, turn, Why.DROPPED, now)
         return turn
@@ -97,15 +105,18 @@ def suspend(ids: Ids, key: str, now: int) -> Work[Suspended]:
     return work
 
 
-def resume(ids: Ids, key: str, run: str, wish: Inbound, now: int, *, session: str = "") -> Work[Resumed]:
-    """Go on with what was interrupted or set aside; with an id, bring that session here first."""
+def resume(
+    ids: Ids, key: str, run: str, wish: Inbound, now: int, *, session: str = "", bound: str | None = None
+) -> Work[Resumed]:
+    """Go on with the bound turn, or what was set aside; with an id, bring that session here first."""
 
     def work(tx: Tx) -> Resumed:
         turn = turns.begun(tx, key)
         if session:
             return _bring_back(tx, ids, key, session, wish, turn, now)
         if turn is not None:
-            return _go_on(tx, ids, turn, run, now)
+            ours = bound is None or turn.id == bound
+            return _go_on(tx, ids, turn, run, now) if ours else Resumed("running", turn.session)
         current = sessions.current(tx, key)
         if current is None or current.state is not SessionState.SUSPENDED:
             return Resumed("nothing")
@@ -134,17 +145,14 @@ def _bring_back(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, turn: T
     there = turns.begun(tx, found.key)
     if turn is not None or (there is not None and there.session == session):
         return Resumed("running", session)
-    was_suspended = found.state is SessionState.SUSPENDED
     sessions.close_current(tx, key, now)
     tx.run("UPDATE sessions SET key = :key WHERE id = :id", key=key, id=session)
-    if was_suspended:
-        _reopen(tx, ids, key, session, wish, now)
-    else:
-        sessions.reopen(tx, session, now)
+    _reopen(tx, ids, key, session, wish, now)
     return Resumed("session", session)
 
 
 def _reopen(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, now: int) -> None:
-    """Open a suspended session again, and let its work go on: the wish is a cause without words."""
+    """Open a session again, and let its work go on if it was set aside: the wish is a cause without words."""
     sessions.reopen(tx, session, now)
-    inbox.put(tx, ids, wish, "", key, session, now, "wish")
+    if turns.was_set_aside(tx, session):
+        inbox.put(tx, ids, wish, "", key, session, now, "wish")
