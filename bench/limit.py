@@ -18,12 +18,15 @@ from bench.window import Measured, Window, tool_result
 from perdure.core.journal import encode
 from perdure.store.database import Row
 from perdure.store.ids import wall_clock
+from perdure.store.sqlite import SqliteTx
 
 Places = Sequence[tuple[int, Statements]]  # of one writer: each place in the window, and what an append does
 
 
 class Link(Protocol):
     """A bare connection."""
+
+    hold: str
 
     def transact(self, appends: Iterable[Statements]) -> None:
         """Make the appends durable in one transaction."""
@@ -35,6 +38,8 @@ class Link(Protocol):
 
 
 class SqliteLink:
+    hold = SqliteTx.hold
+
     def __init__(self, url: str) -> None:
         from perdure.store.sqlite import _connect  # the same pragmas as ours
 
@@ -57,8 +62,9 @@ class PostgresLink:
     """In pipeline mode: the statements of a transaction go out together, and the answers are read after."""
 
     def __init__(self, url: str) -> None:
-        from perdure.store.postgres import _connect, _spell
+        from perdure.store.postgres import PostgresTx, _connect, _spell
 
+        self.hold = PostgresTx.hold
         self._connection, self._spell = _connect(url), _spell
         self._execute, self.close = self._connection.execute, self._connection.close
 
@@ -87,7 +93,7 @@ def measure_postgres(url: str, sessions: int, seconds: float) -> Measured:
 
 def _measure(links: Sequence[Link], sessions: int, seconds: float) -> Measured:
     window = Window(sessions, seconds)
-    places = [(place, statements_of(row)) for place, row in enumerate(links[0].running(sessions))]
+    places = [(place, statements_of(row, links[0].hold)) for place, row in enumerate(links[0].running(sessions))]
     window.open()
     with ThreadPoolExecutor(len(links)) as writers:
         shares = [places[first :: len(links)] for first in range(len(links))]

@@ -19,7 +19,8 @@ class Scribe:
     sole = True
     problem: str | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, hold: str) -> None:
+        self.hold = hold
         self.statements: Statements = []
 
     async def write(self, work: Work[T], *, key: str = "") -> T:
@@ -46,9 +47,9 @@ class Scribe:
         return wall_clock()
 
 
-def statements_of(turn: Row) -> Statements:
-    """What our store executes for one append to a turn."""
-    scribe = Scribe()
+def statements_of(turn: Row, hold: str) -> Statements:
+    """What our store executes for one append to a turn, on a database that holds rows in this way."""
+    scribe = Scribe(hold)
     asyncio.run(Turns(scribe, Ids()).append(_as_turn(turn), [tool_result(0)], wall_clock()))
     assert scribe.statements, "an append executed nothing"
     return scribe.statements
