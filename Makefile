@@ -29,20 +29,23 @@ test: check       ## everything that must be green, on both databases, with real
 soak: $(READY)    ## the long sweeps, and what needs strace or mounts
 	$(BIN)/pytest -q tests/soak
 
-bench: $(READY)   ## measure, and write docs/benchmarks.md
+bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv
 	$(BIN)/uv pip install -q --python bench/.venv/bin/python --require-hashes -r bench/requirements.lock
 	$(BIN)/uv pip install -q --python bench/.venv/bin/python --no-deps --no-build-isolation -e .
 	bench/.venv/bin/python -m bench.store
+	bench/.venv/bin/python -m bench.recovery
 
 lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  --extra postgres --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  --extra postgres --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+	  bench/hermes.in -o bench/hermes.lock
 
 clean:            ## remove what the targets made
-	rm -rf .venv bench/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv bench/.venv bench/.hermes .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -7,7 +7,7 @@ import platform
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,7 +23,7 @@ PACKAGES = (
 BLOCK = b"\0" * 4096
 
 
-def versions(postgres: Path) -> dict[str, str]:
+def versions(postgres: Path, packages: Iterable[str] = PACKAGES) -> dict[str, str]:
     """The version of everything that took part; `postgres` is the server's folder of programs."""
     server = subprocess.run([postgres / "postgres", "--version"], capture_output=True, text=True, check=True)
     return {
@@ -31,7 +31,7 @@ def versions(postgres: Path) -> dict[str, str]:
         "SQLite": sqlite3.sqlite_version,
         "PostgreSQL": server.stdout.split()[-1],
         "Linux": platform.release().split("-")[0],
-        **{package: version(package) for package in PACKAGES},
+        **{package: version(package) for package in packages},
     }
 
 

@@ -35,6 +35,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Sender
 from perdure.core.recovery import Choice, Reason, RecoveryPolicy, Surroundings, decide
+from perdure.runtime.gateway import _instance
 from perdure.store.api import Store, open_database
 from perdure.store.ids import wall_clock
 from perdure.store.turns import Turn
@@ -116,7 +117,7 @@ async def through_store(url: str, home: Path) -> Taken:
     """Take over, decide about and put back in the queue whatever a dead run has left."""
     cpu, begin = time.process_time(), time.perf_counter()
     store = Store(await open_database(url, home=home))
-    run = (await store.runs.begin("bench", "0")).run
+    run = (await store.runs.begin(_instance(home), "0")).run
     lost = await store.turns.lost()
     opened = time.perf_counter()
     taken = await asyncio.gather(*(_mark(store, turn, run) for turn in lost[1:]))

@@ -1,4 +1,4 @@
-"""Turns the results into `docs/benchmarks.md`."""
+"""Turns the results of the store into `docs/benchmarks/store.md`."""
 
 from __future__ import annotations
 
@@ -46,19 +46,24 @@ sessions that are appended to are spread among them. The peers begin with an emp
 def render(results: Results, versions: dict[str, str], machine: str) -> str:
     """The whole page."""
     parts = [
-        "# Benchmarks",
-        "Written by `make bench`; every number on this page comes from one run of it.",
-        *([] if results.quiet else [f"**{NOISE.capitalize()}.** Run it again on a quiet one."]),
+        "# The store, measured",
+        *preamble(quiet=results.quiet),
         _meaning(results),
         "## Goals",
-        _goals(results.goals()),
+        goals(results.goals()),
         *_places(results),
         "## What was measured",
         SETTING.format(repetitions=len(results.syncs), short=SHORT).strip(),
         "## Where and with what",
-        _where(results, versions, machine),
+        where(results.syncs, results.bystanders, versions, machine),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def preamble(*, quiet: bool) -> list[str]:
+    """What stands at the top of every page of measurements."""
+    written = "Written by `make bench`; every number on this page comes from one run of it."
+    return [written, *([] if quiet else [f"**{NOISE.capitalize()}.** Run it again on a quiet one."])]
 
 
 def _meaning(results: Results) -> str:
@@ -74,13 +79,14 @@ def _meaning(results: Results) -> str:
     return textwrap.fill(text, 115)
 
 
-def _goals(goals: Sequence[Goal]) -> str:
-    missed = sum(goal.met is not True for goal in goals)
+def goals(wanted: Sequence[Goal]) -> str:
+    """What was wanted, what was got, and how many goals are not met."""
+    missed = sum(goal.met is not True for goal in wanted)
     lines = [
-        [goal.what, goal.wanted, goal.got, goal.verdict if goal.met else f"**{goal.verdict}**"] for goal in goals
+        [goal.what, goal.wanted, goal.got, goal.verdict if goal.met else f"**{goal.verdict}**"] for goal in wanted
     ]
-    verdict = "All goals are met." if not missed else f"**{missed} of {len(goals)} goals are not met.**"
-    return f"{verdict}\n\n" + _table(["goal", "wanted", "got", ""], lines)
+    verdict = "All goals are met." if not missed else f"**{missed} of {len(wanted)} goals are not met.**"
+    return f"{verdict}\n\n" + table(["goal", "wanted", "got", ""], lines)
 
 
 def _places(results: Results) -> Iterable[str]:
@@ -88,7 +94,7 @@ def _places(results: Results) -> Iterable[str]:
         yield f"## {place}"
         cells = sorted((cell for cell in results.cells if cell.place == place), key=_order)
         heads = ["", "journal rows", "sessions", "durable appends/s", "CPU per append", "Perdure is"]
-        yield _table(heads, [_line(results, cell) for cell in cells])
+        yield table(heads, [_line(results, cell) for cell in cells])
 
 
 def _order(cell: Cell) -> tuple[int, int, int]:
@@ -108,13 +114,13 @@ def _line(results: Results, cell: Cell) -> list[str]:
     ]
 
 
-def _where(results: Results, versions: dict[str, str], machine: str) -> str:
-    syncs = results.syncs
+def where(syncs: Sequence[float], others: float, versions: dict[str, str], machine: str) -> str:
+    """The day, the machine, its mood, and the versions of everything that took part."""
     day = datetime.now(UTC).date()
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     lowest, highest = f"{min(syncs):,.0f}", f"{max(syncs):,.0f}"
     disk = f"{median(syncs):,.0f} syncs per second ({lowest}–{highest}), each an `fdatasync` after 4 KiB more"
-    bystanders = f"{results.bystanders:.2f} cores on average"
+    bystanders = f"{others:.2f} cores on average"
     return "\n".join(
         [
             f"- {day} (UTC)",
@@ -126,6 +132,7 @@ def _where(results: Results, versions: dict[str, str], machine: str) -> str:
     )
 
 
-def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     rows = [heads, ["---"] * len(heads), *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

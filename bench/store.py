@@ -1,4 +1,4 @@
-"""`make bench`: measures the store beside its limit and its peers, and writes docs/benchmarks.md."""
+"""`make bench`: measures the store beside its limit and its peers, and writes docs/benchmarks/store.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.results import ALONE, LONG, MANY, SHORT, Cell, Results
 from bench.window import Measured
 from support.postgres import installed_binaries
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "benchmarks" / "store.md"
 REPETITIONS = 5
 SECONDS = 1.2
 PATIENCE = 120  # seconds for one contender, after which something is wrong with it

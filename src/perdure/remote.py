@@ -29,6 +29,11 @@ def call(settings: Settings, method: str, path: str) -> dict[str, Any]:
         response = httpx.request(method, url, headers=headers, timeout=30, trust_env=False)
     except httpx.TransportError:
         raise _not_running(settings) from None
+    if response.headers.get("content-type") != "application/json":
+        raise GatewayNotRunning(
+            f"what answers at {url} is no gateway",
+            hint="Name the gateway's home and port with PERDURE_HOME and PERDURE_WEB__PORT.",
+        )
     found: dict[str, Any] = response.json()
     if response.is_error:
         raise PerdureError(found["error"], hint=found["hint"])

@@ -69,7 +69,7 @@ class OfflineModel:
     async def respond(self, request: ModelRequest) -> ModelAnswered:
         since = _to_answer(request)
         plan = plan_for([message for message in since if isinstance(message, UserMessage)])
-        taken = sum(isinstance(message, AssistantMessage) for message in since)
+        taken = _taken(since)
         if taken < len(plan.steps):
             return _act(request.step, plan.steps[taken])
         said = [_end(action) for action in plan.ends]
@@ -83,6 +83,18 @@ def _to_answer(request: ModelRequest) -> Sequence[Message]:
         return now
     spoken = [n for n, message in enumerate(request.messages) if isinstance(message, UserMessage)]
     return request.messages[spoken[-1] :]
+
+
+def _taken(since: Sequence[Message]) -> int:
+    """How many steps were taken. One that may be repeated, and was cancelled with its turn, is taken again."""
+    taken: list[bool] = []
+    for message in since:
+        match message:
+            case AssistantMessage():
+                taken.append(True)
+            case ToolMessage(tool="step", outcome="cancelled"):
+                taken[-1] = False
+    return sum(taken)
 
 
 def _act(step: int, action: Action) -> ModelAnswered:

@@ -45,5 +45,7 @@ def _in_doubt(call: Call) -> bool:
 
 def _about_call(call: Call) -> str:
     assert call.started is not None  # noqa: S101 reason: only calls in doubt come here
-    repeated = call.ended is None and REMEDIES[call.started.effect] is Remedy.REPEAT
-    return notes.cut_off_call(call.request.tool, call.request.arguments, repeated=repeated)
+    what = notes.call(call.request.tool, call.request.arguments)
+    if REMEDIES[call.started.effect] is not Remedy.REPEAT:
+        return notes.in_doubt(what)
+    return notes.run_again(what) if call.ended is None else notes.not_run_again(what)

@@ -63,7 +63,7 @@ def resolution(*, idempotent: bool, read_back: bool, choice: UnknownChoice) -> R
 def split(text: str, limit: int | None) -> list[str]:
     """Cut a reply into parts of at most `limit` characters, at the best places; lose nothing but blanks."""
     parts = []
-    rest = text.replace("\x00", "").strip()  # no platform shows a zero byte, and PostgreSQL stores none
+    rest = text.replace("\x00", "").strip()  # nobody can see a zero byte
     while limit is not None and len(rest) > limit:
         end, start = _cut(rest, limit)
         parts.append(rest[:end].rstrip())

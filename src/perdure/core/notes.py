@@ -48,11 +48,21 @@ def _gateway_note(said: Sequence[str]) -> str:
     return f"[Gateway note: {' '.join(said)}]"
 
 
-def cut_off_call(tool: str, arguments: Mapping[str, Any], *, repeated: bool) -> str:
-    what = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
-    if repeated:
-        return f"{what} was cut off and is run again."
-    return f"{what} was cut off: its outcome is unknown; look before you repeat it."
+def call(tool: str, arguments: Mapping[str, Any]) -> str:
+    """A call as one would write it."""
+    return f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+
+
+def in_doubt(call: str) -> str:
+    return f"{call} was cut off: its outcome is unknown, and it may have run; look before you repeat it."
+
+
+def run_again(call: str) -> str:
+    return f"{call} was cut off and is run again."
+
+
+def not_run_again(call: str) -> str:
+    return f"{call} was cut off and has no result; it may be repeated."
 
 
 UNANSWERED_RESULTS = (
@@ -156,7 +166,8 @@ def stopped(turn: str | None, waiting: int, dropped: int, withdrawn: int) -> str
     if dropped:
         said.append(f"{_messages(dropped)} that waited {'was' if dropped == 1 else 'were'} dropped.")
     if waiting:
-        said.append(f"{_messages(waiting)} still waiting; /stop all drops them too.")
+        them, are = ("it", "is") if waiting == 1 else ("them", "are")
+        said.append(f"{_messages(waiting)} {are} still waiting; /stop all drops {them} too.")
     return " ".join(said)
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key
-from perdure.core.messages import Attachment, Inbound, Stored
+from perdure.core.messages import Attachment, Inbound, Stored, storable
 from perdure.store import outbox, sessions
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
@@ -125,7 +125,7 @@ def put(
         kind=kind,
         bound=begun[0] if begun else None,
         body=msgspec.json.encode(inbound).decode(),
-        raw=raw,
+        raw=storable(raw),
         position=sessions.next_position(tx, key),
         now=now,
     )
@@ -156,8 +156,8 @@ def _reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) 
         "VALUES (:id, :event, 'rejected', :raw, :problem, :now) ON CONFLICT DO NOTHING",
         id=ids.new("in"),
         event=event_key,
-        raw=raw,
-        problem=problem,
+        raw=storable(raw),
+        problem=storable(problem),
         now=now,
     )
 

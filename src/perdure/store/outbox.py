@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from perdure.core.address import Address, split_parts
 from perdure.core.delivery import Delivery, delivery_key
-from perdure.core.messages import Button, Outbound
+from perdure.core.messages import Button, Outbound, storable
 from perdure.store import leases, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
@@ -159,7 +159,7 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
             turn=turn,
             reply=reply.reply,
             part=part,
-            text=text,
+            text=storable(text),
             reply_to=reply.reply_to if part == 0 else None,
             buttons=buttons if part == len(reply.parts) - 1 else None,
             now=now,
