@@ -66,7 +66,7 @@ async def sees(platform: SimulatedPlatform, *texts: str, chat: str = "1") -> Non
 
 # ── set aside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-THREE_TIMES = notes.suspended("interrupted 3 times in a row without progress")
+THREE_TIMES = notes.suspended("it was cut off 3 times in a row without progress")
 
 
 async def test_b52_session_is_set_aside_after_three_interruptions_without_progress(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_b52_ten_interruptions_in_all_end_it_too(tmp_path: Path) -> None:
         await crash_in_a_step(tmp_path, platform, bench, clock=clock)
         clock.move(LATER)
     async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-        await sees(platform, notes.suspended("interrupted 10 times in all"))
+        await sees(platform, notes.suspended("it was cut off 10 times in all"))
         view = await last_turn(gateway.store, key_of(platform))
     assert was_cut_in_a_step(view)
     assert all(mark.progress for mark in view.interruptions)

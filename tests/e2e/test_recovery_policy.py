@@ -36,7 +36,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 SCRIPT = "step a\nstep b\nsay: done"
-HELD = "What I was doing here was cut off, and I do not go on by myself: "
+HELD = "What I was doing here was cut off, and I do not go on by myself, because "
 
 
 def web() -> SimulatedPlatform:
@@ -65,11 +65,11 @@ async def test_b42_stale_turn_is_not_resumed(tmp_path: Path) -> None:
     async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
         view = await decided(gateway.store, key_of(platform), "stale")
         await eventually("the chat is told", lambda: platform.replies())
-        assert "it is stale" in await perdure(tmp_path, "why", key_of(platform))
+        assert "it is too old" in await perdure(tmp_path, "why", key_of(platform))
     assert was_cut_in_a_step(view)
     assert bench.ran["b"] == 1
     [told] = platform.replies()
-    assert told.startswith(f"{HELD}it is stale")
+    assert told.startswith(f"{HELD}it is too old")
     assert "/resume" in told
 
 

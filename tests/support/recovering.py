@@ -53,9 +53,10 @@ class Bench:
         return f"{name}: done"
 
     def release(self) -> None:
-        """From now on nothing hangs, and what hangs goes on."""
+        """What hangs goes on, and nothing hangs until something is stuck again."""
         self.stuck.clear()
         self._released.set()
+        self._released = asyncio.Event()
 
     def notes(self) -> list[list[str]]:
         """The notes in each request so far."""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt
 from perdure.runtime.gateway import Gateway
+from perdure.store.api import Store
 from perdure.store.database import Database, Work
+from perdure.store.reader import open_reader
 from perdure.testing import Crash, CrashingDatabase, SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
 from support.gateway import Person
+from support.inprocess import make_gateway
 from support.waiting import eventually, wait_for
 
 T = TypeVar("T")
@@ -118,9 +123,29 @@ class DyingDatabase(CrashingDatabase):
         return result
 
 
-def dying_when(fact: str) -> Callable[[Database], Database]:
-    """A wrapper for `Gateway(wrap=…)`."""
-    return lambda database: DyingDatabase(database, fact)
+@asynccontextmanager
+async def dying(home: Path, *platforms: SimulatedPlatform, fact: str, **options: Any) -> AsyncIterator[Gateway]:
+    """A gateway that is killed by a fact; at the end we wait for that."""
+    gateway = make_gateway(home, *platforms, wrap=lambda database: DyingDatabase(database, fact), **options)
+    running = asyncio.create_task(gateway.run())
+    await eventually("the gateway is ready", lambda: running.done() or gateway.phase == "ready")
+    try:
+        yield gateway
+        await eventually(f"the gateway was killed when: {fact}", running.done)
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+    assert isinstance(running.exception(), Crash)
+
+
+@asynccontextmanager
+async def looking_at(home: Path) -> AsyncIterator[Store]:
+    """The store of a gateway that is gone, opened only to be read."""
+    store = Store(await open_reader(f"sqlite:///{home / 'perdure.db'}"))
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 # ── real processes ──────────────────────────────────────────────────────────────────────────────────────────

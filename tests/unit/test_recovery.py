@@ -118,7 +118,7 @@ def test_old_question_is_not_stale() -> None:
         pytest.param(
             around(authorised=False), Choice.SKIP, Rule.UNAUTHORISED, "no longer authorised", id="not authorised"
         ),
-        pytest.param(around(last_sign_of_life=NOW - HOUR - 1), Choice.SKIP, Rule.STALE, "3600 s old", id="stale"),
+        pytest.param(around(last_sign_of_life=NOW - HOUR - 1), Choice.SKIP, Rule.STALE, "60 min ago", id="stale"),
         pytest.param(
             around(last_sign_of_life=None),
             Choice.SKIP,
@@ -155,7 +155,7 @@ def test_turn_does_not_go_on_when_its_surroundings_forbid_it(
             policy(max_interruptions=1),
             Choice.SUSPEND,
             Rule.TOO_OFTEN,
-            "interrupted 1 times in all",
+            "cut off once in all",
             id="too often",
         ),
     ],

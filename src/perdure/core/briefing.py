@@ -18,16 +18,18 @@ def briefing(view: TurnView, history: Sequence[TurnView]) -> str | None:
         return notes.recovery_note(last.reason, _known(view), joined=len(view.causes) > 1)
     if not history or any(isinstance(record.entry, Noted) for record in view.records):
         return None
-    return _about_before(history[-1])
+    return _about_before(history[-1], written=any(not cause.wish for cause in view.causes))
 
 
-def _about_before(before: TurnView) -> str | None:
-    """What a new turn must know of the one before it."""
+def _about_before(before: TurnView, *, written: bool) -> str | None:
+    """What a new turn must know of the one before it; `written` says whether it has a message of its own."""
     match before.ended:
         case Cancelled(why=Why.SUPERSEDED):
             return notes.superseded_note(_known(before))
-        case Cancelled(why=Why.SUSPENDED) | Failed() if before.interrupted is not None:
-            return notes.recovery_note(before.interrupted.reason, _known(before))
+        case Cancelled(why=Why.SUSPENDED) if before.interrupted is not None:
+            return notes.recovery_note(before.interrupted.reason, _known(before), joined=written)
+        case Failed() if before.interrupted is not None:
+            return notes.failed_note(before.interrupted.reason, _known(before))
         case Cancelled() | Failed() if tail_of(before) is Tail.RESULT:
             return notes.UNANSWERED_RESULTS
         case _:

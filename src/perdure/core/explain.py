@@ -6,22 +6,31 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.core.journal import TurnView
-from perdure.core.notes import NOTHING_HERE, cause_of
-from perdure.core.recovery import Choice
-from perdure.core.session import Recovery, SessionState
-from perdure.core.tail import tail_of
-from perdure.core.turn import State
+from perdure.core.journal import Cancelled, Decided, Failed, Interrupted, TurnView, fold
+from perdure.core.notes import NOTHING_HERE, ago, cause_of, times
+from perdure.core.recovery import SUPERSEDED, Choice
+from perdure.core.session import Recovery, SessionState, Why
+from perdure.core.tail import Tail, tail_of
+from perdure.core.turn import FINAL, State
 
-NEXT = {
-    Choice.RESUME: "it goes on by itself, from where it was.",
-    Choice.DELIVER: "the answer is delivered; nothing is run again.",
-    Choice.CLEAR: "nothing: the mark is cleared.",
+GOES_ON = "it goes on from where it was."
+LEFT = "it stays as it is: /resume goes on with it, /drop gives it up, a new message leaves it behind."
+STAYS = "it stays as it is: /resume or a new message goes on with it, /drop gives it up."
+
+NEXT: dict[str, str] = {
+    Choice.RESUME: GOES_ON,
     Choice.WAIT_FOR_USER: "it waits for the answer to its question.",
-    Choice.ASK_USER: "it waits for a person to say /resume or /drop.",
+    Choice.ASK_USER: "it waits for a person: /resume or a new message goes on with it, /drop gives it up.",
     Choice.WAIT_FOR_PLATFORM: "it goes on once its platform is connected.",
-    Choice.SKIP: "it stays as it is; write something or say /resume to go on, /drop to give it up.",
-    Choice.SUSPEND: "the session is set aside; the next message begins a fresh one, /resume brings it back.",
+}
+
+ENDINGS: dict[str, str] = {
+    Why.STOPPED: "it was stopped for good.",
+    Why.DROPPED: "it was given up.",
+    Why.RESET: "a fresh conversation was begun in its place.",
+    Why.CLEARED: "the mark was cleared, and nothing was run.",
+    Why.SUSPENDED: "the session was set aside; the next message begins a fresh one, /resume brings it back.",
+    Why.SUPERSEDED: "a new message took its place.",
 }
 
 STATES = {
@@ -56,36 +65,61 @@ def explain(here: Situation, now: int) -> list[str]:
     else:
         lines.append("Nothing is marked to be resumed.")
     if here.owed:
-        lines.append(f"{_count(here.owed, 'message')} owed to the chat, not confirmed yet.")
+        lines.append(f"{_count(here.owed)} owed to the chat and not confirmed yet.")
     if here.waiting:
-        lines.append(f"{_count(here.waiting, 'message')} waiting for their turn.")
+        lines.append(f"{_count(here.waiting)} waiting for {'its' if here.waiting == 1 else 'their'} turn.")
     return lines
 
 
 def _last_turn(view: TurnView, now: int) -> list[str]:
     lines = [f"The last turn {STATES[view.state]} (attempt {view.attempt})."]
-    last = view.interrupted
-    if last is None:
-        return [*lines, "It was never cut off."]
-    found = f"cut off {_times(len(view.interruptions))}, last by {cause_of(last.reason)} ({last.reason})"
-    lines.append(f"Found: {found}, {ago(now - last.at)} ago; it ends with {tail_of(view)}.")
-    if view.decided is None:
-        return [*lines, "No decision has been made since."]
-    choice = Choice(view.decided.decision)
-    return [*lines, f"Rule: {view.decided.rule or choice}: {view.decided.why}.", f"Next: {NEXT[choice]}"]
+    if view.interrupted is None:
+        return [*lines, "It was never cut off.", *_ending(view)]
+    lines.append(_found(view, now))
+    if view.decided is not None:
+        lines.append(f"Rule: {view.decided.rule or view.decided.decision}: {view.decided.why}.")
+    return [*lines, *(_ending(view) if view.state in FINAL else [f"Next: {_next(view)}"])]
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def _found(view: TurnView, now: int) -> str:
+    last = view.interruptions[-1]
+    often = "once" if len(view.interruptions) == 1 else f"{times(len(view.interruptions))}, the last time"
+    cause = f"{cause_of(last.reason)} ({last.reason})"
+    return f"Found: cut off {often} {ago(now - last.at)} ago by {cause}; it ended with {_tail(view)}."
 
 
-def _count(count: int, thing: str) -> str:
-    return f"1 {thing} is" if count == 1 else f"{count} {thing}s are"
+def _tail(view: TurnView) -> Tail:
+    """What the turn ended with when it was last cut off, whatever has come since."""
+    cut = max(place for place, record in enumerate(view.records) if isinstance(record.entry, Interrupted))
+    return tail_of(fold(view.records[:cut]))
 
 
-def ago(milliseconds: int) -> str:
-    seconds = max(0, milliseconds) // 1000
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
+def _next(view: TurnView) -> str:
+    match view.state, view.decided:
+        case State.INTERRUPTED, None:
+            return "a decision is made once its platform is connected."
+        case State.INTERRUPTED, Decided(decision=decision, rule=rule):
+            return NEXT.get(decision, LEFT if rule in SUPERSEDED else STAYS)
+        case State.WAITING, _:
+            return NEXT[Choice.WAIT_FOR_USER]
+        case _:
+            return GOES_ON
+
+
+def _ending(view: TurnView) -> list[str]:
+    """What became of it, where that is not plain from its state."""
+    match view.ended:
+        case Failed(error=error):
+            return [f"Then: it failed: {error}"]
+        case Cancelled(why=why):
+            return [f"Then: {ENDINGS.get(why, f'it was ended ({why}).')}"]
+        case _ if view.decided is None:
+            return []
+        case _ if view.decided.decision == Choice.DELIVER:
+            return ["Then: its answer was delivered; nothing was run again."]
+        case _:
+            return ["Then: it went on from where it was, and finished."]
+
+
+def _count(messages: int) -> str:
+    return "1 message is" if messages == 1 else f"{messages} messages are"

@@ -16,6 +16,19 @@ def cause_of(reason: str) -> str:
     return CAUSES.get(reason, "a gateway interruption")
 
 
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def ago(milliseconds: int) -> str:
+    """A length of time in one unit, never in a coarser one than a person would use."""
+    seconds = max(0, milliseconds) // 1000
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
 # ── to the model ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -37,6 +50,12 @@ def recovery_note(reason: str, known: Sequence[str] = (), *, joined: bool = Fals
     if joined:
         said.append("The user has written again meanwhile: finish what was begun, then answer that too.")
     return _gateway_note(said)
+
+
+def failed_note(reason: str, known: Sequence[str] = ()) -> str:
+    left = f"The turn before this one was cut off by {cause_of(reason)}, went on, and then failed."
+    use = "Steps that have a result are finished: use their results, do not repeat them."
+    return _gateway_note([left, use, *known, "Answer the new message, and mention the rest if it matters."])
 
 
 def superseded_note(known: Sequence[str] = ()) -> str:
@@ -66,7 +85,7 @@ def not_run_again(call: str) -> str:
 
 
 UNANSWERED_RESULTS = (
-    "[Gateway note: the turn before ended after its tool results, unanswered. Take them into account.]"
+    "[Gateway note: The turn before ended with tool results that nobody has answered. Take them into account.]"
 )
 
 
@@ -225,12 +244,12 @@ def ask_to_resume(reason: str) -> str:
 
 
 def will_not_go_on(why: str) -> str:
-    return f"What I was doing here was cut off, and I do not go on by myself: {why}. Say /resume to go on."
+    return f"What I was doing here was cut off, and I do not go on by myself, because {why}. Say /resume to go on."
 
 
 def suspended(why: str) -> str:
     return (
-        f"I have set this conversation aside: {why}. Your next message begins a fresh one; /resume brings "
+        f"I have set this conversation aside, because {why}. Your next message begins a fresh one; /resume brings "
         "this one back."
     )
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.journal import TurnView
+from perdure.core.notes import ago, times
 from perdure.core.session import SessionState
 from perdure.core.tail import Tail, tail_of
 
@@ -129,12 +130,13 @@ def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: in
     if not around.authorised:
         return decided(Choice.SKIP, Rule.UNAUTHORISED, "the sender is no longer authorised")
     if policy.freshness_ms and not around.attached_alive and (age is None or age > policy.freshness_ms):
-        return decided(Choice.SKIP, Rule.STALE, f"it is stale: {_ages(age, policy.freshness_ms)}")
+        return decided(Choice.SKIP, Rule.STALE, f"it is too old: {_ages(age, policy.freshness_ms)}")
     if view.without_progress >= policy.max_without_progress and not around.attached_alive:
-        times = f"interrupted {view.without_progress} times in a row without progress"
-        return decided(Choice.SUSPEND, Rule.NO_PROGRESS, times)
+        stuck = f"it was cut off {times(view.without_progress)} in a row without progress"
+        return decided(Choice.SUSPEND, Rule.NO_PROGRESS, stuck)
     if len(view.interruptions) >= policy.max_interruptions:
-        return decided(Choice.SUSPEND, Rule.TOO_OFTEN, f"interrupted {len(view.interruptions)} times in all")
+        often = f"it was cut off {times(len(view.interruptions))} in all"
+        return decided(Choice.SUSPEND, Rule.TOO_OFTEN, often)
     if policy.max_tokens is not None and view.tokens >= policy.max_tokens:
         cost = f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens"
         return decided(Choice.SKIP, Rule.TOKENS, cost)
@@ -150,5 +152,5 @@ def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: in
 
 
 def _ages(age: int | None, limit: int) -> str:
-    seen = "no sign of life is known" if age is None else f"the last sign of life is {age // 1000} s old"
-    return f"{seen}, and the limit is {limit // 1000} s"
+    seen = "no sign of life is known" if age is None else f"the last sign of life was {ago(age)} ago"
+    return f"{seen}, and the limit is {ago(limit)}"

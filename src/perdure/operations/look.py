@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from perdure.core.address import parse_session_key
-from perdure.core.explain import ago, explain
-from perdure.core.journal import Entry
+from perdure.core.explain import explain
+from perdure.core.journal import Entry, ModelAnswered, ToolCall
+from perdure.core.notes import ago
 from perdure.errors import NotFound
 from perdure.store.api import Store
 from perdure.store.ids import Clock
@@ -100,8 +101,18 @@ def _fact(at: int, what: str, detail: str) -> dict[str, Any]:
 
 def _in_words(entry: Entry) -> str:
     fields = msgspec.to_builtins(entry)
-    told = {name: value for name, value in fields.items() if name not in ("causes", "evidence") and value}
+    if isinstance(entry, ModelAnswered):
+        fields["calls"] = ", ".join(_call(call) for call in entry.calls)
+        fields["usage"] = f"{entry.usage.input} + {entry.usage.output} tokens"
+    told = {name: value for name, value in fields.items() if name not in UNTOLD and value}
     return ", ".join(f"{name} {_short(value)}" for name, value in told.items())
+
+
+UNTOLD = ("causes", "evidence", "dated")  # told elsewhere, or for machines
+
+
+def _call(call: ToolCall) -> str:
+    return f"{call.tool}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
 def _short(value: Any) -> str:
