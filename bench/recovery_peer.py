@@ -17,7 +17,8 @@ from bench import ROOT
 FOLDER = ROOT / "bench" / ".hermes"
 PYTHON = FOLDER / "bin" / "python"
 INSTALL = [ROOT / ".venv" / "bin" / "uv", "pip", "install", "-q", "--python", PYTHON, "--require-hashes", "-r"]
-PATIENCE = 60  # seconds, after which a start is worse than no number
+PATIENCE = 60  # seconds for a start: one that takes longer is told, not waited for
+SETTING_UP = 300
 VERSION = "import importlib.metadata as m; print(m.version('hermes-agent'))"
 
 
@@ -37,7 +38,7 @@ def install() -> str | None:
         _run([*map(str, INSTALL), str(ROOT / "bench" / "hermes.lock")])
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or str(error)
-        return " ".join(said.split())[-300:]
+        return " ".join(said.replace(f"{ROOT}/", "").split())[-300:]
     return None
 
 
@@ -53,14 +54,15 @@ def measure(sessions: int, cut_off: int) -> Loaded | None:
         try:
             _run([str(PYTHON), "-m", "bench.recovery_hermes", "fill", *numbers], environment)
             os.sync()
-            printed = _run([str(PYTHON), "-m", "bench.recovery_hermes", "measure", *numbers], environment)
+            measure = [str(PYTHON), "-m", "bench.recovery_hermes", "measure", *numbers]
+            printed = _run(measure, environment, PATIENCE)
         except subprocess.TimeoutExpired:
             return None
     return Loaded(*json.loads(printed.splitlines()[-1]))
 
 
-def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
+def _run(command: list[str], environment: dict[str, str] | None = None, patience: float = SETTING_UP) -> str:
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE * 2
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=patience
     )
     return done.stdout

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from bench.recovery_peer import PATIENCE
-from bench.recovery_results import FEW, LARGE, MANY, SMALL, Cell, Results
+from bench.recovery_results import FEW, LARGE, MANY, SMALL, Cell, Results, past
 from bench.recovery_start import Start
 from bench.report import goals, preamble, table, where
 
@@ -65,7 +65,7 @@ def _meaning(results: Results) -> str:
         f"A gateway that was killed with {FEW} turns under way is ready again after "
         f"{median(start.ready for start in large):.2f} s, and after {median(start.past for start in large):.2f} s "
         f"each of those turns has gone on, with {LARGE:,} known sessions on SQLite. That is "
-        f"{results.ratio(FEW, 'past'):.2f} times as long as with {SMALL:,}: a start reads what is open, not what "
+        f"{results.ratio(FEW, past):.2f} times as long as with {SMALL:,}: a start reads what is open, not what "
         "there is."
     )
     return textwrap.fill(text, 115)

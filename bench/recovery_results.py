@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
@@ -41,10 +42,10 @@ class Results:
     def quiet(self) -> bool:
         return self.bystanders < 0.15
 
-    def ratio(self, cut_off: int, what: str) -> float:
+    def ratio(self, cut_off: int, time: Callable[[Start], float]) -> float:
         """A time at the largest number of sessions, in multiples of that at the smallest, within the rounds."""
         large, small = (self.starts[Cell("SQLite", known, cut_off)] for known in (LARGE, SMALL))
-        return median(getattr(ours, what) / getattr(base, what) for ours, base in zip(large, small, strict=True))
+        return median(time(ours) / time(base) for ours, base in zip(large, small, strict=True))
 
     @property
     def decided(self) -> float:
@@ -52,11 +53,11 @@ class Results:
 
     def goals(self) -> list[Goal]:
         compared = f"at {LARGE:,} known sessions compared with {SMALL:,}"
-        times = {"ready": "until it is ready", "past": "until all turns are a step further"}
+        times = {"until it is ready": ready, "until all turns are a step further": past}
         steady = [
-            _at_most(f"SQLite, {cut_off:,} cut off, {words}, {compared}", self.ratio(cut_off, what))
+            _at_most(f"SQLite, {cut_off:,} cut off, {until}, {compared}", self.ratio(cut_off, time))
             for cut_off in (FEW, MANY)
-            for what, words in times.items()
+            for until, time in times.items()
         ]
         enough = Goal(
             "decisions, on one thread",
@@ -65,6 +66,14 @@ class Results:
             self.decided >= ENOUGH,
         )
         return [*steady, enough]
+
+
+def ready(start: Start) -> float:
+    return start.ready
+
+
+def past(start: Start) -> float:
+    return start.past
 
 
 def _at_most(what: str, ratio: float) -> Goal:

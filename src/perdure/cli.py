@@ -110,10 +110,13 @@ def sessions(json: Json = False) -> None:
 @app.command()
 def why(session: Session, json: Json = False) -> None:
     """Explain what became of a session's last turn."""
+    from perdure.operations.look import alone
     from perdure.operations.look import why as explained
     from perdure.store.ids import wall_clock
 
-    lines = asyncio.run(looking(load(), lambda store: explained(store, session, wall_clock)))
+    settings = load()
+    lines = asyncio.run(looking(settings, lambda store: explained(store, session, wall_clock)))
+    lines += alone(settings)
     typer.echo(as_json(lines) if json else "\n".join(lines))
 
 

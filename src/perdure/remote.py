@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +13,7 @@ import httpx
 from perdure.config import Settings
 from perdure.console.tokens import ensure_token
 from perdure.errors import GatewayNotRunning, PerdureError
+from perdure.store.locks import lock_holder
 
 PAUSE = 0.1
 MARGIN = 30.0  # seconds, behind the drain deadline
@@ -65,19 +64,6 @@ def _holder(settings: Settings) -> int:
     if holder is None:
         raise _not_running(settings)
     return holder
-
-
-def lock_holder(lock: Path) -> int | None:
-    try:
-        with lock.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                written = file.read().strip()
-                return int(written) if written.isdecimal() else None
-    except FileNotFoundError:
-        pass
-    return None
 
 
 def _wait_until_gone(settings: Settings, holder: int) -> None:

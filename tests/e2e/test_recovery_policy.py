@@ -17,6 +17,7 @@ from support.inprocess import crashing_at_the_end, serving
 from support.recovering import (
     Answering,
     Bench,
+    Gated,
     Halting,
     before_the_cut,
     crash_in_a_step,
@@ -36,7 +37,6 @@ from support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 SCRIPT = "step a\nstep b\nsay: done"
-HELD = "What I was doing here was cut off, and I do not go on by myself, because "
 
 
 def web() -> SimulatedPlatform:
@@ -69,7 +69,9 @@ async def test_b42_stale_turn_is_not_resumed(tmp_path: Path) -> None:
     assert was_cut_in_a_step(view)
     assert bench.ran["b"] == 1
     [told] = platform.replies()
-    assert told.startswith(f"{HELD}it is too old")
+    assert told.startswith(
+        "What I was doing here was cut off, and I do not go on by myself, because it is too old"
+    )
     assert "/resume" in told
 
 
@@ -79,12 +81,27 @@ async def test_b42_b56_turn_over_its_cost_limit_is_not_resumed_and_says_so(tmp_p
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent, **limit) as gateway:
         view = await decided(gateway.store, key_of(platform), "tokens")
-        told = f"{HELD}its cost limit is reached: 4 of 4 tokens. Say /resume to go on."
+        told = notes.will_not_go_on("its cost limit is reached: 4 of 4 tokens")
         await replies(platform, told)
         assert "4 of 4 tokens" in await perdure(tmp_path, "why", key_of(platform))
         assert (was_cut_in_a_step(view), bench.ran["b"]) == (True, 1)
         platform.write("/resume")
         await eventually("it goes on because a person says so", lambda: platform.replies()[-1] == "done")
+
+
+async def test_b56_recovery_stops_on_its_way_at_the_cost_limit_and_says_so(tmp_path: Path) -> None:
+    platform, bench, limit = SimulatedPlatform(), Bench("b"), {"RECOVERY__MAX_TOKENS": "5"}
+    await crash_in_a_step(tmp_path, platform, bench, "step a\nstep b\nstep c\nstep d\nsay: done", **limit)
+    bench.release()
+    async with serving(tmp_path, platform, agent=bench.agent, **limit) as gateway:
+        told = notes.turn_failed(notes.recovery_cost(6, 5))
+        await replies(platform, told)
+        view = await last_turn(gateway.store, key_of(platform))
+        assert (was_cut_in_a_step(view), view.state, view.tokens) == (True, State.FAILED, 6)
+        assert "has used 6 tokens" in await perdure(tmp_path, "why", key_of(platform))
+        platform.write("step e\nstep f\nstep g\nsay: more")
+        await replies(platform, told, "more")  # a message of one's own knows no such limit
+    assert list(bench.ran) == ["a", "b", "c", "e", "f", "g"]
 
 
 async def test_b42_b55_turn_is_not_resumed_where_the_policy_is_off(tmp_path: Path) -> None:
@@ -98,7 +115,7 @@ async def test_b42_b55_turn_is_not_resumed_where_the_policy_is_off(tmp_path: Pat
     async with serving(tmp_path, off, auto, agent=bench.agent, PLATFORMS__WEB__RECOVERY="off") as gateway:
         await replies(auto, "done")
         view = await decided(gateway.store, key_of(off), "off")
-        await replies(off, f"{HELD}automatic resume is switched off here. Say /resume to go on.")
+        await replies(off, notes.will_not_go_on("automatic resume is switched off here"))
         assert "switched off here" in await perdure(tmp_path, "why", key_of(off))
     assert was_cut_in_a_step(view)
     assert bench.ran["b"] == 3
@@ -375,3 +392,67 @@ async def test_b57_turn_that_will_not_go_on_is_told_once(tmp_path: Path) -> None
         bench.release()
         platform.write("/resume")
         await eventually("/resume works", lambda: platform.replies()[1:] == [notes.RESUMED["turn"], "done"])
+
+
+async def test_b57_turn_that_went_on_and_was_cut_off_again_is_told_again(tmp_path: Path) -> None:
+    platform, bench, off = SimulatedPlatform(), Bench("b"), {"RECOVERY__POLICY": "off"}
+    told = notes.will_not_go_on("automatic resume is switched off here")
+    await crash_in_a_step(tmp_path, platform, bench, SCRIPT)
+    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, **off):
+        await replies(platform, told)
+        platform.write("/resume")
+        await eventually("it hangs again", lambda: len(bench.hanging) == 2 and len(platform.replies()) == 2)
+    async with serving(tmp_path, platform, agent=bench.agent, **off) as gateway:
+        await replies(platform, told, notes.RESUMED["turn"], told)
+        assert was_cut_in_a_step(await last_turn(gateway.store, key_of(platform)))
+
+
+async def test_b57_messages_that_wait_behind_a_held_turn_are_told_of(tmp_path: Path) -> None:
+    """They were stored before the interruption, and have their turns once a person decides about this one."""
+    platform, bench = SimulatedPlatform(), Bench("b")
+    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent):
+        platform.write(SCRIPT)
+        platform.write("say: two")
+        await eventually("the step hangs", lambda: bench.hanging and not platform.pending())
+    async with serving(tmp_path, platform, agent=bench.agent, RECOVERY__POLICY="off") as gateway:
+        told = notes.will_not_go_on("automatic resume is switched off here", waiting=1)
+        await replies(platform, told)
+        assert was_cut_in_a_step(await last_turn(gateway.store, key_of(platform)))
+        platform.write("/drop")
+        await replies(platform, told, notes.dropped(True), "two")
+    assert told.endswith("1 message waits behind it.")
+
+
+async def test_b57_resume_is_not_offered_when_a_message_takes_the_place_of_the_work(tmp_path: Path) -> None:
+    platform, bench, clock = SimulatedPlatform(), Bench("b"), SettableClock()
+    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock):
+        platform.write(SCRIPT)
+        platform.write("say: two")
+        await eventually("the step hangs", lambda: bench.hanging and not platform.pending())
+    clock.move(7200)
+    async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
+        told = notes.left_behind("it is too old: the last sign of life was 2 h ago, and the limit is 60 min")
+        await replies(platform, told, "two")
+        old, _ = await turns_in(gateway.store, key_of(platform))
+    assert was_cut_in_a_step(old)
+    assert "/resume" not in told
+
+
+@pytest.mark.parametrize("policy", ["off", "ask"])
+async def test_b57_nobody_is_told_when_a_message_joins_the_turn_at_once(tmp_path: Path, policy: str) -> None:
+    """It came before a decision was made: a reply of the other chat is still on its way, and goes first."""
+    platform, bench = Gated(), Bench("b")
+    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent):
+        platform.write(SCRIPT)
+        platform.write("say: owed", chat="2")
+        await eventually("a step hangs, and a send", lambda: bench.hanging and platform.held)
+    bench.release()
+    async with serving(tmp_path, platform, agent=bench.agent, RECOVERY__POLICY=policy) as gateway:
+        await eventually("the reply is being sent", lambda: platform.held == 2)
+        platform.write("say: and that")
+        await eventually("the message is stored", lambda: not platform.pending())
+        platform.gate.set()
+        await replies(platform, "done\nand that")
+        view = await last_turn(gateway.store, key_of(platform))
+    assert was_cut_in_a_step(view)
+    assert rules(view) == [policy, "message"]

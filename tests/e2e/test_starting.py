@@ -9,17 +9,16 @@ import pytest
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.core.journal import Decided, TurnView
-from perdure.core.messages import Outbound, Receipt
 from perdure.core.turn import State
 from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
 from perdure.store.runs import Run
 from perdure.testing import SettableClock, SimulatedPlatform
-from perdure.testing.platform import SimulatedAdapter
 from support.inprocess import crashing_at_the_end, serving
 from support.recovering import (
     Answering,
     Bench,
+    Gated,
     Halting,
     before_the_cut,
     crash_in_a_step,
@@ -206,29 +205,6 @@ async def test_b41_owed_replies_go_before_recoveries(tmp_path: Path) -> None:
         await replies(platform, "done")
         assert was_cut_in_a_step(await last_turn(gateway.store, key_of(platform)))
     assert [posted.text for posted in platform.posted] == ["owed", "done"]
-
-
-class Gated(SimulatedPlatform):
-    """A platform that can keep a send waiting."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = asyncio.Event()
-        self.held = 0
-
-    def adapter(self) -> SimulatedAdapter:
-        return GatedAdapter(self)
-
-
-class GatedAdapter(SimulatedAdapter):
-    def __init__(self, platform: Gated) -> None:
-        super().__init__(platform)
-        self._gated = platform
-
-    async def send(self, outbound: Outbound) -> Receipt:
-        self._gated.held += 1
-        await self._gated.gate.wait()
-        return await super().send(outbound)
 
 
 async def test_b41_platform_that_reconnects_resumes_then(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from perdure.core.address import Address, session_key
 from perdure.core.conversation import NoteMessage, UserMessage
 from perdure.core.effects import Effect
 from perdure.core.journal import Decided, Entry, Interrupted, ModelAnswered, TurnView, fold
+from perdure.core.messages import Outbound, Receipt
 from perdure.core.tools import Tool, Use
 from perdure.store.api import Store
 from perdure.testing import SimulatedPlatform
+from perdure.testing.platform import SimulatedAdapter
 from support.inprocess import crashing_at_the_end
 from support.waiting import eventually
 
@@ -98,6 +100,29 @@ class Answering:
     async def run(self, context: TurnContext) -> Reply:
         self.attempts += 1
         return Reply(self._text)
+
+
+class Gated(SimulatedPlatform):
+    """A platform that can keep a send waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.held = 0
+
+    def adapter(self) -> SimulatedAdapter:
+        return GatedAdapter(self)
+
+
+class GatedAdapter(SimulatedAdapter):
+    def __init__(self, platform: Gated) -> None:
+        super().__init__(platform)
+        self._gated = platform
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        self._gated.held += 1
+        await self._gated.gate.wait()
+        return await super().send(outbound)
 
 
 def key_of(platform: SimulatedPlatform, chat: str = "1") -> str:

@@ -22,7 +22,7 @@ from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.waiting import eventually  # noqa: E402 reason: tests are no package, and nobody but pytest knows where
+from support.waiting import eventually
 
 FOR_EVER = 3600.0
 

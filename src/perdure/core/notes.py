@@ -125,6 +125,13 @@ def too_many_steps(limit: int) -> str:
     return f"I stopped after {limit} steps without reaching an answer. Ask again, perhaps for something smaller."
 
 
+def recovery_cost(tokens: int, limit: int) -> str:
+    return (
+        f"it was cut off and went on by itself, and has used {tokens} tokens, of which {limit} were allowed. "
+        "Write again if it should be taken up."
+    )
+
+
 def maybe_duplicate(text: str) -> str:
     return f"{text}\n\n(This may be a duplicate: the first try was not confirmed.)"
 
@@ -218,6 +225,7 @@ def dropped(gave_up: bool) -> str:
     return "Given up." if gave_up else "There is nothing interrupted here to give up."
 
 
+NO_GATEWAY = "No gateway is running here now; what is under way is taken up at the next start."
 RESUME_PAUSED = "Automatic resume is paused: the gateway keeps crashing. `perdure resume --all` lifts that."
 RESTARTING = "Restarting. I will tell you here when I am back."
 RESTART_UNDER_WAY = "A stop or restart is under way already."
@@ -243,8 +251,16 @@ def ask_to_resume(reason: str) -> str:
     return f"What I was doing here was cut off by {cause_of(reason)}. Shall I go on? Say /resume or /drop."
 
 
-def will_not_go_on(why: str) -> str:
-    return f"What I was doing here was cut off, and I do not go on by myself, because {why}. Say /resume to go on."
+def will_not_go_on(why: str, waiting: int = 0) -> str:
+    said = f"What I was doing here was cut off, and I do not go on by myself, because {why}."
+    offer = "Say /resume to go on, or /drop to give it up."
+    behind = f" {_messages(waiting)} {'waits' if waiting == 1 else 'wait'} behind it." if waiting else ""
+    return f"{said} {offer}{behind}"
+
+
+def left_behind(why: str) -> str:
+    left = f"What I was doing here was cut off and stays unfinished, because {why}."
+    return f"{left} I go on with what you wrote since."
 
 
 def suspended(why: str) -> str:

@@ -11,10 +11,12 @@ import msgspec
 from perdure.core.address import parse_session_key
 from perdure.core.explain import explain
 from perdure.core.journal import Entry, ModelAnswered, ToolCall
-from perdure.core.notes import ago
+from perdure.core.notes import NO_GATEWAY, ago
 from perdure.errors import NotFound
+from perdure.settings import SQLITE, Settings
 from perdure.store.api import Store
 from perdure.store.ids import Clock
+from perdure.store.locks import lock_holder
 from perdure.store.sessions import Session
 from perdure.store.situations import Life
 
@@ -73,6 +75,12 @@ async def find_session(store: Store, name: str) -> Session:
 async def why(store: Store, name: str, clock: Clock) -> list[str]:
     """What was found, which rule applied and what happens next, for a session named by its id or key."""
     return explain(await store.situations.of_session(await find_session(store, name)), clock())
+
+
+def alone(settings: Settings) -> list[str]:
+    """What must be said beside an explanation when nobody is at work on the database."""
+    shared = not settings.store_url.startswith(SQLITE)  # a gateway of another home may be at work there
+    return [] if shared or lock_holder(settings.home / "lock") else [NO_GATEWAY]
 
 
 async def trace(store: Store, name: str) -> list[dict[str, Any]]:

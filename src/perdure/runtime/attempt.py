@@ -10,10 +10,23 @@ from perdure.agents.api import Reply
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key
 from perdure.core.briefing import briefing
+from perdure.core.conversation import views
 from perdure.core.delivery import split
-from perdure.core.journal import Asked, Entry, Failed, Finished, Interrupted, Noted, Record, TurnView, fold
+from perdure.core.journal import (
+    Asked,
+    Entry,
+    Failed,
+    Finished,
+    Interrupted,
+    ModelAsked,
+    Noted,
+    Record,
+    TurnView,
+    fold,
+)
 from perdure.core.messages import Button
-from perdure.errors import TurnMoved, TurnWaits, Unavailable
+from perdure.core.recovery import Rule
+from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.lease import Lease
 from perdure.store.api import Store
@@ -33,11 +46,11 @@ class Attempt:
         self,
         store: Store,
         claim: Claim,
-        history: Sequence[TurnView],
         *,
         lease: Lease,
         clock: Clock,
         max_length: int | None,
+        max_tokens: int | None,
         changed: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -45,9 +58,10 @@ class Attempt:
         self._lease = lease
         self._clock = clock
         self._max_length = max_length
+        self._max_tokens = max_tokens  # of a turn that was cut off and goes on by itself
         self._changed = changed
         self.view = fold(claim.records)
-        self.history = history
+        self.history: Sequence[TurnView] = ()
 
     @property
     def turn(self) -> str:
@@ -58,6 +72,8 @@ class Attempt:
         return self._row.key
 
     async def append(self, *entries: Entry) -> None:
+        if any(isinstance(entry, ModelAsked) for entry in entries):
+            self._check_cost()
         await self._save(entries)
         await self._lease.confirmed()
 
@@ -75,6 +91,16 @@ class Attempt:
         log.info("asked", turn=self.turn, key=self.key)
         raise TurnWaits(f"turn {self.turn} waits for an answer")
 
+    async def recall(self) -> None:
+        """Read the earlier turns of the session."""
+        while True:
+            try:
+                self.history = views(await self._store.journal.before(self._row.session, self._row.first_seq))
+                return
+            except Unavailable as error:
+                log.warning("waiting_for_store", turn=self.turn, error=error.message)
+                await asyncio.sleep(STORE_PAUSE)
+
     async def brief(self) -> None:
         """Tell the model, once, what was cut off."""
         note = briefing(self.view, self.history)
@@ -90,6 +116,12 @@ class Attempt:
         """The end of the turn, and the sentence that tells of it, in one transaction."""
         await self._save([Failed(error)], self._owe(notes.turn_failed(error)))
         log.warning("failed", turn=self.turn, key=self.key, error=error)
+
+    def _check_cost(self) -> None:
+        """Recovery ends at its cost limit; what a person or a new message asked for does not."""
+        by_itself = self.view.decided is not None and self.view.decided.rule == Rule.RESUME
+        if by_itself and self._max_tokens is not None and self.view.tokens >= self._max_tokens:
+            raise ModelError(notes.recovery_cost(self.view.tokens, self._max_tokens))
 
     async def interrupt(self, reason: str) -> bool:
         """Mark the turn as cut off. False: it had ended already."""

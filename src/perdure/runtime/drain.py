@@ -12,7 +12,7 @@ from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
-from perdure.runtime.runner import Runner
+from perdure.runtime.runner import PATIENCE, Runner
 from perdure.runtime.sender import Sender
 
 log = Log("drain")
@@ -79,9 +79,12 @@ async def _first_of(ended: Awaitable[object], hurried: Callable[[], Awaitable[ob
 
 async def _cut_off(runner: Runner, reason: Reason) -> None:
     """Mark and cancel what still runs, side by side: a store that hangs delays all of them once, not each."""
+    running = list(runner.attempts.values())
     async with asyncio.TaskGroup() as group:
-        for attempt, task in list(runner.attempts.values()):
+        for attempt, task in running:
             group.create_task(_mark_and_cancel(attempt, task, reason))
+    if running:
+        await asyncio.wait([task for _, task in running], timeout=PATIENCE)
 
 
 async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: Reason) -> None:

@@ -71,6 +71,7 @@ class Loops:
             lease=self._lease,
             clock=clock,
             max_length=connections.max_length,
+            max_tokens=settings.recovery.max_tokens,
             changed=self._changed,
             group=group,
         )

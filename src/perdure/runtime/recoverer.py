@@ -10,9 +10,18 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key
 from perdure.core.delivery import split
-from perdure.core.journal import Cancelled, Decided, Entry, Finished, Requeued, TurnView, fold
+from perdure.core.journal import Cancelled, Decided, Entry, Finished, Interruption, Requeued, TurnView, fold
 from perdure.core.messages import Button
-from perdure.core.recovery import Choice, Decision, Reason, RecoveryPolicy, Rule, Surroundings, decide
+from perdure.core.recovery import (
+    SUPERSEDED,
+    Choice,
+    Decision,
+    Reason,
+    RecoveryPolicy,
+    Rule,
+    Surroundings,
+    decide,
+)
 from perdure.core.session import SessionState, Why
 from perdure.errors import Unavailable
 from perdure.logs import Log
@@ -78,12 +87,15 @@ class Recoverer:
     async def mark_lost(self, reason: Reason) -> int:
         """Take over every turn whose run is dead, and call every send of a dead run unknown."""
         lost = await self._store.turns.lost()
-        for turn in lost:
-            taken = await self._store.turns.interrupt(turn.id, turn.key, reason, self._started.run, self._clock())
-            if taken is not None:
-                log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
+        await asyncio.gather(*(self._take_over(turn, reason) for turn in lost))  # they share their commits
         await self._store.outbox.orphans(self._clock())
         return len(lost)
+
+    async def _take_over(self, turn: Turn, reason: Reason) -> None:
+        run, now = self._started.run, self._clock()
+        taken = await self._store.turns.interrupt(turn.id, turn.key, reason, run, now)
+        if taken is not None:
+            log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
 
     def pause_if_crashing(self, lost: int) -> None:
         """The crash-loop breaker: for this run nothing goes on by itself, but everybody is served."""
@@ -183,16 +195,25 @@ class Recoverer:
 
     async def _hold(self, turn: Turn, view: TurnView, address: Address, decided: Decided) -> None:
         """The turn stays as it is. The same decision again is not journalled again, and told only once."""
-        last, told = view.decided, list[Owed]()
-        if last is not None and (last.decision, last.rule) == (decided.decision, decided.rule):
-            return
-        mark = view.interrupted.seq if view.interrupted else 0
-        if decided.decision == Choice.ASK_USER and view.interrupted:
-            text = notes.ask_to_resume(view.interrupted.reason)
-            told = [self._notice(address, f"{turn.id}.ask.{mark}", text, BUTTONS)]
-        elif decided.decision == Choice.SKIP and decided.rule not in SILENT:
-            told = [self._notice(address, f"{turn.id}.held", notes.will_not_go_on(decided.why))]
-        await self._write(turn, [decided], told)
+        last = view.decided
+        if last is None or (last.decision, last.rule) != (decided.decision, decided.rule):
+            told = await self._words(turn, view.interrupted, address, decided) if view.interrupted else []
+            await self._write(turn, [decided], told)
+
+    async def _words(self, turn: Turn, mark: Interruption, address: Address, decided: Decided) -> list[Owed]:
+        """What the chat is told: nothing where nobody may hear it, or where a message joins the turn at once."""
+        superseded = decided.rule in SUPERSEDED
+        waiting = await self._store.inbox.waiting(turn.key)
+        if not superseded and await self._store.inbox.waiting(turn.key, mark.position):
+            return []
+        if decided.decision == Choice.ASK_USER:
+            text = notes.ask_to_resume(mark.reason)
+            return [self._notice(address, f"{turn.id}.ask.{mark.seq}", text, BUTTONS)]
+        if decided.decision != Choice.SKIP or decided.rule in SILENT:
+            return []
+        left = superseded and waiting  # a message takes its place at once, and /resume comes too late
+        text = notes.left_behind(decided.why) if left else notes.will_not_go_on(decided.why, waiting)
+        return [self._notice(address, f"{turn.id}.held.{mark.seq}", text)]
 
     def _notice(self, address: Address, name: str, text: str, buttons: Sequence[Button] = ()) -> Owed:
         return Owed(address, name, (text,), buttons=tuple(buttons))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from perdure.agents.api import Agent
 from perdure.core import notes
-from perdure.core.conversation import views
 from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.attempt import Attempt, address_of
@@ -18,6 +17,8 @@ from perdure.store.ids import Clock
 from perdure.store.turns import Claim
 
 log = Log("runner")
+
+PATIENCE = 3.0  # seconds that an attempt gets to end when it is cut off
 
 
 class Runner:
@@ -32,6 +33,7 @@ class Runner:
         lease: Lease,
         clock: Clock,
         max_length: Callable[[str], int | None],
+        max_tokens: int | None,
         changed: Callable[[str], None],
         group: asyncio.TaskGroup,
     ) -> None:
@@ -41,6 +43,7 @@ class Runner:
         self._lease = lease
         self._clock = clock
         self._max_length = max_length
+        self._max_tokens = max_tokens
         self._changed = changed
         self._group = group
         self._bell = Bell()
@@ -50,6 +53,8 @@ class Runner:
         self._claiming = True
         self._entering: set[str] = set()  # keys between the claim and the first moment of the attempt
         self._entered = Bell()
+        self._given_up: dict[str, asyncio.Event] = {}  # by turn; set when nobody waits for its attempt any more
+        self._abandoned: set[asyncio.Task[None]] = set()
         self.attempts: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}  # what runs now, by turn
 
     def wake(self, key: str) -> None:
@@ -67,6 +72,7 @@ class Runner:
         """Stop an attempt whose turn has been ended by somebody else."""
         if turn in self.attempts:
             self.attempts[turn][1].cancel()
+            asyncio.get_running_loop().call_later(PATIENCE, self._given_up[turn].set)
         else:
             self._let_go(turn)
 
@@ -122,32 +128,47 @@ class Runner:
             return None
 
     async def _run_attempt(self, claim: Claim) -> None:
+        """Run it to its end. From the first moment it can be found and cut off: nothing is awaited before that."""
         turn = claim.turn
-        log.info("claimed", turn=turn.id, key=turn.key, attempt=turn.attempt)
-        earlier = await self._store.journal.before(turn.session, turn.first_seq)
         attempt = Attempt(
             self._store,
             claim,
-            views(earlier),
             lease=self._lease,
             clock=self._clock,
             max_length=self._max_length(address_of(turn.key).platform),
+            max_tokens=self._max_tokens,
             changed=self._changed,
         )
-        self._changed(turn.key)
         task = asyncio.create_task(self._think(attempt))
-        self.attempts[turn.id] = (attempt, task)
+        self.attempts[turn.id], self._given_up[turn.id] = (attempt, task), asyncio.Event()
         self._enter(turn.key)
+        log.info("claimed", turn=turn.id, key=turn.key, attempt=turn.attempt)
+        self._changed(turn.key)
         try:
-            await task
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-            log.info("attempt_cut_off", turn=turn.id)
+            await self._until_over(turn.id, task)
         finally:
             task.cancel()
-            del self.attempts[turn.id]
+            del self.attempts[turn.id], self._given_up[turn.id]
             self._let_go(turn.id)
+
+    async def _until_over(self, turn: str, task: asyncio.Task[None]) -> None:
+        """Wait for the end of an attempt; of one that goes on though it was cut off, only for a while.
+
+        What that one still does is fenced: its turn has ended, so nothing it says is written or sent.
+        """
+        given_up = asyncio.create_task(self._given_up[turn].wait())
+        try:
+            await asyncio.wait({task, given_up}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            given_up.cancel()
+        if not task.done():
+            log.warning("attempt_abandoned", turn=turn)
+            self._abandoned.add(task)
+            task.add_done_callback(self._abandoned.discard)
+        elif task.cancelled():
+            log.info("attempt_cut_off", turn=turn)
+        else:
+            task.result()
 
     def _let_go(self, turn: str) -> None:
         """Tell whoever waits for the end of an attempt that there is none, or no more."""
@@ -155,6 +176,7 @@ class Runner:
 
     async def _think(self, attempt: Attempt) -> None:
         try:
+            await attempt.recall()
             await attempt.brief()
             await attempt.finish(await self._agent.run(attempt))
         except (TurnMoved, TurnWaits) as moved:

@@ -48,9 +48,9 @@ class Inbox:
         """Keep an event that cannot be understood, so that it may be acknowledged and looked at."""
         await self._database.write(lambda tx: _reject(tx, self._ids, event_key, raw, problem, now), key=event_key)
 
-    async def waiting(self, key: str) -> int:
-        """How many messages of a key wait for their turn."""
-        return await self._database.read(lambda tx: count_waiting(tx, key))
+    async def waiting(self, key: str, after: int = 0) -> int:
+        """How many messages of a key wait for their turn, of those behind a place in the chat."""
+        return await self._database.read(lambda tx: count_waiting(tx, key, after))
 
     async def seen(self, key: str, after: int, limit: int = 500) -> list[Seen]:
         """What the people in a chat see behind a place, in order."""
@@ -192,9 +192,11 @@ def withdraw(tx: Tx, key: str, before: int) -> int:
     )
 
 
-def count_waiting(tx: Tx, key: str) -> int:
-    row = tx.one(_COUNT, key=key)
+def count_waiting(tx: Tx, key: str, after: int = 0) -> int:
+    row = tx.one(_COUNT, key=key, after=after)
     return row[0] if row else 0
 
 
-_COUNT = "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command'"
+_COUNT = (
+    "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' AND position > :after"
+)

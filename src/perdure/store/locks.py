@@ -40,3 +40,17 @@ class FileLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def lock_holder(lock: Path) -> int | None:
+    """The process that holds a lock; None if nobody does."""
+    try:
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                written = file.read().strip()
+                return int(written) if written.isdecimal() else None
+    except FileNotFoundError:
+        pass
+    return None

@@ -1,0 +1,403 @@
+"""Commands, through a platform: each acts and answers once, on what was there when it came, and never as text."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from msgspec import Struct
+
+from perdure.agents.api import Reply, TurnContext
+from perdure.core import notes
+from perdure.core.delivery import Delivery
+from perdure.core.journal import Cancelled
+from perdure.core.turn import State
+from perdure.platforms.api import Capabilities
+from perdure.store.database import Database, Work
+from perdure.testing import SettableClock, SimulatedPlatform
+from support.inprocess import crashing_at_the_end, serving
+from support.recovering import Bench, key_of, replies, turns_in
+from support.stopping import HangingPlatform, Held, dying, stopped
+from support.stores import WatchedDatabase, WatchedTx
+from support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+HELD_BACK = {"RECOVERY__POLICY": "off", "DRAIN__DEADLINE": "0s", "PLATFORMS__WEB__BANNER": "false"}
+HELD = notes.will_not_go_on("automatic resume is switched off here")
+STORED = "SELECT 1 FROM inbox WHERE kind = 'command'"
+OBEYED = "SELECT 1 FROM inbox WHERE kind = 'command' AND state = 'obeyed'"
+
+
+# ── each command, delivered twice and across crashes ────────────────────────────────────────────────────────
+
+
+class Case(Struct, frozen=True):
+    """A command, where it is given, what it answers, and what becomes of the turn of `work`."""
+
+    command: str
+    answer: str  # a pattern
+    cut_off: bool = False  # whether `work` was cut off before, and is held back; otherwise it runs
+    ends: str = ""  # why the turn of `work` is cancelled; empty: it is answered in the end
+    fresh: bool = False  # whether a new session begins
+
+    def __str__(self) -> str:
+        return f"{self.command}, {'cut off' if self.cut_off else 'running'}"
+
+
+RENEWED = r"This is a fresh conversation\. What was running was ended\."
+
+CASES = [
+    Case("/help", r"/help +list the commands\n/status .*"),
+    Case("/status", r"The gateway is (ready|starting), connected to .*\nThe last turn .*"),
+    Case("/why", r"The last turn (is running|was cut off) \(attempt 1\)\..*"),
+    Case("/why", r"The last turn was cut off .*Rule: off: .*Next: it stays as it is.*", cut_off=True),
+    Case("/sessions", r"s_\w+  open"),
+    Case("/stop", r"Stopped\.", ends="stopped"),
+    Case("/stop all", r"Stopped\.", ends="stopped"),
+    Case("/STOP@our_bot ALL", r"Stopped\.", ends="stopped"),
+    Case("/stop", r"Stopped\.", cut_off=True, ends="stopped"),
+    Case("/new", RENEWED, ends="reset", fresh=True),
+    Case("/reset", RENEWED, cut_off=True, ends="reset", fresh=True),
+    Case("/resume", r"It is running already.*|Going on\."),  # the latter after a crash: then it was cut off
+    Case("/resume", r"Going on\.", cut_off=True),
+    Case("/resume s_none", r"I know no conversation with that id; /sessions lists them\."),
+    Case("/drop", r"Given up\.", cut_off=True, ends="dropped"),
+    Case("/stpo", r"There is no command /stpo\. Did you mean /stop\? /help lists them all\."),
+    Case("/xyzzy", r"There is no command /xyzzy\. /help lists them all\."),
+    Case("/stop everything", r"Write it as /stop \[all\]; I do not understand 'everything'\."),
+    Case("/new song", r"Write it as /new; I do not understand 'song'\."),
+    Case("/restart now", r"Write it as /restart; I do not understand 'now'\."),
+]
+
+
+@pytest.mark.parametrize("killed_when", ["", STORED, OBEYED], ids=["delivered twice", "stored", "obeyed"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_b71_b81_command_acts_and_answers_once(tmp_path: Path, case: Case, killed_when: str) -> None:
+    """B54 too: what was stopped is never taken up again, though the gateway is killed right behind the command."""
+    platform, agent, clock = SimulatedPlatform("web"), Held(), SettableClock()
+    if case.cut_off:
+        async with crashing_at_the_end(tmp_path, platform, agent=agent, clock=clock):
+            platform.write("work")
+            await agent.has("work")
+        clock.move(600)  # so that two crashes are no crash loop
+    if killed_when:
+        async with dying(tmp_path, platform, fact=killed_when, agent=agent, clock=clock, **HELD_BACK):
+            await give(case, platform, agent)
+    else:
+        async with serving(tmp_path, platform, agent=agent, clock=clock, **HELD_BACK):
+            await give(case, platform, agent)
+            await eventually("the command is answered", lambda: len(platform.replies()) == case.cut_off + 1)
+    clock.move(600)
+    agent.let_go("work", "after")
+    wanted = [re.escape(HELD)] * case.cut_off + [case.answer] + ["work: done"] * (not case.ends)
+    async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
+        await eventually("all is answered", lambda: len(platform.replies()) == len(wanted))
+        platform.write("after")
+        await eventually("the next message is answered", lambda: "after: done" in platform.replies())
+        first = (await turns_in(gateway.store, key_of(platform)))[0]
+        sessions = await gateway.store.sessions.of_key(key_of(platform))
+    seen = platform.replies()
+    assert len(seen) == len(wanted) + 1
+    assert all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in zip(wanted, seen, strict=False)), seen
+    assert first.ended == Cancelled(case.ends) if case.ends else first.state is State.DONE
+    assert not case.ends or agent.begun == ["work", "after"], "what was ended was taken up again"
+    assert (agent.seen[-1], len(sessions)) == ((["after"], 2) if case.fresh else (["work", "after"], 1))
+    assert not [text for texts in agent.seen for text in texts if text.startswith("/")], "a command was read"
+
+
+async def give(case: Case, platform: SimulatedPlatform, agent: Held) -> None:
+    """Bring about the situation, and give the command in it, which the platform delivers twice."""
+    if case.cut_off:
+        await replies(platform, HELD)
+    else:
+        platform.write("work")
+        await agent.has("work")
+    await eventually("the platform has nothing left", lambda: not platform.pending())
+    platform.redeliver = 1
+    platform.write(case.command)
+
+
+async def test_b81_help_names_every_command(tmp_path: Path) -> None:
+    platform = SimulatedPlatform()
+    async with serving(tmp_path, platform) as gateway:
+        platform.write("/help")
+        [shown] = await eventually("it is answered", platform.replies)
+        known = [command.usage for command in gateway.loops.commands.registry.values()]
+    assert [re.split(r"  +", line)[0] for line in shown.splitlines()] == known
+
+
+async def test_b81_text_that_only_looks_like_a_command_reaches_the_model(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform(), Held()
+    texts = ["/usr/bin/env is missing", "what does /stop do?", "/ stop", "/1"]
+    agent.let_go(*texts)
+    async with serving(tmp_path, platform, agent=agent):
+        for text in texts:
+            platform.write(text)
+        await replies(platform, *(f"{text}: done" for text in texts))
+
+
+async def test_b81_commands_work_while_a_turn_runs_and_while_the_gateway_drains(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform(), Held()
+    async with serving(tmp_path, platform, agent=agent) as gateway:
+        platform.write("work")
+        await agent.has("work")
+        platform.write("/status")
+        [status] = await eventually("it is answered", platform.replies)
+        assert "The gateway is ready, connected to simulated; turns running: 1." in status
+        assert "The last turn is running" in status
+        gateway.stop()
+        platform.write("/status", chat="2")
+        platform.write("/stop")
+        await eventually("it is stopped", lambda: platform.replies()[-1] == "Stopped.")
+        await eventually("the other chat is answered", lambda: "is draining" in platform.replies("2")[-1])
+        await stopped(gateway)
+    assert platform.replies("2")[0].startswith("The gateway is draining")
+
+
+async def test_b81_command_of_somebody_who_may_not_talk_does_nothing(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform("web"), Held()
+    async with serving(tmp_path, platform, agent=agent, PLATFORMS__WEB__ALLOW="ann") as gateway:
+        platform.write("work")
+        await agent.has("work")
+        platform.write("/stop", sender="eve")
+        await eventually("it is acknowledged", lambda: not platform.pending())
+        agent.let_go("work")
+        await replies(platform, "work: done")
+        assert gateway.stopping is None
+
+
+# ── the order of commands and messages ──────────────────────────────────────────────────────────────────────
+
+
+async def test_message_behind_new_is_answered_in_the_new_session_when_both_come_at_once(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform(), Held()
+    chats = [str(number) for number in range(20)]
+    agent.let_go("old", "hello")
+    async with serving(tmp_path, platform, agent=agent):
+        for chat in chats:
+            platform.write("old", chat=chat)
+            await replies(platform, "old: done", chat=chat)
+    for chat in chats:  # while nobody is there to take it
+        platform.write("/new", chat=chat)
+        platform.write("hello", chat=chat)
+    async with serving(tmp_path, platform, agent=agent) as gateway:
+        for chat in chats:
+            await eventually("hello is answered", lambda chat=chat: "hello: done" in platform.replies(chat))
+            old, new = await gateway.store.sessions.of_key(key_of(platform, chat))
+            assert len(await gateway.store.turns.of_session(old.id)) == 1
+            assert len(await gateway.store.turns.of_session(new.id)) == 1
+    assert agent.seen[20:] == [["hello"]] * 20
+    assert all(len(platform.replies(chat)) == 3 for chat in chats)
+
+
+async def test_b54_stop_all_spares_what_was_written_behind_it(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform(), Held()
+    agent.let_go("later")
+    async with serving(tmp_path, platform, agent=agent):
+        platform.write("work")
+        await agent.has("work")
+        platform.write("waits")
+        platform.write("/stop all")
+        platform.write("later")
+        await replies(platform, "Stopped. 1 message that waited was dropped.", "later: done")
+    assert agent.begun == ["work", "later"]
+
+
+class HeldReads(WatchedDatabase):
+    """A database that can be held up in its reads too, each on its own."""
+
+    async def read(self, work: Work[T]) -> T:
+        return await self._database.read(lambda tx: work(WatchedTx(tx, self._spy)))
+
+
+class Hold:
+    """Holds up whoever runs a statement with these words, until it is let go of."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+        self.on = False
+        self.reached, self._go_on = threading.Event(), threading.Event()
+
+    def __call__(self, sql: str) -> None:
+        if self.on and all(word in sql for word in self._words):
+            self.reached.set()
+            self._go_on.wait(30)
+
+    def wrap(self, database: Database) -> Database:
+        return HeldReads(database, self)
+
+    def let_go(self) -> None:
+        self.on = False
+        self._go_on.set()
+
+
+async def test_b71_command_spares_the_turn_that_began_before_it_was_obeyed(tmp_path: Path) -> None:
+    platform, agent, hold = SimulatedPlatform(), Held(), Hold("i.kind = 'command'")
+    async with serving(tmp_path, platform, agent=agent, wrap=hold.wrap):
+        platform.write("first")
+        await agent.has("first")
+        platform.write("second")
+        await eventually("both are stored", lambda: not platform.pending())
+        hold.on = True
+        platform.write("/stop")
+        await eventually("the command is being looked for", hold.reached.is_set)
+        agent.let_go("first")
+        await agent.has("second")
+        hold.let_go()
+        await replies(platform, "first: done", "Nothing was running.")
+        agent.let_go("second")
+        await replies(platform, "first: done", "Nothing was running.", "second: done")
+
+
+async def test_b71_command_that_found_no_turn_spares_the_next_one_after_a_crash(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform(), Held()
+    agent.let_go("next")
+    platform.write("/stop")
+    async with dying(tmp_path, platform, fact=STORED, agent=agent):
+        pass
+    platform.write("next")
+    async with serving(tmp_path, platform, agent=agent):
+        await replies(platform, "Nothing was running.", "next: done")
+
+
+async def test_b54_turn_is_not_begun_when_it_is_stopped_in_its_first_moment(tmp_path: Path) -> None:
+    platform, agent, hold = SimulatedPlatform(), Held(), Hold("FROM journal", "seq < :seq")
+    agent.let_go("next")
+    async with serving(tmp_path, platform, agent=agent, wrap=hold.wrap):
+        hold.on = True
+        platform.write("work")
+        await eventually("its history is being read", hold.reached.is_set)
+        platform.write("/stop")
+        await replies(platform, "Stopped.")
+        hold.let_go()
+        platform.write("next")
+        await replies(platform, "Stopped.", "next: done")
+    assert agent.begun == ["next"]
+
+
+# ── /stop ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "then"),
+    [
+        ("/stop", "Stopped. 2 messages still waiting; /stop all drops them too.", ["one", "two"]),
+        ("/stop all", "Stopped. 2 messages that waited were dropped.", []),
+    ],
+)
+async def test_b54_stop_ends_the_turn_and_says_what_becomes_of_waiting_messages(
+    tmp_path: Path, command: str, answer: str, then: list[str]
+) -> None:
+    platform, agent = SimulatedPlatform(), Held()
+    agent.let_go("one", "two", "last")
+    async with serving(tmp_path, platform, agent=agent) as gateway:
+        platform.write("work")
+        await agent.has("work")
+        platform.write("one")
+        platform.write("two")
+        platform.write(command)
+        await eventually("it is answered", platform.replies)
+        platform.write("last")
+        await replies(platform, answer, *(f"{text}: done" for text in [*then, "last"]))
+        [session] = await gateway.store.sessions.of_key(key_of(platform))
+    assert session.state == "open", "it ends the turn, not the session"
+    assert agent.begun == ["work", *then, "last"]
+
+
+async def test_b54_stop_during_a_recovery_is_final(tmp_path: Path) -> None:
+    platform, bench, clock = SimulatedPlatform(), Bench("slow"), SettableClock()
+    for _ in range(2):
+        async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
+            before = len(bench.hanging)
+            if not before:
+                platform.write("step slow\nsay: done")
+            await eventually("the step hangs", lambda before=before: len(bench.hanging) > before)
+            if before:
+                platform.write("/stop")
+                await replies(platform, "Stopped.")
+        clock.move(600)
+    bench.release()
+    async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
+        platform.write("say: next")
+        await replies(platform, "Stopped.", "next")
+        stopped_turn = (await turns_in(gateway.store, key_of(platform)))[0]
+    assert (stopped_turn.ended, bench.ran["slow"]) == (Cancelled("stopped"), 2)
+
+
+async def test_b75_stop_withdraws_the_parts_that_were_not_sent(tmp_path: Path) -> None:
+    can = Capabilities(idempotent_send=True, keeps_missed=True, max_length=5)
+    platform = HangingPlatform(capabilities=can)
+    platform.hold = "before"
+    async with serving(tmp_path, platform) as gateway:
+        platform.write("say: one two three")
+        await eventually("the first part is being sent", lambda: platform.sending == ["one"])
+        platform.write("/stop")
+        await eventually("it is obeyed", lambda: not platform.pending())
+        await eventually("the rest is withdrawn", lambda: _withdrawn(gateway.store.database))
+        platform.let_go.set()
+        await replies(platform, "one", "Stopped.")
+        rows = await gateway.store.database.read(lambda tx: tx.all("SELECT text, state FROM outbox ORDER BY id"))
+    assert rows == [
+        ("one", Delivery.SENT),
+        ("two", Delivery.WITHDRAWN),
+        ("three", Delivery.WITHDRAWN),
+        ("Stopped.", Delivery.SENT),
+    ]
+
+
+async def _withdrawn(database: Database) -> bool:
+    rows = await database.read(lambda tx: tx.all("SELECT 1 FROM outbox WHERE state = 'withdrawn'"))
+    return len(rows) == 2
+
+
+class Deaf:
+    """An agent that goes on when it is cancelled, until it is let go of, and then answers and journals."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.cancelled: list[str] = []
+        self.ended: list[str] = []
+        self.let_go = asyncio.Event()
+
+    async def run(self, context: TurnContext) -> Reply:
+        text = context.view.causes[-1].text
+        self.running.append(text)
+        if text != "work":
+            return Reply(f"{text}: done")
+        try:
+            await self.let_go.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(text)
+            await self.let_go.wait()
+        self.ended.append(text)
+        return Reply("late")
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new"])
+async def test_b77_late_answer_of_a_stopped_turn_is_dropped_and_harms_no_newer_one(
+    tmp_path: Path, command: str
+) -> None:
+    """The agent goes on though it was cancelled; the chat is served all the same."""
+    platform, agent = SimulatedPlatform(), Deaf()
+    async with serving(tmp_path, platform, agent=agent) as gateway:
+        platform.write("work")
+        await eventually("it runs", lambda: agent.running)
+        platform.write(command)
+        await eventually("it was cancelled", lambda: agent.cancelled)
+        platform.write("next")
+        await eventually("the next message is answered", lambda: "next: done" in platform.replies())
+        agent.let_go.set()
+        await eventually("the late answer is there", lambda: agent.ended)
+        platform.write("last")
+        await eventually("the last message is answered", lambda: "last: done" in platform.replies())
+        turns = await turns_in(gateway.store, key_of(platform))
+    assert [turn.state for turn in turns] == [State.CANCELLED, State.DONE, State.DONE]
+    assert "late" not in platform.replies()
+    assert len(platform.replies()) == 3
