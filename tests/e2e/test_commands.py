@@ -20,8 +20,8 @@ from perdure.platforms.api import Capabilities
 from perdure.store.database import Database, Work
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import Bench, key_of, replies, turns_in
-from support.stopping import HangingPlatform, Held, dying, stopped
+from support.recovering import Bench, crash_in_a_step, key_of, replies, turns_in
+from support.stopping import HangingPlatform, Held, dying, looking_at, stopped
 from support.stores import WatchedDatabase, WatchedTx
 from support.waiting import eventually
 
@@ -153,12 +153,13 @@ async def test_b81_commands_work_while_a_turn_runs_and_while_the_gateway_drains(
         assert "The gateway is ready, connected to simulated; turns running: 1." in status
         assert "The last turn is running" in status
         gateway.stop()
+        await eventually("it drains", lambda: gateway.phase == "draining")
         platform.write("/status", chat="2")
+        [status] = await eventually("the other chat is answered", lambda: platform.replies("2"))
+        assert status.startswith("The gateway is draining")
         platform.write("/stop")
-        await eventually("it is stopped", lambda: platform.replies()[-1] == "Stopped.")
-        await eventually("the other chat is answered", lambda: "is draining" in platform.replies("2")[-1])
+        await replies(platform, platform.replies()[0], notes.banner(restart=False), "Stopped.")
         await stopped(gateway)
-    assert platform.replies("2")[0].startswith("The gateway is draining")
 
 
 async def test_b81_command_of_somebody_who_may_not_talk_does_nothing(tmp_path: Path) -> None:
@@ -189,12 +190,12 @@ async def test_message_behind_new_is_answered_in_the_new_session_when_both_come_
         platform.write("hello", chat=chat)
     async with serving(tmp_path, platform, agent=agent) as gateway:
         for chat in chats:
-            await eventually("hello is answered", lambda chat=chat: "hello: done" in platform.replies(chat))
+            answer = notes.renewed(None, 0)
+            await replies(platform, "old: done", answer, "hello: done", chat=chat)
             old, new = await gateway.store.sessions.of_key(key_of(platform, chat))
             assert len(await gateway.store.turns.of_session(old.id)) == 1
             assert len(await gateway.store.turns.of_session(new.id)) == 1
     assert agent.seen[20:] == [["hello"]] * 20
-    assert all(len(platform.replies(chat)) == 3 for chat in chats)
 
 
 async def test_b54_stop_all_spares_what_was_written_behind_it(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ async def test_b54_stop_all_spares_what_was_written_behind_it(tmp_path: Path) ->
         platform.write("waits")
         platform.write("/stop all")
         platform.write("later")
-        await replies(platform, "Stopped. 1 message that waited was dropped.", "later: done")
+        await replies(platform, notes.stopped("a turn", 0, 1, 0), "later: done")
     assert agent.begun == ["work", "later"]
 
 
@@ -288,8 +289,8 @@ async def test_b54_turn_is_not_begun_when_it_is_stopped_in_its_first_moment(tmp_
 @pytest.mark.parametrize(
     ("command", "answer", "then"),
     [
-        ("/stop", "Stopped. 2 messages still waiting; /stop all drops them too.", ["one", "two"]),
-        ("/stop all", "Stopped. 2 messages that waited were dropped.", []),
+        pytest.param("/stop", notes.stopped("a turn", 2, 0, 0), ["one", "two"], id="/stop"),
+        pytest.param("/stop all", notes.stopped("a turn", 0, 2, 0), [], id="/stop all"),
     ],
 )
 async def test_b54_stop_ends_the_turn_and_says_what_becomes_of_waiting_messages(
@@ -313,16 +314,13 @@ async def test_b54_stop_ends_the_turn_and_says_what_becomes_of_waiting_messages(
 
 async def test_b54_stop_during_a_recovery_is_final(tmp_path: Path) -> None:
     platform, bench, clock = SimulatedPlatform(), Bench("slow"), SettableClock()
-    for _ in range(2):
-        async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-            before = len(bench.hanging)
-            if not before:
-                platform.write("step slow\nsay: done")
-            await eventually("the step hangs", lambda before=before: len(bench.hanging) > before)
-            if before:
-                platform.write("/stop")
-                await replies(platform, "Stopped.")
-        clock.move(600)
+    await crash_in_a_step(tmp_path, platform, bench, "step slow\nsay: done", clock=clock)
+    clock.move(600)
+    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock):
+        await eventually("the step hangs again", lambda: len(bench.hanging) == 2)
+        platform.write("/stop")
+        await replies(platform, "Stopped.")
+    clock.move(600)
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
         platform.write("say: next")
@@ -343,7 +341,8 @@ async def test_b75_stop_withdraws_the_parts_that_were_not_sent(tmp_path: Path) -
         await eventually("the rest is withdrawn", lambda: _withdrawn(gateway.store.database))
         platform.let_go.set()
         await replies(platform, "one", "Stopped.")
-        rows = await gateway.store.database.read(lambda tx: tx.all("SELECT text, state FROM outbox ORDER BY id"))
+    async with looking_at(tmp_path) as store:
+        rows = await store.database.read(lambda tx: tx.all("SELECT text, state FROM outbox ORDER BY id"))
     assert rows == [
         ("one", Delivery.SENT),
         ("two", Delivery.WITHDRAWN),
@@ -371,11 +370,11 @@ class Deaf:
         self.running.append(text)
         if text != "work":
             return Reply(f"{text}: done")
-        try:
-            await self.let_go.wait()
-        except asyncio.CancelledError:
-            self.cancelled.append(text)
-            await self.let_go.wait()
+        while not self.let_go.is_set():
+            try:
+                await self.let_go.wait()
+            except asyncio.CancelledError:
+                self.cancelled.append(text)
         self.ended.append(text)
         return Reply("late")
 

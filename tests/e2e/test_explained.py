@@ -41,7 +41,7 @@ def without_times(text: str) -> str:
 
 
 FOUND = (
-    "Found: cut off once N s ago by a gateway interruption (restart_interrupted); "
+    "Found: cut off once, N s ago, by a gateway interruption (restart_interrupted); "
     "it ended with a tool call without result."
 )
 

@@ -305,6 +305,26 @@ async def test_b44_b57_turn_with_nothing_in_it_is_cleared_in_silence(tmp_path: P
     assert platform.replies() == ["answered"]
 
 
+async def test_b44_question_that_was_never_delivered_waits_for_its_answer(tmp_path: Path) -> None:
+    platform, asked = SimulatedPlatform(), "Which way?\n(Left / Right)"
+    async with crashing_at_the_end(tmp_path, platform) as gateway:
+        platform.write("step wait 0.2s\nask: Which way? | Left | Right\nstep go 0s\nsay: gone")
+        await eventually("the message is stored", lambda: not platform.pending())
+        platform.reachable = False
+        platform.disconnect()
+        [owed] = await eventually("the question is owed", gateway.store.outbox.open)
+    assert owed.text == asked
+    platform.reachable = True
+    for _ in range(2):
+        async with serving(tmp_path, platform) as gateway:
+            await replies(platform, asked)
+            view = await last_turn(gateway.store, key_of(platform))
+            assert (view.state, reasons(view), view.attempt) == (State.WAITING, [], 1)
+    async with serving(tmp_path, platform):
+        platform.write("Left")
+        await replies(platform, asked, "gone")
+
+
 # ── per chat, and asking first ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -484,9 +484,10 @@ def sees(person: Person, *texts: str) -> None:
 
     def probe() -> bool:
         try:
-            return person.replies() == list(texts)
+            found = person.request("GET", "/messages").json().get("messages", ())
         except httpx.TransportError:
             return False
+        return [message["text"] for message in found if message["author"] == "agent"] == list(texts)
 
     wait_for(f"the chat shows {texts}", probe)
 

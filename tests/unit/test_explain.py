@@ -13,7 +13,7 @@ from support.journals import TICK, again, began, claimed, cut_off, saying, told
 
 NOTHING = Recovery()
 FOUND = (
-    "Found: cut off once 60 s ago by a gateway interruption (restart_interrupted); "
+    "Found: cut off once, 60 s ago, by a gateway interruption (restart_interrupted); "
     "it ended with an unanswered message."
 )
 PENDING = Recovery(True, "restart_interrupted", 3 * TICK, 1)
@@ -87,9 +87,10 @@ def test_what_is_owed_and_what_waits_is_told() -> None:
     view = told(began(), claimed(), cut_off(), *again(), cut_off())
     lines = explain(Situation(SessionState.SUSPENDED, PENDING, [view], owed=1, waiting=2), 0)
     assert lines[0] == "The session is suspended."
-    assert "cut off 2 times, the last time 0 s ago" in lines[2]
+    assert "cut off 2 times, the last time 0 s ago, by" in lines[2]
     assert lines[3] == "Next: a decision is made once its platform is connected."
-    assert lines[-2:] == [
+    assert lines[-3:] == [
+        "Its mark (restart_interrupted) stays, but nothing goes on by itself.",
         "1 message is owed to the chat and not confirmed yet.",
         "2 messages are waiting for their turn.",
     ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from perdure.core.journal import Cancelled, Decided, Failed, Interrupted, TurnView, fold
-from perdure.core.notes import NOTHING_HERE, ago, cause_of, times
+from perdure.core.notes import NOTHING_HERE, ago, cause_of
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Recovery, SessionState, Why
 from perdure.core.tail import Tail, tail_of
@@ -60,15 +60,20 @@ def explain(here: Situation, now: int) -> list[str]:
     if not here.turns:
         return [*lines, NOTHING_HERE]
     lines += _last_turn(here.turns[-1], now)
-    if here.recovery.resume_pending:
-        lines.append(f"The session is marked to be resumed ({here.recovery.resume_reason}).")
-    else:
-        lines.append("Nothing is marked to be resumed.")
+    lines.append(_mark(here))
     if here.owed:
         lines.append(f"{_count(here.owed)} owed to the chat and not confirmed yet.")
     if here.waiting:
         lines.append(f"{_count(here.waiting)} waiting for {'its' if here.waiting == 1 else 'their'} turn.")
     return lines
+
+
+def _mark(here: Situation) -> str:
+    if not here.recovery.resume_pending:
+        return "Nothing is marked to be resumed."
+    if here.state is not SessionState.OPEN:
+        return f"Its mark ({here.recovery.resume_reason}) stays, but nothing goes on by itself."
+    return f"The session is marked to be resumed ({here.recovery.resume_reason})."
 
 
 def _last_turn(view: TurnView, now: int) -> list[str]:
@@ -83,9 +88,10 @@ def _last_turn(view: TurnView, now: int) -> list[str]:
 
 def _found(view: TurnView, now: int) -> str:
     last = view.interruptions[-1]
-    often = "once" if len(view.interruptions) == 1 else f"{times(len(view.interruptions))}, the last time"
+    count, when = len(view.interruptions), f"{ago(now - last.at)} ago"
+    often = f"once, {when}," if count == 1 else f"{count} times, the last time {when},"
     cause = f"{cause_of(last.reason)} ({last.reason})"
-    return f"Found: cut off {often} {ago(now - last.at)} ago by {cause}; it ended with {_tail(view)}."
+    return f"Found: cut off {often} by {cause}; it ended with {_tail(view)}."
 
 
 def _tail(view: TurnView) -> Tail:

@@ -17,6 +17,8 @@ from perdure.store.outbox import Owed
 
 InboxKind = Literal["message", "command", "wish"]
 
+LATEST = 1 << 62  # behind every place of every chat
+
 
 class Seen(Struct, frozen=True):
     """A message as the people in a chat see it, theirs or ours, with its place in the chat."""
@@ -192,11 +194,12 @@ def withdraw(tx: Tx, key: str, before: int) -> int:
     )
 
 
-def count_waiting(tx: Tx, key: str, after: int = 0) -> int:
-    row = tx.one(_COUNT, key=key, after=after)
+def count_waiting(tx: Tx, key: str, after: int = 0, before: int = LATEST) -> int:
+    row = tx.one(_COUNT, key=key, after=after, before=before)
     return row[0] if row else 0
 
 
 _COUNT = (
-    "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' AND position > :after"
+    "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' "
+    "AND position > :after AND position < :before"
 )

@@ -138,7 +138,7 @@ class Turns:
 _ARRIVED = (
     "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' "
     "AND position > :after AND position < coalesce((SELECT min(c.position) FROM inbox c "
-    f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {1 << 62}) ORDER BY position"
+    f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {inbox.LATEST}) ORDER BY position"
 )
 _NEXT = f"{_ARRIVED} LIMIT 1"
 _NEXT_OF_NONE_BEGUN = _NEXT.replace(

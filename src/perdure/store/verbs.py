@@ -14,6 +14,7 @@ from perdure.core.session import SessionState, Why
 from perdure.store import inbox, leases, outbox, sessions, turns
 from perdure.store.database import Tx, Work
 from perdure.store.ids import Ids
+from perdure.store.inbox import LATEST
 from perdure.store.turns import Turn
 
 
@@ -42,15 +43,12 @@ class Resumed(Struct, frozen=True):
     session: str | None = None
 
 
-LATEST = 1 << 62  # behind every place of every chat
-
-
 def stop(
     ids: Ids, key: str, bound: str | None, now: int, *, everything: bool = False, before: int = LATEST
 ) -> Work[Stopped]:
     """End the bound turn, if it is still the current one, for good; withdraw what was not sent yet.
 
-    With `everything`, messages that wait before a place in the chat are dropped too.
+    Of the messages that wait, those before a place in the chat are counted; with `everything`, dropped.
     """
 
     def work(tx: Tx) -> Stopped:
@@ -60,7 +58,9 @@ def stop(
             turns.cancel(tx, ids, ended, Why.STOPPED, now)
         withdrawn = outbox.withdraw(tx, key, now)
         dropped = inbox.withdraw(tx, key, before) if everything else 0
-        return Stopped(ended.id if ended else None, withdrawn, inbox.count_waiting(tx, key), dropped)
+        return Stopped(
+            ended.id if ended else None, withdrawn, inbox.count_waiting(tx, key, before=before), dropped
+        )
 
     return work
 
