@@ -223,7 +223,7 @@ async def test_b49_message_joins_the_turn_during_a_pause(tmp_path: Path) -> None
 
 
 async def joins(gateway: Gateway, platform: SimulatedPlatform, bench: Bench, rule: str) -> None:
-    """One turn, one note, the unfinished work first, then the new message; the reply is attached to that."""
+    """B79 too: one turn, one note, unfinished work first, then the message; the reply is attached to that."""
     message = platform.write("step new\nsay: and that")
     await eventually("it is answered", lambda: platform.replies()[-1:] == ["done\nand that"])
     [view] = await turns_in(gateway.store, key_of(platform))

@@ -189,21 +189,21 @@ async def test_b41_platform_that_connects_late_resumes_then_and_only_its_own(tmp
 
 
 async def test_b41_owed_replies_go_before_recoveries(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench("b")
+    platform, bench = Gated(), Bench("b")
     async with crashing_at_the_end(tmp_path, platform, agent=bench.agent) as gateway:
         platform.write(SCRIPT)
-        await eventually("the step hangs", lambda: bench.hanging)
-        platform.write("step a\nsay: owed", chat="2")
-        await eventually("the second message is stored", lambda: not platform.pending())
-        platform.reachable = False
-        platform.disconnect()
-        [owed] = await eventually("a reply is owed", gateway.store.outbox.open)
+        platform.write("say: owed", chat="2")
+        await eventually("a step hangs, and a send", lambda: bench.hanging and platform.held)
+        [owed] = await gateway.store.outbox.open()
     assert owed.text == "owed"
     bench.release()
-    platform.reachable = True
     async with serving(tmp_path, platform, agent=bench.agent) as gateway:
+        await eventually("the reply is being sent", lambda: platform.held == 2)
+        waiting = await last_turn(gateway.store, key_of(platform))
+        assert was_cut_in_a_step(waiting)
+        assert (waiting.state, rules(waiting)) == (State.INTERRUPTED, [])
+        platform.gate.set()
         await replies(platform, "done")
-        assert was_cut_in_a_step(await last_turn(gateway.store, key_of(platform)))
     assert [posted.text for posted in platform.posted] == ["owed", "done"]
 
 

@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key
+from perdure.core.journal import Cause
 from perdure.core.messages import Attachment, Inbound, Stored, storable
 from perdure.store import outbox, sessions
-from perdure.store.database import Database, Tx
+from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
 
@@ -203,3 +204,17 @@ _COUNT = (
     "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' "
     "AND position > :after AND position < :before"
 )
+
+
+def as_cause(row: Row) -> Cause:
+    """A row (id, body, kind) as a turn keeps it: why it began, or what joined it."""
+    inbound = msgspec.json.decode(row[1], type=Inbound)
+    return Cause(
+        row[0],
+        inbound.text,
+        inbound.sender,
+        inbound.message,
+        inbound.sent_at,
+        inbound.attachments,
+        wish=row[2] == "wish",
+    )

@@ -16,7 +16,6 @@ from perdure.core.journal import (
     Asked,
     Began,
     Cancelled,
-    Cause,
     Claimed,
     Decided,
     Entry,
@@ -29,7 +28,6 @@ from perdure.core.journal import (
     decode,
     fold,
 )
-from perdure.core.messages import Inbound
 from perdure.core.notes import CANCELLED_CALL
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
@@ -196,7 +194,7 @@ def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
     row = tx.one(_NEXT, key=turn.key, after=question.position) if question else None
     if question is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
-    cause = _cause(row)
+    cause = inbox.as_cause(row)
     chosen = next((option for option in question.options if option.lower() == cause.text.strip().lower()), None)
     answered = Answered(
         question.question,
@@ -257,7 +255,7 @@ def _joining(tx: Tx, turn: Turn) -> list[Joined]:
     rows = [] if last is None else tx.all(_ARRIVED, key=turn.key, after=last.position)
     for row in rows:
         _take(tx, row[0], turn.id)
-    return [Joined(tuple(_cause(row) for row in rows))] if rows else []
+    return [Joined(tuple(inbox.as_cause(row) for row in rows))] if rows else []
 
 
 def _take(tx: Tx, message: str, turn: str) -> None:
@@ -282,21 +280,8 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
     tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=now, session=session)
     _take(tx, cause[0], turn)
-    entries = [Began((_cause(cause),)), Claimed(run, epoch, 1)]
+    entries = [Began((inbox.as_cause(cause),)), Claimed(run, epoch, 1)]
     return Claim(row, tuple(journal.append(tx, session, turn, entries, now)))
-
-
-def _cause(row: Row) -> Cause:
-    inbound = msgspec.json.decode(row[1], type=Inbound)
-    return Cause(
-        row[0],
-        inbound.text,
-        inbound.sender,
-        inbound.message,
-        inbound.sent_at,
-        inbound.attachments,
-        wish=row[2] == "wish",
-    )
 
 
 # ── moving ──────────────────────────────────────────────────────────────────────────────────────────────────
