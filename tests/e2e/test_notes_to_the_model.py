@@ -74,7 +74,7 @@ async def test_b47_note_names_the_drain_that_ran_into_its_deadline(
         await eventually("the gateway has stopped", lambda: gateway.phase == "stopped")
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent) as gateway:
-        await eventually("it is done", lambda: platform.replies()[-1] == "done")
+        await eventually("it is done", lambda: platform.replies()[-1:] == ["done"])
         view = await last_turn(gateway.store, key_of(platform))
     assert (was_cut_in_a_step(view), reasons(view)) == (True, [reason])
     assert bench.notes() == [[], [], [notes.recovery_note(reason, [B_AGAIN])]]
@@ -91,7 +91,7 @@ async def test_b47_only_the_newest_interruption_is_told(tmp_path: Path) -> None:
     await crash_in_a_step(tmp_path, platform, bench, clock=clock)
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent, clock=clock):
-        await eventually("it is done", lambda: platform.replies()[-1] == "done")
+        await eventually("it is done", lambda: platform.replies()[-1:] == ["done"])
     stopped = notes.recovery_note("shutdown_timeout", [B_AGAIN])
     crashed = notes.recovery_note("restart_interrupted", [B_AGAIN.replace("'b'", "'c'")])
     assert bench.notes() == [[], [], [stopped], [crashed]]

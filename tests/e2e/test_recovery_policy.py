@@ -85,7 +85,7 @@ async def test_b42_b56_turn_over_its_cost_limit_is_not_resumed_and_says_so(tmp_p
         assert "4 of 4 tokens" in await perdure(tmp_path, "why", key_of(platform))
         assert (was_cut_in_a_step(view), bench.ran["b"]) == (True, 1)
         platform.write("/resume")
-        await eventually("it goes on because a person says so", lambda: platform.replies()[-1] == "done")
+        await eventually("it goes on because a person says so", lambda: platform.replies()[-1:] == ["done"])
 
 
 async def test_b56_recovery_stops_on_its_way_at_the_cost_limit_and_says_so(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_b42_unknown_reason_is_skipped_and_no_error(tmp_path: Path) -> Non
         assert (reasons(view), bench.ran["b"]) == (["solar_flare"], 1)
         assert "solar_flare" in shown
         platform.write("/resume")
-        await eventually("a person may still let it go on", lambda: platform.replies()[-1] == "done")
+        await eventually("a person may still let it go on", lambda: platform.replies()[-1:] == ["done"])
 
 
 async def test_b42_suspended_session_is_not_resumed(tmp_path: Path) -> None:

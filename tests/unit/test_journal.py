@@ -245,16 +245,16 @@ NOTHING = (ModelAsked(1, "m"),)
 @pytest.mark.parametrize(
     ("between", "counted"),
     [
-        pytest.param([STEP], 0, id="once, after a step"),
+        pytest.param([STEP], 1, id="once, after a step"),
         pytest.param([NOTHING], 1, id="once, after nothing"),
         pytest.param([NOTHING] * 3, 3, id="three times after nothing"),
-        pytest.param([STEP, NOTHING, NOTHING], 2, id="a step, then twice nothing"),
-        pytest.param([NOTHING, NOTHING, STEP], 0, id="twice nothing, then a step"),
-        pytest.param([NOTHING, STEP, NOTHING], 1, id="a step between"),
-        pytest.param([STEP, (ended("a"),)], 0, id="a result is progress"),
-        pytest.param([STEP, (started("a"),)], 1, id="an intent is no progress"),
-        pytest.param([STEP, (joined("hurry"),)], 1, id="a message that joins is no progress"),
-        pytest.param([STEP, (Noted("[note]"), *NOTHING)], 1, id="our own note is no progress"),
+        pytest.param([STEP, NOTHING, NOTHING], 3, id="a step, then twice nothing"),
+        pytest.param([NOTHING, NOTHING, STEP], 1, id="twice nothing, then a step"),
+        pytest.param([NOTHING, STEP, NOTHING], 2, id="a step between"),
+        pytest.param([STEP, (ended("a"),)], 1, id="a result is progress"),
+        pytest.param([STEP, (started("a"),)], 2, id="an intent is no progress"),
+        pytest.param([STEP, (joined("hurry"),)], 2, id="a message that joins is no progress"),
+        pytest.param([STEP, (Noted("[note]"), *NOTHING)], 2, id="our own note is no progress"),
     ],
 )
 def test_interruptions_without_progress_are_counted_from_the_newest(

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn
 
 import pytest
 
@@ -29,7 +30,7 @@ from perdure.core.journal import (
     TurnView,
 )
 from perdure.core.tools import Tool, Use
-from perdure.errors import ModelError, StoreBroken, TurnMoved
+from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits
 from support.journals import (
     ADA,
     TICK,
@@ -93,6 +94,10 @@ class Notebook:
             self.diary.append(f"saved {entry.kind}{_of(entry)}")
         if dies:
             raise Crash
+
+    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
+        await self.append(*also, Asked(question, text, tuple(options)))
+        raise TurnWaits("asked")
 
 
 def _of(entry: Entry) -> str:

@@ -295,7 +295,7 @@ def test_decision_tells_its_evidence() -> None:
         "reason": "restart_timeout",
         "age_ms": 1_000,
         "interruptions": 1,
-        "without_progress": 0,
+        "without_progress": 1,
         "tokens": 15,
     }
 

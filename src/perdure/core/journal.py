@@ -301,12 +301,12 @@ class TurnView(Struct):
 
     @property
     def without_progress(self) -> int:
-        """How many interruptions in a row, counted from the newest, found nothing newly finished."""
+        """How many interruptions in a row, up to the newest, have nothing newly finished between them."""
         count = 0
         for interruption in reversed(self.interruptions):
-            if interruption.progress:
-                break
             count += 1
+            if interruption.progress:  # before it something was finished: the row begins with it
+                break
         return count
 
     def note_due(self) -> Interruption | None:
