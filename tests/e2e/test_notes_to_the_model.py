@@ -217,7 +217,8 @@ async def test_b49_message_joins_the_turn_during_a_pause(tmp_path: Path) -> None
     for _ in range(2):
         await crash_in_a_step(tmp_path, platform, bench)
     bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
+    patient = {"RECOVERY__MAX_WITHOUT_PROGRESS": "9"}  # so that the session is not set aside first
+    async with serving(tmp_path, platform, agent=bench.agent, **patient) as gateway:
         assert was_cut_in_a_step(await decided(gateway.store, key_of(platform), "paused"))
         await joins(gateway, platform, bench, "paused")
 
