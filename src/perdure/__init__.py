@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.version import __version__
+
 if TYPE_CHECKING:
     from perdure.runtime.gateway import Gateway
     from perdure.settings import Settings
 
-__version__ = "0.1.0"
 __all__ = ["Gateway", "Settings", "__version__"]
 
 

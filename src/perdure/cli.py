@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import msgspec
 import typer
 
-from perdure import __version__, logs
+from perdure import logs
 from perdure.config import Settings, load
 from perdure.errors import PerdureError
 from perdure.supervisor import lifeline, supervise
+from perdure.version import __version__
 
 if TYPE_CHECKING:
     from perdure.store.api import Store

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from msgspec import Raw, Struct, field
 
-from perdure import __version__
 from perdure.core import exports
 from perdure.core.imports import read_document
 from perdure.core.vetting import read_record
@@ -17,6 +16,7 @@ from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.reader import open_reader
+from perdure.version import __version__
 
 
 class Problem(Struct, frozen=True):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from perdure import __version__
 from perdure.agents.api import Agent
 from perdure.agents.loop import LoopAgent
 from perdure.agents.offline import OfflineModel
@@ -27,6 +26,7 @@ from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.runs import Started
 from perdure.tools.rehearsal import rehearsal_tools
+from perdure.version import __version__
 
 log = Log("gateway")
 
