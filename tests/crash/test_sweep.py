@@ -184,7 +184,7 @@ def test_nothing_is_lost_or_repeated_when_killed_at_any_store_call(scenario: Sce
 
 
 @pytest.mark.parametrize(
-    ("name", "before"), [("recovery", (17,)), ("recovery of the recovery", (17, 16))], ids=lambda value: str(value)
+    ("name", "before"), [("recovery", (17,)), ("recovery of the recovery", (17, 12))], ids=lambda value: str(value)
 )
 def test_nothing_is_lost_or_repeated_when_killed_again_while_recovering(
     name: str, before: tuple[int, ...], tmp_path: Path
