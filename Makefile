@@ -38,9 +38,9 @@ bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 
 lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
-	  --extra postgres --group dev pyproject.toml -o requirements.lock
+	  --all-extras --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
-	  --extra postgres --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
+	  --all-extras --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  bench/hermes.in -o bench/hermes.lock
 

@@ -133,6 +133,17 @@ class RunEnded(PerdureError):
     hint = "It was frozen or cut off for longer than its lease. Start it again."
 
 
+# ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ToolFailed(PerdureError):
+    """A tool could not do what it was asked; the model reads this sentence, and may correct itself."""
+
+
+class OutcomeUnknown(PerdureError):
+    """A call may have taken effect, and nobody can tell: never repeated unasked."""
+
+
 # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from perdure.core.effects import Effect
+
+ANYTHING: Mapping[str, Any] = {"type": "object"}  # the schema of a tool that says nothing about its arguments
 
 
 class Use(Struct, frozen=True):
@@ -18,9 +20,31 @@ class Use(Struct, frozen=True):
 
 
 class Tool(Struct, frozen=True):
-    """A tool, and what repeating it would mean. A tool that does not say is never repeated."""
+    """A tool, and what repeating it would mean. A tool that does not say is never repeated.
+
+    `run` returns what the model reads, or raises `ToolFailed` with a sentence that the model can act on. Any
+    other error is told to the model too, by its name.
+    """
 
     name: str
     description: str
     run: Callable[[Use], Awaitable[str]]
     effect: Effect = Effect.ONCE
+    schema: Mapping[str, Any] = ANYTHING  # of the arguments, as JSON Schema
+    timeout: float | None = None  # seconds; None: as long as the settings allow
+
+
+class Toolbox(Protocol):
+    """Where an agent finds its tools."""
+
+    async def tools(self) -> Sequence[Tool]:
+        """The tools there are now."""
+
+
+class FixedTools(Struct, frozen=True):
+    """A toolbox that never changes."""
+
+    of: Sequence[Tool] = ()
+
+    async def tools(self) -> Sequence[Tool]:
+        return self.of
