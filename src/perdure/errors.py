@@ -144,11 +144,23 @@ class OutcomeUnknown(PerdureError):
     """A call may have taken effect, and nobody can tell: never repeated unasked."""
 
 
+class StepFailed(PerdureError):
+    """A step of an agent's own ran and failed, and fails alike whenever the turn is gone through again."""
+
+
+class StepChanged(PerdureError):
+    """A step on record is not the one that is asked for now: the code has changed since the turn began."""
+
+
 # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class ModelError(PerdureError):
     """The model provider refused or failed; the turn fails with this sentence."""
+
+
+class ContextTooLong(ModelError):
+    """The conversation is longer than the model can read at once."""
 
 
 # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,16 +16,17 @@ from support.stores import Gateway, Place, key_of
 
 pytestmark = pytest.mark.anyio
 
+FIRST = Path(__file__).with_name("schema_0001.sql")
 SCRIPTS = Path(migrate.__file__).with_name("migrations")
 
-SECOND = '''
+NEWER = '''
 """Adds a mood to sessions."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "9999"
+down_revision = "0002"
 
 
 def upgrade() -> None:
@@ -47,7 +48,7 @@ def scripts(tmp_path: Path) -> Path:
     """Our migrations and one more, as a newer version has them."""
     folder = tmp_path / "migrations"
     shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0002_mood.py").write_text(SECOND)
+    (folder / "versions" / "9999_mood.py").write_text(NEWER)
     return folder
 
 
@@ -92,20 +93,20 @@ async def test_upgrade_brings_an_older_database_up_to_date_and_keeps_its_rows(pl
     await fill(place)
     migrate.upgrade(sqlalchemy_url(place), scripts)
     query = "SELECT s.key, s.mood, m.id, v.version_num FROM sessions s, moods m, alembic_version v"
-    assert raw(place, query) == [(key_of(), "calm", "calm", "0002")]
+    assert raw(place, query) == [(key_of(), "calm", "calm", "9999")]
 
 
 async def test_b6_older_version_refuses_the_database_after_an_upgrade(place: Place, scripts: Path) -> None:
     await fill(place)
     migrate.upgrade(sqlalchemy_url(place), scripts)
-    with pytest.raises(DatabaseRefused, match="'0002'"):
+    with pytest.raises(DatabaseRefused, match="'9999'"):
         await Gateway(place).open()
 
 
 async def test_upgrade_that_fails_half_way_leaves_the_database_as_it_was(place: Place, scripts: Path) -> None:
     await fill(place)
-    faulty = SECOND + "    raise RuntimeError('half way')\n"
-    (scripts / "versions" / "0002_mood.py").write_text(faulty)
+    faulty = NEWER + "    raise RuntimeError('half way')\n"
+    (scripts / "versions" / "9999_mood.py").write_text(faulty)
     with pytest.raises(RuntimeError, match="half way"):
         migrate.upgrade(sqlalchemy_url(place), scripts)
     gateway = await Gateway(place).open()
@@ -115,6 +116,101 @@ async def test_upgrade_that_fails_half_way_leaves_the_database_as_it_was(place: 
     with pytest.raises(Exception, match=r"(?i)moods"):
         await gateway.rows("SELECT * FROM moods")
     await gateway.crash()
+
+
+async def test_b65_turn_begun_in_a_database_of_the_first_version_is_found_and_read(place: Place) -> None:
+    make_first_version(place)
+    gateway = await Gateway(place).open()
+    assert await gateway.rows("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
+    (lost,) = await gateway.store.turns.lost()
+    view = await gateway.view(lost)
+    assert [call.request.tool for call in view.open_calls] == ["once"]
+    assert view.causes[0].text == "hello"
+    assert await gateway.store.previews.begin(lost.id, lost.key, lost.epoch, 5) is not None
+    await gateway.stop()
+
+
+async def test_migrations_lead_to_the_same_tables_as_the_schema(place: Place) -> None:
+    await fill(place)
+    made_new = shape(place)
+    empty(place)
+    make_first_version(place)
+    await fill(place)
+    assert shape(place) == made_new
+
+
+def empty(place: Place) -> None:
+    """Take everything away."""
+    if place.shared:
+        run(place, ["DROP SCHEMA public CASCADE", "CREATE SCHEMA public"])
+    else:
+        Path(place.url.removeprefix("sqlite:///")).unlink()
+
+
+def shape(place: Place) -> set[tuple[object, ...]]:
+    """Every column of every table, and every index."""
+    if place.shared:
+        columns = (
+            "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
+            "WHERE table_schema = current_schema()"
+        )
+        return {*raw(place, columns), *raw(place, "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'")}
+    columns = (
+        'SELECT m.name, c.name, c.type, c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c '
+        "WHERE m.type = 'table'"
+    )
+    return {*raw(place, columns), *raw(place, "SELECT name, sql FROM sqlite_master WHERE type = 'index'")}
+
+
+TURN_OF_THE_FIRST_VERSION = [
+    "INSERT INTO runs (id, instance, version, started_at, heartbeat_at, ended_at, ending) "
+    "VALUES ('r_1', 'there:/home', '0.1', 1, 1, 1, 'lost')",
+    "INSERT INTO sessions (id, key, state, created_at, updated_at) "
+    "VALUES ('s_1', 'agent:main:web:dm:1', 'open', 1, 1)",
+    "INSERT INTO leases (key, run, epoch, generation, position) VALUES ('agent:main:web:dm:1', 'r_1', 1, 1, 1)",
+    "INSERT INTO turns (id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at) "
+    "VALUES ('t_1', 's_1', 'agent:main:web:dm:1', 1, 'running', 1, 1, 1, 1, 1)",
+    *(
+        f"INSERT INTO journal (session, seq, turn, kind, version, body, at) "
+        f"VALUES ('s_1', {seq}, 't_1', '{kind}', 1, '{body}', 1)"
+        for seq, (kind, body) in enumerate(
+            [
+                ("began", '{"causes":[{"inbox":"in_1","text":"hello","sender":{"id":"ann"},"message":"1"}]}'),
+                ("claimed", '{"run":"r_1","epoch":1,"attempt":1}'),
+                ("model_asked", '{"step":1,"model":"offline"}'),
+                ("model_answered", '{"step":1,"text":"","calls":[{"id":"c1.1","tool":"once","arguments":{}}]}'),
+                ("tool_started", '{"call":"c1.1","tool":"once","effect":"once","key":"t_1:c1.1"}'),
+            ],
+            1,
+        )
+    ),
+]
+
+
+def make_first_version(place: Place) -> None:
+    """A database as the first version made it, with a turn in the middle of a call."""
+    version = "INSERT INTO alembic_version (version_num) VALUES ('0001')"
+    lines = [line.split("--", 1)[0] for line in FIRST.read_text().splitlines()]
+    table = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+    statements = [*"\n".join(lines).split(";"), table, version, *TURN_OF_THE_FIRST_VERSION]
+    run(place, [statement for statement in statements if statement.strip()])
+
+
+def run(place: Place, statements: list[str]) -> None:
+    if place.shared:
+        import psycopg
+
+        with psycopg.connect(place.url) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+        return
+    import sqlite3
+
+    file = sqlite3.connect(place.url.removeprefix("sqlite:///"))
+    for statement in [f"PRAGMA application_id = {migrate.APPLICATION_ID}", *statements]:
+        file.execute(statement)
+    file.commit()
+    file.close()
 
 
 def raw(place: Place, query: str) -> list[tuple[object, ...]]:

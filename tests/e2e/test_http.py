@@ -336,6 +336,23 @@ def test_events_tell_a_turn_in_order(chat: Chat) -> None:
     assert events[0][1:] == ("message", seen[0])
 
 
+def test_b76_answer_is_previewed_to_whoever_follows_the_chat(chat: Chat) -> None:
+    """What was shown is nowhere kept, and the answer comes whole."""
+    with chat.http.stream("GET", f"{chat.path}/events") as response:
+        lines = response.iter_lines()
+        read_until_idle(lines)
+        chat.say("stream: one two three four")
+        events: list[Event] = []
+        while not any(name == "message" and data["author"] == "agent" for _, name, data in events):
+            events += read_until_idle(lines)
+    shown = [data["text"] for place, name, data in events if name == "preview" and place == ""]
+    assert shown
+    assert all("one two three four".startswith(text) for text in shown)
+    assert shown == sorted(shown, key=len)
+    assert [data["text"] for _, name, data in events if name == "message"][1:] == ["one two three four"]
+    assert "preview" not in {name for _, name, _ in chat.events()}
+
+
 def test_events_go_on_behind_any_of_them_when_its_id_is_given(chat: Chat) -> None:
     for text in ("step one 0s\nsay: done", "fail: no", "parallel: a, b"):
         chat.say(text)

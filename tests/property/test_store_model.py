@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec import Struct, field
@@ -428,4 +429,4 @@ StoreModel.TestCase.settings = settings(
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-TestStoreModel = StoreModel.TestCase
+TestStoreModel = pytest.mark.timeout(900)(StoreModel.TestCase)  # thousands of real commits

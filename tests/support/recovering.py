@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from perdure.agents.api import ModelRequest, Reply, TurnContext
+from perdure.agents.api import Hear, ModelRequest, Reply, TurnContext
 from perdure.agents.loop import LoopAgent
 from perdure.agents.offline import OfflineModel
 from perdure.core.address import Address, session_key
@@ -35,6 +35,7 @@ class Bench:
         self.hanging: list[str] = []
         self.requests: list[ModelRequest] = []
         self.name = "recording"
+        self.window = 1_000_000
         self._released = asyncio.Event()
         tools = [
             Tool("step", "may be repeated", self._perform, Effect.PURE),
@@ -42,9 +43,11 @@ class Bench:
         ]
         self.agent = LoopAgent(self, tools)
 
-    async def respond(self, request: ModelRequest) -> ModelAnswered:
+    async def close(self) -> None: ...
+
+    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
         self.requests.append(request)
-        return await OfflineModel().respond(request)
+        return await OfflineModel().respond(request, hear)
 
     async def _perform(self, use: Use) -> str:
         name = str(use.arguments["name"])

@@ -44,6 +44,7 @@ TABLES = (
     "journal",
     "inbox",
     "outbox",
+    "previews",
     "attachments",
     "people",
     "processes",

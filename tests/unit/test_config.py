@@ -21,7 +21,21 @@ DEFAULTS = {
     "agent.name": "main",
     "agent.system_prompt": "a built-in text",
     "agent.max_steps": "90",
+    "agent.max_tokens": "none",
+    "agent.tools": '["*"]',
+    "agent.entrypoint": "none",
     "model.name": "offline",
+    "model.base_url": "none",
+    "model.api_key": "none",
+    "model.context": "what the model is known for, or 128000",
+    "model.timeout": "10m",
+    "model.silence": "2m",
+    "tools.directory": "<home>/workspace",
+    "tools.load": "[]",
+    "tools.mcp": "{}",
+    "tools.private_addresses": "false",
+    "tools.result_limit": "30000",
+    "tools.timeout": "10m",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
     "recovery.policy": "auto",
@@ -36,6 +50,9 @@ DEFAULTS = {
     "platforms.web.allow": '["*"]',
     "platforms.web.recovery": "none",
     "platforms.web.banner": "true",
+    "platforms.web.model": "none",
+    "platforms.web.system_prompt": "none",
+    "platforms.web.tools": "none",
     "platforms.web.recovery_chats": "{}",
 }
 
@@ -73,7 +90,7 @@ def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: P
     assert (settings.drain.deadline, settings.recovery.freshness) == (20.0, 3600.0)
     assert (settings.delivery.max_age, settings.delivery.unknown) == (86400.0, "resend")
     assert settings.recovery.max_tokens is None
-    assert settings.platforms.web == PlatformSettings(True, ["*"], None, True, {})
+    assert settings.platforms.web == PlatformSettings(enabled=True, allow=["*"], recovery=None, banner=True)
     assert settings.agent.system_prompt == SYSTEM_PROMPT
     assert not home.exists()
 
@@ -89,8 +106,8 @@ def test_every_setting_has_a_type_and_a_sentence_in_words() -> None:
 
 
 def test_every_described_default_is_accepted_when_it_is_written_down(tmp_path: Path) -> None:
-    in_words = ("store.url", "agent.system_prompt", "recovery.max_tokens", "platforms.web.recovery")
-    written = {key: default for key, default in DEFAULTS.items() if key not in in_words}
+    in_words = ("store.url", "agent.system_prompt", "model.context", "tools.directory")
+    written = {key: each for key, each in DEFAULTS.items() if key not in in_words and each != "none"}
     as_in_the_file = [f"{key} = {value}\n" for key, value in written.items() if value[0] in "[{"]
     environ = {variable(key): value for key, value in written.items() if value[0] not in "[{"}
     assert configured(tmp_path, "".join(as_in_the_file), **environ) == Settings(home=tmp_path)
@@ -306,14 +323,17 @@ def test_recovery_policy_is_the_chats_before_the_platforms_before_the_general_on
 DURATION = 'a duration from 0 to 36500d, such as "500ms", "20s", "15m" or "24h" (a bare number is seconds)'
 URL = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 NAME = 'a name of 1 to 64 letters, digits, "-" or "_"'
-MODEL = '"offline" (only the offline model is built in this version)'
+MODEL = '"offline", or a provider and its model, such as "openai:gpt-5" or "anthropic:claude-sonnet-5"'
+BASE = "a URL that begins with http:// or https://"
+OBJECTS = 'a list of objects in Python modules, each written "module:object"'
+SERVERS = "a table of servers, each a table with `command` or `url`, and perhaps `env`, `headers`, `effects` and `timeout`"
 HOST = "a host name or an IP address without a port"
 COUNT = "a whole number from 1 to 1000000000"
 POLICY = 'one of "ask", "auto", "off"'
 POLICIES = f"a table in which each value is {POLICY}"
 PEOPLE = "a list of texts"
 TRUTH = "true or false"
-SECTIONS = "store, web, agent, model, drain, recovery, delivery, platforms.web"
+SECTIONS = "store, web, agent, model, tools, drain, recovery, delivery, platforms.web"
 EXAMPLES = {
     "store.url": 'url = "sqlite:///perdure.db"',
     "web.host": 'host = "127.0.0.1"',
@@ -321,7 +341,11 @@ EXAMPLES = {
     "agent.name": 'name = "main"',
     "agent.system_prompt": 'system_prompt = "You are a patient librarian."',
     "agent.max_steps": "max_steps = 90",
-    "model.name": 'name = "offline"',
+    "model.name": 'name = "openai:gpt-5"',
+    "model.base_url": 'base_url = "http://127.0.0.1:11434/v1"',
+    "model.api_key": 'api_key = "sk-…"',
+    "tools.load": 'load = ["my_tools:send_invoice"]',
+    "tools.mcp": 'mcp = { "files" = { "command" = ["my-mcp-server", "--stdio"] } }',
     "drain.deadline": 'deadline = "20s"',
     "drain.teardown": 'teardown = "20s"',
     "recovery.policy": 'policy = "auto"',
@@ -366,7 +390,17 @@ EXAMPLES = {
         pytest.param("agent.max_steps", "0", COUNT, "0", id="no steps at all"),
         pytest.param("recovery.concurrency", "1000000001", COUNT, "1000000001", id="a count beyond a billion"),
         pytest.param("recovery.max_tokens", '"none"', COUNT, '"none"', id="a limit spelled none"),
-        pytest.param("model.name", '"openai:gpt-x"', MODEL, '"openai:gpt-x"', id="a model of a later version"),
+        pytest.param("model.name", '"gpt-5"', MODEL, '"gpt-5"', id="a model without its provider"),
+        pytest.param("model.base_url", '"localhost:80"', BASE, '"localhost:80"', id="an address that is no URL"),
+        pytest.param("model.api_key", "12", "text", "(hidden)", id="a key that is a number"),
+        pytest.param("tools.load", '["my_tools"]', OBJECTS, 'a list with "my_tools" in it', id="a module alone"),
+        pytest.param(
+            "tools.mcp",
+            '{x = {comand = ["hunter2"]}}',
+            SERVERS,
+            'a table in which "x" is wrong: Object contains unknown field `comand` - at `$.mcp[...]`',
+            id="an MCP server with a slip of the pen",
+        ),
         pytest.param("drain.deadline", "-3", DURATION, "-3", id="a deadline in the past"),
         pytest.param("drain.deadline", '"20 parsecs"', DURATION, '"20 parsecs"', id="a unit nobody knows"),
         pytest.param("drain.deadline", "nan", DURATION, "nan", id="a deadline that is no number"),
@@ -512,7 +546,8 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         pytest.param(
             "[platforms.web]\nzzz = 1",
             "platforms.web.zzz: unknown key. Remove it; this section has: platforms.web.enabled, "
-            "platforms.web.allow, platforms.web.recovery, platforms.web.banner, platforms.web.recovery_chats.",
+            "platforms.web.allow, platforms.web.recovery, platforms.web.banner, platforms.web.model, "
+            "platforms.web.system_prompt, platforms.web.tools, platforms.web.recovery_chats.",
             id="a key like no other in a platform",
         ),
         pytest.param(
@@ -663,6 +698,7 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
             "off",
             "unknown key. Remove it; this section has: PERDURE_PLATFORMS__WEB__ENABLED, "
             "PERDURE_PLATFORMS__WEB__ALLOW, PERDURE_PLATFORMS__WEB__RECOVERY, PERDURE_PLATFORMS__WEB__BANNER, "
+            "PERDURE_PLATFORMS__WEB__MODEL, PERDURE_PLATFORMS__WEB__SYSTEM_PROMPT, PERDURE_PLATFORMS__WEB__TOOLS, "
             "PERDURE_PLATFORMS__WEB__RECOVERY_CHATS.",
             id="a variable for a section",
         ),

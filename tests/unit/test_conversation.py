@@ -47,7 +47,7 @@ from support.journals import (
 
 def heard(*entries: Entry, history: list[TurnView] | None = None) -> list[Message]:
     """What the model reads when the current turn has these entries."""
-    return conversation(history or [], told(*entries))
+    return conversation(history or [], told(*entries)).messages
 
 
 def words(messages: list[Message]) -> list[str]:

@@ -14,6 +14,7 @@ from perdure.core.journal import (
     Cancelled,
     Cause,
     Claimed,
+    Compacted,
     Decided,
     Entry,
     Failed,
@@ -62,6 +63,7 @@ SAMPLES: dict[str, Entry] = {
         2, "hm", (ToolCall("c1", "look", {"deep": [1, {"x": None}]}),), "stop", Usage(3, 4)
     ),
     "tool_started": ToolStarted("c1", "look", Effect.KEYED, "t1:c1"),
+    "compacted": Compacted(7, "in short", Usage(1, 2)),
     "tool_ended": ToolEnded("c1", "unknown", "who knows"),
     "asked": Asked("q1", "Which?", ("a", "b")),
     "answered": Answered("q1", "a", ADA),

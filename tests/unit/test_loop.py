@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import pytest
 
-from perdure.agents.api import Model, ModelRequest, Reply, TurnContext
-from perdure.agents.loop import Action, AskModel, Finish, LoopAgent, RunCalls, next_action
+from perdure.agents.api import Hear, Model, ModelRequest, Reply, TurnContext
+from perdure.agents.loop import Action, AskModel, Bounds, Finish, LoopAgent, RunCalls, next_action
 from perdure.agents.offline import OfflineModel
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage, conversation
@@ -74,6 +74,7 @@ class Notebook:
         dies_after: bool = False,
     ) -> None:
         self.turn = "t1"
+        self.shows = False
         self.view = told(*entries)
         self.history = history
         self.diary = [] if diary is None else diary
@@ -95,6 +96,9 @@ class Notebook:
         if dies:
             raise Crash
 
+    def show(self, text: str) -> None:
+        self.diary.append(f"shown {text}")
+
     async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
         await self.append(*also, Asked(question, text, tuple(options)))
         raise TurnWaits("asked")
@@ -108,13 +112,16 @@ class Scripted:
     """A model that gives these answers, one per step."""
 
     name = "scripted"
+    window = 1_000_000
 
     def __init__(self, diary: list[str], *answers: ModelAnswered) -> None:
         self._diary = diary
         self._answers = answers
         self.requests: list[ModelRequest] = []
 
-    async def respond(self, request: ModelRequest) -> ModelAnswered:
+    async def close(self) -> None: ...
+
+    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
         self._diary.append(f"model asked {request.step}")
         self.requests.append(request)
         return self._answers[request.step - 1]
@@ -135,7 +142,7 @@ def acting(run: Callable[[Use], Awaitable[str]], effect: Effect = Effect.PURE) -
 
 
 async def run(context: TurnContext, model: Model, *tools: Tool, max_steps: int = 90) -> Reply:
-    return await LoopAgent(model, tools, system_prompt="Be kind.", max_steps=max_steps).run(context)
+    return await LoopAgent(model, tools, system_prompt="Be kind.", bounds=Bounds(steps=max_steps)).run(context)
 
 
 def ran(diary: list[str]) -> list[str]:
@@ -234,7 +241,8 @@ async def test_model_is_given_the_conversation_the_prompt_and_the_tools() -> Non
     model = Scripted(notebook.diary, calling("a"), saying(step=2))
     await run(notebook, model, tool(notebook.diary), tool(notebook.diary, "send"))
     first, second = model.requests
-    assert (first.step, first.system_prompt, first.tools) == (1, "Be kind.", ("look", "send"))
+    assert (first.step, first.system_prompt) == (1, "Be kind.")
+    assert [offered.name for offered in first.tools] == ["look", "send"]
     assert first.messages == [UserMessage("hi"), AssistantMessage("Hello."), UserMessage("go")]
     assert second.messages[-1] == ToolMessage("a", "look", "a: seen", "ok")
 
@@ -505,7 +513,7 @@ async def attempt(notebook: Notebook) -> tuple[Reply, Scripted]:
 
 def assert_transcript_is_whole(view: TurnView) -> None:
     """B64: every call has exactly one result."""
-    messages = conversation([], view)
+    messages = conversation([], view).messages
     wished = [call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
     results = [message.call for message in messages if isinstance(message, ToolMessage)]
     assert wished == results == ["a", "b", "c", "d"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, NoReturn, Protocol
 
 from msgspec import Struct
 
 from perdure.core.conversation import Message
 from perdure.core.journal import Entry, ModelAnswered, TurnView
+from perdure.core.tools import Tool
 
 
 class Reply(Struct, frozen=True):
@@ -40,6 +41,16 @@ class TurnContext(Protocol):
         If we die inside: they may be there; the next attempt sees them in its view.
         """
 
+    @property
+    def shows(self) -> bool:
+        """Whether anybody sees an answer grow: the platform can edit its messages."""
+
+    def show(self, text: str) -> None:
+        """Let people see the answer so far. Returns at once; of several texts in a row only the newest is shown.
+
+        Nothing that is shown is the answer: only the reply is, and it takes the place of what was shown.
+        """
+
     async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
         """Ask a person, and end this attempt by raising `TurnWaits`; `also` is journalled with the question.
 
@@ -67,13 +78,25 @@ class ModelRequest(Struct, frozen=True):
     step: int
     earlier: int = 0  # how many of the messages belong to earlier turns
     system_prompt: str = ""
-    tools: Sequence[str] = ()
+    tools: Sequence[Tool] = ()
+    purpose: Literal["answer", "summary"] = "answer"
+
+
+Hear = Callable[[str], None]  # takes the text of an answer as far as it has come
 
 
 class Model(Protocol):
     """A language model, or something that answers like one."""
 
     name: str
+    window: int  # how many tokens it can read at once
 
-    async def respond(self, request: ModelRequest) -> ModelAnswered:
-        """Answer once, whole. `ModelError` says, for people, why there is no answer."""
+    async def close(self) -> None:
+        """Let go of whatever it holds. Nobody asks it afterwards."""
+
+    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+        """Answer once, whole; `hear` is told, while it grows, what the answer is so far.
+
+        `ModelError` says, for people, why there is no answer; `ContextTooLong` that the request was too long.
+        If we die inside: nothing of it was kept, and the same is asked again.
+        """

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from perdure.agents.api import Model, ModelRequest, Reply, TurnContext
+from perdure.agents.calls import CLARIFY, Calls
 from perdure.core import notes
-from perdure.core.conversation import current_messages, earlier_messages
-from perdure.core.effects import REMEDIES, Effect, Remedy
-from perdure.core.journal import Call, ModelAsked, Outcome, ToolEnded, ToolStarted, TurnView
+from perdure.core.compaction import cut, is_full
+from perdure.core.conversation import Conversation, UserMessage, conversation
+from perdure.core.journal import Call, Compacted, ModelAnswered, ModelAsked, TurnView
 from perdure.core.tail import is_final
-from perdure.core.tools import Tool, Use
-from perdure.errors import ModelError, PerdureError
+from perdure.core.tools import FixedTools, Tool, Toolbox
+from perdure.errors import ContextTooLong, ModelError
 
-CLARIFY = "clarify"  # the tool that asks a person
+CUT_OFFS = 3  # responses in a row that end without an end; then the turn fails
+WITHHELD = frozenset(("content_filter", "refusal", "safety"))  # asking again would not help
+PATIENCE = 10  # times that a model may wish for the very same; half of them are granted
+
+
+class Bounds(Struct, frozen=True):
+    """How far one turn may go."""
+
+    steps: int = 90  # model calls
+    tokens: int | None = None
+    result: int = 30_000  # characters of one result that the model reads
+    call: float = 600.0  # seconds that one call may take
 
 
 class AskModel(Struct, frozen=True):
@@ -43,97 +55,110 @@ def next_action(view: TurnView) -> Action:
     return AskModel(len(view.responses) + 1)
 
 
+def repeats(responses: Sequence[ModelAnswered]) -> int:
+    """How many responses in a row, up to the newest, wish for the very same."""
+    wishes = [[(call.tool, call.arguments) for call in response.calls] for response in responses]
+    count = 0
+    while count < len(wishes) and wishes[-1] and wishes[-1 - count] == wishes[-1]:
+        count += 1
+    return count
+
+
 class LoopAgent:
     """A model with tools."""
 
     def __init__(
-        self, model: Model, tools: Iterable[Tool] = (), *, system_prompt: str = "", max_steps: int = 90
+        self,
+        model: Model,
+        tools: Toolbox | Sequence[Tool] = (),
+        *,
+        system_prompt: str = "",
+        bounds: Bounds | None = None,
     ) -> None:
         self._model = model
-        self._tools = {tool.name: tool for tool in tools}
+        self._toolbox = FixedTools(tools) if isinstance(tools, Sequence) else tools
         self._system_prompt = system_prompt
-        self._max_steps = max_steps
+        self._bounds = bounds or Bounds()
 
     async def run(self, context: TurnContext) -> Reply:
+        tools = {tool.name: tool for tool in await self._toolbox.tools()}
         while True:
             match next_action(context.view):
                 case Finish(text):
                     return Reply(text)
                 case RunCalls(calls):
-                    await self._perform_all(context, calls)
+                    await self._perform_all(context, calls, tools)
                 case AskModel(step):
-                    reply = await self._ask(context, step)
+                    reply = await self._ask(context, step, tools)
                     if reply is not None:
                         return reply
 
-    async def _ask(self, context: TurnContext, step: int) -> Reply | None:
+    # ── the model ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _ask(self, context: TurnContext, step: int, tools: Mapping[str, Tool]) -> Reply | None:
         """Ask the model. A final answer is not appended here: it is committed with the end of the turn."""
-        if step > self._max_steps:
-            raise ModelError(notes.too_many_steps(self._max_steps))
+        self._check_bounds(context.view, step)
+        talk = conversation(context.history, context.view)
+        if is_full(talk, self._model.window) and await self._compact(context, step, talk, self._model.window):
+            return None
         await context.append(ModelAsked(step, self._model.name))
-        earlier, now = earlier_messages(context.history), current_messages(context.view)
-        answered = await self._model.respond(
-            ModelRequest([*earlier, *now], step, len(earlier), self._system_prompt, tuple(self._tools))
-        )
+        try:
+            answered = await self._respond(context, step, talk, tools)
+        except ContextTooLong:
+            if not await self._compact(context, step, talk, self._model.window // 2):
+                raise
+            return None
         if is_final(answered):
             return Reply(answered.text, (answered,))
         await context.append(answered)
         return None
 
-    async def _perform_all(self, context: TurnContext, calls: Sequence[Call]) -> None:
+    async def _respond(
+        self, context: TurnContext, step: int, talk: Conversation, tools: Mapping[str, Tool]
+    ) -> ModelAnswered:
+        request = ModelRequest(talk.messages, step, len(talk.before), self._system_prompt, tuple(tools.values()))
+        return await self._model.respond(request, context.show if context.shows else None)
+
+    def _check_bounds(self, view: TurnView, step: int) -> None:
+        if step > self._bounds.steps:
+            raise ModelError(notes.too_many_steps(self._bounds.steps))
+        if self._bounds.tokens is not None and view.tokens >= self._bounds.tokens:
+            raise ModelError(notes.too_many_tokens(view.tokens, self._bounds.tokens))
+        cut_off = [one for one in view.responses[-CUT_OFFS:] if not one.calls and not is_final(one)]
+        if len(cut_off) == CUT_OFFS or any(one.finish in WITHHELD for one in cut_off):
+            raise ModelError(notes.no_whole_answer(cut_off[-1].finish, cut_off[-1].text))
+        if repeats(view.responses) >= PATIENCE:
+            raise ModelError(notes.going_in_circles(PATIENCE))
+
+    async def _compact(self, context: TurnContext, step: int, talk: Conversation, window: int) -> bool:
+        """Let the model sum up the older part of the conversation. False: there is nothing to leave out."""
+        where = cut(talk, window)
+        if where is None:
+            return False
+        await context.append(ModelAsked(step, self._model.name))
+        request = ModelRequest(
+            [UserMessage(notes.sum_up(where.transcript))], step, system_prompt=notes.SUMMARISER, purpose="summary"
+        )
+        summed = await self._model.respond(request)
+        if not summed.text.strip():
+            raise ModelError(notes.NO_SUMMARY)
+        await context.append(Compacted(where.through, summed.text, summed.usage))
+        return True
+
+    # ── the calls ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _perform_all(self, context: TurnContext, calls: Sequence[Call], tools: Mapping[str, Tool]) -> None:
         """Run the calls side by side; a question to a person comes when everything else is done."""
-        questions = [call for call in calls if call.request.tool == CLARIFY]
+        hands = Calls(context, tools, result=self._bounds.result, timeout=self._bounds.call)
+        questions = [call for call in calls if call.request.tool == CLARIFY and not call.request.problem]
         if len(questions) == len(calls):
-            await self._clarify(context, questions[0])
+            await hands.clarify(questions[0])
             return
+        tired = repeats(context.view.responses) > PATIENCE // 2
         try:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
                     if call not in questions:
-                        group.create_task(self._perform(context, call))
+                        group.create_task(hands.refuse(call, notes.SAME_AGAIN) if tired else hands.perform(call))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # the first that cannot be journalled ends them all
-
-    async def _clarify(self, context: TurnContext, call: Call) -> None:
-        """Ask, or take the answer that came."""
-        request, answer = call.request, context.view.answer
-        if answer is not None and answer.question == request.id:
-            text = answer.text if answer.chosen else notes.NOT_ANSWERED
-            await context.append(ToolEnded(request.id, "ok", text))
-            return
-        options = [str(option) for option in request.arguments.get("options", ())]
-        began = ToolStarted(request.id, CLARIFY, Effect.PURE, f"{context.turn}:{request.id}")
-        also = () if call.started else (began,)
-        await context.ask(request.id, str(request.arguments.get("question", "")), options, *also)
-
-    async def _perform(self, context: TurnContext, call: Call) -> None:
-        """Bring one call to its result: intent on disk, then the tool, then the result on disk."""
-        tool, request = self._tools.get(call.request.tool), call.request
-        if call.started is not None and (tool is None or REMEDIES[call.started.effect] is not Remedy.REPEAT):
-            await context.append(ToolEnded(request.id, "unknown", notes.OUTCOME_UNKNOWN))
-            return
-        if tool is None:
-            unknown = notes.unknown_tool(request.tool, sorted(self._tools))
-            await context.append(
-                ToolStarted(request.id, request.tool, Effect.PURE, ""), ToolEnded(request.id, "error", unknown)
-            )
-            return
-        key = call.started.key if call.started else f"{context.turn}:{request.id}"
-        if call.started is None:
-            await context.append(ToolStarted(request.id, tool.name, tool.effect, key))
-        outcome, text = await _use(tool, Use(request.arguments, key))
-        await context.append(ToolEnded(request.id, outcome, text))
-
-
-async def _use(tool: Tool, use: Use) -> tuple[Outcome, str]:
-    try:
-        return "ok", await tool.run(use)
-    except PerdureError:
-        raise
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return "error", notes.tool_failed(error)  # nobody cancelled us: the tool gave up by itself
-    except Exception as error:  # noqa: BLE001 reason: a tool may fail in any way; the model is told, and may correct it
-        return "error", notes.tool_failed(error)

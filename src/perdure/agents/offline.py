@@ -6,12 +6,13 @@ conversation, so a script goes on after a crash exactly where its journal ends.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.agents.api import ModelRequest
+from perdure.agents.api import Hear, ModelRequest
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, ToolCall, Usage
@@ -21,6 +22,8 @@ _TIMED = re.compile(r"(step|once)\s+(\S+)(?:\s+(\d+(?:\.\d+)?)s)?")
 _VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|ask|danger):\s*(.*)")
 STEPS = frozenset(("step", "once", "parallel", "ask"))
 FLOOD_LIMIT = 1_000_000
+WINDOW = 1_000_000_000  # it reads whatever there is, unless it is told to read less
+WORD = 0.2  # seconds that a streamed word takes
 
 
 class Action(Struct, frozen=True):
@@ -66,14 +69,33 @@ def plan_for(messages: Sequence[UserMessage]) -> Plan:
 class OfflineModel:
     name = "offline"
 
-    async def respond(self, request: ModelRequest) -> ModelAnswered:
+    def __init__(self, window: int | None = None) -> None:
+        self.window = window or WINDOW
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+        if request.purpose == "summary":
+            return _final(request.step, notes.OFFLINE_SUMMARY)
         since = _to_answer(request)
         plan = plan_for([message for message in since if isinstance(message, UserMessage)])
-        taken = _taken(since)
+        taken = _taken(since, request)
         if taken < len(plan.steps):
             return _act(request.step, plan.steps[taken])
         said = [_end(action) for action in plan.ends]
-        return _final(request.step, "\n".join(said) if said else _summary(since))
+        text = "\n".join(said) if said else _summary(since)
+        if any(action.verb == "stream" for action in plan.ends):
+            await _speak(text, hear)
+        return _final(request.step, text)
+
+
+async def _speak(text: str, hear: Hear | None) -> None:
+    """Take one's time over every word."""
+    for place in [found.end() for found in re.finditer(r"\S+", text)]:
+        if hear is not None:
+            hear(text[:place])
+        await asyncio.sleep(WORD)
 
 
 def _to_answer(request: ModelRequest) -> Sequence[Message]:
@@ -85,9 +107,11 @@ def _to_answer(request: ModelRequest) -> Sequence[Message]:
     return request.messages[spoken[-1] :]
 
 
-def _taken(since: Sequence[Message]) -> int:
+def _taken(since: Sequence[Message], request: ModelRequest) -> int:
     """How many steps were taken. One that may be repeated, and was cancelled with its turn, is taken again."""
-    taken: list[bool] = []
+    now = request.messages[request.earlier :]
+    told = sum(isinstance(message, AssistantMessage) for message in now)
+    taken = [True] * (request.step - 1 - told)  # steps of this turn that were compacted
     for message in since:
         match message:
             case AssistantMessage():

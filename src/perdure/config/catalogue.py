@@ -1,7 +1,7 @@
 """The settings we know, as their Structs declare them: what each accepts, and how it is written.
 
 A section has a dotted name where it stands within another, such as `platforms.web`. In the environment a list
-is written `ann,bob` and a table `12=off,13=ask`; in the file both are as TOML has them.
+is written `ann,bob` and a table `12=off,13=ask`, a table of tables as JSON; in the file all are as TOML has them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ class Setting:
         schema, extra = meta.extra_json_schema or {}, meta.extra or {}
         self.key, self.section, self.name, self.struct = f"{section}.{field.name}", section, field.name, struct
         self.optional = isinstance(meta.type, inspect.UnionType)
-        self.kind = meta.type.types[0] if isinstance(meta.type, inspect.UnionType) else meta.type
+        inner = meta.type.types[0] if isinstance(meta.type, inspect.UnionType) else meta.type
+        if isinstance(inner, inspect.Metadata):  # of what may be none, the type itself may say more
+            extra = (inner.extra or {}) | extra
+            inner = inner.type
+        self.kind = inner
         self.secret: bool = extra.get("secret", False)
         self.expected: str = extra.get("expected") or _in_words(self.kind)
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
@@ -59,6 +63,17 @@ class Setting:
         """Return what a text of the environment means; an empty one is "none" where there may be none."""
         text.encode()  # the environment may hold bytes that are no text; they could never be stored
         return None if self.optional and not text else self.accept(_read(text, self.kind))
+
+    def inside(self, value: dict[str, object]) -> str:
+        """What is wrong inside a table of tables, in words that hold none of its values; empty for any other."""
+        if not isinstance(self.kind, inspect.DictType) or not isinstance(self.kind.value_type, inspect.StructType):
+            return ""
+        for name, each in value.items():
+            try:
+                self.accept({name: each})
+            except msgspec.ValidationError as error:
+                return f'"{name}" is wrong: {error}'
+        return ""
 
     def fits(self, value: object) -> bool:
         """Whether the file may say so."""
@@ -80,7 +95,12 @@ def as_text(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(as_text, value))
     if isinstance(value, dict):
-        return ",".join(f"{key}={as_text(each)}" for key, each in value.items())
+        nested = any(isinstance(each, dict) for each in value.values())
+        return (
+            msgspec.json.encode(value).decode()
+            if nested
+            else ",".join(f"{k}={as_text(v)}" for k, v in value.items())
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -120,7 +140,9 @@ def _read(text: str, kind: inspect.Type) -> object:
         return {"true": True, "false": False}.get(text.strip().lower(), text)
     if isinstance(kind, inspect.ListType):
         return _entries(text)
-    return _table(text) if isinstance(kind, inspect.DictType) else text
+    if not isinstance(kind, inspect.DictType):
+        return text
+    return msgspec.json.decode(text) if isinstance(kind.value_type, inspect.StructType) else _table(text)
 
 
 def _entries(text: str) -> list[str]:

@@ -83,6 +83,8 @@ def _came(setting: Setting, value: object) -> str:
         wrong = [_shown(each) for each in value if not setting.fits([each])]
     elif isinstance(value, dict) and isinstance(setting.kind, inspect.DictType):
         wrong = [f"{_shown(k)} = {_shown(each)}" for k, each in value.items() if not setting.fits({k: each})]
+    if isinstance(value, dict) and (inside := setting.inside(value)):
+        return f"a table in which {inside}"
     shown = _shown(value, setting.secret)
     return f"{shown} with {wrong[0]} in it" if wrong and not setting.secret else shown
 

@@ -53,14 +53,17 @@ def read_cursor(text: str) -> Cursor:
 async def follow(gateway: Gateway, web: WebAdapter, key: str, cursor: Cursor) -> AsyncIterator[str]:
     """Everything behind the cursor, then everything that happens, until the gateway has stopped."""
     address = parse_session_key(key)[1]
-    with gateway.feed.watch(key) as bell, web.reading(address, bell.ring) as notices:
+    with gateway.feed.watch(key) as bell, web.reading(address, bell.ring) as now:
         phase = None
         while gateway.phase is not Phase.STOPPED:
             if phase is not gateway.phase:
                 phase = gateway.phase
                 yield _spell("gateway", {"phase": phase})
-            while notices:
-                yield _spell("notice", {"text": notices.popleft()})
+            while now.notices:
+                yield _spell("notice", {"text": now.notices.popleft()})
+            while now.growing:
+                turn, text = now.growing.popitem()
+                yield _spell("preview", {"turn": turn, "text": text})
             try:
                 batch = await _news(gateway, key, cursor)
             except Unavailable:

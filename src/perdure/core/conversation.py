@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,6 +12,7 @@ from perdure.core.journal import (
     Answered,
     Began,
     Cause,
+    Compacted,
     Joined,
     ModelAnswered,
     Noted,
@@ -30,6 +32,7 @@ class UserMessage(Struct, frozen=True):
 class AssistantMessage(Struct, frozen=True):
     text: str
     calls: tuple[ToolCall, ...] = ()
+    native: dict[str, Any] | None = None  # only in the current turn: nobody wants it back later
 
 
 class ToolMessage(Struct, frozen=True):
@@ -48,6 +51,30 @@ class NoteMessage(Struct, frozen=True):
 Message = UserMessage | AssistantMessage | ToolMessage | NoteMessage
 
 
+class Told(Struct, frozen=True):
+    """What one entry of the journal tells a model: results stand right behind their calls, as providers want."""
+
+    seq: int
+    messages: tuple[Message, ...]
+    whole: bool = True  # every call in it has its result
+
+
+class Conversation(Struct, frozen=True):
+    """What was said and done so far, oldest first."""
+
+    summary: tuple[Message, ...]  # stands for what was compacted
+    earlier: tuple[Told, ...]
+    now: tuple[Told, ...]  # the current turn
+
+    @property
+    def before(self) -> list[Message]:
+        return [*self.summary, *_flat(self.earlier)]
+
+    @property
+    def messages(self) -> list[Message]:
+        return [*self.before, *_flat(self.now)]
+
+
 def views(records: Iterable[tuple[str, Record]]) -> list[TurnView]:
     """The turns that a session's records tell of, in the order in which they began."""
     turns: dict[str, list[Record]] = {}
@@ -56,32 +83,50 @@ def views(records: Iterable[tuple[str, Record]]) -> list[TurnView]:
     return [fold(of_turn) for of_turn in turns.values()]
 
 
-def conversation(history: Sequence[TurnView], current: TurnView) -> list[Message]:
-    """What was said and done so far, with the newest note of the current turn and no other."""
-    return [*earlier_messages(history), *current_messages(current)]
-
-
-def earlier_messages(history: Iterable[TurnView]) -> list[Message]:
-    return [message for view in history for message in _told(view)]
-
-
-def current_messages(current: TurnView) -> list[Message]:
+def conversation(history: Sequence[TurnView], current: TurnView) -> Conversation:
+    """What a model reads: the newest summary, what came behind it, and the newest note of the current turn."""
+    compacted = _newest_summary([*history, current])
+    through = compacted.through if compacted else 0
+    summary = (NoteMessage(notes.summary(compacted.text)),) if compacted else ()
+    earlier = tuple(told for view in history for told in _told(view) if told.seq > through)
     noted = max((record.seq for record in current.records if isinstance(record.entry, Noted)), default=None)
-    return list(_told(current, noted))
+    now = tuple(
+        told
+        for told in _told(current, noted, native=True)
+        if told.seq > through
+        or isinstance(told.messages[0], UserMessage)  # what is to be answered stays as written
+    )
+    return Conversation(summary, earlier, now)
 
 
-def _told(view: TurnView, noted: int | None = None) -> Iterator[Message]:
+def _newest_summary(turns: Sequence[TurnView]) -> Compacted | None:
+    for view in reversed(turns):
+        for record in reversed(view.records):
+            if isinstance(record.entry, Compacted):
+                return record.entry
+    return None
+
+
+def _flat(told: Iterable[Told]) -> Iterator[Message]:
+    for each in told:
+        yield from each.messages
+
+
+def _told(view: TurnView, noted: int | None = None, *, native: bool = False) -> Iterator[Told]:
     for record in view.records:
         match record.entry:
             case Began() | Joined() as entry:
-                yield from (UserMessage(_worded(cause)) for cause in entry.causes if not cause.wish)
+                worded = tuple(UserMessage(_worded(cause)) for cause in entry.causes if not cause.wish)
+                if worded:
+                    yield Told(record.seq, worded)
             case ModelAnswered() as entry if entry.calls or is_final(entry):
-                yield AssistantMessage(entry.text, entry.calls)
-                yield from _results(view, entry.calls)
+                said = AssistantMessage(entry.text, entry.calls, entry.native if native else None)
+                results = tuple(_results(view, entry.calls))
+                yield Told(record.seq, (said, *results), len(results) == len(entry.calls))
             case Answered() as entry if not entry.chosen or entry.question not in view.calls:
-                yield UserMessage(entry.text if entry.text.strip() else notes.wordless())
+                yield Told(record.seq, (UserMessage(entry.text if entry.text.strip() else notes.wordless()),))
             case Noted() as entry if record.seq == noted:
-                yield NoteMessage(entry.text)
+                yield Told(record.seq, (NoteMessage(entry.text),))
 
 
 def _worded(cause: Cause) -> str:
@@ -90,7 +135,7 @@ def _worded(cause: Cause) -> str:
 
 
 def _results(view: TurnView, calls: Iterable[ToolCall]) -> Iterator[ToolMessage]:
-    """The results, one per call. Providers want them right behind the calls, whatever was journalled between."""
+    """The results, one per call, whatever was journalled between."""
     for call in calls:
         ended = view.calls[call.id].ended
         if ended is not None:

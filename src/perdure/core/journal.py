@@ -36,6 +36,7 @@ class ToolCall(Struct, frozen=True):
     id: str
     tool: str
     arguments: dict[str, Any]
+    problem: str = ""  # why the wish cannot be granted as it came: the model is told, and nothing runs
 
 
 class Usage(Struct, frozen=True):
@@ -96,6 +97,17 @@ class ModelAnswered(Entry, frozen=True):
     calls: tuple[ToolCall, ...] = ()
     finish: str | None = None
     usage: Usage = Usage()
+    native: dict[str, Any] | None = None  # what the provider wants back word for word; only `agents` reads it
+
+
+class Compacted(Entry, frozen=True):
+    """A summary that stands, for the model, in place of everything up to an entry. Nothing is deleted."""
+
+    kind = "compacted"
+    content = False
+    through: int  # the seq of the last entry that is summarised
+    text: str
+    usage: Usage = Usage()
 
 
 class ToolStarted(Entry, frozen=True):
@@ -106,6 +118,7 @@ class ToolStarted(Entry, frozen=True):
     tool: str
     effect: Effect
     key: str  # the idempotency key, the same for every try
+    arguments: dict[str, Any] = field(default_factory=dict)  # of a step that no model wished for
 
 
 Outcome = Literal["ok", "error", "unknown", "cancelled"]
@@ -333,8 +346,11 @@ class TurnView(Struct):
                 self.calls |= {call.id: Call(call) for call in entry.calls}
                 self.tokens += entry.usage.input + entry.usage.output
                 self._progress = True
+            case Compacted():
+                self.tokens += entry.usage.input + entry.usage.output
             case ToolStarted():
-                self.calls[entry.call].started = entry
+                wish = ToolCall(entry.call, entry.tool, entry.arguments)
+                self.calls.setdefault(entry.call, Call(wish)).started = entry
             case ToolEnded():
                 self.calls[entry.call].ended = entry
                 self._progress = True

@@ -68,6 +68,7 @@ class Outbound(Struct, frozen=True):
     key: str  # the delivery key: the same for every try of the same message
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()
+    preview: bool = False  # the beginning of an answer that is still growing: it is edited, then replaced
 
 
 class Receipt(Struct, frozen=True):

@@ -99,12 +99,377 @@ OUTCOME_UNKNOWN = "outcome unknown: this call was cut off; it may have run. Look
 CANCELLED_CALL = "cancelled: the turn ended before this call gave a result."
 
 
+CLARIFY = (
+    "Asks the person you talk with, and waits for the answer, for days if need be. Use it when you cannot go on "
+    "sensibly without knowing something that only they can tell."
+)
+NO_QUESTION = "the question is missing: give it as `question`, and the choices, if any, as `options`."
+SAME_AGAIN = "not run: you have made this very call several times already. Do something else, or answer."
+NO_SUMMARY = "the conversation has grown too long, and the model gave no summary of it. /new begins a fresh one."
+SUMMARISER = (
+    "You sum up conversations between a user and an assistant that uses tools, so that the assistant can go on "
+    "with the summary instead of the original."
+)
+
+
+def sum_up(transcript: str) -> str:
+    return (
+        "Sum up the conversation below. Keep what the user wants, what was decided, found and done, names, paths, "
+        f"numbers and open points. Write the summary only.\n\n<conversation>\n{transcript}\n</conversation>"
+    )
+
+
+def summary(text: str) -> str:
+    return f"[Gateway note: The conversation so far is too long to be shown. In short: {text}]"
+
+
+def clipped(text: str, limit: int) -> str:
+    """The text, or its beginning and its end around a mark that says how much is left out."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 3 // 4, limit // 4
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[len(text) - tail :]}"
+
+
+def outcome_unknown(why: str) -> str:
+    return f"outcome unknown: {why} It may have run. Look before you repeat it."
+
+
+def took_too_long(seconds: float) -> str:
+    return f"the call was given up after {seconds:g} s."
+
+
+NO_OUTPUT = "(no output)"
+
+
+def dropped_calls(count: int) -> str:
+    return f"[{count} more calls than allowed at once were left out]"
+
+
+def large_arguments(size: int, limit: int) -> str:
+    return f"the arguments are {size} characters long; at most {limit} are taken. Do it in smaller pieces."
+
+
+def bad_arguments(problem: str, written: str) -> str:
+    return f"the arguments are no JSON object ({problem}): {clipped(written, 200)!r}"
+
+
 def unknown_tool(tool: str, known: list[str]) -> str:
     return f"there is no tool named {tool!r}; the tools are: {', '.join(known) or 'none'}"
 
 
 def tool_failed(error: BaseException) -> str:
     return f"the tool failed: {type(error).__name__}: {error}"
+
+
+MCP_NOT_YET = "not connected yet"
+MCP_RECONNECTING = "the connection was lost; connecting again"
+MCP_FORGOTTEN = "it has forgotten our session"
+MCP_CLOSED = "the server closed the connection"
+
+
+def mcp_unreachable(why: str) -> str:
+    return f"it cannot be reached ({why})"
+
+
+def mcp_broke(why: str) -> str:
+    return f"the connection broke ({why})"
+
+
+def mcp_status(status: int, phrase: str) -> str:
+    return f"it answered HTTP {status} {phrase}".rstrip()
+
+
+def mcp_slow_start(seconds: float) -> str:
+    return f"the server did not list its tools within {seconds:g} s"
+
+
+def mcp_ended(why: str, last_words: str) -> str:
+    return f"{why}; its last words: …{last_words}" if last_words else why
+
+
+def mcp_not_connected(server: str, why: str) -> str:
+    return f"nothing was done: the MCP server {server!r} is not connected ({why}). Try later, or do without it."
+
+
+def mcp_refused(server: str, why: str) -> str:
+    return f"the MCP server {server!r} refused the call: {why}"
+
+
+def mcp_cut_off(server: str, why: str) -> str:
+    return f"the MCP server {server!r} gave no answer: {why}."
+
+
+def mcp_may_be_repeated(said: str) -> str:
+    return f"{said} The call changes nothing, and may be repeated."
+
+
+def mcp_late(seconds: float) -> str:
+    return f"it took longer than {seconds:g} s"
+
+
+def mcp_unreadable(why: str) -> str:
+    return f"what it sent cannot be read ({clipped(why, 500)})"
+
+
+def mcp_file(kind: str, size: int) -> str:
+    return f"[a file that cannot be shown here: {kind}, {size} bytes]"
+
+
+def mcp_linked(name: str, uri: str) -> str:
+    return f"[a link to {name}: {uri}]"
+
+
+def mcp_enclosed(uri: str, text: str) -> str:
+    return f"[enclosed: {uri}]\n{text}"
+
+
+# ── results of tools ────────────────────────────────────────────────────────────────────────────────────────
+
+TOOL_DONE = "done"
+
+
+def argument_missing(name: str, schema: str) -> str:
+    return f"`{name}` is missing; its schema is {clipped(schema, 400)}."
+
+
+def argument_misfit(place: str, problem: str, came: str, schema: str) -> str:
+    said = f"{problem[:1].lower()}{problem[1:]}"
+    return f"`{place}`: {said}; the argument came as {clipped(came, 200)}, its schema is {clipped(schema, 400)}."
+
+
+def no_such_argument(name: str) -> str:
+    return f"There is no argument `{name[:100]}`."
+
+
+def arguments_misfit(tool: str, problems: Sequence[str], known: Sequence[str]) -> str:
+    takes = ", ".join(f"`{name}`" for name in known) or "no arguments"
+    return f"`{tool}` was not run, because its arguments do not fit. {' '.join(problems)} It takes {takes}."
+
+
+def tool_exits(tool: str, code: object) -> str:
+    return f"`{tool}` wanted to end the whole process (exit code {code!r}), which a tool cannot do."
+
+
+def untellable_result(tool: str, kind: str, error: BaseException) -> str:
+    return f"`{tool}` ran to its end, but its result, of the type {kind}, cannot be told as JSON: {error}"
+
+
+def _size(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count} bytes"
+
+
+def bad_path(path: str, error: BaseException) -> str:
+    return f"`{path[:200]!r}` cannot be a path: {error}."
+
+
+def outside(path: str, root: str) -> str:
+    return f"`{path}` leads out of `{root}`, the root folder; only what is in it can be used. Give a path inside."
+
+
+def no_such_file(name: str) -> str:
+    return f"`{name}` does not exist. read_file shows the entries of a folder."
+
+
+def file_trouble(name: str, why: str) -> str:
+    return f"`{name}` cannot be used: {why}."
+
+
+def file_for_folder(name: str) -> str:
+    return f"`{name}` cannot be there: a part of its path is a file, not a folder."
+
+
+def not_a_file(name: str) -> str:
+    return f"`{name}` is not a file but a folder, a pipe or a device. Name a file."
+
+
+def binary(name: str) -> str:
+    return f"`{name}` is a binary file, so there is no text to show or edit."
+
+
+def not_utf8(name: str) -> str:
+    return f"`{name}` is not encoded in UTF-8, so it cannot be shown or edited as text."
+
+
+def too_large(name: str, limit: int) -> str:
+    return f"`{name}` is larger than {limit >> 20} MiB, too large to be edited."
+
+
+def listing(name: str, entries: Sequence[str], whole: bool) -> str:
+    if not entries:
+        return f"The folder `{name}` is empty."
+    count = (
+        f"{len(entries)} of more" if not whole else "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+    )
+    return "\n".join([f"The folder `{name}`, {count}:", *entries])
+
+
+LINE_CUT = " [… the rest of this line is left out]\n"
+
+
+def excerpt(name: str, text: str, first: int, last: int, total: int, *, whole: bool) -> str:
+    """Lines of a file under a line that says which they are."""
+    if not total:
+        return f"`{name}` is empty."
+    said = [f"`{name}`, lines {first} to {last} of {total if whole else f'more than {total}'}"]
+    if last < total or not whole:
+        said.append(f"go on with offset={last + 1}")
+    return f"{'; '.join(said)}\n{text}"
+
+
+def no_such_line(name: str, offset: int, total: int, whole: bool) -> str:
+    if whole:
+        return f"`{name}` has no line {offset}: it has {total} lines."
+    return f"`{name}` is too large: it is read up to line {total}, and line {offset} is after that."
+
+
+def wrote(name: str, size: int) -> str:
+    return f"Wrote {_size(size)} to `{name}`."
+
+
+def not_edited(name: str, count: int, lines: Sequence[int], *, same: bool) -> str:
+    if same:
+        return f"`{name}` was not changed: `old` and `new` are the same."
+    if not count:
+        look = "It must be the exact text, with every space and line break; read_file shows it."
+        return f"`{name}` was not changed: `old` does not occur in it. {look}"
+    where = f"{count} times, in the lines {_some(lines, count)}"
+    return f"`{name}` was not changed: `old` occurs {where}. Give more of the text around it, or all=true."
+
+
+def edited(name: str, count: int, lines: Sequence[int]) -> str:
+    places = f"1 place, line {lines[0]}" if count == 1 else f"{count} places, lines {_some(lines, count)}"
+    return f"Changed `{name}` in {places}."
+
+
+def _some(numbers: Sequence[int], count: int) -> str:
+    shown = ", ".join(map(str, numbers[:10]))
+    return f"{shown} and {count - 10} more" if count > 10 else shown
+
+
+def bad_pattern(pattern: str, why: str) -> str:
+    hint = "To search for a character such as ( [ . * + ? itself, put a backslash before it."
+    return f"`{clipped(pattern, 200)}` cannot be searched for: {why}. {hint}"
+
+
+def search_cut_off(pattern: str, seconds: float, error: str, found: Sequence[str]) -> str:
+    why = f"failed ({error})" if error else f"was given up after {seconds:g} s"
+    hint = (
+        "Repetitions inside of repetitions, such as (a+)+, may take for ever. Make the pattern simpler, or narrow"
+    )
+    said = [f"The search for `{clipped(pattern, 200)}` {why}. {hint} `path` or `glob`."]
+    return "\n".join([*said, "Found until then:", *found] if found else said)
+
+
+def matches(found: Sequence[str], under: str, files: int, *, large: int, full: bool, late: bool) -> str:
+    count = "1 match" if len(found) == 1 else f"{len(found)} matches" if found else "No match"
+    said = [f"{count} in {'1 file' if files == 1 else f'{files} files'} under `{under}`."]
+    if large:
+        said.append(f"{large} {'was' if large == 1 else 'were'} too large to be searched.")
+    if full:
+        said.append("There are more: narrow `pattern`, `path` or `glob`.")
+    if late:
+        said.append("The time was up before all files were searched: narrow `path` or `glob`.")
+    return "\n".join([" ".join(said), *found])
+
+
+def bad_url(url: str, why: str) -> str:
+    return f"`{clipped(url, 200)}` cannot be fetched: {why}. Give an address such as https://example.org/page."
+
+
+def no_such_host(host: str) -> str:
+    return f"There is no host `{clipped(host, 200)}`, or its name cannot be looked up just now."
+
+
+def not_public(host: str, address: str) -> str:
+    return f"`{clipped(host, 200)}` ({address}) is not on the public internet, so it is not fetched."
+
+
+def too_many_redirects(url: str, limit: int) -> str:
+    return f"`{clipped(url, 200)}` leads on and on: more than {limit} redirects were not followed."
+
+
+def not_fetched(url: str, problems: Sequence[str]) -> str:
+    return f"`{clipped(url, 200)}` could not be fetched: {'; '.join(dict.fromkeys(problems))}."
+
+
+def fetch_too_slow(url: str, seconds: float) -> str:
+    return f"`{clipped(url, 200)}` was given up: it was not read to its end within {seconds:g} s."
+
+
+def fetch_refused(url: str, status: str, text: str) -> str:
+    begins = f" Its answer begins:\n{clipped(text.strip(), 1000)}" if text.strip() else ""
+    return f"`{clipped(url, 200)}` answered {status}.{begins}"
+
+
+def fetched(url: str, kind: str, text: str, limit: int | None) -> str:
+    cut = f", only the first {limit} bytes" if limit is not None else ""
+    return f"`{clipped(url, 2000)}` ({kind or 'no type given'}{cut}):\n\n{text.strip() or '(nothing to read)'}"
+
+
+def not_text(kind: str, size: str) -> str:
+    return f"(This is not text but {kind or 'something else'}, {f'{size} bytes' if size else 'of unknown size'}.)"
+
+
+def page_as_it_is(page: str) -> str:
+    return f"(The page is written in a way that cannot be made readable. It begins:)\n{page[:5000]}"
+
+
+def unknown_packing(encoding: str) -> str:
+    return f"(The server packed its answer in a way that cannot be unpacked: {clipped(encoding, 100)}.)"
+
+
+# ── agents of one's own ─────────────────────────────────────────────────────────────────────────────────────
+
+TRY_AGAIN = "Mend that, and make the call again."
+CANNOT_BE_PUT_OFF = "not run: this tool wants to wait for an approval or a result from elsewhere, and cannot."
+NOT_FOR_TOOLS = "not run: a tool can be called by the model only, not from inside of another tool."
+
+
+def try_again(why: str) -> str:
+    """The result of a call that a model is asked to make again."""
+    return f"{why}\n\n{TRY_AGAIN}"
+
+
+CUT_OFF = "it was cut off"
+
+
+def step_unknown(call: str, why: str) -> str:
+    doubt = f"{call}: {why.rstrip('.')}, and nobody can tell whether it took effect."
+    return f"{doubt} I did not repeat it. Look whether it did, and then write again."
+
+
+def step_error(error: BaseException) -> str:
+    """What a step failed with, as the journal keeps it."""
+    said = clipped(str(error), 2000).encode(errors="replace").decode()
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def step_failed(step: str, why: str) -> str:
+    return f"the step {step!r} failed: {why}"
+
+
+def large_result(size: int, limit: int) -> str:
+    return f"it ran, but its result is {size} bytes long; at most {limit} are kept. Return less, such as a name."
+
+
+def unkeepable_result(kind: str, error: BaseException) -> str:
+    return f"it ran, but its result, of the type {kind}, cannot be kept as JSON: {error}"
+
+
+def step_changed(was: str, now: str) -> str:
+    return (
+        f"when this began it went by {was}, and now it would go by {now}. The agent has changed meanwhile, or "
+        "does not do the same when it begins anew. What was done stays done; write again to begin afresh."
+    )
+
+
+def asking(text: str, options: Sequence[str]) -> str:
+    return f"asking {question(text, options)!r}"
+
+
+def put_off(tools: Sequence[str]) -> str:
+    return f"the agent wants to wait for results from elsewhere ({', '.join(tools)}), and cannot."
 
 
 # ── to people ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,6 +490,22 @@ def too_many_steps(limit: int) -> str:
     return f"I stopped after {limit} steps without reaching an answer. Ask again, perhaps for something smaller."
 
 
+def too_many_tokens(used: int, limit: int) -> str:
+    return f"I stopped after {used} tokens; {limit} are allowed for one answer. Ask again, perhaps for less."
+
+
+def no_whole_answer(finish: str | None, text: str) -> str:
+    """A model that never comes to an end, or whose provider withholds the end."""
+    if finish in ("content_filter", "refusal", "safety"):
+        return "the model's provider withheld the answer. Say it in other words, perhaps."
+    begun = f" It began: {clipped(text, 1000)}" if text.strip() else ""
+    return f"the model's answer was cut off several times in a row ({finish or 'no end'}).{begun}"
+
+
+def going_in_circles(times: int) -> str:
+    return f"I wished for the very same {times} times in a row, and gave up. Ask again, in other words perhaps."
+
+
 def recovery_cost(tokens: int, limit: int) -> str:
     return (
         f"it was cut off and went on by itself, and has used {tokens} tokens, of which {limit} were allowed. "
@@ -135,6 +516,14 @@ def recovery_cost(tokens: int, limit: int) -> str:
 def maybe_duplicate(text: str) -> str:
     return f"{text}\n\n(This may be a duplicate: the first try was not confirmed.)"
 
+
+def growing(text: str, limit: int | None) -> str:
+    """An answer that is not finished, marked as such, and cut to what one message holds."""
+    mark = " …"
+    return f"{text if limit is None else text[: limit - len(mark)]}{mark}"
+
+
+PREVIEW_ENDED = "(What stood here was not finished.)"
 
 DROPPED_REPLY = (
     "An earlier reply may not have arrived: the platform did not confirm it, and it was not sent again."
@@ -150,6 +539,31 @@ def too_old(count: int) -> str:
     return f"{messages} too old to answer when I came back. Send again whatever still matters."
 
 
+# ── models of providers ─────────────────────────────────────────────────────────────────────────────────────
+
+TOO_LONG = "this conversation has grown longer than the model can read. /new begins a fresh one."
+MODEL_KEY_REFUSED = "the model's provider refused our key. Whoever runs this gateway has to set `model.api_key`."
+MODEL_QUOTA = "the account with the model's provider is used up. Whoever runs this gateway has to look after it."
+MODEL_BUSY = "the model's provider has too much to do just now. Try again in a while."
+MODEL_SILENT = "the model did not answer in time. Try again in a while."
+MODEL_UNREACHABLE = "the model's provider cannot be reached. Try again in a while."
+MODEL_BROKEN = "the model's provider has a problem of its own. Try again in a while."
+MODEL_GARBLED = "the model's provider gave an answer that makes no sense. Try again in a while."
+
+
+MODEL_HINT = (
+    "Write `provider:model` in model.name, and the key in model.api_key or in the provider's usual variable."
+)
+
+
+def no_such_model(name: str) -> str:
+    return f"the provider has no model {name!r}. Whoever runs this gateway has to set `model.name`."
+
+
+def model_refused(said: str) -> str:
+    return f"the model's provider refused the request: {clipped(said, 300)}"
+
+
 # ── the offline model ───────────────────────────────────────────────────────────────────────────────────────
 
 OFFLINE_GREETING = (
@@ -161,6 +575,9 @@ OFFLINE_GREETING = (
     "    ask: Which way? | Left | Right\n"
     "    say: All done."
 )
+
+
+OFFLINE_SUMMARY = "The offline model keeps no summaries: it reads its script from the message itself."
 
 
 def not_built(action: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from perdure.core.effects import Effect
 
@@ -30,7 +30,7 @@ class Tool(Struct, frozen=True):
     description: str
     run: Callable[[Use], Awaitable[str]]
     effect: Effect = Effect.ONCE
-    schema: Mapping[str, Any] = ANYTHING  # of the arguments, as JSON Schema
+    schema: Mapping[str, Any] = field(default_factory=lambda: ANYTHING)  # of the arguments, as JSON Schema
     timeout: float | None = None  # seconds; None: as long as the settings allow
 
 

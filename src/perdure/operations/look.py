@@ -17,6 +17,7 @@ from perdure.settings import SQLITE, Settings
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.locks import lock_holder
+from perdure.store.previews import Kept
 from perdure.store.sessions import Session
 from perdure.store.situations import Life
 
@@ -95,12 +96,21 @@ def _facts(life: Life) -> Iterator[dict[str, Any]]:
     yield _fact(life.received_at, "received", f"{life.kind} {life.message} ({life.event_key}), now {life.state}")
     for record in life.records:
         yield _fact(record.at, record.entry.kind, _in_words(record.entry))
+    for preview in life.previews:
+        yield _fact(preview.created_at, "preview", _preview(preview))
     for row in life.deliveries:
         yield _fact(row.created_at, "owed", f"{row.id}, part {row.part + 1}, to {row.lane}")
         if row.updated_at != row.created_at or row.state != "owed":
             receipt = f", receipt {row.receipt}" if row.receipt else ""
             problem = f": {row.problem}" if row.problem else ""
             yield _fact(row.updated_at, str(row.state), f"{row.id}{receipt}{problem}")
+
+
+def _preview(preview: Kept) -> str:
+    if preview.receipt is not None:
+        return f"{preview.delivery_key}, {preview.state}, receipt {preview.receipt}"
+    orphan = ": its receipt never came, so it may still stand in the chat" if preview.state == "lost" else ""
+    return f"{preview.delivery_key}, {preview.state}{orphan}"
 
 
 def _fact(at: int, what: str, detail: str) -> dict[str, Any]:
@@ -116,7 +126,7 @@ def _in_words(entry: Entry) -> str:
     return ", ".join(f"{name} {_short(value)}" for name, value in told.items())
 
 
-UNTOLD = ("causes", "evidence", "dated")  # told elsewhere, or for machines
+UNTOLD = ("causes", "evidence", "dated", "native")  # told elsewhere, or for machines
 
 
 def _call(call: ToolCall) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, SendRefused
 
 
 class Capabilities(Struct, frozen=True):
@@ -24,6 +24,9 @@ class Capabilities(Struct, frozen=True):
     read_back: bool = False  # `find_sent` can tell whether a delivery key is there
     keeps_missed: bool = False  # events that were not acknowledged come again
     buttons: bool = False  # choices can be shown under a message
+    edit: bool = False  # a message can be edited: then people see an answer grow
+    edit_every: float = 1.5  # seconds that one edit of a growing answer waits for the next
+    live: bool = False  # `glimpse` shows a growing answer, and leaves nothing behind
     max_length: int | None = None  # of one message, in characters
 
 
@@ -72,6 +75,16 @@ class Adapter(ABC):
         error is taken to mean that nothing is known.
         If we die inside: it may be there or not; the same delivery key will be used again.
         """
+
+    async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
+        """Put a message in the place of one that is there; asked only where `edit` is claimed.
+
+        After return: it stands there. The same edit again changes nothing. `SendRefused`: it cannot be edited.
+        """
+        raise SendRefused(f"{self.name} cannot edit messages")
+
+    async def glimpse(self, address: Address, turn: str, text: str) -> None:  # noqa: B027 reason: most have none
+        """Show an answer as far as it has come, for the moment; asked only where `live` is claimed."""
 
     async def notice(self, address: Address, text: str) -> None:
         """Show something of the moment: nobody owes it, and nobody misses it when it fails."""

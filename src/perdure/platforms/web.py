@@ -24,6 +24,7 @@ class Reader(Struct, frozen=True, eq=False):
     """Somebody who follows a chat now."""
 
     notices: deque[str]
+    growing: dict[str, str]  # the newest text of answers that grow, by turn
     wake: Callable[[], None]
 
 
@@ -31,7 +32,7 @@ class WebAdapter(Adapter):
     """Takes messages from the HTTP API, and answers each call once its message is stored."""
 
     name = "web"
-    capabilities = Capabilities(idempotent_send=True)
+    capabilities = Capabilities(idempotent_send=True, live=True)
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -68,12 +69,12 @@ class WebAdapter(Adapter):
         return Receipt(outbound.key)
 
     @contextmanager
-    def reading(self, address: Address, wake: Callable[[], None]) -> Iterator[deque[str]]:
-        """Collect the notices to a chat while somebody follows it, and wake them for each."""
-        reader = Reader(deque(), wake)
+    def reading(self, address: Address, wake: Callable[[], None]) -> Iterator[Reader]:
+        """Collect what is of the moment in a chat while somebody follows it, and wake them for each."""
+        reader = Reader(deque(), {}, wake)
         self._readers.setdefault(address, set()).add(reader)
         try:
-            yield reader.notices
+            yield reader
         finally:
             self._readers[address].discard(reader)
             if not self._readers[address]:
@@ -83,4 +84,10 @@ class WebAdapter(Adapter):
         """Show it to whoever follows the chat now; it is kept for nobody else."""
         for reader in self._readers.get(address, ()):
             reader.notices.append(text)
+            reader.wake()
+
+    async def glimpse(self, address: Address, turn: str, text: str) -> None:
+        """Show a growing answer to whoever follows the chat now; who is slow sees only its newest text."""
+        for reader in self._readers.get(address, ()):
+            reader.growing[turn] = text
             reader.wake()

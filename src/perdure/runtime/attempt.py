@@ -29,6 +29,7 @@ from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.lease import Lease
+from perdure.runtime.previews import Shown
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.outbox import Owed
@@ -51,6 +52,7 @@ class Attempt:
         clock: Clock,
         max_length: int | None,
         max_tokens: int | None,
+        shown: Shown,
         changed: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -59,6 +61,7 @@ class Attempt:
         self._clock = clock
         self._max_length = max_length
         self._max_tokens = max_tokens  # of a turn that was cut off and goes on by itself
+        self._shown = shown
         self._changed = changed
         self.view = fold(claim.records)
         self.history: Sequence[TurnView] = ()
@@ -70,6 +73,17 @@ class Attempt:
     @property
     def key(self) -> str:
         return self._row.key
+
+    @property
+    def shows(self) -> bool:
+        return self._shown.possible
+
+    def show(self, text: str) -> None:
+        self._shown.show(text, self.view.anchor)
+
+    async def hide(self) -> None:
+        """Show nothing more of a growing answer."""
+        await self._shown.stop()
 
     async def append(self, *entries: Entry) -> None:
         if any(isinstance(entry, ModelAsked) for entry in entries):
@@ -109,11 +123,13 @@ class Attempt:
 
     async def finish(self, reply: Reply) -> None:
         """The last facts, the end of the turn and its reply, in one transaction."""
+        await self.hide()
         await self._save([*reply.closing, Finished(reply.text)], self._owe(reply.text))
         log.info("finished", turn=self.turn, key=self.key)
 
     async def fail(self, error: str) -> None:
         """The end of the turn, and the sentence that tells of it, in one transaction."""
+        await self.hide()
         await self._save([Failed(error)], self._owe(notes.turn_failed(error)))
         log.warning("failed", turn=self.turn, key=self.key, error=error)
 

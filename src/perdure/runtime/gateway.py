@@ -9,8 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.agents.api import Agent
-from perdure.agents.loop import LoopAgent
-from perdure.agents.offline import OfflineModel
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.recovery import Reason
@@ -18,6 +16,7 @@ from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.platforms.web import WebAdapter
+from perdure.runtime.agents import Agents
 from perdure.runtime.bell import Feed
 from perdure.runtime.loops import Loops
 from perdure.runtime.operators import Operators
@@ -25,7 +24,6 @@ from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.runs import Started
-from perdure.tools.rehearsal import rehearsal_tools
 from perdure.version import __version__
 
 log = Log("gateway")
@@ -67,7 +65,7 @@ class Gateway:
         """`end_by` is told, whenever a stop is asked for, in how many seconds it ends at the latest."""
         self.settings = settings
         self.adapters: list[Adapter] = list(adapters) if adapters is not None else [WebAdapter()]
-        self._agent = agent or built_in_agent(settings)
+        self._agents = Agents(settings, [adapter.name for adapter in self.adapters], agent)
         self._clock = clock
         self._wrap = wrap
         self._end_by = end_by
@@ -103,7 +101,10 @@ class Gateway:
         """What is wrong now, in words; empty means healthy."""
         store = self._store.problem if self._store else None
         platforms = self._loops.connections.problems if self._loops else {}
-        return [*([store] if store else []), *(f"{name}: {problem}" for name, problem in platforms.items())]
+        return [
+            *([store] if store else []),
+            *(f"{name}: {problem}" for name, problem in (platforms | self._agents.problems).items()),
+        ]
 
     def describe(self) -> list[str]:
         """The gateway's situation, one sentence a line."""
@@ -165,7 +166,7 @@ class Gateway:
             self.settings,
             self.store,
             started,
-            self._agent,
+            self._agents,
             self.adapters,
             self,
             self.feed,
@@ -183,20 +184,13 @@ class Gateway:
         raise _Over
 
     async def _let_go(self) -> None:
+        await self._agents.close()
         for adapter in self.adapters:
             try:
                 async with asyncio.timeout(CLOSING):
                     await adapter.close()
             except Exception as error:  # noqa: BLE001 reason: however an adapter fails to let go, we are done with it
                 log.warning("platform_not_closed", platform=adapter.name, error=error)
-
-
-def built_in_agent(settings: Settings) -> LoopAgent:
-    """The agent that the settings ask for: the offline model with its rehearsal tools."""
-    tools = rehearsal_tools(settings.home / "rehearsal.log")
-    return LoopAgent(
-        OfflineModel(), tools, system_prompt=settings.agent.system_prompt, max_steps=settings.agent.max_steps
-    )
 
 
 def _instance(home: Path) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Coroutine
 
-from perdure.agents.api import Agent
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.address import Address
@@ -16,6 +15,7 @@ from perdure.errors import RunEnded, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.access import Access
+from perdure.runtime.agents import Agents
 from perdure.runtime.bell import Feed
 from perdure.runtime.commands import Commands, Control
 from perdure.runtime.connections import Connections
@@ -44,7 +44,7 @@ class Loops:
         settings: Settings,
         store: Store,
         started: Started,
-        agent: Agent,
+        agents: Agents,
         adapters: list[Adapter],
         control: Control,
         feed: Feed,
@@ -58,6 +58,7 @@ class Loops:
         self._feed = feed
         self._group = group
         self._adapters = adapters
+        self._agents = agents
         self._lease = Lease(None if store.database.sole else LEASE_MS)
         self._tasks: list[asyncio.Task[None]] = []
         access = Access({adapter.name: settings.platform(adapter.name).allow for adapter in adapters})
@@ -66,10 +67,11 @@ class Loops:
         self.notices = Notices(connections.connected, silent)
         self.runner = Runner(
             store,
-            agent,
+            agents.on,
             self._run,
             lease=self._lease,
             clock=clock,
+            connected=connections.connected,
             max_length=connections.max_length,
             max_tokens=settings.recovery.max_tokens,
             changed=self._changed,
@@ -117,7 +119,13 @@ class Loops:
         await self.commands.catch_up()
         for adapter in self._adapters:
             self._begin(self.connections.attend(adapter, self._intake.take))
-        for work in (self.runner.work(), self.sender.work(), self.commands.work(), self._beat()):
+        for work in (
+            self._agents.work(),
+            self.runner.work(),
+            self.sender.work(),
+            self.commands.work(),
+            self._beat(),
+        ):
             self._begin(work)
 
     async def drain(self, reason: Reason, hurry: asyncio.Event) -> None:

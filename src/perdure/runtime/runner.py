@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from perdure.agents.api import Agent
 from perdure.core import notes
 from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
+from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.bell import Bell
 from perdure.runtime.lease import Lease
+from perdure.runtime.previews import Shown
 from perdure.store.api import Store
 from perdure.store.ids import Clock
-from perdure.store.turns import Claim
+from perdure.store.turns import Claim, Turn
 
 log = Log("runner")
 
@@ -27,21 +29,23 @@ class Runner:
     def __init__(
         self,
         store: Store,
-        agent: Agent,
+        agent_on: Callable[[str], Agent],
         run: str,
         *,
         lease: Lease,
         clock: Clock,
+        connected: Mapping[str, Adapter],
         max_length: Callable[[str], int | None],
         max_tokens: int | None,
         changed: Callable[[str], None],
         group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
-        self._agent = agent
+        self._agent_on = agent_on
         self._run = run
         self._lease = lease
         self._clock = clock
+        self._connected = connected
         self._max_length = max_length
         self._max_tokens = max_tokens
         self._changed = changed
@@ -137,6 +141,7 @@ class Runner:
             clock=self._clock,
             max_length=self._max_length(address_of(turn.key).platform),
             max_tokens=self._max_tokens,
+            shown=self._preview_of(turn),
             changed=self._changed,
         )
         task = asyncio.create_task(self._think(attempt))
@@ -150,6 +155,17 @@ class Runner:
             task.cancel()
             del self.attempts[turn.id], self._given_up[turn.id]
             self._let_go(turn.id)
+
+    def _preview_of(self, turn: Turn) -> Shown:
+        address = address_of(turn.key)
+        return Shown(
+            self._store,
+            turn,
+            address,
+            lambda: self._connected.get(address.platform),
+            lease=self._lease,
+            clock=self._clock,
+        )
 
     async def _until_over(self, turn: str, task: asyncio.Task[None]) -> None:
         """Wait for the end of an attempt; of one that goes on though it was cut off, only for a while.
@@ -178,7 +194,8 @@ class Runner:
         try:
             await attempt.recall()
             await attempt.brief()
-            await attempt.finish(await self._agent.run(attempt))
+            agent = self._agent_on(address_of(attempt.key).platform)
+            await attempt.finish(await agent.run(attempt))
         except (TurnMoved, TurnWaits) as moved:
             log.info("attempt_ended", turn=attempt.turn, why=moved.message)
         except StoreBroken:
@@ -194,6 +211,8 @@ class Runner:
         except Exception as error:  # noqa: BLE001 reason: whatever an agent does, its session must stay usable
             log.crash("agent_crashed", error, turn=attempt.turn)
             await self._fail(attempt, notes.AGENT_CRASHED)
+        finally:
+            await attempt.hide()
 
     async def _fail(self, attempt: Attempt, error: str) -> None:
         try:

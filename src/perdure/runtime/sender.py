@@ -110,7 +110,9 @@ class Sender:
             await self._send(row, adapter, row.text)
             return
         can = adapter.capabilities
-        match resolution(idempotent=can.idempotent_send, read_back=can.read_back, choice=self._unknown):
+        match resolution(
+            idempotent=can.idempotent_send or row.edits is not None, read_back=can.read_back, choice=self._unknown
+        ):
             case Resolution.SAME_KEY:
                 await self._send(row, adapter, row.text)
             case Resolution.READ_BACK:
@@ -130,7 +132,7 @@ class Sender:
         outbox = self._store.outbox
         try:
             await self._lease.confirmed()
-            receipt = await adapter.send(row.outbound(text))
+            receipt = await _put(adapter, row, text)
         except NotConnected as error:
             due = self._clock() + 1_000
             await outbox.put_back(row, due, self._clock(), problem=error.message, counts=False)
@@ -139,7 +141,10 @@ class Sender:
             await outbox.put_back(row, due, self._clock(), problem=error.message, counts=True)
         except SendRefused as error:
             log.warning("refused", row=row.id, lane=row.lane, error=error.message)
-            await outbox.refuse(row, self._clock(), problem=error.message)
+            if row.edits is not None:
+                await outbox.send_instead(row, self._clock(), problem=error.message)
+            else:
+                await outbox.refuse(row, self._clock(), problem=error.message)
         except StoreBroken:
             raise
         except Exception as error:  # noqa: BLE001 reason: after any other error nobody knows whether it was sent
@@ -166,3 +171,12 @@ class Sender:
         notice = Owed(row.address, f"{row.reply}.dropped", (notes.DROPPED_REPLY,))
         await self._store.outbox.owe(row.key, notice, now)
         log.warning("dropped", row=row.id, lane=row.lane)
+
+
+async def _put(adapter: Adapter, row: Delivering, text: str) -> Receipt:
+    """Send the row, or let it take the place of the message that it edits; an edit may be made twice."""
+    if row.edits is None:
+        return await adapter.send(row.outbound(text))
+    receipt = Receipt(row.edits)
+    await adapter.edit(receipt, row.outbound(text))
+    return receipt

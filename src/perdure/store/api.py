@@ -13,6 +13,7 @@ from perdure.store.journal import Journal
 from perdure.store.orders import Orders
 from perdure.store.outbox import Outbox
 from perdure.store.people import People
+from perdure.store.previews import Previews
 from perdure.store.processes import Processes
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
@@ -35,6 +36,7 @@ class Store:
         self.journal = Journal(database)
         self.inbox = Inbox(database, ids)
         self.outbox = Outbox(database, ids)
+        self.previews = Previews(database, ids)
         self.orders = Orders(database, ids)
         self.runs = Runs(database, ids)
         self.situations = Situations(database)

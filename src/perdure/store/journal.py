@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.core.journal import Entry, Record, decode, encode
+from perdure.core.journal import Compacted, Entry, Record, decode, encode
 from perdure.store.database import Database, Row, Tx
 
 _INSERT = (
@@ -27,15 +27,11 @@ class Journal:
         return await self._database.read(lambda tx: read_turn(tx, session, turn))
 
     async def before(self, session: str, seq: int) -> list[tuple[str, Record]]:
-        """The session's entries before a place, each with the turn it belongs to."""
-        rows = await self._database.read(
-            lambda tx: tx.all(
-                "SELECT seq, at, kind, version, body, turn FROM journal "
-                "WHERE session = :session AND seq < :seq ORDER BY seq",
-                session=session,
-                seq=seq,
-            )
-        )
+        """The session's entries before a place, each with its turn; of those that were summed up, none.
+
+        The turn in which the summary ends is given whole: half a turn cannot be folded.
+        """
+        rows = await self._database.read(lambda tx: _before(tx, session, seq))
         return [(row[5], as_record(row)) for row in rows]
 
     async def after(self, session: str, seq: int, limit: int = 500) -> list[tuple[str, Record]]:
@@ -50,6 +46,24 @@ class Journal:
             )
         )
         return [(row[5], as_record(row)) for row in rows]
+
+
+def _before(tx: Tx, session: str, seq: int) -> list[Row]:
+    row = tx.one(
+        "SELECT body FROM journal WHERE session = :session AND kind = 'compacted' AND seq < :seq "
+        "ORDER BY seq DESC LIMIT 1",
+        session=session,
+        seq=seq,
+    )
+    through = decode(Compacted.kind, Compacted.version, row[0]).through if row else 0  # type: ignore[attr-defined]
+    return tx.all(
+        "SELECT seq, at, kind, version, body, turn FROM journal WHERE session = :session AND seq < :seq "
+        "AND seq >= coalesce((SELECT max(first_seq) FROM turns WHERE session = :session "
+        "AND first_seq <= :through), 0) ORDER BY seq",
+        session=session,
+        seq=seq,
+        through=through,
+    )
 
 
 def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) -> list[Record]:

@@ -20,7 +20,7 @@ from perdure.store.ids import Ids
 
 _COLUMNS = (
     "id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, due_at, receipt, problem, "
-    "position, created_at, updated_at, buttons"
+    "position, created_at, updated_at, buttons, edits"
 )
 # Repeated word for word by every query for open rows, even where one state is enough: only so does SQLite use
 # their index, and not all rows there ever were.
@@ -36,6 +36,7 @@ class Owed(Struct, frozen=True):
     parts: tuple[str, ...]
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()  # under the last part
+    edits: str | None = None  # the receipt of a message whose place the first part takes
 
 
 class Delivering(Struct, frozen=True):
@@ -59,6 +60,7 @@ class Delivering(Struct, frozen=True):
     created_at: int
     updated_at: int
     buttons: str | None  # as JSON
+    edits: str | None  # the receipt of the message whose place it takes
 
     @property
     def address(self) -> Address:
@@ -102,6 +104,11 @@ class Outbox:
     async def refuse(self, row: Delivering, now: int, *, problem: str) -> bool:
         """The platform will never take this row: drop it with the rest of its reply, and free the lane."""
         return await self._database.write(lambda tx: _refuse(tx, row, problem, now), key=row.key)
+
+    async def send_instead(self, row: Delivering, now: int, *, problem: str) -> bool:
+        """The message that the row was to take the place of cannot be edited: owe it as one of its own."""
+        changes = "state = 'owed', run = NULL, edits = NULL"
+        return await self._change(row, changes, now, _TRYING, problem=problem)
 
     async def expire(self, row: Delivering, now: int, *, problem: str) -> bool:
         """Too old to send. The row stays on record as expired."""
@@ -149,9 +156,9 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
     for part, text in enumerate(reply.parts):
         last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {_OPEN}", lane=lane)
         tx.run(
-            "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, state, "
-            "attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, :reply, "
-            ":part, :text, :reply_to, :buttons, 'owed', 0, :now, :now, :now) ON CONFLICT DO NOTHING",
+            "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
+            "state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, "
+            ":reply, :part, :text, :reply_to, :buttons, :edits, 'owed', 0, :now, :now, :now) ON CONFLICT DO NOTHING",
             id=ids.new("out", after=last[0] if last else None),
             delivery_key=delivery_key(reply.reply, part),
             lane=lane,
@@ -162,18 +169,20 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
             text=storable(text),
             reply_to=reply.reply_to if part == 0 else None,
             buttons=buttons if part == len(reply.parts) - 1 else None,
+            edits=reply.edits if part == 0 else None,
             now=now,
         )
 
 
-def withdraw(tx: Tx, key: str, now: int) -> int:
-    """Take back what was not sent yet of the turns of a key; how many parts there were."""
-    return tx.run(
+def withdraw(tx: Tx, key: str, now: int) -> list[tuple[str, str | None]]:
+    """Take back what was not sent yet of the turns of a key: the turn of each part, and what it was to edit."""
+    rows = tx.all(
         "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {_OPEN} AND key = :key AND turn IS NOT NULL AND state = 'owed'",
+        f"WHERE {_OPEN} AND key = :key AND turn IS NOT NULL AND state = 'owed' RETURNING turn, edits",
         now=now,
         key=key,
     )
+    return [(row[0], row[1]) for row in rows]
 
 
 def of_turn(tx: Tx, turn: str) -> list[Delivering]:

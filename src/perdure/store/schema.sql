@@ -68,6 +68,7 @@ CREATE TABLE journal (
   PRIMARY KEY (session, seq)
 );
 CREATE INDEX journal_marks ON journal (session, seq) WHERE kind = 'interrupted';
+CREATE INDEX journal_summaries ON journal (session, seq) WHERE kind = 'compacted';
 
 -- What was received. The event key makes the same event act once. A command is bound to the turn that was
 -- current when it was stored; one that was carried out is obeyed. A wish begins a turn without words.
@@ -94,7 +95,8 @@ CREATE INDEX inbox_waiting ON inbox (key, position) WHERE state = 'waiting';
 CREATE INDEX inbox_orders ON inbox (key, position) WHERE state = 'waiting' AND kind = 'command';
 CREATE INDEX inbox_seen ON inbox (key, position);
 
--- What is owed to people: one lane per address, in the order of the ids.
+-- What is owed to people: one lane per address, in the order of the ids. A row that edits takes the place of
+-- the message with that receipt.
 CREATE TABLE outbox (
   id           TEXT PRIMARY KEY,
   delivery_key TEXT NOT NULL UNIQUE,
@@ -106,6 +108,7 @@ CREATE TABLE outbox (
   text         TEXT NOT NULL,
   reply_to     TEXT,
   buttons      TEXT,
+  edits        TEXT,
   state        TEXT NOT NULL CHECK (state IN
                  ('owed', 'sending', 'sent', 'unknown', 'refused', 'expired', 'withdrawn')),
   attempts     BIGINT NOT NULL,
@@ -122,6 +125,17 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_open ON outbox (lane, id) WHERE state IN ('owed', 'sending', 'unknown');
 CREATE INDEX outbox_seen ON outbox (key, position) WHERE state = 'sent';
 CREATE INDEX outbox_of_turn ON outbox (turn);
+
+-- What people see of an answer while it grows, where messages can be edited: never the answer itself.
+CREATE TABLE previews (
+  delivery_key TEXT PRIMARY KEY,
+  turn         TEXT NOT NULL REFERENCES turns (id),
+  state        TEXT NOT NULL CHECK (state IN ('sending', 'shown', 'settled', 'lost')),
+  receipt      TEXT,
+  created_at   BIGINT NOT NULL,
+  CHECK (state NOT IN ('shown', 'settled') OR receipt IS NOT NULL)
+);
+CREATE INDEX previews_of_turn ON previews (turn);
 
 -- Files that came with a message: a reference first, the bytes later.
 CREATE TABLE attachments (

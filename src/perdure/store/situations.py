@@ -7,10 +7,11 @@ from msgspec import Struct
 from perdure.core.conversation import views
 from perdure.core.explain import Situation
 from perdure.core.journal import Record
-from perdure.store import inbox, sessions
+from perdure.store import inbox, previews, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import as_record
 from perdure.store.outbox import Delivering, of_turn
+from perdure.store.previews import Kept
 from perdure.store.sessions import Session
 
 
@@ -27,6 +28,7 @@ class Life(Struct, frozen=True):
     turn: str | None
     records: list[Record]
     deliveries: list[Delivering]
+    previews: list[Kept]
 
 
 class Situations:
@@ -76,7 +78,8 @@ def _life(tx: Tx, name: str) -> Life | None:
     turn, session = row[7], row[8]
     records = _records(tx, session, turn) if turn else []
     replies = of_turn(tx, turn) if turn else []
-    return Life(*(*row[:8], records, replies))
+    shown = previews.of_turn(tx, turn) if turn else []
+    return Life(*(*row[:8], records, replies, shown))
 
 
 def _by_reply(tx: Tx, name: str) -> Row | None:

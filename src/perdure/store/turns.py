@@ -32,7 +32,7 @@ from perdure.core.notes import CANCELLED_CALL
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
 from perdure.core.turn import FINAL, MOVES, State, advance
-from perdure.store import inbox, journal, leases, outbox, sessions
+from perdure.store import inbox, journal, leases, outbox, previews, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
@@ -320,11 +320,23 @@ def move(
     entries = [_placed(tx, entry, turn.key) for entry in entries]
     if state in FINAL:
         entries = _with_results(tx, row, entries)
+        owed = _in_place(tx, ids, row, owed, now)
     if any(isinstance(entry, Cancelled) and entry.why == Why.SUSPENDED for entry in entries):
         sessions.suspend(tx, row.key, now)
     for reply in owed:
         outbox.owe(tx, ids, turn.key, turn.id, reply, now)
     return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _in_place(tx: Tx, ids: Ids, turn: Turn, owed: Sequence[Owed], now: int) -> Sequence[Owed]:
+    """What ends a turn takes the place of its preview; if nothing is said, the preview says that itself."""
+    receipt = previews.settle(tx, turn.id)
+    if receipt is None:
+        return owed
+    if not owed:
+        previews.say_ended(tx, ids, turn.key, turn.id, receipt, now)
+        return owed
+    return [msgspec.structs.replace(owed[0], edits=receipt), *owed[1:]]
 
 
 def cancel(tx: Tx, ids: Ids, turn: Turn, why: Why, now: int) -> bool:

@@ -11,7 +11,7 @@ from perdure.core.journal import Decided, Requeued
 from perdure.core.messages import Inbound
 from perdure.core.recovery import Choice
 from perdure.core.session import SessionState, Why
-from perdure.store import inbox, leases, outbox, sessions, turns
+from perdure.store import inbox, leases, outbox, previews, sessions, turns
 from perdure.store.database import Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.inbox import LATEST
@@ -57,9 +57,12 @@ def stop(
         if ended is not None:
             turns.cancel(tx, ids, ended, Why.STOPPED, now)
         withdrawn = outbox.withdraw(tx, key, now)
+        for turn_id, receipt in withdrawn:
+            if receipt is not None:
+                previews.say_ended(tx, ids, key, turn_id, receipt, now)
         dropped = inbox.withdraw(tx, key, before) if everything else 0
         return Stopped(
-            ended.id if ended else None, withdrawn, inbox.count_waiting(tx, key, before=before), dropped
+            ended.id if ended else None, len(withdrawn), inbox.count_waiting(tx, key, before=before), dropped
         )
 
     return work

@@ -27,6 +27,7 @@ class Posted(Struct, frozen=True):
     key: str
     reply_to: str | None
     buttons: tuple[Button, ...] = ()
+    preview: bool = False  # it still grows
 
 
 class SimulatedPlatform:
@@ -36,6 +37,7 @@ class SimulatedPlatform:
         self.name = name
         self.capabilities = capabilities or Capabilities(idempotent_send=True, keeps_missed=True)
         self.posted: list[Posted] = []
+        self.drafts: list[str] = []  # every text that was shown of growing answers
         self.acknowledged: list[str] = []
         self.turned_away: list[str] = []  # handed over, and not taken
         self.reachable = True  # switch: the platform is down
@@ -113,16 +115,42 @@ class SimulatedPlatform:
             raise SendRefused(f"chat {outbound.address.chat} takes no messages")
         known = self.find(outbound.key)
         if known is None or not self.capabilities.idempotent_send:
-            self.posted.append(
-                Posted(outbound.address, outbound.text, outbound.key, outbound.reply_to, outbound.buttons)
-            )
+            self.posted.append(_posted(outbound))
+        self._note_draft(outbound)
+        self._maybe_lose_answer()
+        return Receipt(outbound.key)
+
+    def replace(self, receipt: Receipt, outbound: Outbound) -> None:
+        """Put a message of ours in the place of an earlier one."""
+        if not self.reachable:
+            raise NotConnected("the simulated platform is down")
+        places = [place for place, posted in enumerate(self.posted) if posted.key == receipt.message]
+        if not places or outbound.address.chat in self.refusals:
+            raise SendRefused(f"there is no message {receipt.message} to edit")
+        # As on a real platform, an edit changes the words, and neither the id nor what is answered.
+        self.posted[places[0]] = msgspec.structs.replace(
+            self.posted[places[0]], text=outbound.text, buttons=outbound.buttons, preview=outbound.preview
+        )
+        self._note_draft(outbound)
+        self._maybe_lose_answer()
+
+    def _note_draft(self, outbound: Outbound) -> None:
+        if outbound.preview:
+            self.drafts.append(outbound.text)
+
+    def _maybe_lose_answer(self) -> None:
         if self.lose_answers:
             self.lose_answers -= 1
             raise SendUnknown("the answer was lost")
-        return Receipt(outbound.key)
 
     def find(self, key: str) -> Receipt | None:
         return Receipt(key) if any(posted.key == key for posted in self.posted) else None
+
+
+def _posted(outbound: Outbound) -> Posted:
+    return Posted(
+        outbound.address, outbound.text, outbound.key, outbound.reply_to, outbound.buttons, outbound.preview
+    )
 
 
 class SimulatedAdapter(Adapter):
@@ -193,6 +221,11 @@ class SimulatedAdapter(Adapter):
         if self._cut:
             raise NotConnected("the simulated platform cut the line")
         return self._platform.deliver(outbound)
+
+    async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
+        if self._cut:
+            raise NotConnected("the simulated platform cut the line")
+        self._platform.replace(receipt, outbound)
 
     async def find_sent(self, key: str) -> Receipt | None:
         return self._platform.find(key)

@@ -1,0 +1,116 @@
+"""Bringing tool calls to their results: the intent on disk, then the tool, then the result on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from perdure.agents.api import TurnContext
+from perdure.core import notes
+from perdure.core.effects import REMEDIES, Effect, Remedy
+from perdure.core.journal import Call, Outcome, ToolEnded, ToolStarted
+from perdure.core.tools import Tool, Use
+from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
+
+CLARIFY = "clarify"  # the tool that asks a person
+
+
+async def _ask_through_the_turn(use: Use) -> str:
+    raise ToolFailed(notes.NO_QUESTION)  # a question ends the attempt: `Calls.clarify` puts it, nobody runs it
+
+
+CLARIFY_TOOL = Tool(
+    CLARIFY,
+    notes.CLARIFY,
+    _ask_through_the_turn,
+    Effect.PURE,
+    {
+        "type": "object",
+        "properties": {
+            "question": {"type": "string", "description": "What you want to know."},
+            "options": {"type": "array", "items": {"type": "string"}, "description": "Choices to offer, if any."},
+        },
+        "required": ["question"],
+        "additionalProperties": False,
+    },
+)
+
+
+class Calls:
+    """The hands of an agent in one turn."""
+
+    def __init__(self, context: TurnContext, tools: Mapping[str, Tool], *, result: int, timeout: float) -> None:
+        self._context = context
+        self._tools = tools
+        self._result = result  # characters of one result that the model reads
+        self._timeout = timeout
+
+    async def perform(self, call: Call) -> None:
+        """Bring one call to its result, from wherever its journal ends."""
+        request, tool = call.request, self._tools.get(call.request.tool)
+        if call.started is not None and (tool is None or REMEDIES[call.started.effect] is not Remedy.REPEAT):
+            await self._context.append(ToolEnded(request.id, "unknown", notes.OUTCOME_UNKNOWN))
+        elif request.problem:
+            await self.refuse(call, request.problem)
+        elif tool is None:
+            await self.refuse(call, notes.unknown_tool(request.tool, sorted(self._tools)))
+        else:
+            await self._use(call, tool)
+
+    async def refuse(self, call: Call, why: str) -> None:
+        """Give a call that is not run its result, so that the model can do something else."""
+        request = call.request
+        began = () if call.started else (ToolStarted(request.id, request.tool, Effect.PURE, ""),)
+        await self._context.append(*began, ToolEnded(request.id, "error", why))
+
+    async def clarify(self, call: Call) -> None:
+        """Ask a person, or take the answer that came."""
+        request, answer = call.request, self._context.view.answer
+        if answer is not None and answer.question == request.id:
+            text = answer.text if answer.chosen else notes.NOT_ANSWERED
+            await self._context.append(ToolEnded(request.id, "ok", text))
+            return
+        wanted = request.arguments.get("options")
+        options = [str(option) for option in wanted] if isinstance(wanted, list | tuple) else []
+        question = str(request.arguments.get("question") or "").strip()
+        if not question:
+            await self.refuse(call, notes.NO_QUESTION)
+            return
+        began = ToolStarted(request.id, CLARIFY, Effect.PURE, self._key(call))
+        await self._context.ask(request.id, question, options, *(() if call.started else (began,)))
+
+    async def _use(self, call: Call, tool: Tool) -> None:
+        key = call.started.key if call.started else self._key(call)
+        if call.started is None:
+            await self._context.append(ToolStarted(call.request.id, tool.name, tool.effect, key))
+        outcome, text = await _outcome(tool, Use(call.request.arguments, key), tool.timeout or self._timeout)
+        await self._context.append(ToolEnded(call.request.id, outcome, notes.clipped(text, self._result)))
+
+    def _key(self, call: Call) -> str:
+        return f"{self._context.turn}:{call.request.id}"
+
+
+async def _outcome(tool: Tool, use: Use, timeout: float) -> tuple[Outcome, str]:
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            return "ok", await tool.run(use)
+    except ToolFailed as error:
+        return "error", error.message
+    except OutcomeUnknown as error:
+        return "unknown", notes.outcome_unknown(error.message)
+    except PerdureError:
+        raise
+    except TimeoutError as error:
+        if not limit.expired():
+            return "error", notes.tool_failed(error)
+        late = notes.took_too_long(timeout)
+        repeatable = REMEDIES[tool.effect] is Remedy.REPEAT
+        return ("error", late) if repeatable else ("unknown", notes.outcome_unknown(late))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return "error", notes.tool_failed(error)  # nobody cancelled us: the tool gave up by itself
+    except Exception as error:  # noqa: BLE001 reason: a tool may fail in any way; the model is told, and may correct it
+        return "error", notes.tool_failed(error)

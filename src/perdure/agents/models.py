@@ -1,0 +1,225 @@
+"""Language models of real providers, through pydantic-ai: the only module that knows its messages.
+
+It is imported only when a provider is configured, because the libraries beneath it take seconds to load. Their
+own retries are off: a try that failed leaves nothing behind, so ours may ask again, and only whole answers are
+journalled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+from httpx2 import AsyncClient, Limits
+from pydantic_ai import exceptions as failures
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+from pydantic_ai.models import Model as Provider
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse, infer_model
+from pydantic_ai.providers import Provider as AnyProvider
+from pydantic_ai.providers import infer_provider_class
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from perdure.agents.api import Hear, ModelRequest
+from perdure.agents.wire import answered, as_messages
+from perdure.core import notes
+from perdure.core.journal import ModelAnswered
+from perdure.errors import ConfigurationError, ContextTooLong, ModelError
+
+WINDOW = 128_000  # tokens, of a model that nobody knows better
+TRIES = 5
+FIRST_PAUSE = 1.0  # seconds; doubled with every try
+LONGEST_PAUSE = 60.0  # a provider that wants to be left alone for longer has failed
+LONGEST_ANSWER = 400_000  # characters; what comes behind is not read
+
+AGAIN = (
+    failures.ModelRateLimitError,
+    failures.ModelUnavailableError,
+    failures.ModelServerError,
+    failures.ModelConnectionError,
+    failures.UnexpectedModelBehavior,
+)
+
+
+class ProviderModel:
+    """A model behind somebody's HTTP API."""
+
+    def __init__(
+        self,
+        name: str,
+        provider: Provider,
+        *,
+        window: int | None = None,
+        timeout: float = 600.0,
+        silence: float = 120.0,
+        pause: float = FIRST_PAUSE,
+        client: AsyncClient | None = None,
+    ) -> None:
+        """`client` is what the provider's requests go through, and is closed with the model."""
+        self.name = name
+        self.window = window or provider.context_window or WINDOW
+        self._provider = provider
+        self._timeout = timeout
+        self._silence = silence
+        self._pause = pause
+        self._client = client
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        async with self._provider:
+            pass  # leaving it closes what it has opened itself
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+        for number in range(1, TRIES + 1):
+            try:
+                return answered(request.step, await self._request(request, hear))
+            except AGAIN as error:
+                wait = getattr(error, "retry_after", None) or self._pause * 2 ** (number - 1)
+                if number == TRIES or wait > LONGEST_PAUSE:
+                    raise ModelError(_in_words(error)) from error
+                await asyncio.sleep(wait)
+            except failures.ModelContextWindowExceededError as error:
+                raise ContextTooLong(notes.TOO_LONG) from error
+            except (failures.AgentRunError, failures.UserError) as error:
+                raise ModelError(_in_words(error)) from error
+        raise AssertionError("the last try returns or raises")
+
+    async def _request(self, request: ModelRequest, hear: Hear | None) -> ModelResponse:
+        messages = as_messages(request, self._provider)
+        parameters = ModelRequestParameters(
+            function_tools=[
+                ToolDefinition(
+                    name=tool.name, parameters_json_schema=dict(tool.schema), description=tool.description
+                )
+                for tool in request.tools
+            ]
+        )
+        if hear is None:
+            whole = self._settings(silence=self._timeout)
+            return await model_request(
+                self._provider, messages, model_settings=whole, model_request_parameters=parameters
+            )
+        async with model_request_stream(
+            self._provider,
+            messages,
+            model_settings=self._settings(silence=self._silence),
+            model_request_parameters=parameters,
+        ) as stream:
+            return await _heard(stream, hear)
+
+    def _settings(self, *, silence: float) -> ModelSettings:
+        return ModelSettings(max_retries=0, timeout=silence, request_timeout=self._timeout)
+
+
+async def _heard(stream: StreamedResponse, hear: Hear) -> ModelResponse:
+    """Read a stream to its end, or to where it has become too long: then it is a response that was cut off."""
+    text = ""
+    async for piece in _pieces(stream):
+        text += piece
+        hear(text)
+        if len(text) > LONGEST_ANSWER:
+            await stream.cancel()
+            return ModelResponse([TextPart(text[:LONGEST_ANSWER])], finish_reason="length", usage=stream.usage)
+    return stream.get()
+
+
+async def _pieces(stream: StreamedResponse) -> AsyncIterator[str]:
+    async for event in stream:
+        match event:
+            case PartStartEvent(part=TextPart(content=text)) if text:
+                yield text
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                yield text
+
+
+def _in_words(error: Exception) -> str:
+    """Why there is no answer, for the person who waits for it; never with a key in it."""
+    match error:
+        case failures.ModelAuthenticationError():
+            return notes.MODEL_KEY_REFUSED
+        case failures.ModelNotFoundError():
+            return notes.no_such_model(error.model_name)
+        case failures.ModelQuotaExceededError():
+            return notes.MODEL_QUOTA
+        case failures.ModelRateLimitError() | failures.ModelUnavailableError():
+            return notes.MODEL_BUSY
+        case failures.ModelTimeoutError() | failures.ModelRequestTimeout():
+            return notes.MODEL_SILENT
+        case failures.ModelConnectionError():
+            return notes.MODEL_UNREACHABLE
+        case failures.ModelServerError():
+            return notes.MODEL_BROKEN
+        case failures.ModelAPIError():
+            return notes.model_refused(_said(error))
+        case _:
+            return notes.MODEL_GARBLED
+
+
+def _said(error: failures.ModelAPIError) -> str:
+    """The provider's own sentence, where it gave one."""
+    body: Any = error.body
+    inner = body.get("error", body) if isinstance(body, dict) else None
+    return str(inner["message"]) if isinstance(inner, dict) and inner.get("message") else error.message
+
+
+# ── which one ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def open_model(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    window: int | None = None,
+    timeout: float = 600.0,
+    silence: float = 120.0,
+    pause: float = FIRST_PAUSE,
+) -> ProviderModel:
+    """The model that a `provider:model` names; `ConfigurationError` says what is missing."""
+    kind, _, model = name.partition(":")
+    client = AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=100))
+    try:
+        provider = _provider(kind, model, base_url, api_key, client)
+    except ImportError as error:
+        extra = f"perdure[{kind}]" if kind in ("openai", "anthropic") else f"pydantic-ai-slim[{kind}]"
+        raise ConfigurationError(
+            f"the model {name!r} needs a library that is not installed: {error.name or error}",
+            hint=f"Install it: pip install '{extra}'",
+        ) from error
+    except (failures.UserError, ValueError) as error:
+        raise ConfigurationError(f"the model {name!r} cannot be used: {error}", hint=notes.MODEL_HINT) from error
+    return ProviderModel(
+        name, provider, window=window, timeout=timeout, silence=silence, pause=pause, client=client
+    )
+
+
+def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, client: AsyncClient) -> Provider:
+    """The provider's client. Chat completions are what every server that is like OpenAI's speaks."""
+    if kind in ("openai", "openai-chat"):
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+        if base_url is None:
+            return OpenAIChatModel(model, provider=OpenAIProvider(api_key=api_key, http_client=client))
+        key = api_key or os.environ.get("OPENAI_API_KEY") or "none"  # many local servers want none
+        alike = OpenAICompatibleProvider(kind, base_url=base_url, api_key=key, http_client=client)
+        return OpenAIChatModel(model, provider=alike)
+    if kind == "anthropic":
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        claude = AnthropicProvider(api_key=api_key, base_url=base_url, http_client=client)
+        return AnthropicModel(model, provider=claude)
+    return infer_model(f"{kind}:{model}", lambda found: _any_provider(found, base_url, api_key))
+
+
+def _any_provider(kind: str, base_url: str | None, api_key: str | None) -> AnyProvider[Any]:
+    """A provider that we know only through pydantic-ai; most take a key, and some an address."""
+    given = {"base_url": base_url, "api_key": api_key}
+    return infer_provider_class(kind)(**{name: value for name, value in given.items() if value is not None})

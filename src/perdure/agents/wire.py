@@ -1,0 +1,147 @@
+"""Between core's messages and those of pydantic-ai. Imported only where that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pydantic
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.messages import ModelRequest as Request
+from pydantic_ai.models import Model as Provider
+
+from perdure.agents.api import ModelRequest
+from perdure.core import notes
+from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
+from perdure.core.journal import ModelAnswered, ToolCall, Usage
+
+MOST_CALLS = 64  # in one response
+LARGEST_ARGUMENTS = 256 * 1024  # bytes, of one call
+
+
+# ── what we ask ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_messages(request: ModelRequest, provider: Provider) -> list[ModelMessage]:
+    """The conversation as pydantic-ai wants it: requests and responses in turn, every call with its result."""
+    ids = _Ids()
+    told: list[ModelMessage] = []
+    asked: list[ModelRequestPart] = []
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            if asked:
+                told.append(Request(asked))
+                asked = []
+            told.append(_response(message, ids, provider))
+        else:
+            asked.append(_request_part(message, ids))
+    told.append(Request(asked, instructions=request.system_prompt or None))
+    return told
+
+
+class _Ids:
+    """Ids of calls on the wire. Ours are unique in their turn only, and some providers want short ones."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: dict[str, str] = {}
+
+    def give(self, call: str) -> str:
+        self._count += 1
+        self._open[call] = f"call{self._count:05}"
+        return self._open[call]
+
+    def of(self, call: str) -> str:
+        return self._open[call]
+
+
+def _request_part(message: Message, ids: _Ids) -> ModelRequestPart:
+    match message:
+        case ToolMessage(call, tool, text, outcome):
+            failed = outcome != "ok"
+            content = text if text.strip() else notes.NO_OUTPUT
+            return ToolReturnPart(tool, content, ids.of(call), outcome="failed" if failed else "success")
+        case UserMessage(text) | NoteMessage(text):
+            return UserPromptPart(text)
+        case AssistantMessage():
+            raise AssertionError("what an assistant said is no part of a request")
+
+
+def _response(message: AssistantMessage, ids: _Ids, provider: Provider) -> ModelResponse:
+    given = [ids.give(call.id) for call in message.calls]
+    native = _native(message, provider)
+    if native is not None:
+        return replace(native, parts=list(_renamed(native.parts, iter(given))))
+    parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text.strip() else []
+    parts += [
+        ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, given, strict=True)
+    ]
+    return ModelResponse(parts)
+
+
+def _native(message: AssistantMessage, provider: Provider) -> ModelResponse | None:
+    """The response as its provider gave it, if this is that provider and the library still reads it."""
+    if message.native is None or message.native.get("provider_name") != provider.system:
+        return None
+    try:
+        (found,) = ModelMessagesTypeAdapter.validate_python([message.native])
+    except pydantic.ValidationError:
+        return None
+    calls = [part for part in found.parts if isinstance(part, ToolCallPart)]
+    return found if isinstance(found, ModelResponse) and len(calls) == len(message.calls) else None
+
+
+def _renamed(parts: Sequence[ModelResponsePart], given: Iterator[str]) -> Iterator[ModelResponsePart]:
+    for part in parts:
+        yield replace(part, tool_call_id=next(given)) if isinstance(part, ToolCallPart) else part
+
+
+# ── what we get ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def answered(step: int, response: ModelResponse) -> ModelAnswered:
+    """A response as the journal keeps it."""
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    wishes = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    calls = tuple(_call(f"c{step}.{number}", part) for number, part in enumerate(wishes[:MOST_CALLS], 1))
+    if len(wishes) > MOST_CALLS:
+        text = f"{text}\n{notes.dropped_calls(len(wishes) - MOST_CALLS)}".strip()
+    usage = Usage(response.usage.input_tokens, response.usage.output_tokens)
+    native = _kept(response) if len(wishes) <= MOST_CALLS else None
+    return ModelAnswered(step, text, calls, response.finish_reason, usage, native)
+
+
+def _call(call: str, part: ToolCallPart) -> ToolCall:
+    written = part.args if isinstance(part.args, str) else msgspec.json.encode(part.args or {}).decode()
+    if len(written.encode()) > LARGEST_ARGUMENTS:
+        return ToolCall(call, part.tool_name, {}, notes.large_arguments(len(written), LARGEST_ARGUMENTS))
+    try:
+        arguments = msgspec.json.decode(written or "{}", type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        return ToolCall(call, part.tool_name, {}, notes.bad_arguments(str(error), written))
+    return ToolCall(call, part.tool_name, arguments)
+
+
+def _kept(response: ModelResponse) -> dict[str, Any] | None:
+    """The response word for word, if it holds more than words and calls: signatures, thoughts, ids of its own."""
+    if not any(_has_more(part) for part in response.parts):
+        return None
+    (kept,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+    return dict(kept)
+
+
+def _has_more(part: ModelResponsePart) -> bool:
+    plain = isinstance(part, TextPart | ToolCallPart)
+    return not plain or bool(getattr(part, "provider_details", None) or getattr(part, "id", None))

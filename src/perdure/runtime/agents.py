@@ -1,0 +1,145 @@
+"""Who answers on which platform, with which model and which tools: agents made as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from perdure.agents.api import Agent, Model
+from perdure.agents.calls import CLARIFY_TOOL
+from perdure.agents.loop import Bounds, LoopAgent
+from perdure.agents.offline import OfflineModel
+from perdure.config import Settings
+from perdure.core.tools import FixedTools, Tool, Toolbox
+from perdure.plugins import entry_points, load_object
+from perdure.tools.registry import Registry, refuse_doubles
+from perdure.tools.rehearsal import rehearsal_tools
+
+if TYPE_CHECKING:
+    from perdure.tools.mcp import McpTools
+
+OFFLINE = "offline"
+
+
+class Agents:
+    """One agent per platform. Whatever is missing for one of them is told before anything starts."""
+
+    def __init__(self, settings: Settings, platforms: Iterable[str], own: Agent | None = None) -> None:
+        self._settings = settings
+        self._models: dict[str, Model] = {}
+        self._boxes: dict[bool, list[Toolbox]] = {}
+        self._mcp: McpTools | None = None
+        own = own or self._own()
+        self._on = {platform: own or self._built_in(platform) for platform in platforms}
+
+    def on(self, platform: str) -> Agent:
+        return self._on[platform]
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What is wrong with servers of tools, by name."""
+        return self._mcp.problems if self._mcp else {}
+
+    async def close(self) -> None:
+        """Let go of the providers' connections."""
+        for model in self._models.values():
+            await model.close()
+
+    async def work(self) -> None:
+        """Keep the servers of tools connected."""
+        if self._mcp is not None:
+            await self._mcp.work()
+
+    def _own(self) -> Agent | None:
+        name = self._settings.agent.entrypoint
+        if name is None:
+            return None
+        from perdure.agents.entry import as_agent  # only who has an agent of their own needs it
+
+        return as_agent(load_object(name, self._settings.home), name)
+
+    def _built_in(self, platform: str) -> LoopAgent:
+        settings, here = self._settings, self._settings.platform(platform)
+        name = here.model or settings.model.name
+        chosen = settings.agent.tools if here.tools is None else here.tools
+        prompt = settings.agent.system_prompt if here.system_prompt is None else here.system_prompt
+        bounds = Bounds(
+            steps=settings.agent.max_steps,
+            tokens=settings.agent.max_tokens,
+            result=settings.tools.result_limit,
+            call=settings.tools.timeout,
+        )
+        tools = Registry(self._toolboxes(offline=name == OFFLINE), chosen)
+        return LoopAgent(self._model(name), tools, system_prompt=prompt, bounds=bounds)
+
+    def _model(self, name: str) -> Model:
+        if name not in self._models:
+            self._models[name] = self._open_model(name)
+        return self._models[name]
+
+    def _open_model(self, name: str) -> Model:
+        wanted = self._settings.model
+        if name == OFFLINE:
+            return OfflineModel(wanted.context)
+        from perdure.agents.models import open_model  # takes seconds, and only who has a provider needs it
+
+        # Address and key belong to the provider of `model.name`; a platform may have a model of another one.
+        same = name.partition(":")[0] == wanted.name.partition(":")[0]
+        return open_model(
+            name,
+            base_url=wanted.base_url if same else None,
+            api_key=wanted.api_key if same else None,
+            window=wanted.context,
+            timeout=wanted.timeout,
+            silence=wanted.silence,
+        )
+
+    # ── tools ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _toolboxes(self, *, offline: bool) -> list[Toolbox]:
+        if offline not in self._boxes:
+            self._boxes[offline] = [self._rehearsal()] if offline else self._real()
+        return self._boxes[offline]
+
+    def _rehearsal(self) -> Toolbox:
+        """The tools of the offline model, which knows no others."""
+        return FixedTools(rehearsal_tools(self._settings.home / "rehearsal.log"))
+
+    def _real(self) -> list[Toolbox]:
+        from perdure.tools.fetch import fetch_tool  # the offline model needs none of these
+        from perdure.tools.files import file_tools
+
+        settings = self._settings
+        tools = [CLARIFY_TOOL, *file_tools(settings.workspace)]
+        tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._loaded()]
+        refuse_doubles(tools)
+        return [FixedTools(tools), *self._servers()]
+
+    def _loaded(self) -> list[Tool]:
+        """Tools of the operator's own, and those that installed packages bring."""
+        from perdure.tools.functions import as_tool
+
+        named = [load_object(name, self._settings.home) for name in self._settings.tools.load]
+        return [as_tool(found) for found in [*named, *entry_points("perdure.tools").values()]]
+
+    def _servers(self) -> list[Toolbox]:
+        servers = self._settings.tools.mcp
+        if not servers:
+            return []
+        from perdure.tools.mcp import McpServer, McpTools
+
+        self._mcp = McpTools(
+            [
+                McpServer(
+                    name,
+                    tuple(server.command) or None,
+                    server.url,
+                    server.env,
+                    server.headers,
+                    dict(server.effects),
+                    server.timeout,
+                )
+                for name, server in servers.items()
+            ]
+        )
+        return [self._mcp]

@@ -1,0 +1,112 @@
+"""Previews: what people see of an answer while it grows, on platforms where a message can be edited.
+
+sending → shown → settled, or lost. A preview is on record before the platform hears of it, and it is never the
+answer: whatever ends the turn takes its place. One whose receipt never came is lost: it may stand in the chat,
+and only `trace` names it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from perdure.core.address import parse_session_key
+from perdure.core.notes import PREVIEW_ENDED
+from perdure.core.turn import FINAL, State
+from perdure.store import outbox
+from perdure.store.database import Database, Tx
+from perdure.store.ids import Ids
+from perdure.store.outbox import Owed
+
+
+class Preview(Struct, frozen=True):
+    delivery_key: str
+    turn: str
+    key: str
+    receipt: str | None = None  # the platform's id of it, once that is known
+
+
+class Kept(Struct, frozen=True):
+    """A preview as it is on record."""
+
+    delivery_key: str
+    state: str
+    receipt: str | None
+    created_at: int
+
+
+class Previews:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def begin(self, turn: str, key: str, epoch: int, now: int) -> Preview | None:
+        """The turn's preview: the one that is shown already, or a new one, about to be sent. None: not ours.
+
+        After return: if we die before the receipt is recorded, the new one counts as lost.
+        """
+        return await self._database.write(lambda tx: _begin(tx, turn, key, epoch, now), key=key)
+
+    async def shown(self, preview: Preview, receipt: str, now: int) -> bool:
+        """Record the receipt. False: the turn ended meanwhile; then the preview is edited to say so."""
+        return await self._database.write(lambda tx: _shown(tx, self._ids, preview, receipt, now), key=preview.key)
+
+
+def _begin(tx: Tx, turn: str, key: str, epoch: int, now: int) -> Preview | None:
+    ours = "SELECT attempt FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+    row = tx.one(ours + tx.hold, turn=turn, epoch=epoch)
+    if row is None:
+        return None
+    shown = tx.one("SELECT delivery_key, receipt FROM previews WHERE turn = :turn AND state = 'shown'", turn=turn)
+    if shown is not None:
+        return Preview(shown[0], turn, key, shown[1])
+    tx.run("UPDATE previews SET state = 'lost' WHERE turn = :turn AND state = 'sending'", turn=turn)
+    name = f"{turn}.preview.{row[0]}"
+    again = tx.one("SELECT count(*) FROM previews WHERE turn = :turn", turn=turn)
+    preview = Preview(f"{name}.{again[0]}" if again and again[0] else name, turn, key)
+    tx.run(
+        "INSERT INTO previews (delivery_key, turn, state, created_at) VALUES (:name, :turn, 'sending', :now)",
+        name=preview.delivery_key,
+        turn=turn,
+        now=now,
+    )
+    return preview
+
+
+def _shown(tx: Tx, ids: Ids, preview: Preview, receipt: str, now: int) -> bool:
+    row = tx.one("SELECT state FROM turns WHERE id = :turn", turn=preview.turn)
+    over = row is None or State(row[0]) in FINAL
+    tx.run(
+        "UPDATE previews SET state = :state, receipt = :receipt WHERE delivery_key = :name",
+        state="settled" if over else "shown",
+        receipt=receipt,
+        name=preview.delivery_key,
+    )
+    if over:
+        say_ended(tx, ids, preview.key, preview.turn, receipt, now)
+    return not over
+
+
+def settle(tx: Tx, turn: str) -> str | None:
+    """The turn ends: the receipt of its preview, whose place something must take, or None if there is none."""
+    shown = tx.one("SELECT receipt FROM previews WHERE turn = :turn AND state = 'shown'", turn=turn)
+    tx.run(
+        "UPDATE previews SET state = CASE state WHEN 'shown' THEN 'settled' ELSE 'lost' END "
+        "WHERE turn = :turn AND state IN ('sending', 'shown')",
+        turn=turn,
+    )
+    return shown[0] if shown else None
+
+
+def say_ended(tx: Tx, ids: Ids, key: str, turn: str, receipt: str, now: int) -> None:
+    """Owe the sentence that takes the place of a preview which no answer follows."""
+    reply = Owed(parse_session_key(key)[1], f"{turn}.ended.{receipt}", (PREVIEW_ENDED,), edits=receipt)
+    outbox.owe(tx, ids, key, None, reply, now)
+
+
+def of_turn(tx: Tx, turn: str) -> list[Kept]:
+    """The previews of a turn, in order."""
+    rows = tx.all(
+        "SELECT delivery_key, state, receipt, created_at FROM previews WHERE turn = :turn ORDER BY created_at",
+        turn=turn,
+    )
+    return [Kept(*row) for row in rows]

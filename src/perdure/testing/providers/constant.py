@@ -1,0 +1,114 @@
+"""The same answer to everybody, for benchmarks: encoded beforehand, nothing checked, nothing remembered."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from itertools import count, pairwise
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from perdure.testing.providers.answers import Reply, Usage, Wish
+from perdure.testing.providers.dialect import Dialect
+from perdure.testing.providers.line import Line
+
+BLANK = "0123456789abcdef01234567"  # stands for the number of an answer until it is given
+MODEL = "constant"
+
+
+class Block(Struct):
+    """A part of a message; the rest of it does not matter here."""
+
+    type: str = ""
+
+
+class Message(Struct):
+    """As much of a message as tells who speaks last."""
+
+    role: str
+    content: str | list[Block] | None = None
+
+    @property
+    def is_result(self) -> bool:
+        blocks = self.content if isinstance(self.content, list) else []
+        return self.role == "tool" or any(block.type == "tool_result" for block in blocks)
+
+
+class Envelope(Struct):
+    """As much of a request as decides the answer; everything else stays undecoded."""
+
+    messages: list[msgspec.Raw]
+    stream: bool = False
+    stream_options: dict[str, Any] | None = None
+
+
+class Constant(Struct, eq=False):
+    """Says `text`; with `call`, makes that call first and says it when the result has come.
+
+    A stream sends the text in so many `pieces`, `pause` seconds apart, after `think` seconds. `served` counts.
+    """
+
+    text: str = "ok"
+    call: Wish | None = None
+    think: float = 0.0
+    pieces: int = 1
+    pause: float = 0.0
+    served: int = 0
+    prepared: dict[tuple[str, bool, bool, bool], list[bytes]] = field(default_factory=dict)
+    number: Callable[[], int] = field(default_factory=lambda: count(secrets.randbits(80)).__next__)
+
+    async def answer(self, line: Line, dialect: Dialect, body: bytes) -> None:
+        """Answer one request."""
+        envelope = msgspec.json.decode(body, type=Envelope)
+        calls = self.call is not None and not msgspec.json.decode(envelope.messages[-1], type=Message).is_result
+        counted = dialect.wants_usage({"stream_options": envelope.stream_options}, envelope.stream)
+        frames = self._frames(dialect, calls, envelope.stream, counted)
+        number = b"%024x" % self.number()
+        await line.idle(self.think)
+        if envelope.stream:
+            await self._stream(line, frames, number)
+        else:
+            await line.answer(200, frames[0].replace(BLANK.encode(), number))
+        self.served += 1
+
+    async def _stream(self, line: Line, frames: list[bytes], number: bytes) -> None:
+        await line.begin()
+        for frame in frames[:-1]:
+            await line.push(frame.replace(BLANK.encode(), number))
+            await line.idle(self.pause)
+        await line.finish(frames[-1].replace(BLANK.encode(), number))
+
+    def _frames(self, dialect: Dialect, calls: bool, streamed: bool, counted: bool) -> list[bytes]:
+        """The bodies to send, made once for each kind of request."""
+        wanted = (dialect.NAME, calls, streamed, counted)
+        if wanted not in self.prepared:
+            reply = self._reply(dialect, calls, counted)
+            self.prepared[wanted] = self._encode(dialect, reply) if streamed else [dialect.whole(reply)]
+        return self.prepared[wanted]
+
+    def _reply(self, dialect: Dialect, calls: bool, counted: bool) -> Reply:
+        identity = dialect.REPLY_PREFIX + BLANK
+        if calls and self.call is not None:
+            call = Wish(self.call.tool, self.call.arguments, dialect.CALL_PREFIX + BLANK)
+            return Reply(identity, MODEL, (), [call], counted=counted)
+        return Reply(identity, MODEL, self._cut(), usage=Usage(output=self.pieces), counted=counted)
+
+    def _cut(self) -> list[str]:
+        """The text in as many pieces as wanted, or as it has characters."""
+        ends = [len(self.text) * index // self.pieces for index in range(self.pieces + 1)]
+        return [self.text[start:end] for start, end in pairwise(ends) if start < end]
+
+    def _encode(self, dialect: Dialect, reply: Reply) -> list[bytes]:
+        """One body for each piece, framing included; a single one if nothing separates them in time."""
+        bodies = [b"".join(frame.body for frame in dialect.opening(reply))]
+        begun = False
+        for frame in dialect.body(reply):
+            if frame.piece and begun and self.pause > 0 and not reply.calls:
+                bodies.append(frame.body)
+            else:
+                bodies[-1] += frame.body
+            begun = begun or frame.piece
+        bodies[-1] += b"".join(frame.body for frame in dialect.closing(reply))
+        return bodies

@@ -1,0 +1,156 @@
+"""What the Chat Completions API demands of a request; anything else is refused as the service refuses it.
+
+Blank texts are refused too, and so are tools that were never offered: the service lets them pass, and its models
+answer them badly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.testing.providers.refusals import (
+    expect_known,
+    expect_list,
+    expect_model,
+    expect_object,
+    expect_schema,
+    expect_text,
+    expect_tool,
+    refuse,
+    spell,
+)
+
+LONGEST_ID = 40
+LONGEST_NAME = 64
+CHOICES = ("none", "auto", "required")
+PARTS = {
+    "system": ("text",),
+    "developer": ("text",),
+    "user": ("text", "image_url", "input_audio", "file"),
+    "assistant": ("text", "refusal"),
+    "tool": ("text",),
+}
+
+
+def check(body: dict[str, Any], known: set[str]) -> None:
+    """Refuse the request unless everything in it is as it must be. `known` are tools beside those it offers."""
+    expect_model(body)
+    offered = _check_tools(body)
+    _check_choice(body, offered)
+    if body.get("stream_options") is not None and not body.get("stream"):
+        refuse("stream_options", "these are for streams only; `stream` is not set.")
+    _check_messages(expect_list("messages", body.get("messages")), known | offered)
+
+
+def _check_tools(body: dict[str, Any]) -> set[str]:
+    """The names of the tools on offer."""
+    offered: set[str] = set()
+    if body.get("tools") is None:
+        return offered
+    for index, tool in enumerate(expect_list("tools", body["tools"])):
+        where = f"tools[{index}].function"
+        if expect_object(f"tools[{index}]", tool).get("type") != "function":
+            refuse(f"tools[{index}].type", f"expected 'function', got {spell(tool.get('type'))}.")
+        function = expect_object(where, tool.get("function"))
+        name = expect_tool(f"{where}.name", function.get("name"), LONGEST_NAME)
+        if name in offered:
+            refuse(f"{where}.name", f"the tool {name!r} is offered twice.")
+        if "parameters" in function:
+            expect_schema(f"{where}.parameters", function["parameters"])
+        offered.add(name)
+    return offered
+
+
+def _check_choice(body: dict[str, Any], offered: set[str]) -> None:
+    for parameter in ("tool_choice", "parallel_tool_calls"):
+        if body.get(parameter) is not None and not offered:
+            refuse(parameter, "this is allowed only beside `tools`.")
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        name = expect_object("tool_choice.function", choice.get("function")).get("name")
+        expect_known("tool_choice.function.name", str(name), offered)
+    elif choice is not None and not isinstance(choice, dict) and choice not in CHOICES:
+        refuse("tool_choice", f"expected one of {', '.join(CHOICES)}, got {spell(choice)}.")
+
+
+def _check_messages(messages: list[Any], known: set[str]) -> None:
+    """Every call has exactly one result, right after the message that made it, before anything else is said."""
+    owed: dict[str, str] = {}  # call -> where it was made, of the calls that still wait for their result
+    settled: set[str] = set()
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        role = expect_object(where, message).get("role")
+        if role not in PARTS:
+            refuse(f"{where}.role", f"expected one of {', '.join(PARTS)}, got {spell(role)}.")
+        if role == "tool":
+            _settle(where, message, owed, settled)
+        else:
+            _expect_settled(owed)
+            settled.clear()
+        _check_content(where, role, message)
+        if role == "assistant" and message.get("tool_calls") is not None:
+            owed.update(_check_calls(where, message["tool_calls"], known))
+    _expect_settled(owed)
+
+
+def _expect_settled(owed: dict[str, str]) -> None:
+    if owed:
+        where = next(iter(owed.values()))
+        refuse(where, f"these tool calls have no result right after them: {', '.join(owed)}.")
+
+
+def _settle(where: str, message: dict[str, Any], owed: dict[str, str], settled: set[str]) -> None:
+    call = message.get("tool_call_id")
+    if not isinstance(call, str):
+        refuse(f"{where}.tool_call_id", f"expected the id of a tool call, got {spell(call)}.")
+    if call in settled:
+        refuse(f"{where}.tool_call_id", f"the tool call {call!r} has a result already; it must have exactly one.")
+    if call not in owed:
+        refuse(f"{where}.tool_call_id", f"no message right before this one makes the tool call {call!r}.")
+    del owed[call]
+    settled.add(call)
+
+
+def _check_content(where: str, role: str, message: dict[str, Any]) -> None:
+    content = message.get("content")
+    calls = role == "assistant" and message.get("tool_calls")
+    if isinstance(content, list):
+        for index, part in enumerate(expect_list(f"{where}.content", content)):
+            _check_part(f"{where}.content[{index}]", role, part)
+    elif role == "tool":
+        # A tool may find nothing to say; a person or a model may not.
+        if not isinstance(content, str):
+            refuse(f"{where}.content", f"expected a string or a list of parts, got {spell(content)}.")
+    elif not (calls and content in (None, "")) and not (content is None and message.get("refusal")):
+        expect_text(f"{where}.content", content)
+
+
+def _check_part(where: str, role: str, part: object) -> None:
+    kind = expect_object(where, part).get("type")
+    if kind not in PARTS[role]:
+        refuse(f"{where}.type", f"{role} messages have parts of {', '.join(PARTS[role])}; got {spell(kind)}.")
+    if kind in ("text", "refusal"):
+        expect_text(f"{where}.{kind}", expect_object(where, part).get(kind))
+
+
+def _check_calls(where: str, calls: object, known: set[str]) -> dict[str, str]:
+    """The ids of a message's calls, each with where it was made."""
+    made: dict[str, str] = {}
+    for index, call in enumerate(expect_list(f"{where}.tool_calls", calls)):
+        at = f"{where}.tool_calls[{index}]"
+        identity = expect_object(at, call).get("id")
+        if not isinstance(identity, str) or not 0 < len(identity) <= LONGEST_ID:
+            refuse(f"{at}.id", f"expected an id of 1 to {LONGEST_ID} characters, got {spell(identity)}.")
+        if identity in made:
+            refuse(f"{at}.id", f"the id {identity!r} is given to two tool calls.")
+        if call.get("type") != "function":
+            refuse(f"{at}.type", f"expected 'function', got {spell(call.get('type'))}.")
+        function = expect_object(f"{at}.function", call.get("function"))
+        name = expect_tool(f"{at}.function.name", function.get("name"), LONGEST_NAME)
+        expect_known(f"{at}.function.name", name, known)
+        if not isinstance(function.get("arguments"), str):
+            refuse(
+                f"{at}.function.arguments", f"expected JSON in a string, got {spell(function.get('arguments'))}."
+            )
+        made[identity] = at
+    return made

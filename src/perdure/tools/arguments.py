@@ -1,0 +1,164 @@
+"""The arguments of a tool: their JSON Schema, made from type hints, and whether what a model sent fits it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from perdure.core import notes
+from perdure.core.tools import Use
+from perdure.errors import ToolFailed
+
+_PLACE = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
+_REFERENCE = "#/$defs/{name}"
+
+
+class Parameters(Struct, frozen=True):
+    """What a function wants to be given."""
+
+    hints: Mapping[str, Any]  # of what the model gives
+    required: frozenset[str]
+    schema: Mapping[str, Any]
+    use: str | None = None  # the name of the parameter that gets the `Use`
+
+    def read(self, tool: str, use: Use) -> dict[str, Any]:
+        """The arguments as the function wants them, or a sentence that says all that is wrong with them."""
+        given, problems = use.arguments, []
+        values = {self.use: use} if self.use else {}
+        for name, hint in self.hints.items():
+            try:
+                if name in given:
+                    values[name] = msgspec.convert(given[name], hint)
+                elif name in self.required:
+                    problems.append(notes.argument_missing(name, self._schema_of(name)))
+            except msgspec.ValidationError as error:
+                problems.append(self._misfit(name, given[name], str(error)))
+        problems += [notes.no_such_argument(name) for name in given if name not in self.hints]
+        if problems:
+            raise ToolFailed(notes.arguments_misfit(tool, problems, list(self.hints)))
+        return values
+
+    def _misfit(self, name: str, value: Any, error: str) -> str:
+        found = _PLACE.fullmatch(error)
+        problem, place = (found["problem"], found["place"] or "") if found else (error, "")
+        return notes.argument_misfit(f"{name}{place}", problem, _as_json(value), self._schema_of(name))
+
+    def _schema_of(self, name: str) -> str:
+        return _as_json(self.schema["properties"][name])
+
+
+def parameters_of(function: Callable[..., Any]) -> Parameters:
+    """What the hints of a function say about its arguments; a `TypeError` if that is not enough."""
+    hints, found = _hints(function), inspect.signature(function).parameters
+    for parameter in found.values():
+        _refuse_unusable(parameter, hints)
+    uses = [name for name in found if _is_use(hints[name])]
+    if len(uses) > 1:
+        raise TypeError(f"{' and '.join(uses)} both ask for the Use; one parameter is enough")
+    given = {name: _described(hints[name]) for name in found if name not in uses}
+    defaults = {name: found[name].default for name in given if found[name].default is not inspect.Parameter.empty}
+    schema = _schema(given, defaults)
+    return Parameters(given, frozenset(given.keys() - defaults.keys()), schema, uses[0] if uses else None)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"a type hint cannot be read: {error}. Import it outside of `if TYPE_CHECKING`, and define it at the "
+            "top of a module"
+        ) from error
+
+
+def _refuse_unusable(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> None:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise TypeError(
+            f"the parameter `{parameter.name}` is {parameter.kind.description}, but a model gives each argument "
+            "by its name; write every parameter out"
+        )
+    if parameter.name not in hints:
+        raise TypeError(f"the parameter `{parameter.name}` has no type hint; without one there is no schema")
+
+
+def _is_use(hint: Any) -> bool:
+    return (get_args(hint)[0] if get_origin(hint) is Annotated else hint) is Use
+
+
+def _described(hint: Any) -> Any:
+    """A plain text in `Annotated` is a description."""
+    texts = [each for each in get_args(hint)[1:] if isinstance(each, str)] if get_origin(hint) is Annotated else []
+    return Annotated[hint, Meta(description=" ".join(texts))] if texts else hint
+
+
+# ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _schema(hints: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    fields = [
+        # The function itself fills in a default; here it only makes the argument optional.
+        (name, hint, msgspec.field(default_factory=object)) if name in defaults else (name, hint)
+        for name, hint in hints.items()
+    ]
+    shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    schema = _without_references(*_parts(shape))
+    for name, default in defaults.items():
+        _show_default(schema["properties"][name], default)
+    return schema
+
+
+def _parts(shape: type) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of a shape, and those of the types that it refers to."""
+    try:
+        (top,), components = msgspec.json.schema_components([shape], ref_template=_REFERENCE)
+    except TypeError as error:
+        problem = str(error).splitlines()[-1]
+        raise TypeError(f"there is no JSON Schema for its type hints: {problem}") from error
+    schema = components.pop(top["$ref"].rpartition("/")[2])
+    del schema["title"]
+    return schema, components
+
+
+def _show_default(schema: dict[str, Any], default: Any) -> None:
+    try:
+        schema["default"] = msgspec.to_builtins(default, str_keys=True)
+    except TypeError:
+        return  # it cannot be said in JSON; that the argument may be left out still shows
+
+
+def _without_references(schema: dict[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema in one piece, which every provider reads; only a type that holds itself needs references."""
+    try:
+        return dict(_inlined(schema, components, ()))
+    except RecursionError:
+        return {**schema, "$defs": dict(components)}
+
+
+def _inlined(part: Any, components: Mapping[str, Any], within: tuple[str, ...]) -> Any:
+    if isinstance(part, list):
+        return [_inlined(each, components, within) for each in part]
+    if not isinstance(part, dict):
+        return part
+    reference = part.get("$ref")
+    if not isinstance(reference, str):  # a property may be called so
+        return {
+            key: _inlined(value, components, within) for key, value in part.items() if not _is_index(key, value)
+        }
+    name, rest = reference.rpartition("/")[2], {key: value for key, value in part.items() if key != "$ref"}
+    if name in within:
+        raise RecursionError(name)
+    return {**_inlined(components[name], components, (*within, name)), **rest}
+
+
+def _is_index(key: str, value: Any) -> bool:
+    """Of the kinds of a tagged union by their references, which are gone; the tags stand in the kinds too."""
+    return key == "discriminator" and isinstance(value, dict) and "mapping" in value
+
+
+def _as_json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=repr).decode()

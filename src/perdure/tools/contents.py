@@ -1,0 +1,191 @@
+"""Reading a part of a file of any size, and replacing a file at once."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import os
+import secrets
+import stat
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from perdure.core import notes
+from perdure.errors import ToolFailed
+
+SHOWN = 25_000  # bytes of a file in one answer
+LINE = 4_000  # bytes of one line that are shown
+SCANNED = 32 << 20  # bytes of a file that are looked through for its lines
+EDITED = 8 << 20  # bytes of a file that can be edited
+ENTRIES = 500  # of a folder in one answer
+_PIECE = 1 << 20
+_SNIFFED = 8192  # bytes that show whether a file is text
+
+
+class Excerpt(Struct, frozen=True):
+    """Some lines of a file, and where they stand in it."""
+
+    text: str
+    first: int
+    last: int
+    total: int  # lines seen
+    whole: bool  # whether the file has no more than these
+
+
+def open_file(place: Path, name: str) -> BinaryIO:
+    """Open an ordinary file for reading; a pipe or a device, which might never end, is refused."""
+    if not stat.S_ISREG(place.stat().st_mode):
+        raise ToolFailed(notes.not_a_file(name))
+    return os.fdopen(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+
+
+def read_lines(place: Path, name: str, first: int, limit: int) -> Excerpt:
+    """As many whole lines from the first on as are wished for and can be shown."""
+    with open_file(place, name) as file:
+        _refuse_binary(file, name)
+        scan, room = _Scan(file), SHOWN
+        kept: list[str] = []
+        scan.skip_to(first)
+        while len(kept) < limit and (line := scan.next_line()):
+            if kept and len(line) > room:
+                break
+            cut = scan.length > len(line)
+            kept.append(_decode(line, name, whole=not cut) + (notes.LINE_CUT if cut else ""))
+            room -= len(line)
+        scan.count_rest()
+    return Excerpt("".join(kept), first, first + len(kept) - 1, scan.number, scan.at_end)
+
+
+class _Scan:
+    """Goes through the lines of a file, keeping little of it in memory, and not farther than we look."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._left = SCANNED
+        self._open = False  # whether a line was begun and is not counted yet
+        self.number = 0  # of the line read last
+        self.length = 0  # of that line
+        self.at_end = False
+
+    def skip_to(self, line: int) -> None:
+        """Go to the beginning of a line, or to the end."""
+        while (wanted := line - 1 - self.number) > 0 and (piece := self._file.read(min(_PIECE, self._left))):
+            if piece.count(b"\n") >= wanted:
+                after = len(piece.split(b"\n", wanted)[-1])
+                self._file.seek(-after, os.SEEK_CUR)
+                piece = piece[: len(piece) - after]
+            self._pass(piece)
+
+    def next_line(self) -> bytes:
+        """The beginning of the next line, nothing at the end."""
+        head = piece = self._file.readline(min(LINE, self._left))
+        self.length = 0
+        while piece:
+            self._pass(piece)
+            self.length += len(piece)
+            piece = self._file.readline(min(LINE, self._left)) if self._open else b""
+        self._end_line()
+        return head
+
+    def count_rest(self) -> None:
+        """Go to the end."""
+        while piece := self._file.read(min(_PIECE, self._left)):
+            self._pass(piece)
+        self._end_line()
+        self.at_end = not self._file.read(1)
+
+    def _pass(self, piece: bytes) -> None:
+        self._left -= len(piece)
+        self.number += piece.count(b"\n")
+        self._open = not piece.endswith(b"\n")
+
+    def _end_line(self) -> None:
+        """Count a last line that has no end."""
+        self.number += self._open
+        self._open = False
+
+
+def read_whole(place: Path, name: str) -> str:
+    """The text of a file that is small enough to be edited, its line ends untouched."""
+    with open_file(place, name) as file:
+        content = file.read(EDITED + 1)
+    if len(content) > EDITED:
+        raise ToolFailed(notes.too_large(name, EDITED))
+    return _decode(content, name)
+
+
+def _refuse_binary(file: BinaryIO, name: str) -> None:
+    if b"\0" in file.read(_SNIFFED):
+        raise ToolFailed(notes.binary(name))
+    file.seek(0)
+
+
+def _decode(content: bytes, name: str, *, whole: bool = True) -> str:
+    """The text; if it is not whole, its last character may be cut too, and is left out."""
+    if b"\0" in content:
+        raise ToolFailed(notes.binary(name))
+    try:
+        return codecs.utf_8_decode(content, "strict", whole)[0]
+    except UnicodeDecodeError as error:
+        raise ToolFailed(notes.not_utf8(name)) from error
+
+
+def list_folder(place: Path) -> tuple[list[str], bool]:
+    """The names in a folder, folders with a slash; and whether these are all."""
+    with os.scandir(place) as entries:
+        some = list(islice(entries, ENTRIES + 1))
+    names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in some[:ENTRIES]]
+    return sorted(names), len(some) <= ENTRIES
+
+
+# ── replacing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def replace_file(place: Path, content: bytes) -> None:
+    """Put a file in place: everybody sees the old one or the new one, whole, after a power cut too.
+
+    After return: the new one is on disk. If we die inside: a file `.perdure-….tmp` may be left beside it.
+    """
+    _refuse_read_only(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = place.with_name(f".perdure-{secrets.token_hex(8)}.tmp")
+    try:
+        _write(fresh, content, place)
+        fresh.replace(place)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    _sync(place.parent)
+
+
+def _refuse_read_only(place: Path) -> None:
+    """Replacing needs no right to the file itself, so its owner's wish would be passed over."""
+    if place.exists() and not os.access(place, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only", str(place))
+
+
+def _write(fresh: Path, content: bytes, old: Path) -> None:
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+        with suppress(FileNotFoundError):
+            _keep_owner_and_mode(file.fileno(), old.stat())
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
+    with suppress(PermissionError):  # only root may give files away
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,214 @@
+"""The tool that reads pages of the web, and nothing of the network that this machine is in."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core import notes
+from perdure.core.effects import Effect
+from perdure.core.tools import Tool
+from perdure.errors import ToolFailed
+from perdure.tools.addresses import Address, Permits, is_public, resolve
+from perdure.tools.apart import run_apart
+from perdure.tools.functions import tool
+from perdure.version import __version__
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT = 10.0  # seconds
+PATIENCE = 30.0  # seconds for everything
+READ = 2_000_000  # bytes of a body
+REDIRECTS = 5
+ADDRESSES = 3  # of a host that are tried
+
+_HEADERS = {
+    "User-Agent": f"perdure/{__version__}",
+    "Accept": "text/html, text/*, application/json, application/xml, */*;q=0.1",
+    "Accept-Encoding": "gzip",
+}
+_TEXT = re.compile(r"text/.+|application/(.+\+)?(json|xml|javascript|yaml|x-ndjson|toml)")
+_HTML = frozenset(("text/html", "application/xhtml+xml"))
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s{0,9}=\s{0,9}["']?([\w-]{1,40})""", re.IGNORECASE)
+
+
+class Answer(Struct, frozen=True):
+    """What a server answered, as far as it was read."""
+
+    url: str
+    status: str  # number and reason
+    kind: str  # the media type
+    charset: str
+    size: str  # as the server says
+    body: bytes = b""
+    packing: str = ""
+    redirect: str = ""
+
+
+def fetch_tool(*, allow_private: bool = False) -> Tool:
+    """`fetch_url`, for the public internet, or for every address that this machine can reach."""
+    permits: Permits = (lambda _: True) if allow_private else is_public
+
+    @tool(effect=Effect.PURE)
+    async def fetch_url(url: Annotated[str, "The address, beginning with http:// or https://."]) -> str:
+        """Get a page of the web as readable text. Text, HTML, JSON and XML are shown; of other files, the size."""
+        return await fetch(url, permits=permits)
+
+    return fetch_url.tool
+
+
+async def fetch(url: str, *, permits: Permits = is_public, patience: float = PATIENCE) -> str:
+    """The readable text at an address; redirects are followed, and checked like the first address."""
+    try:
+        async with asyncio.timeout(patience):
+            answer = await _follow(url, permits)
+            text, cut = await _text(answer, patience / 3)
+    except TimeoutError as error:
+        raise ToolFailed(notes.fetch_too_slow(url, patience)) from error
+    if int(answer.status.split()[0]) >= 400:
+        raise ToolFailed(notes.fetch_refused(answer.url, answer.status, text))
+    return notes.fetched(answer.url, answer.kind, text, READ if cut else None)
+
+
+async def _follow(url: str, permits: Permits) -> Answer:
+    asked = url
+    for _ in range(REDIRECTS + 1):
+        answer = await _get(_parse(url), permits)
+        if not answer.redirect:
+            return answer
+        url = answer.redirect
+    raise ToolFailed(notes.too_many_redirects(asked, REDIRECTS))
+
+
+def _parse(url: str) -> httpx.URL:
+    import httpx
+
+    try:
+        target = httpx.URL(url.strip())
+    except httpx.InvalidURL as error:
+        raise ToolFailed(notes.bad_url(url, str(error))) from error
+    if target.scheme not in ("http", "https"):
+        raise ToolFailed(notes.bad_url(url, "only http:// and https:// are fetched"))
+    if not target.host:
+        raise ToolFailed(notes.bad_url(url, "it names no host"))
+    if target.userinfo:
+        raise ToolFailed(notes.bad_url(url, "no user name or password may stand in it"))
+    return target
+
+
+async def _get(target: httpx.URL, permits: Permits) -> Answer:
+    """Ask the first of the host's addresses that can be reached."""
+    import httpx
+
+    host = target.raw_host.decode("ascii")
+    port = target.port or (443 if target.scheme == "https" else 80)
+    problems: list[str] = []
+    for address in (await resolve(host, port, permits))[:ADDRESSES]:
+        try:
+            return await _ask(target, address, host)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            problems.append(str(error) or type(error).__name__)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:  # it answered, so another address would not help
+            problems.append(str(error) or type(error).__name__)
+            break
+    raise ToolFailed(notes.not_fetched(str(target), problems))
+
+
+async def _ask(target: httpx.URL, address: Address, host: str) -> Answer:
+    """Ask an address that was checked, by its number: by now its name might mean another one.
+
+    Each question has a connection of its own, whose certificate was checked for this very host.
+    """
+    import httpx
+
+    limits = httpx.Timeout(PATIENCE, connect=CONNECT)
+    secure = httpx.create_ssl_context()
+    async with (
+        httpx.AsyncClient(verify=secure, timeout=limits, trust_env=False) as client,
+        client.stream(
+            "GET",
+            target.copy_with(host=str(address)),
+            headers={**_HEADERS, "Host": target.netloc.decode("ascii")},
+            extensions={"sni_hostname": host.rstrip(".")},
+        ) as response,
+    ):
+        return await _answer(target, response)
+
+
+async def _answer(target: httpx.URL, response: httpx.Response) -> Answer:
+    headers = response.headers
+    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    answer = Answer(
+        url=str(target),
+        status=f"{response.status_code} {response.reason_phrase}".strip(),
+        kind=kind,
+        charset=response.charset_encoding or "",
+        size=headers.get("Content-Length", ""),
+    )
+    if response.has_redirect_location:
+        return replace(answer, redirect=str(target.join(headers["Location"])))
+    if not _is_text(kind):
+        return answer
+    return replace(answer, body=await _body(response), packing=headers.get("Content-Encoding", "").strip().lower())
+
+
+def _is_text(kind: str) -> bool:
+    return not kind or _TEXT.fullmatch(kind) is not None
+
+
+async def _body(response: httpx.Response) -> bytes:
+    """The body as it is sent, or a little more than can be used of it."""
+    body = bytearray()
+    async for chunk in response.aiter_raw(65536):
+        body += chunk
+        if len(body) > READ:
+            break
+    return bytes(body)
+
+
+# ── as text ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _text(answer: Answer, seconds: float) -> tuple[str, bool]:
+    """What can be read of an answer, and whether that is not all."""
+    body = _unpacked(answer)
+    if body is None:
+        return notes.unknown_packing(answer.packing), False
+    if not _is_text(answer.kind) or b"\0" in body[:1024]:
+        return notes.not_text(answer.kind, answer.size), False
+    text = _decoded(body[:READ], answer.charset)
+    if answer.kind in _HTML:
+        text = await _readable(text, answer.url, seconds)
+    return text, len(body) > READ
+
+
+def _unpacked(answer: Answer) -> bytes | None:
+    """The body itself; of one that unpacks to something huge, no more than can be used."""
+    if answer.packing in ("", "identity"):
+        return answer.body
+    if answer.packing not in ("gzip", "x-gzip", "deflate"):
+        return None
+    try:
+        return zlib.decompressobj(wbits=47).decompress(answer.body, READ + 1)  # 47: gzip or zlib, as it comes
+    except zlib.error:
+        return None
+
+
+def _decoded(body: bytes, charset: str) -> str:
+    found = _CHARSET.search(body[:2048])
+    named = charset or (found[1].decode("ascii", "replace") if found else "utf-8")
+    try:
+        return body.decode(named, "replace")
+    except (LookupError, ValueError):  # no charset, or none of text
+        return body.decode("utf-8", "replace")
+
+
+async def _readable(page: str, url: str, seconds: float) -> str:
+    work = await run_apart("pages.py", page.encode(errors="replace"), url, str(seconds))
+    return notes.page_as_it_is(page) if work.late or work.error else work.output.decode()

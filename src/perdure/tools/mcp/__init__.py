@@ -1,0 +1,8 @@
+"""Tools of MCP servers: the operator names the servers, and what they offer becomes tools of the agent."""
+
+from __future__ import annotations
+
+from perdure.tools.mcp.server import McpServer
+from perdure.tools.mcp.toolbox import McpTools
+
+__all__ = ["McpServer", "McpTools"]

@@ -1,0 +1,85 @@
+"""What an operator says about an MCP server, and what follows from it: names, effects, surroundings."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from perdure.core.effects import Effect
+from perdure.errors import ConfigurationError
+
+INHERITED = ("PATH", "HOME", "LANG")  # what a server's process gets of our environment
+LONGEST_NAME = 64  # of a tool, for every provider
+DECLARABLE = (Effect.PURE, Effect.KEYED, Effect.ONCE)
+SHORTEST_SECRET = 8  # shorter values are words of the language
+
+
+class McpServer(Struct, frozen=True):
+    """One MCP server: a command that we start and talk to over its pipes, or the URL of one that runs."""
+
+    name: str
+    command: tuple[str, ...] | None = None
+    url: str | None = None
+    env: dict[str, str] = {}  # what the command gets beside `INHERITED`
+    headers: dict[str, str] = {}  # secret
+    effects: dict[str, str] = {}  # by the server's own name of a tool; overrides what the server says
+    timeout: float = 120.0  # seconds that one call may take
+
+    def __repr__(self) -> str:
+        return f"McpServer({self.name!r})"  # the rest may be secret
+
+    def environment(self, ours: Mapping[str, str]) -> dict[str, str]:
+        """Everything that the command may know of its surroundings."""
+        return {name: ours[name] for name in INHERITED if name in ours} | self.env
+
+    def discreet(self, text: str) -> str:
+        """The text without our secrets."""
+        words = [word for value in (*self.env.values(), *self.headers.values()) for word in value.split()]
+        for secret in sorted((word for word in words if len(word) >= SHORTEST_SECRET), key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def effect(self, tool: str, *, harmless: bool) -> Effect:
+        """What repeating a tool would mean: the operator's word, else the server's, else that it must not be."""
+        declared = self.effects.get(tool)
+        return Effect(declared) if declared else Effect.PURE if harmless else Effect.ONCE
+
+
+def tool_name(server: str, tool: str, servers: Iterable[str]) -> str:
+    """The name by which the model knows a tool: the same at every start, whatever else is connected.
+
+    A name that had to be changed ends in a mark made from the true one, so that no two become the same.
+    """
+    plain = f"{server}_{tool}"
+    fit = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
+    ambiguous = any(other != server and server.startswith(f"{other}_") for other in servers)
+    if fit == plain and len(fit) <= LONGEST_NAME and not ambiguous:
+        return fit
+    mark = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()[:8]
+    return f"{fit[: LONGEST_NAME - 1 - len(mark)]}_{mark}"
+
+
+def check(servers: Iterable[McpServer]) -> None:
+    """Every problem of what was said about the servers, or nothing."""
+    servers = list(servers)
+    names = [server.name for server in servers]
+    problems = [f"two MCP servers are named {name!r}" for name in sorted(set(names)) if names.count(name) > 1]
+    problems += [problem for server in servers for problem in _problems(server)]
+    if problems:
+        raise ConfigurationError("\n".join(problems), hint="Correct what is said about these MCP servers.")
+
+
+def _problems(server: McpServer) -> Iterable[str]:
+    if not server.name:
+        yield "an MCP server has no name"
+    it = f"MCP server {server.name!r}"
+    if bool(server.command) == bool(server.url):
+        yield f"{it}: expected either a command or a URL, came {'both' if server.url else 'none'}"
+    if server.timeout <= 0:
+        yield f"{it}: expected a timeout above 0 seconds, came {server.timeout:g}"
+    for tool, effect in server.effects.items():
+        if effect not in DECLARABLE:
+            yield f"{it}: expected as the effect of {tool!r} one of {', '.join(DECLARABLE)}, came {effect!r}"

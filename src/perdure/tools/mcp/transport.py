@@ -1,0 +1,211 @@
+"""How an MCP server is reached: a process of ours with pipes, or HTTP. Imported only when a server is named.
+
+A process gets the listed variables, its pipes and nothing else of ours: no socket, no lock. It is asked to end by
+closing its input, and killed with its whole process group when it does not. If the gateway itself is killed, the
+kernel closes the input, and a server that follows the protocol ends; one that does not is then left alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+import httpx2
+import msgspec
+from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
+
+from perdure.core import notes
+from perdure.tools.mcp.server import McpServer
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.shared.message import SessionMessage
+
+UNSENT = "perdure: nothing was asked"  # marks errors of our own making: no server puts this in an error
+REFUSED = "perdure: turned away"
+LOST = "perdure: sent, and no answer"
+
+SESSION = "mcp-session-id"
+REACHING = 30.0  # seconds to get through to a server
+SILENCE = 300.0  # seconds without a byte after which a stream is taken for dead
+LARGEST_EVENT = 32 * 1024 * 1024  # bytes
+TAIL = 4000  # characters of a process's last words that are kept
+SHOWN = 300  # and how many of them are shown
+
+_log = logging.getLogger("perdure.tools.mcp")
+
+
+@asynccontextmanager
+async def reach(server: McpServer, words: LastWords, ended: Callable[[], None]) -> AsyncIterator[TransportStreams]:
+    """The two streams of a connection; `ended` is told when the server has closed its side."""
+    async with AsyncExitStack() as stack:
+        if server.command:
+            errors = stack.enter_context(words.overheard())
+            opening = stdio_client(_process(server, server.command), errors)
+        else:
+            http = await stack.enter_async_context(_http(server))
+            opening = streamable_http_client(
+                server.url or "", http_client=http, terminate_on_close=False, max_sse_event_size=LARGEST_EVENT
+            )
+        read, write = await stack.enter_async_context(opening)
+        yield _Watched(read, ended), write
+
+
+def _process(server: McpServer, command: tuple[str, ...]) -> StdioServerParameters:
+    """The SDK passes some variables on by itself; `env` takes away those that nobody listed."""
+    wanted = server.environment(os.environ)
+    unset = [part for name in DEFAULT_INHERITED_ENV_VARS if name not in wanted for part in ("-u", name)]
+    return StdioServerParameters(command="/usr/bin/env", args=[*unset, "--", *command], env=wanted)
+
+
+class LastWords:
+    """What a process wrote to its standard error lately: often the only hint at why it ended."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._tail = ""
+
+    def __str__(self) -> str:
+        # Without secrets first, and then cut: half a secret would not be recognised.
+        return " ".join(self._server.discreet(self._tail).split())[-SHOWN:]
+
+    @contextmanager
+    def overheard(self) -> Iterator[TextIO]:
+        """A file for a process to write to, read by us as it is written."""
+        self._tail = ""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(reading, self._hear, reading)
+        try:
+            with os.fdopen(writing, "w") as errors:
+                yield errors
+        finally:
+            loop.remove_reader(reading)
+            while self._hear(reading):
+                pass
+            os.close(reading)
+
+    def _hear(self, reading: int) -> bool:
+        try:
+            heard = os.read(reading, 65536).decode(errors="replace")
+        except BlockingIOError:
+            return False
+        self._tail = (self._tail + heard)[-TAIL:]
+        for line in heard.splitlines():
+            _log.debug(
+                "mcp_said", extra={"fields": {"server": self._server.name, "line": self._server.discreet(line)}}
+            )
+        return bool(heard)
+
+
+class _Watched:
+    """A stream of messages that tells when it has ended."""
+
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], ended: Callable[[], None]) -> None:
+        self._inner = inner
+        self._ended = ended
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._inner.receive()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self._inner.__anext__()
+        except Exception:  # the end of an iteration is an exception, too
+            self._ended()
+            raise
+
+    async def __aenter__(self) -> _Watched:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+
+# ── HTTP ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _http(server: McpServer) -> httpx2.AsyncClient:
+    timeout = httpx2.Timeout(REACHING, read=max(SILENCE, server.timeout + REACHING))
+    return _Candid(headers=server.headers, timeout=timeout)
+
+
+class _Candid(httpx2.AsyncClient):
+    """Says of a request that failed whether it can have had an effect.
+
+    The SDK takes an answer that holds an error of the protocol as the answer to that one request. So a failure
+    becomes such an answer, and the other requests of the connection go on.
+    """
+
+    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        try:
+            response = await super().send(request, **how)
+            if response.status_code < 400:
+                return response
+            body = await response.aread()
+        except (
+            httpx2.ConnectError,
+            httpx2.ConnectTimeout,
+            httpx2.PoolTimeout,
+            httpx2.UnsupportedProtocol,
+        ) as error:
+            return _failure(request, 503, UNSENT, notes.mcp_unreachable(_said(error)))
+        except httpx2.TransportError as error:
+            return _failure(request, 502, LOST, notes.mcp_broke(_said(error)))
+        return _judged(request, response, body)
+
+
+def _judged(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
+    """The response if it holds an error of the protocol, else one that does.
+
+    Some servers turn a request away with a code that, when it comes from the SDK, means a broken connection.
+    """
+    status = response.status_code
+    if status == 404 and SESSION in request.headers:
+        return _failure(request, status, UNSENT, notes.MCP_FORGOTTEN)
+    kind = REFUSED if status < 500 else LOST
+    try:
+        error = msgspec.json.decode(body, type=_Answer).error
+    except msgspec.MsgspecError:
+        return _failure(request, status, kind, notes.mcp_status(status, response.reason_phrase))
+    return _failure(request, status, kind, error.message) if error.code == CONNECTION_CLOSED else response
+
+
+class _Error(msgspec.Struct):
+    code: int
+    message: str
+
+
+class _Answer(msgspec.Struct):
+    jsonrpc: str
+    error: _Error
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _failure(request: httpx2.Request, status: int, kind: str, message: str) -> httpx2.Response:
+    error = {"code": INTERNAL_ERROR, "message": message, "data": kind}
+    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)

@@ -1,0 +1,47 @@
+"""Blocking work in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """The result of blocking work, done in a thread of its own.
+
+    Not `asyncio.to_thread`: its few threads are shared, so that a few tools which hang would stop all others,
+    and the end of the process waits for them. A thread cannot be ended: when nobody waits any more, the work
+    goes on to its end, and its result is lost.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result = context.run(work)
+        except BaseException as error:  # noqa: BLE001 reason: it is raised where the work is awaited
+            settle = _failing(done, error)
+        else:
+            settle = _ending(done, result)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle)
+
+    threading.Thread(target=run, name="perdure-tool", daemon=True).start()
+    return await done
+
+
+def _ending(done: asyncio.Future[T], result: T) -> Callable[[], None]:
+    return lambda: None if done.done() else done.set_result(result)
+
+
+def _failing(done: asyncio.Future[T], error: BaseException) -> Callable[[], None]:
+    if isinstance(error, StopIteration):  # no future takes one
+        error = RuntimeError(f"StopIteration: {error}")
+    return lambda: None if done.done() else done.set_exception(error)

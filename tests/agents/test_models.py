@@ -1,0 +1,425 @@
+"""Models of real providers, through their real SDKs, against local servers that are as strict as the real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+
+from perdure.agents import wire
+from perdure.agents.api import ModelRequest
+from perdure.agents.models import LONGEST_ANSWER, TRIES, ProviderModel, open_model
+from perdure.core import notes
+from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
+from perdure.core.journal import ModelAnswered, ToolCall, Usage
+from perdure.core.tools import Tool, Use
+from perdure.errors import ConfigurationError, ContextTooLong, ModelError
+from perdure.testing.providers import (
+    CutsOff,
+    Fails,
+    Floods,
+    Hangs,
+    LocalProvider,
+    NeverEnds,
+    Says,
+    Wish,
+)
+from perdure.testing.providers import Usage as Cost
+
+pytestmark = pytest.mark.anyio
+
+APIS = ("openai", "anthropic")
+
+
+@pytest.fixture
+def provider() -> Iterator[LocalProvider]:
+    with LocalProvider() as provider:
+        yield provider
+
+
+@pytest.fixture(params=APIS)
+def api(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=["whole", "streamed"])
+def streamed(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "streamed")
+
+
+Open = Callable[..., ProviderModel]
+
+
+@pytest.fixture
+async def opened(provider: LocalProvider) -> AsyncIterator[Open]:
+    """Opens models of the local provider; they are closed after the test."""
+    models: list[ProviderModel] = []
+
+    def opened(api: str, model: str = "local", **more: Any) -> ProviderModel:
+        url = provider.openai_url if api == "openai" else provider.anthropic_url
+        models.append(open_model(f"{api}:{model}", base_url=url, api_key=provider.key, pause=0.001, **more))
+        return models[-1]
+
+    yield opened
+    for model in models:
+        await model.close()
+
+
+async def look(use: Use) -> str:
+    raise AssertionError("a model only wishes")
+
+
+LOOK = Tool("look", "Looks around.", look, schema={"type": "object", "properties": {"at": {"type": "string"}}})
+
+
+def asking(*messages: Message, tools: tuple[Tool, ...] = (LOOK,), **more: Any) -> ModelRequest:
+    return ModelRequest(messages or [UserMessage("hello")], 1, tools=tools, system_prompt="Be kind.", **more)
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        self.heard.append(text)
+
+
+async def respond(model: ProviderModel, streamed: bool, request: ModelRequest | None = None) -> ModelAnswered:
+    return await model.respond(request or asking(), Ears() if streamed else None)
+
+
+# ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_answer_is_journalled_with_its_end_and_its_cost(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool
+) -> None:
+    provider.script = [Says("good day", usage=Cost(12, 7))]
+    answer = await respond(opened(api), streamed)
+    assert answer == ModelAnswered(1, "good day", (), "stop", Usage(12, 7))
+    [asked] = provider.requests
+    assert asked.streamed is streamed
+    assert asked.tools == ["look"]
+    assert "Be kind." in str(asked.body)
+
+
+async def test_answer_is_heard_while_it_grows(provider: LocalProvider, opened: Open, api: str) -> None:
+    provider.script = [Says(pieces=["one ", "two ", "three"])]
+    ears = Ears()
+    await opened(api).respond(asking(), ears)
+    assert ears.heard == ["one ", "one two ", "one two three"]
+
+
+async def test_wishes_get_ids_of_ours(provider: LocalProvider, opened: Open, api: str, streamed: bool) -> None:
+    """Providers reuse theirs; ours are unique in their turn."""
+    wishes = [Wish("look", {"at": "a"}, id="same"), Wish("look", {"at": "b"}, id="other")]
+    provider.script = [Says("Let me see.", calls=wishes)]
+    answer = await respond(opened(api), streamed)
+    assert answer.text == "Let me see."
+    assert answer.calls == (ToolCall("c1.1", "look", {"at": "a"}), ToolCall("c1.2", "look", {"at": "b"}))
+    assert answer.finish == "tool_call"
+
+
+async def test_b64_conversation_with_notes_and_results_is_taken_by_every_provider(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool
+) -> None:
+    """The same ids in two turns, notes in a row, a result without words, an answer behind calls."""
+    calls = (ToolCall("c1.1", "look", {"at": "a"}), ToolCall("c1.2", "look", {}))
+    told = [
+        NoteMessage("[Gateway note: in short]"),
+        UserMessage("first"),
+        AssistantMessage("", calls),
+        ToolMessage("c1.1", "look", "", "ok"),
+        ToolMessage("c1.2", "look", notes.OUTCOME_UNKNOWN, "unknown"),
+        AssistantMessage("done"),
+        UserMessage("second"),
+        NoteMessage("[Gateway note: cut off]"),
+        AssistantMessage("Let me see.", calls[:1]),
+        ToolMessage("c1.1", "look", "seen", "ok"),
+    ]
+    answer = await respond(opened(api), streamed, asking(*told))
+    assert provider.refusals == []
+    assert answer.text == "ok"
+    sent = str(provider.requests[0].messages)
+    for text in ("in short", "first", "second", "outcome unknown", "cut off", "seen", notes.NO_OUTPUT):
+        assert text in sent, text
+
+
+async def test_arguments_that_are_no_json_come_back_as_a_problem(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool
+) -> None:
+    provider.script = [Says(calls=[Wish("look", '{"at": ')])]
+    [call] = (await respond(opened(api), streamed)).calls
+    # Whole answers of Anthropic hold objects, never text: there nothing can be malformed.
+    assert call.problem.startswith("the arguments are no JSON object") or (api, streamed) == ("anthropic", False)
+
+
+@pytest.mark.parametrize(
+    ("api", "finish", "kept"),
+    [
+        ("openai", "length", "length"),
+        ("openai", "content_filter", "content_filter"),
+        ("anthropic", "max_tokens", "length"),
+        ("anthropic", "refusal", "content_filter"),
+        ("anthropic", "stop_sequence", "stop"),
+    ],
+)
+async def test_b45_every_spelling_of_an_end_is_understood(
+    provider: LocalProvider, opened: Open, api: str, finish: str, kept: str, streamed: bool
+) -> None:
+    provider.script = [Says("as far as", finish=finish)]
+    assert (await respond(opened(api), streamed)).finish == kept
+
+
+# ── what goes wrong ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(Fails(429, retry_after=0.001), id="too many requests"),
+        pytest.param(Fails(500), id="a problem of its own"),
+        pytest.param(Fails(503), id="not there"),
+        pytest.param(Fails(529), id="overloaded"),
+        pytest.param(CutsOff(after=0), id="cut off before the first word"),
+        pytest.param(CutsOff(after=2), id="cut off in the middle"),
+    ],
+)
+async def test_what_may_pass_is_asked_again(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool, failure: Fails | CutsOff
+) -> None:
+    """A half-streamed response is discarded; the SDKs' own retries are off, so each try is one request."""
+    provider.script = [failure, failure, Says("at last")]
+    answer = await respond(opened(api), streamed)
+    assert answer.text == "at last"
+    assert len(provider.requests) == 3
+
+
+async def test_half_of_a_stream_is_never_part_of_the_answer(
+    provider: LocalProvider, opened: Open, api: str
+) -> None:
+    provider.script = [CutsOff(after=2, of=Says("wrong words here")), Says("right")]
+    ears = Ears()
+    answer = await opened(api).respond(asking(), ears)
+    assert answer.text == "right"
+    assert ears.heard[-1] == "right"
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        pytest.param(Fails(429, retry_after=0.001), notes.MODEL_BUSY, id="too many requests"),
+        pytest.param(Fails(500), notes.MODEL_BROKEN, id="a problem of its own"),
+        pytest.param(CutsOff(), notes.MODEL_UNREACHABLE, id="cut off"),
+    ],
+)
+async def test_what_never_passes_is_told_after_some_tries(
+    provider: LocalProvider, opened: Open, api: str, failure: Fails | CutsOff, told: str
+) -> None:
+    provider.script = [failure] * 20
+    with pytest.raises(ModelError) as caught:
+        await respond(opened(api), streamed=False)
+    assert caught.value.message == told
+    assert len(provider.requests) == TRIES
+
+
+async def test_provider_that_wants_to_be_left_alone_for_long_has_failed(
+    provider: LocalProvider, opened: Open, api: str
+) -> None:
+    provider.script = [Fails(429, retry_after=3600)]
+    with pytest.raises(ModelError, match="too much to do"):
+        await respond(opened(api), streamed=False)
+    assert len(provider.requests) == 1
+
+
+async def test_key_that_is_refused_is_told_without_the_key(
+    provider: LocalProvider, opened: Open, api: str
+) -> None:
+    model = opened(api)
+    provider.key = "another"
+    with pytest.raises(ModelError) as caught:
+        await respond(model, streamed=False)
+    assert caught.value.message == notes.MODEL_KEY_REFUSED
+    assert len(provider.requests) == 1
+
+
+async def test_unknown_model_is_told_by_name(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        await respond(opened(api, "missing"), streamed)
+    assert caught.value.message == notes.no_such_model("missing")
+
+
+async def test_refusal_is_told_in_the_words_of_the_provider(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool
+) -> None:
+    provider.script = [Fails(400, message="No poems on Sundays.")]
+    with pytest.raises(ModelError, match="refused the request: No poems on Sundays"):
+        await respond(opened(api), streamed)
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("api", "failure"),
+    [
+        ("openai", Fails(400, message="Too many tokens.", code="context_length_exceeded")),
+        ("anthropic", Fails(400, message="prompt is too long: 210000 tokens > 200000 maximum")),
+    ],
+)
+async def test_conversation_that_is_too_long_is_its_own_error(
+    provider: LocalProvider, opened: Open, api: str, failure: Fails
+) -> None:
+    provider.script = [failure]
+    with pytest.raises(ContextTooLong):
+        await respond(opened(api), streamed=False)
+
+
+# ── bounds ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_stream_without_end_is_left_at_some_length(provider: LocalProvider, opened: Open, api: str) -> None:
+    provider.script = [NeverEnds(piece="again " * 1000)]
+    answer = await opened(api).respond(asking(), Ears())
+    assert (len(answer.text), answer.finish) == (LONGEST_ANSWER, "length")
+
+
+async def test_stream_that_falls_silent_is_given_up(provider: LocalProvider, opened: Open, api: str) -> None:
+    hanging = Hangs(after=1)
+    provider.script = [hanging] * 20
+    with pytest.raises(ModelError) as caught:
+        await opened(api, silence=0.2).respond(asking(), Ears())
+    hanging.release()
+    assert caught.value.message in (notes.MODEL_SILENT, notes.MODEL_UNREACHABLE)
+
+
+async def test_answer_that_takes_too_long_in_all_is_given_up(
+    provider: LocalProvider, opened: Open, api: str
+) -> None:
+    provider.script = [NeverEnds(pause=0.01)] * 20
+    with pytest.raises(ModelError) as caught:
+        await opened(api, timeout=0.3).respond(asking(), Ears())
+    assert caught.value.message == notes.MODEL_SILENT
+
+
+async def test_flood_within_bounds_is_taken_whole(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool
+) -> None:
+    provider.script = [Floods(50_000)]
+    assert len((await respond(opened(api), streamed)).text) >= 50_000
+
+
+async def test_more_calls_than_allowed_are_left_out_and_told(
+    provider: LocalProvider, opened: Open, api: str
+) -> None:
+    provider.script = [Says(calls=[Wish("look", {"at": str(n)}) for n in range(wire.MOST_CALLS + 3)])]
+    answer = await respond(opened(api), streamed=False)
+    assert len(answer.calls) == wire.MOST_CALLS
+    assert notes.dropped_calls(3) in answer.text
+
+
+async def test_arguments_that_are_too_large_come_back_as_a_problem(
+    provider: LocalProvider, opened: Open, api: str
+) -> None:
+    provider.script = [Says(calls=[Wish("look", {"at": "x" * (wire.LARGEST_ARGUMENTS + 1)})])]
+    [call] = (await respond(opened(api), streamed=False)).calls
+    assert call.arguments == {}
+    assert "smaller pieces" in call.problem
+
+
+async def test_cancelling_ends_the_request(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool
+) -> None:
+    hanging = Hangs(after=0)
+    provider.script = [hanging]
+    task = asyncio.create_task(respond(opened(api), streamed))
+    await asyncio.to_thread(hanging.reached.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    hanging.release()
+    assert len(provider.requests) == 1
+
+
+# ── what a provider wants back ──────────────────────────────────────────────────────────────────────────────
+
+
+def thoughtful(provider_name: str) -> ModelResponse:
+    return ModelResponse(
+        [
+            ThinkingPart("hm", signature="signed", provider_name=provider_name),
+            TextPart("Let me see."),
+            ToolCallPart("look", {"at": "a"}, "theirs"),
+        ],
+        provider_name=provider_name,
+        finish_reason="tool_call",
+    )
+
+
+async def test_thoughts_go_back_to_the_provider_that_signed_them(provider: LocalProvider, opened: Open) -> None:
+    answer = wire.answered(1, thoughtful("anthropic"))
+    assert answer.native is not None
+    told = [
+        UserMessage("hello"),
+        AssistantMessage(answer.text, answer.calls, answer.native),
+        ToolMessage("c1.1", "look", "seen", "ok"),
+    ]
+    model = opened("anthropic")
+    kinds = [type(part).__name__ for part in wire.as_messages(asking(*told), model._provider)[1].parts]
+    assert kinds == ["ThinkingPart", "TextPart", "ToolCallPart"]
+    other = opened("openai")
+    kinds = [type(part).__name__ for part in wire.as_messages(asking(*told), other._provider)[1].parts]
+    assert kinds == ["TextPart", "ToolCallPart"]
+
+
+async def test_b65_thoughts_that_a_newer_library_cannot_read_are_left_out(opened: Open) -> None:
+    answer = wire.answered(1, thoughtful("anthropic"))
+    garbled = (answer.native or {}) | {"parts": [{"part_kind": "telepathy"}]}
+    told = [UserMessage("hello"), AssistantMessage("Let me see.", answer.calls, garbled)]
+    told.append(ToolMessage("c1.1", "look", "seen", "ok"))  # type: ignore[arg-type]
+    messages = wire.as_messages(asking(*told), opened("anthropic")._provider)
+    assert [type(part).__name__ for part in messages[1].parts] == ["TextPart", "ToolCallPart"]
+
+
+def test_answer_of_words_and_calls_alone_keeps_nothing_more() -> None:
+    plain = ModelResponse([TextPart("hi"), ToolCallPart("look", {"at": "a"}, "theirs")], finish_reason="stop")
+    assert wire.answered(1, plain).native is None
+
+
+# ── which one ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5"])
+def test_missing_key_is_told_with_what_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ConfigurationError) as caught:
+        open_model(name)
+    assert name in caught.value.message
+    assert "model.api_key" in caught.value.hint
+
+
+def test_usual_variable_of_the_provider_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment")
+    assert open_model("anthropic:claude-sonnet-5").name == "anthropic:claude-sonnet-5"
+
+
+def test_unknown_provider_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="'nobody:x' cannot be used"):
+        open_model("nobody:x")
+
+
+def test_provider_whose_library_is_missing_is_told_with_how_to_install_it() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_model("groq:llama", api_key="x")
+    assert "pip install 'pydantic-ai-slim[groq]'" in caught.value.hint
+
+
+def test_window_of_a_known_model_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_model("anthropic:claude-sonnet-4-5", api_key="x").window >= 200_000
+    assert open_model("openai:nobody-knows", base_url="http://127.0.0.1:1/v1").window == 128_000
+    assert open_model("openai:gpt-5", api_key="x", window=5000).window == 5000

@@ -1,0 +1,174 @@
+-- The whole schema, for SQLite and PostgreSQL alike: what a new database is made from.
+-- The migrations lead to the same tables; a test holds the two together on both databases.
+-- Times are UTC milliseconds. Ids are made by us and sort by time. Bodies are JSON.
+
+-- One start of one gateway. A run with an ending is dead, for everybody and for good.
+CREATE TABLE runs (
+  id           TEXT PRIMARY KEY,
+  instance     TEXT NOT NULL,
+  version      TEXT NOT NULL,
+  started_at   BIGINT NOT NULL,
+  heartbeat_at BIGINT NOT NULL,
+  ended_at     BIGINT,
+  ending       TEXT CHECK (ending IN ('clean', 'lost')),
+  restart_for  TEXT, -- the key of the session that asked for a restart, and wants to hear of it
+  CHECK ((ended_at IS NULL) = (ending IS NULL))
+);
+CREATE INDEX runs_live ON runs (instance) WHERE ended_at IS NULL;
+CREATE INDEX runs_asked ON runs (id) WHERE restart_for IS NOT NULL;
+
+-- A conversation. Its key is for ever; a new id begins when it is reset.
+CREATE TABLE sessions (
+  id                TEXT PRIMARY KEY,
+  key               TEXT NOT NULL,
+  state             TEXT NOT NULL CHECK (state IN ('open', 'suspended', 'closed')),
+  auto_reset_reason TEXT,
+  created_at        BIGINT NOT NULL,
+  updated_at        BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX sessions_current ON sessions (key) WHERE state <> 'closed';
+CREATE INDEX sessions_of_key ON sessions (key, id);
+
+-- What belongs to a key: who may run it (run, epoch), its newest turn (generation), and the last place
+-- given out in the order of what is seen in its chat (position).
+CREATE TABLE leases (
+  key        TEXT PRIMARY KEY,
+  run        TEXT REFERENCES runs (id),
+  epoch      BIGINT NOT NULL,
+  generation BIGINT NOT NULL,
+  position   BIGINT NOT NULL
+);
+
+-- A turn's row is the fold of its journal entries, written in the same transaction.
+CREATE TABLE turns (
+  id         TEXT PRIMARY KEY,
+  session    TEXT NOT NULL REFERENCES sessions (id),
+  key        TEXT NOT NULL,
+  generation BIGINT NOT NULL,
+  state      TEXT NOT NULL CHECK (state IN
+               ('queued', 'running', 'waiting', 'interrupted', 'done', 'failed', 'cancelled')),
+  epoch      BIGINT NOT NULL,
+  attempt    BIGINT NOT NULL,
+  first_seq  BIGINT NOT NULL,
+  began_at   BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX turns_begun ON turns (key) WHERE state IN ('queued', 'running', 'waiting', 'interrupted');
+CREATE INDEX turns_of_session ON turns (session, generation);
+
+-- The facts, in order. Append only.
+CREATE TABLE journal (
+  session TEXT NOT NULL REFERENCES sessions (id),
+  seq     BIGINT NOT NULL,
+  turn    TEXT NOT NULL REFERENCES turns (id),
+  kind    TEXT NOT NULL,
+  version BIGINT NOT NULL,
+  body    TEXT NOT NULL,
+  at      BIGINT NOT NULL,
+  PRIMARY KEY (session, seq)
+);
+CREATE INDEX journal_marks ON journal (session, seq) WHERE kind = 'interrupted';
+
+-- What was received. The event key makes the same event act once. A command is bound to the turn that was
+-- current when it was stored; one that was carried out is obeyed. A wish begins a turn without words.
+CREATE TABLE inbox (
+  id          TEXT PRIMARY KEY,
+  event_key   TEXT NOT NULL UNIQUE,
+  key         TEXT,
+  session     TEXT REFERENCES sessions (id),
+  kind        TEXT NOT NULL DEFAULT 'message' CHECK (kind IN ('message', 'command', 'wish')),
+  state       TEXT NOT NULL CHECK (state IN
+                ('waiting', 'taken', 'obeyed', 'rejected', 'withdrawn', 'expired')),
+  turn        TEXT REFERENCES turns (id),
+  bound       TEXT REFERENCES turns (id),
+  body        TEXT,
+  raw         TEXT NOT NULL,
+  problem     TEXT,
+  position    BIGINT,
+  received_at BIGINT NOT NULL,
+  CHECK ((state = 'taken') = (turn IS NOT NULL)),
+  CHECK ((state = 'rejected') = (problem IS NOT NULL)),
+  CHECK (state = 'rejected' OR (key IS NOT NULL AND body IS NOT NULL AND position IS NOT NULL))
+);
+CREATE INDEX inbox_waiting ON inbox (key, position) WHERE state = 'waiting';
+CREATE INDEX inbox_orders ON inbox (key, position) WHERE state = 'waiting' AND kind = 'command';
+CREATE INDEX inbox_seen ON inbox (key, position);
+
+-- What is owed to people: one lane per address, in the order of the ids.
+CREATE TABLE outbox (
+  id           TEXT PRIMARY KEY,
+  delivery_key TEXT NOT NULL UNIQUE,
+  lane         TEXT NOT NULL,
+  key          TEXT NOT NULL,
+  turn         TEXT REFERENCES turns (id),
+  reply        TEXT NOT NULL,
+  part         BIGINT NOT NULL,
+  text         TEXT NOT NULL,
+  reply_to     TEXT,
+  buttons      TEXT,
+  state        TEXT NOT NULL CHECK (state IN
+                 ('owed', 'sending', 'sent', 'unknown', 'refused', 'expired', 'withdrawn')),
+  attempts     BIGINT NOT NULL,
+  due_at       BIGINT NOT NULL,
+  run          TEXT REFERENCES runs (id),
+  receipt      TEXT,
+  problem      TEXT,
+  position     BIGINT,
+  created_at   BIGINT NOT NULL,
+  updated_at   BIGINT NOT NULL,
+  CHECK ((state = 'sending') = (run IS NOT NULL)),
+  CHECK ((state = 'sent') = (position IS NOT NULL))
+);
+CREATE INDEX outbox_open ON outbox (lane, id) WHERE state IN ('owed', 'sending', 'unknown');
+CREATE INDEX outbox_seen ON outbox (key, position) WHERE state = 'sent';
+CREATE INDEX outbox_of_turn ON outbox (turn);
+
+-- Files that came with a message: a reference first, the bytes later.
+CREATE TABLE attachments (
+  id         TEXT PRIMARY KEY,
+  inbox      TEXT NOT NULL REFERENCES inbox (id),
+  ordinal    BIGINT NOT NULL,
+  name       TEXT NOT NULL,
+  reference  TEXT NOT NULL,
+  media_type TEXT NOT NULL,
+  size       BIGINT,
+  state      TEXT NOT NULL CHECK (state IN ('referenced', 'fetched', 'failed')),
+  path       TEXT,
+  problem    TEXT,
+  UNIQUE (inbox, ordinal),
+  CHECK ((state = 'fetched') = (path IS NOT NULL)),
+  CHECK ((state = 'failed') = (problem IS NOT NULL))
+);
+
+-- Who may talk to the agent.
+CREATE TABLE people (
+  platform TEXT NOT NULL,
+  person   TEXT NOT NULL,
+  name     TEXT NOT NULL,
+  role     TEXT NOT NULL CHECK (role IN ('owner', 'member', 'guest')),
+  added_at BIGINT NOT NULL,
+  PRIMARY KEY (platform, person)
+);
+
+-- Commands that outlive us, by the directory of their keeper.
+CREATE TABLE processes (
+  id         TEXT PRIMARY KEY,
+  session    TEXT NOT NULL REFERENCES sessions (id),
+  turn       TEXT NOT NULL REFERENCES turns (id),
+  call       TEXT NOT NULL,
+  directory  TEXT NOT NULL UNIQUE,
+  command    TEXT NOT NULL,
+  state      TEXT NOT NULL CHECK (state IN ('live', 'ended', 'lost')),
+  exit_code  BIGINT,
+  started_at BIGINT NOT NULL,
+  ended_at   BIGINT,
+  CHECK ((state = 'live') = (ended_at IS NULL)),
+  CHECK ((state = 'ended') = (exit_code IS NOT NULL))
+);
+CREATE INDEX processes_live ON processes (session) WHERE state = 'live';
+
+-- How many transactions each writer has made: tells, after a lost acknowledgement, whether one was kept.
+CREATE TABLE writers (
+  id           TEXT PRIMARY KEY,
+  transactions BIGINT NOT NULL
+);

@@ -1,0 +1,96 @@
+"""Every agent that comes with Perdure, put to the public suite: B46, B60, B61, B62, B64 and B67 hold for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from perdure.agents import Agent, FunctionAgent, StepContext
+from perdure.agents.api import Hear, ModelRequest
+from perdure.agents.loop import LoopAgent
+from perdure.core.conversation import AssistantMessage, ToolMessage
+from perdure.core.effects import Effect
+from perdure.core.journal import ModelAnswered, ToolCall, Usage
+from perdure.core.tools import FixedTools, Tool, Use
+from perdure.errors import OutcomeUnknown, StepFailed
+from perdure.testing import AgentConformance, Plan, Question, Step
+
+CAME = {"ok": "done", "error": "failed", "unknown": "unknown"}
+
+
+# ── the built-in agent ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class PlanModel:
+    """A model that wishes what a plan says, stage by stage, and tells of it in the end."""
+
+    name = "plan"
+    window = 1_000_000
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+        stage = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        if stage < len(self._plan.stages):
+            return ModelAnswered(request.step, "", wishes(self._plan, stage), "tool_calls", Usage(1, 1))
+        results = [message for message in request.messages if isinstance(message, ToolMessage)]
+        came = {of.tool: CAME[of.outcome] for of in results if of.tool != "clarify"}
+        came |= {name: of.text for of in results if of.tool == "clarify" for name in questions(self._plan)}
+        return ModelAnswered(request.step, self._plan.answer(came), (), "stop", Usage(1, 1))
+
+
+def wishes(plan: Plan, number: int) -> tuple[ToolCall, ...]:
+    stage = plan.stages[number]
+    if isinstance(stage, Question):
+        return (ToolCall(f"c{number}.1", "clarify", {"question": stage.text, "options": list(stage.options)}),)
+    return tuple(ToolCall(f"c{number}.{place}", step.name, {}) for place, step in enumerate(stage, 1))
+
+
+def questions(plan: Plan) -> list[str]:
+    return [stage.name for stage in plan.stages if isinstance(stage, Question)]
+
+
+def as_tool(step: Step) -> Tool:
+    async def run(use: Use) -> str:
+        return await step.run(use.key)
+
+    return Tool(step.name, "Does it.", run, step.effect)
+
+
+class TestLoopAgent(AgentConformance):
+    def agent(self, plan: Plan) -> Agent:
+        return LoopAgent(PlanModel(plan), FixedTools([as_tool(step) for step in plan.steps]))
+
+
+# ── a function ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TestFunctionAgent(AgentConformance):
+    def agent(self, plan: Plan) -> Agent:
+        async def carry_out(context: StepContext) -> str:
+            came: dict[str, str] = {}
+            for stage in plan.stages:
+                if isinstance(stage, Question):
+                    came[stage.name] = await context.ask(stage.text, stage.options)
+                else:
+                    came |= await side_by_side(context, stage)
+            return plan.answer(came)
+
+        return FunctionAgent(carry_out)
+
+
+async def side_by_side(context: StepContext, steps: Sequence[Step]) -> Mapping[str, str]:
+    async with asyncio.TaskGroup() as group:
+        tasks = {step.name: group.create_task(outcome(context, step)) for step in steps}
+    return {name: task.result() for name, task in tasks.items()}
+
+
+async def outcome(context: StepContext, step: Step) -> str:
+    key = "key" if step.effect is Effect.KEYED else None
+    try:
+        return str(await context.step(step.name, step.run, effect=step.effect, key_argument=key))
+    except OutcomeUnknown:
+        return "unknown"
+    except StepFailed:
+        return "failed"

@@ -1,0 +1,66 @@
+"""The page on tools: its example works as it says, and its tables leave nothing out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.core.effects import Effect
+from perdure.core.tools import Use
+from perdure.errors import ToolFailed
+from perdure.tools.fetch import fetch_tool
+from perdure.tools.files import file_tools
+from perdure.tools.functions import as_tool
+from support.markdown import page
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = page("docs/tools.md")
+
+
+@pytest.fixture
+def kitchen() -> dict[str, Any]:
+    """The example, run."""
+    [example] = TOOLS.blocks("python")
+    names: dict[str, Any] = {"__name__": "kitchen"}
+    exec(compile(example, "docs/tools.md", "exec", dont_inherit=True), names)  # noqa: S102 reason: that is the test
+    return names
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The rows of the table whose first column has this heading."""
+    found = re.search(rf"^\| {heading} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", TOOLS.text, re.MULTILINE)
+    assert found is not None, f"there is no table of each {heading}"
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in found[1].splitlines()]
+
+
+async def test_example_works_as_the_page_says(kitchen: dict[str, Any]) -> None:
+    price, order = as_tool(kitchen["price"]), as_tool(kitchen["order"])
+    assert kitchen["price"]("cake", 2) == 8
+    assert await price.run(Use({"item": "cake", "count": 2}, "k")) == "8"
+    assert price.description == "Tell what something costs."
+    assert price.schema["properties"]["count"]["description"] == "How many."
+    with pytest.raises(ToolFailed, match=r"`item`: invalid enum value 'coffee'.*\"coffee\".*cake"):
+        await price.run(Use({"item": "coffee"}, "k"))
+    for _ in range(2):
+        assert await order.run(Use({"item": "tea"}, "turn:call")) == "One tea is on its way."
+    assert kitchen["ORDERS"] == {"turn:call": "tea"}
+    with pytest.raises(ToolFailed, match="There is no ham today"):
+        await order.run(Use({"item": "ham"}, "k"))
+    assert (price.effect, order.effect, order.timeout) == (Effect.PURE, Effect.KEYED, 20)
+
+
+def test_table_has_the_tools_of_files_and_web_as_they_are(tmp_path: Path) -> None:
+    there = {
+        f"`{tool.name}`": [", ".join(f"`{name}`" for name in tool.schema["properties"]), f"`{tool.effect}`"]
+        for tool in [*file_tools(tmp_path), fetch_tool()]
+    }
+    told = {name: row for name, *row, _ in rows("tool")}
+    assert {name: told.get(name) for name in there} == there
+
+
+def test_table_has_every_effect() -> None:
+    assert {name.strip("`") for name, *_ in rows("effect")} == set(Effect)
