@@ -20,6 +20,11 @@ def load_object(name: str, home: Path) -> Any:
     except ImportError as error:
         hint = f"Put {module.split('.')[0]}.py into {home}, or install the package that has it."
         raise ConfigurationError(f"{name!r} cannot be imported: {error}", hint=hint) from error
+    except Exception as error:
+        raise ConfigurationError(
+            f"{name!r} cannot be imported: {type(error).__name__}: {error}",
+            hint=f"The module is there, but fails while it is loaded; `python -m {module}` shows where.",
+        ) from error
     for part in path.split("."):
         if not hasattr(found, part):
             raise ConfigurationError(f"{name!r}: {module} has no {path}", hint="Write it as module:object.")

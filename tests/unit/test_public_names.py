@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 import perdure
+from perdure.core.effects import Effect
+from perdure.core.tools import Use
+from perdure.errors import ToolFailed
 from perdure.runtime.gateway import Gateway
 from perdure.settings import Settings
+from perdure.tools.functions import tool
 
 
 def test_public_names_are_the_real_things() -> None:
     assert (perdure.Gateway, perdure.Settings) == (Gateway, Settings)
-    assert {*perdure.__all__} == {"Gateway", "Settings", "__version__"}
+    assert (perdure.Effect, perdure.ToolFailed, perdure.Use, perdure.tool) == (Effect, ToolFailed, Use, tool)
+    assert {*perdure.__all__} == {"Effect", "Gateway", "Settings", "ToolFailed", "Use", "__version__", "tool"}
 
 
 def test_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -25,7 +25,7 @@ class SessionApi:
         return answer(
             {
                 "phase": gateway.phase,
-                "problems": gateway.problems(),
+                "problems": gateway.problems() + gateway.shortcomings(),
                 "platforms": sorted(gateway.loops.connections.connected),
                 "running": len(gateway.loops.runner.attempts),
                 "resume_paused": gateway.loops.recoverer.paused,

@@ -110,6 +110,7 @@ class Agents:
         from perdure.tools.files import file_tools
 
         settings = self._settings
+        settings.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = [CLARIFY_TOOL, *file_tools(settings.workspace)]
         tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._loaded()]
         refuse_doubles(tools)
@@ -119,8 +120,8 @@ class Agents:
         """Tools of the operator's own, and those that installed packages bring."""
         from perdure.tools.functions import as_tool
 
-        named = [load_object(name, self._settings.home) for name in self._settings.tools.load]
-        return [as_tool(found) for found in [*named, *entry_points("perdure.tools").values()]]
+        found = {name: load_object(name, self._settings.home) for name in self._settings.tools.load}
+        return [as_tool(each, name) for name, each in (found | entry_points("perdure.tools")).items()]
 
     def _servers(self) -> list[Toolbox]:
         servers = self._settings.tools.mcp

@@ -54,6 +54,7 @@ class Attempt:
         max_tokens: int | None,
         shown: Shown,
         changed: Callable[[str], None],
+        owes: Callable[[str], None],
     ) -> None:
         self._store = store
         self._row = claim.turn
@@ -63,6 +64,7 @@ class Attempt:
         self._max_tokens = max_tokens  # of a turn that was cut off and goes on by itself
         self._shown = shown
         self._changed = changed
+        self._owes = owes
         self.view = fold(claim.records)
         self.history: Sequence[TurnView] = ()
 
@@ -156,7 +158,7 @@ class Attempt:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
         for record in records:
             self.view.apply(record)
-        self._changed(self.key)
+        (self._owes if owed else self._changed)(self.key)
 
     async def _saved(self, entries: Sequence[Entry], owed: Sequence[Owed]) -> list[Record] | None:
         while True:

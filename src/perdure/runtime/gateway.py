@@ -98,13 +98,14 @@ class Gateway:
         return self._loops
 
     def problems(self) -> list[str]:
-        """What is wrong now, in words; empty means healthy."""
+        """What keeps us from serving everybody, in words; empty means healthy."""
         store = self._store.problem if self._store else None
         platforms = self._loops.connections.problems if self._loops else {}
-        return [
-            *([store] if store else []),
-            *(f"{name}: {problem}" for name, problem in (platforms | self._agents.problems).items()),
-        ]
+        return [*([store] if store else []), *(f"{name}: {problem}" for name, problem in platforms.items())]
+
+    def shortcomings(self) -> list[str]:
+        """What does not work though people are served: servers of tools that cannot be reached."""
+        return [f"tools of {name}: {problem}" for name, problem in self._agents.problems.items()]
 
     def describe(self) -> list[str]:
         """The gateway's situation, one sentence a line."""
@@ -113,7 +114,7 @@ class Gateway:
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
         if self.loops.recoverer.paused:
             lines.append(notes.RESUME_PAUSED)
-        return [*lines, *(f"Problem: {problem}." for problem in self.problems())]
+        return [*lines, *(f"Problem: {problem}." for problem in self.problems() + self.shortcomings())]
 
     def stop(self, ending: Ending = Ending.STOP) -> bool:
         """Ask for an orderly stop. False: one was under way already; a stop hurries it, and makes it a stop."""

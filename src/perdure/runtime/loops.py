@@ -74,7 +74,8 @@ class Loops:
             connected=connections.connected,
             max_length=connections.max_length,
             max_tokens=settings.recovery.max_tokens,
-            changed=self._changed,
+            changed=feed.ring,
+            owes=self._changed,
             group=group,
         )
         self.sender = Sender(

@@ -11,7 +11,7 @@ from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits, Unavai
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
-from perdure.runtime.bell import Bell
+from perdure.runtime.bell import POLL, Bell
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import Shown
 from perdure.store.api import Store
@@ -38,6 +38,7 @@ class Runner:
         max_length: Callable[[str], int | None],
         max_tokens: int | None,
         changed: Callable[[str], None],
+        owes: Callable[[str], None],
         group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
@@ -49,6 +50,7 @@ class Runner:
         self._max_length = max_length
         self._max_tokens = max_tokens
         self._changed = changed
+        self._owes = owes  # the same, and something may be owed to the chat
         self._group = group
         self._bell = Bell()
         self._hints: set[str] = set()  # keys that may have work
@@ -85,11 +87,14 @@ class Runner:
         return self._over.setdefault(turn, asyncio.Event())
 
     async def work(self) -> None:
-        """Serve whoever was woken, and look for forgotten work every few seconds."""
+        """Serve whoever was woken at once, and look for forgotten work every few seconds."""
+        now = asyncio.get_running_loop().time
         while True:
             await self._look_around()
-            await self._bell.wait()
-            self._serve_hinted()
+            next_look = now() + POLL
+            while (left := next_look - now()) > 0:
+                await self._bell.wait(left)
+                self._serve_hinted()
 
     async def _look_around(self) -> None:
         try:
@@ -109,16 +114,23 @@ class Runner:
         """Run the turns of one session until there is none left."""
         try:
             while self._claiming:
+                self._hints.discard(key)  # the claim sees whatever we were woken for until now
                 self._entering.add(key)
                 claim = await self._claim(key)
                 if claim is None:
                     return
                 await self._run_attempt(claim)
+                if not self._may_have_more(key, claim):
+                    return
         finally:
             self._enter(key)
             del self._serving[key]
             if key in self._hints:  # woken while we were about to leave
                 self._bell.ring()
+
+    def _may_have_more(self, key: str, claim: Claim) -> bool:
+        """Whether to claim again. Of what another gateway took in meanwhile, nobody tells us."""
+        return claim.more or key in self._hints or not self._store.database.sole
 
     def _enter(self, key: str) -> None:
         self._entering.discard(key)
@@ -143,12 +155,13 @@ class Runner:
             max_tokens=self._max_tokens,
             shown=self._preview_of(turn),
             changed=self._changed,
+            owes=self._owes,
         )
         task = asyncio.create_task(self._think(attempt))
         self.attempts[turn.id], self._given_up[turn.id] = (attempt, task), asyncio.Event()
         self._enter(turn.key)
         log.info("claimed", turn=turn.id, key=turn.key, attempt=turn.attempt)
-        self._changed(turn.key)
+        self._owes(turn.key)
         try:
             await self._until_over(turn.id, task)
         finally:

@@ -67,6 +67,7 @@ class Claim(Struct, frozen=True):
 
     turn: Turn
     records: tuple[Record, ...]
+    more: bool  # further messages wait for their turn
 
 
 class Turns:
@@ -246,7 +247,8 @@ def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
     journal.append(tx, turn.session, turn.id, entries, now)
     claimed = _get(tx, turn.id)
     assert claimed is not None, f"turn {turn.id} vanished"
-    return Claim(claimed, tuple(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)))
+    records = journal.read_turn(tx, turn.session, turn.id, turn.first_seq)
+    return Claim(claimed, tuple(records), more=_more(tx, turn.key))
 
 
 def _joining(tx: Tx, turn: Turn) -> list[Joined]:
@@ -281,7 +283,11 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=now, session=session)
     _take(tx, cause[0], turn)
     entries = [Began((inbox.as_cause(cause),)), Claimed(run, epoch, 1)]
-    return Claim(row, tuple(journal.append(tx, session, turn, entries, now)))
+    return Claim(row, tuple(journal.append(tx, session, turn, entries, now)), more=_more(tx, key))
+
+
+def _more(tx: Tx, key: str) -> bool:
+    return tx.one(_NEXT, key=key, after=0) is not None
 
 
 # ── moving ──────────────────────────────────────────────────────────────────────────────────────────────────

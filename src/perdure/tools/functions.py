@@ -83,14 +83,14 @@ def tool(
     return decorate if function is None else decorate(function)
 
 
-def as_tool(thing: object) -> Tool:
-    """The tool that this is, or that was made of this function."""
+def as_tool(thing: object, name: str | None = None) -> Tool:
+    """The tool that this is, or that was made of this function; `name` is where it was found."""
     if isinstance(thing, Tool):
         return thing
     if isinstance(thing, FunctionTool):
         return thing.tool
     raise ConfigurationError(
-        f"{thing!r} is not a tool: expected a Tool, or a function decorated with @tool.",
+        f"{name or repr(thing)} is not a tool: expected a Tool, or a function decorated with @tool.",
         hint="Write @tool above the function, and say what repeating it would mean: @tool(effect='pure').",
     )
 

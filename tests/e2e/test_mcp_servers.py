@@ -1,0 +1,98 @@
+"""Tools of MCP servers, through the whole gateway: real servers, real kills."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from perdure.testing.providers import LocalProvider, Says, Wish
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.mcp_process import HttpServer, stdio_command
+from support.waiting import wait_for
+
+
+@pytest.fixture
+def provider() -> Iterator[LocalProvider]:
+    with LocalProvider() as provider:
+        yield provider
+        assert provider.refusals == [], "B64: every request was as its provider wants it"
+
+
+@contextmanager
+def served(tmp_path: Path, provider: LocalProvider, **servers: object) -> Iterator[GatewayProcess]:
+    settings = {
+        "MODEL__NAME": "openai:local",
+        "MODEL__BASE_URL": provider.openai_url,
+        "MODEL__API_KEY": provider.key,
+        "TOOLS__MCP": json.dumps(servers),
+    }
+    with gateway(tmp_path / "home", **settings) as process:
+        yield process
+
+
+def begun(file: Path) -> int:
+    return file.read_text().count("began") if file.exists() else 0
+
+
+def test_tools_of_a_server_are_used_by_the_model(tmp_path: Path, provider: LocalProvider) -> None:
+    provider.script = [Says(calls=[Wish("calc_add", {"a": 2, "b": 3})]), Says("It is five.")]
+    with (
+        HttpServer() as server,
+        served(tmp_path, provider, calc={"url": server.url}, local={"command": stdio_command()}) as process,
+    ):
+        person = Person(process)
+        person.say("how much is it?")
+        assert person.wait_for_replies(1) == ["It is five."]
+    assert {"calc_add", "local_add", "read_file"} <= {*provider.requests[0].tools}
+    assert "5" in provider.requests[1].text
+
+
+@pytest.mark.parametrize(
+    ("effects", "runs", "told"),
+    [
+        pytest.param({}, 1, "outcome unknown", id="undeclared, so never repeated"),
+        pytest.param({"slow": "pure"}, 2, "at last", id="declared pure, so repeated"),
+    ],
+)
+def test_b61_b62_call_of_a_server_that_was_cut_off_by_a_kill(
+    tmp_path: Path, provider: LocalProvider, effects: dict[str, str], runs: int, told: str
+) -> None:
+    """The server over HTTP outlives the gateway; its own file says how often it ran."""
+    file = tmp_path / "runs"
+    provider.script = [Says(calls=[Wish("away_slow", {"seconds": 3, "file": str(file)})]), Says("So be it.")]
+    with (
+        HttpServer() as server,
+        served(tmp_path, provider, away={"url": server.url, "effects": effects}) as process,
+    ):
+        person = Person(process)
+        person.say("go")
+        wait_for("the server runs it", lambda: begun(file) == 1)
+        process.kill()
+        process.start()
+        assert person.wait_for_replies(1) == ["So be it."]
+        assert begun(file) == runs
+    assert told in json.dumps(provider.requests[-1].messages)
+
+
+def test_server_that_cannot_be_started_is_told_and_delays_nobody_for_ever(
+    tmp_path: Path, provider: LocalProvider
+) -> None:
+    provider.script = [Says("hello")]
+    with served(tmp_path, provider, broken={"command": ["/nonexistent/server"]}) as process:
+        person = Person(process)
+        person.say("hi")
+        assert person.wait_for_replies(1) == ["hello"]
+        wait_for("the status names it", lambda: "broken" in perdure(process, "status"))
+        assert httpx.get(f"{process.url}/readyz").status_code == 200
+
+
+def perdure(process: GatewayProcess, *arguments: str) -> str:
+    command = [*COMMAND, *arguments]
+    child = subprocess.run(command, env=process.environment(), capture_output=True, text=True, check=False)
+    return child.stdout
