@@ -39,6 +39,10 @@ Id = Annotated[str, Meta(min_length=1)]
 ModelName = Annotated[str, Meta(pattern=r"\A(offline|[a-z0-9/-]+:[^\s:][^\s]*)\Z", extra={"expected": MODEL})]
 Object = Annotated[str, Meta(pattern=r"\A[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z", extra={"expected": OBJECT})]
 Url = Annotated[str, Meta(pattern=r"\Ahttps?://[^\s/]+\S*\Z", extra={"expected": URL})]
+TimeOfDay = Annotated[
+    str,
+    Meta(pattern=r"\A([01][0-9]|2[0-3]):[0-5][0-9]\Z", extra={"expected": 'a time of the day, such as "04:00"'}),
+]
 Secret = Annotated[str, Meta(min_length=1, extra={"secret": True})]
 
 
@@ -220,8 +224,8 @@ class ToolsSettings(msgspec.Struct, frozen=True):
             "seconds.",
             examples=[{"files": {"command": ["my-mcp-server", "--stdio"]}}],
             extra={
-                "expected": "a table of servers, each a table with `command` or `url`, and perhaps `env`, `headers`, "
-                "`effects` and `timeout`",
+                "expected": "a table of servers, each a table with `command` or `url`, and perhaps `env`, "
+                "`headers`, `effects` and `timeout`",
                 "secret": True,
             },
         ),
@@ -236,6 +240,25 @@ class ToolsSettings(msgspec.Struct, frozen=True):
     timeout: Annotated[
         Duration, Meta(description="The longest that one use of a tool may take, unless the tool says otherwise.")
     ] = 600.0
+
+
+class SessionSettings(msgspec.Struct, frozen=True):
+    """When a conversation is begun afresh by itself. The one before stays, and `/resume` brings it back."""
+
+    idle: Annotated[
+        Duration,
+        Meta(
+            description="A message that comes after so long a silence begins a fresh conversation; 0 means never.",
+            examples=["12h"],
+        ),
+    ] = 0.0
+    daily: Annotated[
+        TimeOfDay | None,
+        Meta(
+            description="The first message after this time of the day begins a fresh conversation.",
+            examples=["04:00"],
+        ),
+    ] = None
 
 
 class DrainSettings(msgspec.Struct, frozen=True):
@@ -357,6 +380,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agent: AgentSettings = AgentSettings()
     model: ModelSettings = ModelSettings()
     tools: ToolsSettings = ToolsSettings()
+    session: SessionSettings = SessionSettings()
     drain: DrainSettings = DrainSettings()
     recovery: RecoverySettings = RecoverySettings()
     delivery: DeliverySettings = DeliverySettings()

@@ -36,6 +36,8 @@ DEFAULTS = {
     "tools.private_addresses": "false",
     "tools.result_limit": "30000",
     "tools.timeout": "10m",
+    "session.idle": "0s",
+    "session.daily": "none",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
     "recovery.policy": "auto",
@@ -326,14 +328,17 @@ NAME = 'a name of 1 to 64 letters, digits, "-" or "_"'
 MODEL = '"offline", or a provider and its model, such as "openai:gpt-5" or "anthropic:claude-sonnet-5"'
 BASE = "a URL that begins with http:// or https://"
 OBJECTS = 'a list of objects in Python modules, each written "module:object"'
-SERVERS = "a table of servers, each a table with `command` or `url`, and perhaps `env`, `headers`, `effects` and `timeout`"
+SERVERS = (
+    "a table of servers, each a table with `command` or `url`, "
+    "and perhaps `env`, `headers`, `effects` and `timeout`"
+)
 HOST = "a host name or an IP address without a port"
 COUNT = "a whole number from 1 to 1000000000"
 POLICY = 'one of "ask", "auto", "off"'
 POLICIES = f"a table in which each value is {POLICY}"
 PEOPLE = "a list of texts"
 TRUTH = "true or false"
-SECTIONS = "store, web, agent, model, tools, drain, recovery, delivery, platforms.web"
+SECTIONS = "store, web, agent, model, tools, session, drain, recovery, delivery, platforms.web"
 EXAMPLES = {
     "store.url": 'url = "sqlite:///perdure.db"',
     "web.host": 'host = "127.0.0.1"',
@@ -346,6 +351,7 @@ EXAMPLES = {
     "model.api_key": 'api_key = "sk-…"',
     "tools.load": 'load = ["my_tools:send_invoice"]',
     "tools.mcp": 'mcp = { "files" = { "command" = ["my-mcp-server", "--stdio"] } }',
+    "session.daily": 'daily = "04:00"',
     "drain.deadline": 'deadline = "20s"',
     "drain.teardown": 'teardown = "20s"',
     "recovery.policy": 'policy = "auto"',
@@ -400,6 +406,9 @@ EXAMPLES = {
             SERVERS,
             'a table in which "x" is wrong: Object contains unknown field `comand` - at `$.mcp[...]`',
             id="an MCP server with a slip of the pen",
+        ),
+        pytest.param(
+            "session.daily", '"4am"', 'a time of the day, such as "04:00"', '"4am"', id="a time in other words"
         ),
         pytest.param("drain.deadline", "-3", DURATION, "-3", id="a deadline in the past"),
         pytest.param("drain.deadline", '"20 parsecs"', DURATION, '"20 parsecs"', id="a unit nobody knows"),

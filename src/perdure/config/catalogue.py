@@ -90,6 +90,8 @@ class Setting:
 def as_text(value: object) -> str:
     """Write a value for the environment: 86400.0 is 24h."""
     if isinstance(value, float):
+        if not value:
+            return "0s"
         unit = next((unit for unit in ("h", "m", "s") if value % UNITS[unit] == 0), "ms")
         return f"{value / UNITS[unit]:g}{unit}"
     if isinstance(value, list):

@@ -687,5 +687,10 @@ def suspended(why: str) -> str:
     )
 
 
+def fresh_after_reset(reason: str, session: str) -> str:
+    why = "a new day has begun" if reason == "daily" else "nothing was said here for long"
+    return f"This is a fresh conversation, because {why}. /resume {session} brings the one before back."
+
+
 def fresh_after_suspension(session: str) -> str:
     return f"This is a fresh conversation; the one before was set aside. /resume {session} brings it back."

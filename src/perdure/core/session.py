@@ -54,3 +54,22 @@ def recovery_of(marks: Sequence[Mark], delivered: int) -> Recovery:
         return Recovery()
     last = pending[-1]
     return Recovery(True, last.reason, last.at, len(pending))
+
+
+class Reset(Struct, frozen=True):
+    """A rule by which a conversation is begun afresh: nothing has happened in it since a moment."""
+
+    reason: str  # "idle" or "daily"
+    before: int
+
+
+def reset_due(resets: Sequence[Reset], last: int, recovery: Recovery, freshness_ms: int, now: int) -> str | None:
+    """Why a session whose last sign of life is so old is begun afresh, if it is.
+
+    One that is marked to be resumed is exempt, but not for ever: only as long as its mark is fresh.
+    """
+    marked = recovery.last_resume_marked_at
+    fresh = freshness_ms == 0 or (marked is not None and now - marked <= freshness_ms)
+    if recovery.resume_pending and fresh:
+        return None
+    return next((reset.reason for reset in resets if last < reset.before), None)

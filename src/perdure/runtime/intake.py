@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from perdure.config import Settings
 from perdure.core.address import session_key
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Stored
@@ -12,9 +13,12 @@ from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
 from perdure.runtime.access import Access
+from perdure.runtime.resets import resets
 from perdure.store.api import Store
+from perdure.store.database import Tx, Work
 from perdure.store.ids import Clock
 from perdure.store.inbox import InboxKind
+from perdure.store.verbs import renew_if_due
 
 log = Log("intake")
 
@@ -27,10 +31,18 @@ class Intake:
     """Takes events in. Many at once: they share a commit, and keep their order within a session."""
 
     def __init__(
-        self, store: Store, agent: str, access: Access, clock: Clock, taken: Taken, group: asyncio.TaskGroup
+        self,
+        store: Store,
+        settings: Settings,
+        access: Access,
+        clock: Clock,
+        taken: Taken,
+        group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
-        self._agent = agent
+        self._agent = settings.agent.name
+        self._session = settings.session
+        self._freshness_ms = int(settings.recovery.freshness * 1000)
         self._access = access
         self._clock = clock
         self._taken = taken
@@ -75,8 +87,18 @@ class Intake:
         key = session_key(self._agent, inbound.address)
         ordered = read_command(inbound.text) is not None
         kind: InboxKind = "command" if ordered else "message"
-        stored = await self._store.inbox.receive(inbound, event.raw, key, self._clock(), kind)
+        now = self._clock()
+        first = self._renewal(key, now) if not ordered else _nothing
+        stored = await self._store.inbox.receive(inbound, event.raw, key, now, kind, first)
         if stored.fresh:
             log.info("received", message=stored.message, key=key, kind=kind)
             self._taken(stored, inbound, ordered)
         return stored
+
+    def _renewal(self, key: str, now: int) -> Work[object]:
+        """What begins a fresh conversation if the one so far is too old."""
+        rules = resets(self._session, now)
+        return renew_if_due(self._store.ids, key, now, rules, self._freshness_ms) if rules else _nothing
+
+
+def _nothing(_: Tx) -> None: ...

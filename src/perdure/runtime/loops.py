@@ -112,7 +112,7 @@ class Loops:
             began_at=clock(),
             answered=self._changed,
         )
-        self._intake = Intake(store, settings.agent.name, access, clock, self._taken, group)
+        self._intake = Intake(store, settings, access, clock, self._taken, group)
 
     async def start(self) -> None:
         """Mark lost turns and obey old commands, before anything is connected; then let everything move."""

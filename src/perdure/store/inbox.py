@@ -12,7 +12,7 @@ from perdure.core.address import parse_session_key
 from perdure.core.journal import Cause
 from perdure.core.messages import Attachment, Inbound, Stored, storable
 from perdure.store import outbox, sessions
-from perdure.store.database import Database, Row, Tx
+from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
 
@@ -37,14 +37,22 @@ class Inbox:
         self._database = database
         self._ids = ids
 
-    async def receive(self, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind = "message") -> Stored:
-        """Take a message or a command in, once.
+    async def receive(
+        self,
+        inbound: Inbound,
+        raw: str,
+        key: str,
+        now: int,
+        kind: InboxKind = "message",
+        first: Work[object] = lambda tx: None,
+    ) -> Stored:
+        """Take a message or a command in, once; of a new one, `first` is done before, in the same transaction.
 
         After return: it will be answered, whatever happens to us; the platform may be told so.
         If we die inside: it is here or not; delivered again, it acts once.
         """
         return await self._database.write(
-            lambda tx: _receive(tx, self._ids, inbound, raw, key, now, kind), key=key
+            lambda tx: _receive(tx, self._ids, inbound, raw, key, now, kind, first), key=key
         )
 
     async def reject(self, event_key: str, raw: str, problem: str, now: int) -> None:
@@ -72,10 +80,13 @@ class Inbox:
         return row[0] if row else None
 
 
-def _receive(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind) -> Stored:
+def _receive(
+    tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind, first: Work[object]
+) -> Stored:
     known = _known(tx, inbound.event_key)
     if known is not None:
         return known
+    first(tx)
     session = session_for(tx, ids, key, now) if kind == "message" else sessions.known(tx, ids, key, now)
     message = put(tx, ids, inbound, raw, key, session, now, kind)
     if message is None:

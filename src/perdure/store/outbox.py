@@ -158,7 +158,8 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
         tx.run(
             "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
             "state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, "
-            ":reply, :part, :text, :reply_to, :buttons, :edits, 'owed', 0, :now, :now, :now) ON CONFLICT DO NOTHING",
+            ":reply, :part, :text, :reply_to, :buttons, :edits, 'owed', 0, :now, :now, :now) "
+            "ON CONFLICT DO NOTHING",
             id=ids.new("out", after=last[0] if last else None),
             delivery_key=delivery_key(reply.reply, part),
             lane=lane,

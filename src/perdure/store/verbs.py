@@ -5,16 +5,21 @@ Each function gives a work for the store; runtime and operations say who may use
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
+from perdure.core import notes
+from perdure.core.address import parse_session_key
 from perdure.core.journal import Decided, Requeued
 from perdure.core.messages import Inbound
 from perdure.core.recovery import Choice
-from perdure.core.session import SessionState, Why
+from perdure.core.session import Reset, SessionState, Why, reset_due
 from perdure.store import inbox, leases, outbox, previews, sessions, turns
 from perdure.store.database import Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.inbox import LATEST
+from perdure.store.outbox import Owed
 from perdure.store.turns import Turn
 
 
@@ -78,6 +83,33 @@ def renew(ids: Ids, key: str, now: int, *, before: int = LATEST) -> Work[Renewed
         dropped = inbox.withdraw(tx, key, before)
         session = sessions.renew(tx, ids, key, now, reason=None)
         return Renewed(session, turn.id if turn else None, dropped)
+
+    return work
+
+
+def renew_if_due(ids: Ids, key: str, now: int, resets: Sequence[Reset], freshness_ms: int) -> Work[str | None]:
+    """Begin a fresh session if a rule says so, and tell the chat; the old one's interrupted turn is cancelled.
+
+    Whatever runs, waits for a person, or has a process of its own is not idle.
+    """
+
+    def work(tx: Tx) -> str | None:
+        session, turn = sessions.current(tx, key), turns.begun(tx, key)
+        if session is None or session.state is not SessionState.OPEN or (turn and turn.state != "interrupted"):
+            return None
+        if tx.one("SELECT 1 FROM processes WHERE session = :id AND state = 'live'", id=session.id):
+            return None
+        last = tx.one("SELECT max(updated_at) FROM turns WHERE session = :id", id=session.id)
+        seen = max(session.updated_at, last[0] or 0) if last else session.updated_at
+        reason = reset_due(resets, seen, sessions.read_recovery(tx, session.id), freshness_ms, now)
+        if reason is None:
+            return None
+        if turn is not None:
+            turns.cancel(tx, ids, turn, Why.RESET, now)
+        fresh = sessions.renew(tx, ids, key, now, reason=reason)
+        told = notes.fresh_after_reset(reason, session.id)
+        outbox.owe(tx, ids, key, None, Owed(parse_session_key(key)[1], f"fresh.{fresh}", (told,)), now)
+        return fresh
 
     return work
 
