@@ -115,8 +115,8 @@ class AgentSettings(msgspec.Struct, frozen=True):
     tools: Annotated[
         list[Id],
         Meta(
-            description="The tools that the model may use, by name; `*` stands for any letters, so `files_*` means "
-            "all whose names begin so.",
+            description="The tools that the model may use, by name; `*` stands for any letters, so `files_*` "
+            "means all whose names begin so.",
             examples=[["read_file", "search_files", "clarify"]],
         ),
     ] = msgspec.field(default_factory=lambda: ["*"])
@@ -202,8 +202,8 @@ class ToolsSettings(msgspec.Struct, frozen=True):
     directory: Annotated[
         str | None,
         Meta(
-            description="The directory in which the agent reads and writes files, and outside of which it does not; "
-            "a relative path starts in the home directory. `/` is the whole machine.",
+            description="The directory in which the agent reads and writes files, and outside of which it does "
+            "not; a relative path starts in the home directory. `/` is the whole machine.",
             examples=["/srv/perdure"],
             extra={"default": "<home>/workspace"},
         ),
@@ -220,8 +220,8 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         dict[Name, ServerSettings],
         Meta(
             description="MCP servers whose tools the agent may use, by name. Each has a `command` or a `url`; "
-            "`env` and `headers` go to it; `effects` says which tools are `pure`, `keyed` or `once`; `timeout` is in "
-            "seconds.",
+            "`env` and `headers` go to it; `effects` says which tools are `pure`, `keyed` or `once`; `timeout` is "
+            "in seconds.",
             examples=[{"files": {"command": ["my-mcp-server", "--stdio"]}}],
             extra={
                 "expected": "a table of servers, each a table with `command` or `url`, and perhaps `env`, "

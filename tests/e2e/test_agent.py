@@ -111,7 +111,7 @@ def release(process: GatewayProcess) -> None:
 # ── steps and side effects ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_b60_b62_b64_only_the_missing_calls_of_a_set_run_after_a_kill(
+def test_b60_b61_b62_b64_only_the_missing_calls_of_a_set_run_after_a_kill(
     tmp_path: Path, provider: LocalProvider, api: str
 ) -> None:
     """Of four side by side one had ended, two may be repeated, and one must not be."""
