@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.agents import FunctionAgent, Reply, StepContext
-from perdure.agents.steps import LARGEST
+from perdure.agents.records import LARGEST
 from perdure.core.conversation import AssistantMessage, UserMessage, conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import Began, Cancelled, Cause, Entry, ModelAnswered, ToolEnded, ToolStarted, TurnView
@@ -496,6 +496,14 @@ async def test_reply_must_be_text() -> None:
         return 3
 
     with pytest.raises(TypeError, match="answer returned int; expected the reply, as a str"):
+        await run(answer, RecordingTurn())
+
+
+async def test_function_cannot_end_the_process() -> None:
+    async def answer(context: StepContext) -> str:
+        raise SystemExit(3)
+
+    with pytest.raises(RuntimeError, match="answer wanted to end the process, with 3"):
         await run(answer, RecordingTurn())
 
 

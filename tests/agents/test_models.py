@@ -129,7 +129,7 @@ async def test_b64_conversation_with_notes_and_results_is_taken_by_every_provide
 ) -> None:
     """The same ids in two turns, notes in a row, a result without words, an answer behind calls."""
     calls = (ToolCall("c1.1", "look", {"at": "a"}), ToolCall("c1.2", "look", {}))
-    told = [
+    told: list[Message] = [
         NoteMessage("[Gateway note: in short]"),
         UserMessage("first"),
         AssistantMessage("", calls),
@@ -363,7 +363,7 @@ def thoughtful(provider_name: str) -> ModelResponse:
 async def test_thoughts_go_back_to_the_provider_that_signed_them(provider: LocalProvider, opened: Open) -> None:
     answer = wire.answered(1, thoughtful("anthropic"))
     assert answer.native is not None
-    told = [
+    told: list[Message] = [
         UserMessage("hello"),
         AssistantMessage(answer.text, answer.calls, answer.native),
         ToolMessage("c1.1", "look", "seen", "ok"),
@@ -379,8 +379,8 @@ async def test_thoughts_go_back_to_the_provider_that_signed_them(provider: Local
 async def test_b65_thoughts_that_a_newer_library_cannot_read_are_left_out(opened: Open) -> None:
     answer = wire.answered(1, thoughtful("anthropic"))
     garbled = (answer.native or {}) | {"parts": [{"part_kind": "telepathy"}]}
-    told = [UserMessage("hello"), AssistantMessage("Let me see.", answer.calls, garbled)]
-    told.append(ToolMessage("c1.1", "look", "seen", "ok"))  # type: ignore[arg-type]
+    told: list[Message] = [UserMessage("hello"), AssistantMessage("Let me see.", answer.calls, garbled)]
+    told.append(ToolMessage("c1.1", "look", "seen", "ok"))
     messages = wire.as_messages(asking(*told), opened("anthropic")._provider)
     assert [type(part).__name__ for part in messages[1].parts] == ["TextPart", "ToolCallPart"]
 

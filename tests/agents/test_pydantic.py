@@ -12,7 +12,12 @@ import pydantic_ai
 import pytest
 from pydantic_ai import BinaryContent, ModelRetry, ToolReturn
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.exceptions import (
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    UnexpectedModelBehavior,
+)
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -23,6 +28,8 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
@@ -542,11 +549,24 @@ async def test_turn_fails_with_a_sentence_at_its_bounds(bounds: Bounds, sentence
     assert caught.value.message == sentence
 
 
-async def test_turn_fails_with_a_sentence_when_the_provider_does() -> None:
-    script = Script(ModelHTTPError(401, "m", {"message": "bad key"}))
+def refusing(*errors: Exception) -> Model:
+    models = [Script(error).model for error in errors]
+    return FallbackModel(models[0], *models[1:]) if len(models) > 1 else models[0]
+
+
+@pytest.mark.parametrize(
+    ("errors", "sentence"),
+    [
+        pytest.param([ModelHTTPError(400, "m", {"message": "no"})], notes.model_refused("no"), id="refuses"),
+        pytest.param([ModelContextWindowExceededError("m", "long")], notes.TOO_LONG, id="is asked too much"),
+        pytest.param([UnexpectedModelBehavior("what?")], notes.MODEL_GARBLED, id="makes no sense"),
+        pytest.param([ModelQuotaExceededError("m", "no")] * 2, notes.MODEL_QUOTA, id="and the next one fail"),
+    ],
+)
+async def test_turn_fails_with_a_sentence_when_the_provider(errors: list[Exception], sentence: str) -> None:
     with pytest.raises(ModelError) as caught:
-        await PydanticAgent(pydantic_ai.Agent(script.model)).run(RecordingTurn())
-    assert "bad key" in caught.value.message or caught.value.message == notes.MODEL_KEY_REFUSED
+        await PydanticAgent(pydantic_ai.Agent(refusing(*errors))).run(RecordingTurn())
+    assert caught.value.message == sentence
 
 
 # ── previews and events ─────────────────────────────────────────────────────────────────────────────────────

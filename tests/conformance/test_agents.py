@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-from perdure.agents import Agent, FunctionAgent, StepContext
-from perdure.agents.api import Hear, ModelRequest
+import pydantic_ai
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from perdure.agents import Agent, FunctionAgent, PydanticAgent, StepContext, api
 from perdure.agents.loop import LoopAgent
+from perdure.agents.pydantic import idempotency_key
 from perdure.core.conversation import AssistantMessage, ToolMessage
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall, Usage
@@ -30,7 +34,7 @@ class PlanModel:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+    async def respond(self, request: api.ModelRequest, hear: api.Hear | None = None) -> ModelAnswered:
         stage = sum(isinstance(message, AssistantMessage) for message in request.messages)
         if stage < len(self._plan.stages):
             return ModelAnswered(request.step, "", wishes(self._plan, stage), "tool_calls", Usage(1, 1))
@@ -38,6 +42,9 @@ class PlanModel:
         came = {of.tool: CAME[of.outcome] for of in results if of.tool != "clarify"}
         came |= {name: of.text for of in results if of.tool == "clarify" for name in questions(self._plan)}
         return ModelAnswered(request.step, self._plan.answer(came), (), "stop", Usage(1, 1))
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
 
 
 def wishes(plan: Plan, number: int) -> tuple[ToolCall, ...]:
@@ -94,3 +101,41 @@ async def outcome(context: StepContext, step: Step) -> str:
         return "unknown"
     except StepFailed:
         return "failed"
+
+
+# ── an agent of pydantic-ai ─────────────────────────────────────────────────────────────────────────────────
+
+
+class TestPydanticAgent(AgentConformance):
+    def agent(self, plan: Plan) -> Agent:
+        async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            stage = sum(isinstance(message, ModelResponse) for message in messages)
+            if stage < len(plan.stages):
+                return ModelResponse([ToolCallPart(wish.tool, wish.arguments) for wish in wishes(plan, stage)])
+            return ModelResponse([TextPart(plan.answer(dict(told(plan, messages))))])
+
+        tools = [pydantic_ai.Tool(as_function(step), takes_ctx=False, name=step.name) for step in plan.steps]
+        agent = pydantic_ai.Agent(FunctionModel(respond), tools=tools)
+        return PydanticAgent(agent, effects={step.name: step.effect for step in plan.steps}, clarify=True)
+
+
+def as_function(step: Step) -> Callable[[], Awaitable[str]]:
+    async def run() -> str:
+        return await step.run(idempotency_key())
+
+    return run
+
+
+def told(plan: Plan, messages: Sequence[ModelMessage]) -> Iterator[tuple[str, str]]:
+    """What came of each, as the model reads it."""
+    for message in messages:
+        for part in message.parts if isinstance(message, ModelRequest) else ():
+            if not isinstance(part, ToolReturnPart):
+                continue
+            if part.tool_name == "clarify":
+                yield from ((name, str(part.content)) for name in questions(plan))
+            elif part.outcome == "success":
+                yield part.tool_name, "done"
+            else:
+                unknown = str(part.content).startswith("outcome unknown")
+                yield part.tool_name, "unknown" if unknown else "failed"

@@ -163,13 +163,19 @@ def shape(place: Place) -> set[tuple[object, ...]]:
 
 
 TURN_OF_THE_FIRST_VERSION = [
-    "INSERT INTO runs (id, instance, version, started_at, heartbeat_at, ended_at, ending) "
-    "VALUES ('r_1', 'there:/home', '0.1', 1, 1, 1, 'lost')",
-    "INSERT INTO sessions (id, key, state, created_at, updated_at) "
-    "VALUES ('s_1', 'agent:main:web:dm:1', 'open', 1, 1)",
+    (
+        "INSERT INTO runs (id, instance, version, started_at, heartbeat_at, ended_at, ending) "
+        "VALUES ('r_1', 'there:/home', '0.1', 1, 1, 1, 'lost')"
+    ),
+    (
+        "INSERT INTO sessions (id, key, state, created_at, updated_at) "
+        "VALUES ('s_1', 'agent:main:web:dm:1', 'open', 1, 1)"
+    ),
     "INSERT INTO leases (key, run, epoch, generation, position) VALUES ('agent:main:web:dm:1', 'r_1', 1, 1, 1)",
-    "INSERT INTO turns (id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at) "
-    "VALUES ('t_1', 's_1', 'agent:main:web:dm:1', 1, 'running', 1, 1, 1, 1, 1)",
+    (
+        "INSERT INTO turns (id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at) "
+        "VALUES ('t_1', 's_1', 'agent:main:web:dm:1', 1, 'running', 1, 1, 1, 1, 1)"
+    ),
     *(
         f"INSERT INTO journal (session, seq, turn, kind, version, body, at) "
         f"VALUES ('s_1', {seq}, 't_1', '{kind}', 1, '{body}', 1)"
@@ -191,7 +197,7 @@ def make_first_version(place: Place) -> None:
     """A database as the first version made it, with a turn in the middle of a call."""
     version = "INSERT INTO alembic_version (version_num) VALUES ('0001')"
     lines = [line.split("--", 1)[0] for line in FIRST.read_text().splitlines()]
-    table = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+    table = migrate._VERSION_TABLE
     statements = [*"\n".join(lines).split(";"), table, version, *TURN_OF_THE_FIRST_VERSION]
     run(place, [statement for statement in statements if statement.strip()])
 

@@ -41,8 +41,9 @@ class Speaker:
         return Reply(self.answer)
 
 
-def editable(**more: int) -> SimulatedPlatform:
-    return SimulatedPlatform(capabilities=Capabilities(keeps_missed=True, edit=True, edit_every=0.0, **more))
+def editable(max_length: int | None = None) -> SimulatedPlatform:
+    can = Capabilities(keeps_missed=True, edit=True, edit_every=0.0, max_length=max_length)
+    return SimulatedPlatform(capabilities=can)
 
 
 async def sees(platform: SimulatedPlatform, *texts: str) -> None:

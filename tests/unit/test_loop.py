@@ -365,9 +365,9 @@ def cut_off_call(effect: Effect, *, tool_name: str = "look") -> Notebook:
     return Notebook(*GO, calling("a", tool=tool_name), begun, cut_off(), *again())
 
 
-@pytest.mark.parametrize("effect", [Effect.PURE, Effect.KEYED])
+@pytest.mark.parametrize("effect", [Effect.PURE, Effect.KEYED, Effect.ATTACHED])
 async def test_call_is_repeated_with_the_same_key_when_it_may_be(effect: Effect) -> None:
-    """B61: `pure` and `keyed`."""
+    """B61: `pure` and `keyed` are run again; an `attached` one finds by its key what runs already."""
     notebook = cut_off_call(effect)
     await run(
         notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary, effect=effect)
@@ -375,12 +375,11 @@ async def test_call_is_repeated_with_the_same_key_when_it_may_be(effect: Effect)
     assert notebook.diary[:2] == ["ran a t1:a:of-old", "saved tool_ended a"]
 
 
-@pytest.mark.parametrize("effect", [Effect.ONCE, Effect.ATTACHED])
-async def test_call_is_told_as_unknown_and_not_run_when_it_may_not_be_repeated(effect: Effect) -> None:
-    """B62: never run again by us. An attached one is unknown too as long as nothing can reattach it."""
-    notebook = cut_off_call(effect)
+async def test_call_is_told_as_unknown_and_not_run_when_it_may_not_be_repeated() -> None:
+    """B62: never run again by us."""
+    notebook = cut_off_call(Effect.ONCE)
     model = Scripted(notebook.diary, calling("a"), saying(step=2))
-    await run(notebook, model, tool(notebook.diary, effect=effect))
+    await run(notebook, model, tool(notebook.diary, effect=Effect.ONCE))
     assert ran(notebook.diary) == []
     assert model.requests[0].messages[-1] == ToolMessage("a", "look", notes.OUTCOME_UNKNOWN, "unknown")
 

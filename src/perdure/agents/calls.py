@@ -48,7 +48,7 @@ class Calls:
     async def perform(self, call: Call) -> None:
         """Bring one call to its result, from wherever its journal ends."""
         request, tool = call.request, self._tools.get(call.request.tool)
-        if call.started is not None and (tool is None or REMEDIES[call.started.effect] is not Remedy.REPEAT):
+        if call.started is not None and (tool is None or REMEDIES[call.started.effect] is Remedy.SAY_UNKNOWN):
             await self._context.append(ToolEnded(request.id, "unknown", notes.OUTCOME_UNKNOWN))
         elif request.problem:
             await self.refuse(call, request.problem)

@@ -81,12 +81,12 @@ class ProviderModel:
             except AGAIN as error:
                 wait = getattr(error, "retry_after", None) or self._pause * 2 ** (number - 1)
                 if number == TRIES or wait > LONGEST_PAUSE:
-                    raise ModelError(_in_words(error)) from error
+                    raise ModelError(in_words(error)) from error
                 await asyncio.sleep(wait)
             except failures.ModelContextWindowExceededError as error:
                 raise ContextTooLong(notes.TOO_LONG) from error
             except (failures.AgentRunError, failures.UserError) as error:
-                raise ModelError(_in_words(error)) from error
+                raise ModelError(in_words(error)) from error
         raise AssertionError("the last try returns or raises")
 
     async def _request(self, request: ModelRequest, hear: Hear | None) -> ModelResponse:
@@ -110,13 +110,13 @@ class ProviderModel:
             model_settings=self._settings(silence=self._silence),
             model_request_parameters=parameters,
         ) as stream:
-            return await _heard(stream, hear)
+            return await heard(stream, hear)
 
     def _settings(self, *, silence: float) -> ModelSettings:
         return ModelSettings(max_retries=0, timeout=silence, request_timeout=self._timeout)
 
 
-async def _heard(stream: StreamedResponse, hear: Hear) -> ModelResponse:
+async def heard(stream: StreamedResponse, hear: Hear) -> ModelResponse:
     """Read a stream to its end, or to where it has become too long: then it is a response that was cut off."""
     text = ""
     async for piece in _pieces(stream):
@@ -137,7 +137,7 @@ async def _pieces(stream: StreamedResponse) -> AsyncIterator[str]:
                 yield text
 
 
-def _in_words(error: Exception) -> str:
+def in_words(error: Exception) -> str:
     """Why there is no answer, for the person who waits for it; never with a key in it."""
     match error:
         case failures.ModelAuthenticationError():

@@ -26,7 +26,6 @@ from pydantic_ai.models import (
     ModelRequestParameters,
     StreamedResponse,
 )
-from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolDefinition
@@ -38,7 +37,7 @@ from perdure.agents.calls import CLARIFY, CLARIFY_TOOL
 from perdure.agents.fence import Fenced
 from perdure.agents.journalled import Journal, idempotency_key
 from perdure.agents.loop import Bounds, Finish, next_action
-from perdure.agents.models import _heard, _in_words
+from perdure.agents.models import heard, in_words
 from perdure.agents.replay import as_reply
 from perdure.agents.wire import as_messages
 from perdure.core import notes
@@ -109,8 +108,12 @@ class PydanticAgent:
                 return ModelError(
                     notes.too_many_tokens(used, most or 0) if spent else notes.too_many_steps(self._bounds.steps)
                 )
+            case exceptions.FallbackExceptionGroup():  # every model was tried: the last one's words will do
+                return self._told(error.exceptions[-1], context)
+            case exceptions.ModelContextWindowExceededError():
+                return ModelError(notes.TOO_LONG)
             case exceptions.ModelAPIError() | exceptions.UnexpectedModelBehavior():
-                return ModelError(_in_words(error))
+                return ModelError(in_words(error))
             case _:
                 return error
 
@@ -129,7 +132,7 @@ def _opening(context: TurnContext, journal: Journal) -> list[ModelMessage]:
     """The conversation up to the first response of this turn."""
     before = conversation(context.history, context.view).before
     # No response in it is given back word for word, so it does not matter which provider it is for.
-    opening = as_messages(ModelRequest([*before, *journal.news()], 1), TestModel())
+    opening = as_messages(ModelRequest([*before, *journal.news()], 1))
     if not opening[-1].parts:
         opening[-1] = Request([UserPromptPart(notes.wordless())])
     return opening
@@ -204,7 +207,7 @@ class _Model(WrapperModel):
             if not (context.shows and _streams(self.wrapped)):
                 return await self.wrapped.request(messages, model_settings, model_request_parameters)
             async with self.wrapped.request_stream(messages, model_settings, model_request_parameters) as stream:
-                return await _heard(stream, context.show)
+                return await heard(stream, context.show)
 
         finals = {tool.name for tool in model_request_parameters.output_tools}
         return await self._journal.response(self.wrapped.model_name, finals, ask)

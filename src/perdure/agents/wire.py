@@ -34,8 +34,11 @@ LARGEST_ARGUMENTS = 256 * 1024  # bytes, of one call
 # ── what we ask ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_messages(request: ModelRequest, provider: Provider) -> list[ModelMessage]:
-    """The conversation as pydantic-ai wants it: requests and responses in turn, every call with its result."""
+def as_messages(request: ModelRequest, provider: Provider | None = None) -> list[ModelMessage]:
+    """The conversation as pydantic-ai wants it: requests and responses in turn, every call with its result.
+
+    What only the provider of a response understands goes back to that provider alone.
+    """
     ids = _Ids()
     told: list[ModelMessage] = []
     asked: list[ModelRequestPart] = []
@@ -79,7 +82,7 @@ def _request_part(message: Message, ids: _Ids) -> ModelRequestPart:
             raise AssertionError("what an assistant said is no part of a request")
 
 
-def _response(message: AssistantMessage, ids: _Ids, provider: Provider) -> ModelResponse:
+def _response(message: AssistantMessage, ids: _Ids, provider: Provider | None) -> ModelResponse:
     given = [ids.give(call.id) for call in message.calls]
     native = _native(message, provider)
     if native is not None:
@@ -91,9 +94,9 @@ def _response(message: AssistantMessage, ids: _Ids, provider: Provider) -> Model
     return ModelResponse(parts)
 
 
-def _native(message: AssistantMessage, provider: Provider) -> ModelResponse | None:
+def _native(message: AssistantMessage, provider: Provider | None) -> ModelResponse | None:
     """The response as its provider gave it, if this is that provider and the library still reads it."""
-    if message.native is None or message.native.get("provider_name") != provider.system:
+    if provider is None or message.native is None or message.native.get("provider_name") != provider.system:
         return None
     try:
         (found,) = ModelMessagesTypeAdapter.validate_python([message.native])

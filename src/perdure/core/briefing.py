@@ -48,6 +48,9 @@ def _in_doubt(call: Call) -> bool:
 def _about_call(call: Call) -> str:
     assert call.started is not None  # noqa: S101 reason: only calls in doubt come here
     what = notes.call(call.request.tool, call.request.arguments)
-    if REMEDIES[call.started.effect] is not Remedy.REPEAT:
+    remedy = REMEDIES[call.started.effect]
+    if remedy is Remedy.SAY_UNKNOWN:
         return notes.in_doubt(what)
+    if remedy is Remedy.ATTACH and call.ended is None:
+        return notes.attached(what)
     return notes.run_again(what) if call.ended is None else notes.not_run_again(what)

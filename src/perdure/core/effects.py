@@ -10,7 +10,7 @@ class Effect(StrEnum):
 
     PURE = "pure"  # may be repeated
     KEYED = "keyed"  # repeated with the same idempotency key
-    ATTACHED = "attached"  # outlives us; reattach
+    ATTACHED = "attached"  # outlives us: run again with the same key, it attaches to what is there
     ONCE = "once"  # never repeated unasked
 
 

@@ -68,12 +68,16 @@ def _gateway_note(said: Sequence[str]) -> str:
 
 
 def call(tool: str, arguments: Mapping[str, Any]) -> str:
-    """A call as one would write it."""
-    return f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    """A call as one would write it, with long arguments cut."""
+    return f"{tool}({', '.join(f'{name}={clipped(repr(value), 300)}' for name, value in arguments.items())})"
 
 
 def in_doubt(call: str) -> str:
     return f"{call} was cut off: its outcome is unknown, and it may have run; look before you repeat it."
+
+
+def attached(call: str) -> str:
+    return f"{call} was not cut off with it: it ran on, and its real result follows."
 
 
 def run_again(call: str) -> str:

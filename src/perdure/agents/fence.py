@@ -1,0 +1,67 @@
+"""A turn for agents that others write: once it is over for them, it stays over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NoReturn
+
+from perdure.agents.api import TurnContext
+from perdure.core.journal import Entry, TurnView
+
+
+class Fenced:
+    """A turn that remembers why nothing more can be saved in it.
+
+    The code of an agent may catch whatever it likes, also the news that its turn was stopped, waits for a
+    person or cannot be saved. It gets the same news again at its next step, and at its end.
+    """
+
+    def __init__(self, context: TurnContext) -> None:
+        self._context = context
+        self._over: BaseException | None = None
+
+    @property
+    def turn(self) -> str:
+        return self._context.turn
+
+    @property
+    def view(self) -> TurnView:
+        return self._context.view
+
+    @property
+    def history(self) -> Sequence[TurnView]:
+        return self._context.history
+
+    @property
+    def shows(self) -> bool:
+        return self._context.shows
+
+    def show(self, text: str) -> None:
+        if self._over is None:
+            self._context.show(text)
+
+    async def append(self, *entries: Entry) -> None:
+        self.check()
+        try:
+            await self._context.append(*entries)
+        except asyncio.CancelledError:  # may be a deadline of the agent's own, which is not the end of the turn
+            raise
+        except BaseException as error:
+            self._over = error
+            raise
+
+    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
+        self.check()
+        try:
+            await self._context.ask(question, text, options, *also)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._over = error
+            raise
+
+    def check(self) -> None:
+        """Say again why the turn is over, if it is."""
+        if self._over is not None:
+            raise self._over

@@ -1,0 +1,176 @@
+"""The journal beneath a run of pydantic-ai: every response and every result is kept, and given again on replay.
+
+A turn that was cut off is gone through from its beginning. The library runs all calls of a response or none, so
+it cannot be handed a set of which some have their results; but when it asks for a response or a result that is on
+record it gets that, and so only what is missing is asked for and run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+from pydantic_ai import exceptions
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+
+from perdure.agents.calls import Calls
+from perdure.agents.fence import Fenced
+from perdure.agents.loop import Bounds
+from perdure.agents.replay import as_result, as_text, kept, newest_results, restored
+from perdure.core import notes
+from perdure.core.conversation import AssistantMessage, Message, conversation
+from perdure.core.effects import Effect
+from perdure.core.journal import Call, Entry, ModelAnswered, ModelAsked, ToolEnded, TurnView
+from perdure.core.tail import is_final
+from perdure.core.tools import Tool, Use
+from perdure.errors import ToolFailed
+
+REJECTED = "rejected"  # the finish of an answer that the agent did not take for one
+_key: ContextVar[str] = ContextVar("idempotency_key", default="")
+
+
+def idempotency_key() -> str:
+    """The key of the call whose tool runs now: the same for every try. For tools with the effect `keyed`."""
+    return _key.get()
+
+
+class Journal:
+    """What one attempt knows and keeps of its turn."""
+
+    def __init__(self, context: Fenced, bounds: Bounds) -> None:
+        self.context = context
+        self._bounds = bounds
+        self._recorded = list(context.view.responses)
+        self._said = _said(context.view)
+        self._taken = 0  # responses that this attempt has had, from the record or from the model
+        self._held: ModelAnswered | None = None  # it may be the last: then it is kept with the end of the turn
+        self._names: dict[str, str] = {}  # of calls, by their id on the wire
+
+    # ── responses ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def news(self) -> list[Message]:
+        """What people and the gateway said up to here, and nobody has told the model yet."""
+        due = [place for place in self._said if place <= self._taken]
+        return [message for place in due for message in self._said.pop(place)]
+
+    async def response(
+        self, model: str, finals: set[str], ask: Callable[[], Awaitable[ModelResponse]]
+    ) -> ModelResponse:
+        """The next response: the one on record, or else the model's, which is kept before anybody has it.
+
+        One that may be the end of the turn, because it uses no tools but those of `finals`, is held back.
+        """
+        step = self._taken + 1
+        if self._taken < len(self._recorded):
+            entry = self._recorded[self._taken]
+        else:
+            await self.context.append(*self._released(), ModelAsked(step, model))
+            entry = kept(step, await ask())
+            if all(call.tool in finals for call in entry.calls):
+                self._held = entry
+            else:
+                await self.context.append(entry)
+        self._taken = step
+        return self._named(entry)
+
+    async def settle(self, messages: Sequence[ModelMessage]) -> None:
+        """Keep what the library itself gave as results: of calls that it refused, or that make up an output."""
+        results = self._results(messages)
+        if results:
+            await self.context.append(*self._released(), *results)
+
+    def closing(self, messages: Sequence[ModelMessage], text: str) -> tuple[Entry, ...]:
+        """The last facts of a turn that ends with this text."""
+        held = self._held
+        if held is not None and not held.calls:
+            return (msgspec.structs.replace(held, text=text, finish="stop"),)
+        last = [ModelAnswered(self._taken + 1, text, (), "stop")] if text.strip() else []
+        return (*([held] if held else []), *self._results(messages), *last)
+
+    def _released(self) -> list[ModelAnswered]:
+        """The response that was held back, now that it is clear that it was not the last."""
+        held, self._held = self._held, None
+        if held is None:
+            return []
+        return [msgspec.structs.replace(held, finish=REJECTED) if is_final(held) else held]
+
+    def _named(self, entry: ModelAnswered) -> ModelResponse:
+        response = restored(entry)
+        wishes = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        self._names |= {wish.tool_call_id: call.id for wish, call in zip(wishes, entry.calls, strict=True)}
+        return response
+
+    def _results(self, messages: Sequence[ModelMessage]) -> list[Entry]:
+        """The newest results in the history that the journal does not have."""
+        given = {self._names.get(part.tool_call_id): part for part in newest_results(messages)}
+        wished = [
+            *self.context.view.open_calls,
+            *[Call(wish) for wish in (self._held.calls if self._held else ())],
+        ]
+        entries: list[Entry] = []
+        for call in wished:
+            if (part := given.get(call.request.id)) is not None:
+                entries += as_result(call, part, self._bounds.result)
+        return entries
+
+    # ── tools ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def use(self, wire: str | None, effect: Effect, run: Callable[[], Awaitable[Any]]) -> str:
+        """The result of a call: the one on record, or else what the tool gives, which is kept before that."""
+        call = self.context.view.calls.get(self._names.get(wire or "", ""))
+        if call is None:
+            raise exceptions.ToolFailed(notes.NOT_FOR_TOOLS)
+        if call.ended is None:
+            tool = Tool(call.request.tool, "", lambda use: _run(run, use), effect)
+            await self._calls(tool).perform(call)
+        return self._result(call)
+
+    async def clarify(self, wire: str) -> str:
+        """The answer of a person to the question of a call; while there is none, the attempt ends here."""
+        call = self.context.view.calls[self._names[wire]]
+        if call.ended is None:
+            await self._calls().clarify(call)
+        return self._result(call)
+
+    def _calls(self, *tools: Tool) -> Calls:
+        known = {tool.name: tool for tool in tools}
+        return Calls(self.context, known, result=self._bounds.result, timeout=self._bounds.call)
+
+    def _result(self, call: Call) -> str:
+        """What the library gets for a call: the same the first time and from the record."""
+        match self.context.view.calls[call.request.id].ended:
+            case ToolEnded(outcome="ok", text=text):
+                return text
+            case ToolEnded(outcome="error", text=text) if text.endswith(notes.TRY_AGAIN):
+                raise exceptions.ModelRetry(text.removesuffix(notes.TRY_AGAIN).rstrip())
+            case ToolEnded(text=text):
+                raise exceptions.ToolFailed(text)
+            case None:
+                raise AssertionError("whoever performs a call ends it, or raises")
+
+
+async def _run(run: Callable[[], Awaitable[Any]], use: Use) -> str:
+    token = _key.set(use.key)
+    try:
+        return as_text(await run())
+    except exceptions.ModelRetry as error:
+        raise ToolFailed(notes.try_again(error.message)) from error
+    except exceptions.ToolFailed as error:
+        raise ToolFailed(error.message) from error
+    except (exceptions.CallDeferred, exceptions.ApprovalRequired) as error:
+        raise ToolFailed(notes.CANNOT_BE_PUT_OFF) from error
+    finally:
+        _key.reset(token)
+
+
+def _said(view: TurnView) -> dict[int, list[Message]]:
+    """What people and the gateway said in this turn, by how many responses came before it."""
+    responses = [record.seq for record in view.records if isinstance(record.entry, ModelAnswered)]
+    said: dict[int, list[Message]] = {}
+    for told in conversation((), view).now:
+        if not isinstance(told.messages[0], AssistantMessage):
+            place = sum(seq < told.seq for seq in responses)
+            said.setdefault(place, []).extend(told.messages)
+    return said

@@ -1,0 +1,69 @@
+"""Arguments and results of steps: kept as JSON, and given back as JSON gives them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from perdure.core import notes
+from perdure.core.journal import Outcome, ToolEnded, ToolStarted
+from perdure.errors import OutcomeUnknown, StepFailed
+
+LARGEST = 256 * 1024  # bytes, of the arguments of one step and of its result
+
+_json = msgspec.json.Encoder(order="deterministic")  # a set is told in the same order by every process
+
+
+def named_arguments(
+    name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], key: str | None
+) -> dict[str, Any]:
+    """The arguments by name, as the journal keeps them; a call that does not fit is refused before it is begun."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some of Python's own have none
+        given = {"arguments": args, **kwargs}
+    else:
+        signature.bind(*args, **kwargs, **({key: ""} if key else {}))
+        given = signature.bind_partial(*args, **kwargs).arguments
+    try:
+        text = _json.encode(given)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise TypeError(
+            f"the arguments of the step {name!r} cannot be kept as JSON: {error}. Give it plain values, such as "
+            "ids and texts, and let the function find the rest"
+        ) from error
+    if len(text) > LARGEST:
+        raise ValueError(
+            f"the arguments of the step {name!r} are {len(text)} bytes long; at most {LARGEST} are kept"
+        )
+    return msgspec.json.decode(text, type=dict[str, Any])
+
+
+def kept(result: Any) -> tuple[Outcome, str, BaseException | None]:
+    """A result as the journal keeps it; one that cannot be kept is an error."""
+    try:
+        text = _json.encode(result)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return "error", notes.unkeepable_result(type(result).__name__, error), error
+    if len(text) > LARGEST:
+        return "error", notes.large_result(len(text), LARGEST), None
+    return "ok", text.decode(), None
+
+
+def given(step: ToolStarted, ended: ToolEnded) -> Any:
+    """What the function gets for a step: the same the first time and from the record."""
+    match ended.outcome:
+        case "ok":
+            return msgspec.json.decode(ended.text)
+        case "error":
+            raise StepFailed(notes.step_failed(step.tool, ended.text))
+        case _:
+            raise OutcomeUnknown(notes.step_unknown(written(step, step.arguments), ended.text))
+
+
+def written(step: ToolStarted, arguments: Mapping[str, Any]) -> str:
+    """The step with these arguments, as one would write it."""
+    return notes.clipped(notes.call(step.tool, arguments), 300)

@@ -1,0 +1,136 @@
+"""Plans for the agents of the conformance suite: what an agent is to do, and what the world saw of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from perdure.core.effects import REMEDIES, Effect, Remedy
+from perdure.core.journal import Call
+from perdure.testing.turns import RecordingTurn
+
+DONE, FAILED, UNKNOWN = "done", "failed", "unknown"
+
+
+class Question(Struct, frozen=True):
+    """Something to ask a person."""
+
+    name: str
+    text: str
+    options: tuple[str, ...] = ()
+
+
+class Step:
+    """Something to do. Each run is counted, and the world looks whether it was announced in the journal."""
+
+    def __init__(
+        self, name: str, effect: Effect = Effect.ONCE, *, fails: bool = False, hangs: bool = False
+    ) -> None:
+        self.name = name
+        self.effect = effect
+        self.runs: list[str] = []  # the idempotency key of each run
+        self.began = asyncio.Event()
+        self._fails = fails
+        self._hangs = hangs
+        self._plan: Plan | None = None
+
+    def belongs_to(self, plan: Plan) -> None:
+        self._plan = plan
+
+    async def run(self, key: str = "") -> str:
+        """Do it, and return `done`: to be called exactly where the agent has its effect."""
+        if self._plan is not None:
+            self._plan.look(self)
+        self.runs.append(key)
+        self.began.set()
+        if self._hangs:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)  # so that steps side by side really overlap
+        if self._fails:
+            raise ValueError(f"{self.name} is broken")
+        return DONE
+
+
+Stage = Sequence[Step] | Question
+
+
+class Plan:
+    """What the agent is to do: stage by stage, the steps of one stage side by side, then the answer.
+
+    A step is a use of a tool with the name of the step. The agent goes on whatever comes of one, and
+    tells in its answer of all of them: `answer()` makes it from what came of each, by name, `done`, `failed` or
+    `unknown`, and for a question the words of the person.
+    """
+
+    def __init__(self, *stages: Stage) -> None:
+        self.stages = stages
+        self.offences: list[str] = []  # what the world saw and should not have
+        self.turn: RecordingTurn | None = None  # the journal that the world looks into
+        for step in self.steps:
+            step.belongs_to(self)
+
+    @property
+    def steps(self) -> list[Step]:
+        return [step for stage in self.stages if not isinstance(stage, Question) for step in stage]
+
+    def names(self) -> Iterator[str]:
+        for stage in self.stages:
+            yield from [stage.name] if isinstance(stage, Question) else [step.name for step in stage]
+
+    def answer(self, came: Mapping[str, str]) -> str:
+        """The answer that tells what came of each, by name."""
+        return ", ".join(f"{name}: {came[name]}" for name in self.names())
+
+    def counted(self) -> dict[str, int]:
+        """How often each step has run."""
+        return {step.name: len(step.runs) for step in self.steps}
+
+    def unknowable(self, turn: RecordingTurn) -> set[str]:
+        """The steps that began, have no result on record, and must not be repeated."""
+        guarded = [step.name for step in self.steps if REMEDIES[step.effect] is not Remedy.REPEAT]
+        return {name for name in guarded if in_doubt(turn, name)}
+
+    def look(self, step: Step) -> None:
+        """Note whatever is wrong with a step that runs now."""
+        if self.turn is None:
+            return
+        if self.turn.over is not None:
+            self.offences.append(f"{step.name} ran when nothing could be saved any more")
+        call = call_of(self.turn, step.name)
+        if call is None or call.started is None:
+            self.offences.append(f"{step.name} ran before its intent was on record")
+        elif call.ended is not None:
+            self.offences.append(f"{step.name} ran though its result was on record")
+        self.offences += [
+            f"{step.name} ran before the result of {earlier.name} was on record"
+            for earlier in self._before(step)
+            if not is_ended(self.turn, earlier.name)
+        ]
+
+    def _before(self, step: Step) -> list[Step]:
+        before: list[Step] = []
+        for stage in self.stages:
+            if isinstance(stage, Question):
+                continue
+            if step in stage:
+                break
+            before += stage
+        return before
+
+
+def call_of(turn: RecordingTurn, name: str) -> Call | None:
+    """What is on record of the step of that name."""
+    return next((call for call in turn.view.calls.values() if call.request.tool == name), None)
+
+
+def is_ended(turn: RecordingTurn, name: str) -> bool:
+    call = call_of(turn, name)
+    return call is not None and call.ended is not None
+
+
+def in_doubt(turn: RecordingTurn, name: str) -> bool:
+    """Whether the step began, and nothing is on record of its end."""
+    call = call_of(turn, name)
+    return call is not None and call.started is not None and call.ended is None

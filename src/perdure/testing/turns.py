@@ -1,0 +1,165 @@
+"""A turn in memory, for tests of agents: journalled through the fold of the gateway, mortal at every append."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
+
+from perdure.agents.api import Reply
+from perdure.core.briefing import briefing
+from perdure.core.journal import (
+    Answered,
+    Asked,
+    Began,
+    Cause,
+    Claimed,
+    Entry,
+    Finished,
+    Interrupted,
+    Joined,
+    Noted,
+    Record,
+    Requeued,
+    TurnView,
+    decode,
+    encode,
+    fold,
+)
+from perdure.core.messages import Sender
+from perdure.errors import StoreBroken, TurnWaits
+from perdure.testing.crashes import Crash
+
+ANN = Sender("ann", "Ann")
+TICK = 1000  # milliseconds between two records
+
+When = Callable[[Entry], bool]
+
+
+class RecordingTurn:
+    """A `TurnContext` that keeps its journal in a list.
+
+    Every `append` counts. With `crash()` or `break_store()` one of them is the last: from then on nothing can be
+    saved, as if the process had been killed, or its disk had failed. `resumed()` is the same turn after the
+    restart, and `answered()` after a person has answered its question.
+    """
+
+    def __init__(
+        self,
+        *texts: str,
+        records: Iterable[Record] = (),
+        history: Sequence[TurnView] = (),
+        shows: bool = False,
+        turn: str = "t1",
+    ) -> None:
+        self.turn = turn
+        self.history = history
+        self.shows = shows
+        self.shown: list[str] = []
+        self.appends = 0
+        self.over: BaseException | None = None  # why nothing can be saved any more
+        self.view = fold(records)
+        self._first = 1 + max((record.seq for view in history for record in view.records), default=0)
+        self._end: Callable[[], BaseException] = Crash
+        self._at: int | None = None
+        self._when: When = lambda _: False
+        self._after = False
+        if not self.view.records:
+            began = Began(tuple(_cause(text, number) for number, text in enumerate(texts or ("Go.",), 1)))
+            self.write(began, Claimed("r1", 1, 1))
+
+    @property
+    def records(self) -> list[Record]:
+        return self.view.records
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [record.entry for record in self.records]
+
+    # ── how it ends ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def crash(self, at: int | None = None, *, when: When | None = None, after: bool = False) -> RecordingTurn:
+        """Die at the n-th append, or at the first of an entry; `after` it was saved, or before. Returns itself."""
+        return self._ending(Crash, at, when, after=after)
+
+    def break_store(self, at: int | None = None, *, when: When | None = None) -> RecordingTurn:
+        """Fail to save, from the n-th append on, or from the first of an entry on. Returns itself."""
+        return self._ending(lambda: StoreBroken("the disk failed"), at, when, after=False)
+
+    def _ending(
+        self, end: Callable[[], BaseException], at: int | None, when: When | None, *, after: bool
+    ) -> RecordingTurn:
+        self._end, self._at, self._after = end, at, after
+        self._when = when or self._when
+        return self
+
+    # ── what comes next ─────────────────────────────────────────────────────────────────────────────────────
+
+    def resumed(self, *joined: str, reason: str = "restart_interrupted") -> RecordingTurn:
+        """The turn after the next start: cut off, put back into the queue, claimed, and the model's note due."""
+        turn = self._again(Interrupted(reason, f"r{self.view.attempt}"), Requeued())
+        if joined:
+            turn.write(Joined(tuple(_cause(text, 100 * turn.view.attempt) for text in joined)))
+        note = briefing(turn.view, turn.history)
+        if note is not None:
+            turn.write(Noted(note))
+        return turn
+
+    def answered(self, text: str, *, chosen: bool = True) -> RecordingTurn:
+        """The turn after a person has answered the question that it waits with."""
+        asked = self.view.question
+        assert asked is not None, "the turn asks nothing"  # noqa: S101 reason: a mistake in the test that uses this
+        return self._again(Answered(asked.question, text, ANN, "m9", chosen))
+
+    def followed_by(self, *texts: str) -> RecordingTurn:
+        """The next turn of the same session."""
+        return RecordingTurn(*texts, history=[*self.history, self.view], shows=self.shows, turn=f"{self.turn}n")
+
+    def finish(self, reply: Reply) -> None:
+        """What the gateway does with a reply: its last facts and the end of the turn, together."""
+        self.write(*reply.closing, Finished(reply.text))
+
+    def _again(self, *entries: Entry) -> RecordingTurn:
+        """The turn in the next process: whatever it knows was read back from what was written."""
+        read = [_read_back(record) for record in self.records]
+        turn = RecordingTurn(records=read, history=self.history, shows=self.shows, turn=self.turn)
+        attempt = turn.view.attempt + 1
+        turn.write(*entries, Claimed(f"r{attempt}", attempt, attempt))
+        return turn
+
+    # ── what an agent uses ──────────────────────────────────────────────────────────────────────────────────
+
+    async def append(self, *entries: Entry) -> None:
+        await asyncio.sleep(0)  # as with a real store, others get their turn before anything is saved
+        if self.over is not None:
+            raise self.over
+        self.appends += 1
+        fatal = self.appends == self._at or any(map(self._when, entries))
+        if not fatal or self._after:
+            self.write(*entries)
+        if fatal:
+            self.over = self._end()
+            raise self.over
+
+    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
+        await self.append(*also, Asked(question, text, tuple(options)))
+        self.over = TurnWaits("the turn waits for an answer")
+        raise self.over
+
+    def show(self, text: str) -> None:
+        self.shown.append(text)
+
+    def write(self, *entries: Entry) -> None:
+        """Put facts into the journal, as the gateway does by itself."""
+        for entry in entries:
+            seq = self._first + len(self.records)
+            self.view.apply(Record(seq, seq * TICK, entry))
+
+
+def _cause(text: str, number: int) -> Cause:
+    return Cause(f"in_{number}", text, ANN, f"m{number}")
+
+
+def _read_back(record: Record) -> Record:
+    entry = record.entry
+    return Record(record.seq, record.at, decode(entry.kind, entry.version, encode(entry)))
