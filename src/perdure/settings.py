@@ -230,6 +230,20 @@ class ToolsSettings(msgspec.Struct, frozen=True):
             },
         ),
     ] = {}
+    env: Annotated[
+        list[Id],
+        Meta(
+            description="The names of the variables that commands are given; no other of the gateway's.",
+            examples=[["PATH", "HOME", "LANG", "SSH_AUTH_SOCK"]],
+        ),
+    ] = msgspec.field(default_factory=lambda: ["PATH", "HOME", "LANG"])
+    approvals: Annotated[
+        Literal["dangerous", "all", "off"],
+        Meta(description="Which shell commands a person must approve first: dangerous ones, all, or none."),
+    ] = "dangerous"
+    approval_expires: Annotated[
+        Duration, Meta(description="An approval that comes later than this counts no more, and nothing is run.")
+    ] = 86400.0
     private_addresses: Annotated[
         bool, Meta(description="Whether `fetch_url` may reach this machine and its private networks.")
     ] = False

@@ -99,8 +99,10 @@ class Notebook:
     def show(self, text: str) -> None:
         self.diary.append(f"shown {text}")
 
-    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
-        await self.append(*also, Asked(question, text, tuple(options)))
+    async def ask(
+        self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
+    ) -> NoReturn:
+        await self.append(*also, Asked(question, text, tuple(options), approves=approves))
         raise TurnWaits("asked")
 
 

@@ -51,8 +51,13 @@ class TurnContext(Protocol):
         Nothing that is shown is the answer: only the reply is, and it takes the place of what was shown.
         """
 
-    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
+    async def ask(
+        self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
+    ) -> NoReturn:
         """Ask a person, and end this attempt by raising `TurnWaits`; `also` is journalled with the question.
+
+        With `approves`, the id of a call, the question is whether that call may run: what a person decides
+        is in the view's `verdicts`, and plain text is no decision.
 
         After: the question is owed to the chat, and the turn waits for ever if need be. The answer is in the
         view of the next attempt.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from perdure.agents.api import TurnContext
 from perdure.core import notes
 from perdure.core.effects import REMEDIES, Effect, Remedy
-from perdure.core.journal import Call, Outcome, ToolEnded, ToolStarted
+from perdure.core.journal import APPROVED, Call, Outcome, ToolEnded, ToolStarted
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
 
@@ -45,17 +45,43 @@ class Calls:
         self._result = result  # characters of one result that the model reads
         self._timeout = timeout
 
+    def asks(self, call: Call) -> bool:
+        """Whether a person must be asked before the call can have its result."""
+        if call.request.problem or call.request.tool == CLARIFY:
+            return not call.request.problem
+        return call.request.id not in self._context.view.verdicts and bool(self._guarded(call))
+
+    async def ask(self, call: Call) -> None:
+        """Ask the person, or take the answer that came."""
+        if call.request.tool == CLARIFY:
+            await self._clarify(call)
+            return
+        what, why = notes.call(call.request.tool, call.request.arguments), self._guarded(call)
+        await self._context.ask(
+            call.request.id, notes.approval(what, why), notes.VERDICTS, approves=call.request.id
+        )
+
+    def _guarded(self, call: Call) -> str:
+        """Why a person must approve the call; empty if nobody must, or it has begun already."""
+        tool = self._tools.get(call.request.tool)
+        if tool is None or tool.guard is None or call.started is not None:
+            return ""
+        return tool.guard(call.request.arguments)
+
     async def perform(self, call: Call) -> None:
         """Bring one call to its result, from wherever its journal ends."""
         request, tool = call.request, self._tools.get(call.request.tool)
+        verdict = self._context.view.verdicts.get(request.id)
         if call.started is not None and (tool is None or REMEDIES[call.started.effect] is Remedy.SAY_UNKNOWN):
             await self._context.append(ToolEnded(request.id, "unknown", notes.OUTCOME_UNKNOWN))
         elif request.problem:
             await self.refuse(call, request.problem)
         elif tool is None:
             await self.refuse(call, notes.unknown_tool(request.tool, sorted(self._tools)))
+        elif call.started is None and verdict is not None and verdict.text != APPROVED:
+            await self.refuse(call, notes.not_approved(verdict.text))
         else:
-            await self._use(call, tool)
+            await self._use(call, tool, verdict.by.id if verdict is not None else "")
 
     async def refuse(self, call: Call, why: str) -> None:
         """Give a call that is not run its result, so that the model can do something else."""
@@ -63,8 +89,7 @@ class Calls:
         began = () if call.started else (ToolStarted(request.id, request.tool, Effect.PURE, ""),)
         await self._context.append(*began, ToolEnded(request.id, "error", why))
 
-    async def clarify(self, call: Call) -> None:
-        """Ask a person, or take the answer that came."""
+    async def _clarify(self, call: Call) -> None:
         request, answer = call.request, self._context.view.answer
         if answer is not None and answer.question == request.id:
             text = answer.text if answer.chosen else notes.NOT_ANSWERED
@@ -79,10 +104,12 @@ class Calls:
         began = ToolStarted(request.id, CLARIFY, Effect.PURE, self._key(call))
         await self._context.ask(request.id, question, options, *(() if call.started else (began,)))
 
-    async def _use(self, call: Call, tool: Tool) -> None:
+    async def _use(self, call: Call, tool: Tool, approved_by: str) -> None:
         key = call.started.key if call.started else self._key(call)
         if call.started is None:
-            await self._context.append(ToolStarted(call.request.id, tool.name, tool.effect, key))
+            await self._context.append(
+                ToolStarted(call.request.id, tool.name, tool.effect, key, approved_by=approved_by)
+            )
         outcome, text = await _outcome(tool, Use(call.request.arguments, key), tool.timeout or self._timeout)
         await self._context.append(ToolEnded(call.request.id, outcome, notes.clipped(text, self._result)))
 

@@ -51,10 +51,12 @@ class Fenced:
             self._over = error
             raise
 
-    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
+    async def ask(
+        self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
+    ) -> NoReturn:
         self.check()
         try:
-            await self._context.ask(question, text, options, *also)
+            await self._context.ask(question, text, options, *also, approves=approves)
         except asyncio.CancelledError:
             raise
         except BaseException as error:

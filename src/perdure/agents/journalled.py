@@ -131,7 +131,7 @@ class Journal:
         """The answer of a person to the question of a call; while there is none, the attempt ends here."""
         call = self.context.view.calls[self._names[wire]]
         if call.ended is None:
-            await self._calls().clarify(call)
+            await self._calls().ask(call)
         return self._result(call)
 
     def _calls(self, *tools: Tool) -> Calls:

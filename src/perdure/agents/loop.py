@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from perdure.agents.api import Model, ModelRequest, Reply, TurnContext
-from perdure.agents.calls import CLARIFY, Calls
+from perdure.agents.calls import Calls
 from perdure.core import notes
 from perdure.core.compaction import cut, is_full
 from perdure.core.conversation import Conversation, UserMessage, conversation
@@ -150,9 +150,9 @@ class LoopAgent:
     async def _perform_all(self, context: TurnContext, calls: Sequence[Call], tools: Mapping[str, Tool]) -> None:
         """Run the calls side by side; a question to a person comes when everything else is done."""
         hands = Calls(context, tools, result=self._bounds.result, timeout=self._bounds.call)
-        questions = [call for call in calls if call.request.tool == CLARIFY and not call.request.problem]
+        questions = [call for call in calls if hands.asks(call)]
         if len(questions) == len(calls):
-            await hands.clarify(questions[0])
+            await hands.ask(questions[0])
             return
         tired = repeats(context.view.responses) > PATIENCE // 2
         try:

@@ -20,7 +20,8 @@ from perdure.errors import ModelError
 
 _TIMED = re.compile(r"(step|once)\s+(\S+)(?:\s+(\d+(?:\.\d+)?)s)?")
 _VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|ask|danger):\s*(.*)")
-STEPS = frozenset(("step", "once", "parallel", "ask"))
+STEPS = frozenset(("step", "once", "parallel", "ask", "run", "danger"))
+COMMANDS = {"run": "shell", "danger": "danger"}  # which tool runs the command of an action
 FLOOD_LIMIT = 1_000_000
 WINDOW = 1_000_000_000  # it reads whatever there is, unless it is told to read less
 WORD = 0.2  # seconds that a streamed word takes
@@ -128,6 +129,9 @@ def _act(step: int, action: Action) -> ModelAnswered:
         question, *options = [part.strip() for part in action.rest.split("|")]
         wish = ToolCall(f"c{step}.1", "clarify", {"question": question, "options": options})
         return ModelAnswered(step, "", (wish,), "tool_calls", Usage(1, 1))
+    if action.verb in COMMANDS:
+        command = ToolCall(f"c{step}.1", COMMANDS[action.verb], {"command": action.rest})
+        return ModelAnswered(step, "", (command,), "tool_calls", Usage(1, 1))
     return _calls(step, action.verb, [action.rest], action.seconds)
 
 

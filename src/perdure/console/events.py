@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from perdure.console.answers import Refusal
 from perdure.core.address import parse_session_key
-from perdure.core.journal import Entry, Failed, Finished, Interrupted, Record, ToolEnded, ToolStarted
+from perdure.core.journal import Asked, Entry, Failed, Finished, Interrupted, Record, ToolEnded, ToolStarted
 from perdure.errors import Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway, Phase
@@ -123,10 +123,26 @@ def _event(turn: str, entry: Entry) -> list[tuple[str, dict[str, Any]]]:
         case ToolEnded():
             outcome = {"outcome": entry.outcome, "text": entry.text}
             return [("step", {"turn": turn, "call": entry.call, "state": "ended"} | outcome)]
+        case Asked():
+            return [("turn", {"turn": turn, "move": entry.move}), _question(turn, entry)]
         case Entry(move=move) if move is not None:
             return [("turn", {"turn": turn, "move": move} | _details(entry))]
         case _:
             return []
+
+
+def _question(turn: str, asked: Asked) -> tuple[str, dict[str, Any]]:
+    """What a person is asked: to say something, or whether a call may run."""
+    if asked.approves:
+        name = f"{turn}.{asked.approves}"
+        return "approval", {
+            "id": name,
+            "turn": turn,
+            "call": asked.approves,
+            "text": asked.text,
+            "until": asked.until,
+        }
+    return "question", {"turn": turn, "question": asked.question, "text": asked.text, "options": asked.options}
 
 
 def _details(entry: Entry) -> dict[str, Any]:

@@ -119,6 +119,7 @@ class ToolStarted(Entry, frozen=True):
     effect: Effect
     key: str  # the idempotency key, the same for every try
     arguments: dict[str, Any] = field(default_factory=dict)  # of a step that no model wished for
+    approved_by: str = ""  # who approved it: the approval is spent with this intent
 
 
 Outcome = Literal["ok", "error", "unknown", "cancelled"]
@@ -132,6 +133,9 @@ class ToolEnded(Entry, frozen=True):
     text: str
 
 
+APPROVED, DENIED, LATE = "approved", "denied", "late"  # the words of a verdict
+
+
 class Asked(Entry, frozen=True):
     """A question to a person; the turn waits for the answer."""
 
@@ -141,6 +145,8 @@ class Asked(Entry, frozen=True):
     text: str
     options: tuple[str, ...] = ()
     position: int = 0  # how far the chat had come: only what arrives behind it can be the answer
+    approves: str = ""  # the call that waits for a person's word; plain text is never that word
+    until: int = 0  # when it is too late to approve; 0: never
 
 
 class Answered(Entry, frozen=True):
@@ -285,6 +291,7 @@ class TurnView(Struct):
     calls: dict[str, Call] = field(default_factory=dict)
     question: Asked | None = None
     answer: Answered | None = None
+    verdicts: dict[str, Answered] = field(default_factory=dict)  # what came of approvals, by call
     anchor: str | None = None  # the newest message of a person, to attach the reply to
     interruptions: list[Interruption] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
@@ -358,6 +365,8 @@ class TurnView(Struct):
                 self.question, self.answer = entry, None
             case Answered():
                 self.answer, self.anchor = entry, entry.message or self.anchor
+                if self.question is not None and self.question.approves:
+                    self.verdicts[self.question.approves] = entry
             case Claimed():
                 self.attempt, self._run = entry.attempt, entry.run
                 if self.content and not self.interruptions:  # the run that began the turn claimed it with that

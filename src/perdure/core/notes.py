@@ -143,7 +143,39 @@ def took_too_long(seconds: float) -> str:
     return f"the call was given up after {seconds:g} s."
 
 
+SHELL = (
+    "Runs a shell command in the workspace and returns its output and exit code. It goes on even if the gateway is "
+    "restarted. `timeout` is in seconds; a command that takes longer is ended."
+)
 NO_OUTPUT = "(no output)"
+
+
+def command_ended(exit_code: int | None, signal: int | None, cut: int, output: str, also: str = "") -> str:
+    """What became of a command, for the model."""
+    how = f"ended by signal {signal}" if signal is not None else f"exit code {exit_code}"
+    left_out = f"\n[… {cut} bytes of output were not kept …]" if cut else ""
+    return f"{how}{f' ({also})' if also else ''}\n{output.rstrip() or NO_OUTPUT}{left_out}"
+
+
+def command_lost(problem: str, output: str) -> str:
+    so_far = f" Its output so far: {output.strip()}" if output.strip() else ""
+    return f"{problem}{so_far}"
+
+
+VERDICTS = ("Approve", "Deny")
+
+
+def approval(call: str, why: str) -> str:
+    return f"May I do this? {call}\nI ask because {why}.\nSay /approve or /deny; nothing else counts."
+
+
+def not_approved(verdict: str) -> str:
+    """Why a guarded call was not run, for the model."""
+    if verdict == "denied":
+        return "not run: the user denied it. Do not try it again in another way; say what you would need it for."
+    if verdict == "late":
+        return "not run: the approval came too late, and counts no more. Ask for the call again if it is needed."
+    return "not run: the user neither approved nor denied it, but wrote something else."
 
 
 def dropped_calls(count: int) -> str:
@@ -646,6 +678,12 @@ def dropped(gave_up: bool) -> str:
     return "Given up." if gave_up else "There is nothing interrupted here to give up."
 
 
+JUDGED = {
+    "approved": "Approved.",
+    "denied": "Denied; it is not run.",
+    "late": "That comes too late: it is not run.",
+    "nothing": "Nothing waits for your approval here.",
+}
 NO_GATEWAY = "No gateway is running here now; what is under way is taken up at the next start."
 RESUME_PAUSED = "Automatic resume is paused: the gateway keeps crashing. `perdure resume --all` lifts that."
 RESTARTING = "Restarting. I will tell you here when I am back."

@@ -7,7 +7,7 @@ from typing import Literal
 
 from perdure.core.messages import Sender
 
-Verb = Literal["talk", "command", "restart"]
+Verb = Literal["talk", "command", "approve", "restart"]
 
 EVERYBODY = "*"
 OPERATOR = Sender("operator")  # whoever runs the gateway: no platform knows them, and no list needs to

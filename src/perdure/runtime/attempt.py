@@ -52,6 +52,7 @@ class Attempt:
         clock: Clock,
         max_length: int | None,
         max_tokens: int | None,
+        approval_ms: int,
         shown: Shown,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
@@ -62,6 +63,7 @@ class Attempt:
         self._clock = clock
         self._max_length = max_length
         self._max_tokens = max_tokens  # of a turn that was cut off and goes on by itself
+        self._approval_ms = approval_ms
         self._shown = shown
         self._changed = changed
         self._owes = owes
@@ -93,13 +95,19 @@ class Attempt:
         await self._save(entries)
         await self._lease.confirmed()
 
-    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
-        asked = Asked(question, text, tuple(options))
+    async def ask(
+        self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
+    ) -> NoReturn:
+        until = self._clock() + self._approval_ms if approves else 0
+        asked = Asked(question, text, tuple(options), approves=approves, until=until)
         buttons = tuple(Button(option, option) for option in options)
+        if approves:
+            words = zip(options, ("approve", "deny"), strict=True)
+            buttons = tuple(Button(label, f"/{word} {self.turn}.{approves}") for label, word in words)
         owed = Owed(
             address_of(self.key),
             f"{self.turn}.asks.{question}",
-            (notes.question(text, options),),
+            (text if approves else notes.question(text, options),),
             self.view.anchor,
             buttons,
         )

@@ -94,6 +94,8 @@ class Commands:
             Command("reset", "/reset", "the same as /new", self._new),
             Command("resume", "/resume [ID]", "go on with what was cut off or set aside", self._resume),
             Command("drop", "/drop", "give up what was cut off", self._drop),
+            Command("approve", "/approve [ID]", "let the call run that waits for it", self._approve, "approve"),
+            Command("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
             Command("sessions", "/sessions", "list the conversations of this chat", self._sessions),
             Command("why", "/why", "explain what became of the last turn, and why", self._why),
             Command("restart", "/restart", "restart the gateway", self._restart, "restart"),
@@ -191,6 +193,19 @@ class Commands:
         now = self._clock()
         drop = verbs.drop(self._store.ids, order.key, now, bound=_bound(order))
         await self._store.orders.obey(order, drop, lambda turn: notes.dropped(turn is not None), now)
+
+    async def _approve(self, order: Order, rest: str) -> None:
+        await self._judge(order, rest, approve=True)
+
+    async def _deny(self, order: Order, rest: str) -> None:
+        await self._judge(order, rest, approve=False)
+
+    async def _judge(self, order: Order, name: str, *, approve: bool) -> None:
+        now = self._clock()
+        judge = verbs.judge(
+            self._store.ids, order.key, order.sender, now, approve=approve, name=name, bound=_bound(order)
+        )
+        await self._store.orders.obey(order, judge, lambda verdict: notes.JUDGED[verdict], now)
 
     async def _restart(self, order: Order, _: str) -> None:
         """A request from before this start was fulfilled by it, however it came about."""

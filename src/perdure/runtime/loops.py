@@ -74,6 +74,7 @@ class Loops:
             connected=connections.connected,
             max_length=connections.max_length,
             max_tokens=settings.recovery.max_tokens,
+            approval_ms=int(settings.tools.approval_expires * 1000),
             changed=feed.ring,
             owes=self._changed,
             group=group,

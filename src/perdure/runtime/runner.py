@@ -37,6 +37,7 @@ class Runner:
         connected: Mapping[str, Adapter],
         max_length: Callable[[str], int | None],
         max_tokens: int | None,
+        approval_ms: int,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
         group: asyncio.TaskGroup,
@@ -49,6 +50,7 @@ class Runner:
         self._connected = connected
         self._max_length = max_length
         self._max_tokens = max_tokens
+        self._approval_ms = approval_ms
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
         self._group = group
@@ -153,6 +155,7 @@ class Runner:
             clock=self._clock,
             max_length=self._max_length(address_of(turn.key).platform),
             max_tokens=self._max_tokens,
+            approval_ms=self._approval_ms,
             shown=self._preview_of(turn),
             changed=self._changed,
             owes=self._owes,

@@ -196,7 +196,8 @@ def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
     if question is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
     cause = inbox.as_cause(row)
-    chosen = next((option for option in question.options if option.lower() == cause.text.strip().lower()), None)
+    same = (option for option in question.options if option.lower() == cause.text.strip().lower())
+    chosen = None if question.approves else next(same, None)  # a bare "yes" approves nothing
     answered = Answered(
         question.question,
         chosen or cause.text,

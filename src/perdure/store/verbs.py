@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key
-from perdure.core.journal import Decided, Requeued
-from perdure.core.messages import Inbound
+from perdure.core.journal import APPROVED, DENIED, LATE, Answered, Decided, Requeued, fold
+from perdure.core.messages import Inbound, Sender
 from perdure.core.recovery import Choice
 from perdure.core.session import Reset, SessionState, Why, reset_due
-from perdure.store import inbox, leases, outbox, previews, sessions, turns
+from perdure.store import inbox, journal, leases, outbox, previews, sessions, turns
 from perdure.store.database import Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.inbox import LATEST
@@ -157,6 +157,31 @@ def resume(
             return Resumed("nothing")
         _reopen(tx, ids, key, current.id, wish, now)
         return Resumed("session", current.id)
+
+    return work
+
+
+def judge(
+    ids: Ids, key: str, by: Sender, now: int, *, approve: bool, name: str = "", bound: str | None = None
+) -> Work[str]:
+    """Approve or deny the call that waits for it: approved, denied, late, or nothing if none waits.
+
+    `name` is the one of an approval; without one, that of the bound turn is meant.
+    """
+
+    def work(tx: Tx) -> str:
+        turn = turns.begun(tx, key)
+        if turn is None or turn.state != "waiting":
+            return "nothing"
+        asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
+        if asked is None or not asked.approves:
+            return "nothing"
+        if name != f"{turn.id}.{asked.approves}" and (name or (bound is not None and turn.id != bound)):
+            return "nothing"
+        late = 0 < asked.until < now
+        verdict = LATE if late else APPROVED if approve else DENIED
+        moved = turns.move(tx, ids, turn, [Answered(asked.question, verdict, by)], (), now)
+        return verdict if moved is not None else "nothing"
 
     return work
 

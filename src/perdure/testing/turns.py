@@ -141,8 +141,10 @@ class RecordingTurn:
             self.over = self._end()
             raise self.over
 
-    async def ask(self, question: str, text: str, options: Sequence[str] = (), *also: Entry) -> NoReturn:
-        await self.append(*also, Asked(question, text, tuple(options)))
+    async def ask(
+        self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
+    ) -> NoReturn:
+        await self.append(*also, Asked(question, text, tuple(options), approves=approves))
         self.over = TurnWaits("the turn waits for an answer")
         raise self.over
 
