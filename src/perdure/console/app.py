@@ -21,6 +21,7 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
+from perdure.console.questions import QuestionApi
 from perdure.console.sessions import SessionApi
 from perdure.console.tokens import same_token
 from perdure.errors import NotFound, NotTaken, Unavailable
@@ -39,7 +40,7 @@ WELCOME = (
 def create_app(gateway: Gateway, token: str) -> Starlette:
     """The application that serves one gateway."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
-    chats, sessions = ChatApi(gateway, web), SessionApi(gateway)
+    chats, sessions, questions = ChatApi(gateway, web), SessionApi(gateway), QuestionApi(gateway)
 
     def locked(endpoint: Endpoint) -> Endpoint:
         async def guarded(request: Request) -> Response:
@@ -68,6 +69,8 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             # `path`, because a name may hold a slash, and an encoded one is a slash again when it gets here.
             Route("/api/chats/{chat:path}/messages", locked(chats.messages), methods=["GET", "POST"]),
             Route("/api/chats/{chat:path}/events", locked(chats.events), methods=["GET"]),
+            Route("/api/questions/{id}/answer", locked(questions.answer), methods=["POST"]),
+            Route("/api/approvals/{id}", locked(questions.judge), methods=["POST"]),
             Route("/api/status", locked(sessions.status), methods=["GET"]),
             Route("/api/resume", locked(sessions.resume_all), methods=["POST"]),
             Route("/api/sessions", locked(sessions.list), methods=["GET"]),

@@ -40,7 +40,7 @@ class ChatApi:
         return await (self._write(request) if request.method == "POST" else self._read(request))
 
     async def _write(self, request: Request) -> Response:
-        address, body = _address(request), _read_message(await _read_body(request))
+        address, body = _address(request), _read_message(await read_body(request))
         stored = await self._web.submit(Inbound(address, body.id, Sender("owner"), body.text))
         found = {"message": stored.message, "session": stored.session, "key": stored.key}
         return answer(found, 202 if stored.fresh else 200)
@@ -96,7 +96,7 @@ def _address(request: Request) -> Address:
     return Address("web", "dm", chat)
 
 
-async def _read_body(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
     body = b""
     try:
         async for piece in request.stream():

@@ -142,7 +142,8 @@ def _question(turn: str, asked: Asked) -> tuple[str, dict[str, Any]]:
             "text": asked.text,
             "until": asked.until,
         }
-    return "question", {"turn": turn, "question": asked.question, "text": asked.text, "options": asked.options}
+    name = f"{turn}.{asked.question}"
+    return "question", {"id": name, "turn": turn, "text": asked.text, "options": asked.options}
 
 
 def _details(entry: Entry) -> dict[str, Any]:

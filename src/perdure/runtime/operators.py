@@ -59,3 +59,23 @@ class Operators:
         paused = self._loops.recoverer.paused
         await self._loops.recoverer.lift_pause()
         return paused
+
+    async def answer(self, name: str, text: str) -> bool:
+        """Answer the question of that name. False: none such waits for an answer."""
+        turn = await self._store.turns.get(name.partition(".")[0])
+        if turn is None:
+            return False
+        answering = verbs.answer(self._store.ids, turn.key, OPERATOR, text, self._clock(), name=name)
+        done = await self._store.orders.perform(turn.key, answering)
+        self._loops.runner.wake(turn.key)
+        return done
+
+    async def judge(self, name: str, *, approve: bool) -> str:
+        """Approve or deny the call that waits under that name."""
+        turn = await self._store.turns.get(name.partition(".")[0])
+        if turn is None:
+            return "nothing"
+        judging = verbs.judge(self._store.ids, turn.key, OPERATOR, self._clock(), approve=approve, name=name)
+        verdict = await self._store.orders.perform(turn.key, judging)
+        self._loops.runner.wake(turn.key)
+        return verdict

@@ -100,7 +100,8 @@ class Runner:
 
     async def _look_around(self) -> None:
         try:
-            self._hints.update(await self._store.turns.claimable(self._run))
+            claimable = await self._store.turns.claimable(self._run)
+            self._hints.update(key for key in claimable if key not in self._serving)
         except Unavailable as error:
             log.warning("cannot_look_for_work", error=error.message)
         self._serve_hinted()

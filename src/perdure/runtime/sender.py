@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from perdure.core import notes
 from perdure.core.delivery import Delivery, Resolution, UnknownChoice, resolution, retry_in
@@ -49,6 +49,7 @@ class Sender:
         self._group = group
         self._bell = Bell()
         self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
+        self._ended: set[str] = set()  # rows whose sending has ended since the last look began
 
     def wake(self) -> None:
         self._bell.ring()
@@ -75,11 +76,18 @@ class Sender:
 
     async def _send_due(self) -> float:
         """Begin what is due; return in how many seconds to look again."""
-        try:
-            heads = await self._store.outbox.heads(self._run, list(self._connected))
-        except Unavailable as error:
-            log.warning("cannot_look_for_replies", error=error.message)
-            return POLL
+        while True:
+            ended = self._ended = set()
+            try:
+                heads = await self._store.outbox.heads(self._run, list(self._connected))
+            except Unavailable as error:
+                log.warning("cannot_look_for_replies", error=error.message)
+                return POLL
+            wait = self._begin_due([row for row in heads if row.id not in ended])
+            if not ended:  # otherwise others may stand first in their lanes by now
+                return wait
+
+    def _begin_due(self, heads: Sequence[Delivering]) -> float:
         now, wait = self._clock(), POLL
         for row in heads:
             if row.lane in self._lanes:
@@ -98,6 +106,7 @@ class Sender:
             await asyncio.sleep(STORE_PAUSE)
         finally:
             del self._lanes[row.lane]
+            self._ended.add(row.id)
             self._bell.ring()
 
     async def _resolve_or_send(self, row: Delivering, adapter: Adapter) -> None:

@@ -28,6 +28,7 @@ from perdure.core.journal import (
     decode,
     fold,
 )
+from perdure.core.messages import Sender
 from perdure.core.notes import CANCELLED_CALL
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
@@ -196,18 +197,17 @@ def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
     if question is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
     cause = inbox.as_cause(row)
-    same = (option for option in question.options if option.lower() == cause.text.strip().lower())
-    chosen = None if question.approves else next(same, None)  # a bare "yes" approves nothing
-    answered = Answered(
-        question.question,
-        chosen or cause.text,
-        cause.sender,
-        cause.message,
-        chosen=chosen is not None or not question.options,
-    )
     _take(tx, row[0], turn.id)
-    move(tx, ids, turn, [answered], (), now)
+    move(tx, ids, turn, [answer_to(question, cause.text, cause.sender, cause.message)], (), now)
     return _get(tx, turn.id)
+
+
+def answer_to(question: Asked, text: str, by: Sender, message: str = "") -> Answered:
+    """What somebody wrote, as the answer to a question: one of its options, or other words that close it."""
+    same = (option for option in question.options if option.lower() == text.strip().lower())
+    chosen = None if question.approves else next(same, None)  # a bare "yes" approves nothing
+    fits = chosen is not None or not question.options
+    return Answered(question.question, chosen or text, by, message, chosen=fits)
 
 
 def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:

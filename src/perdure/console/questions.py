@@ -1,0 +1,57 @@
+"""Answers to what the agent asks, over HTTP: questions, and calls that wait for approval."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.console.answers import Refusal, answer
+from perdure.console.chats import read_body
+from perdure.runtime.gateway import Gateway
+
+
+class Answering(msgspec.Struct, forbid_unknown_fields=True):
+    answer: str
+
+
+class Judging(msgspec.Struct, forbid_unknown_fields=True):
+    approve: bool
+
+
+class QuestionApi:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a question that a turn waits with."""
+        try:
+            given = msgspec.json.decode(await read_body(request), type=Answering)
+        except msgspec.DecodeError as error:
+            raise Refusal(
+                400, f"the body does not fit: {error}", 'Send JSON such as {"answer": "Left"}.'
+            ) from error
+        if not given.answer.strip() or "\0" in given.answer:
+            raise Refusal(400, "answer: expected some words, got none", 'Send JSON such as {"answer": "Left"}.')
+        name = request.path_params["id"]
+        if not await self._gateway.operators.answer(name, given.answer):
+            raise Refusal(
+                404, f"no question {name[:80]!r} waits for an answer", "It may have been answered already."
+            )
+        return answer({"question": name, "answered": True})
+
+    async def judge(self, request: Request) -> Response:
+        """Approve or deny a call."""
+        try:
+            given = msgspec.json.decode(await read_body(request), type=Judging)
+        except msgspec.DecodeError as error:
+            raise Refusal(
+                400, f"the body does not fit: {error}", 'Send JSON such as {"approve": true}.'
+            ) from error
+        name = request.path_params["id"]
+        verdict = await self._gateway.operators.judge(name, approve=given.approve)
+        if verdict == "nothing":
+            raise Refusal(
+                404, f"nothing named {name[:80]!r} waits for approval", "It may have been decided already."
+            )
+        return answer({"approval": name, "verdict": verdict})
