@@ -31,6 +31,7 @@ LONGEST_LINE = 1 << 30  # it is the gateway that says what is too long
 
 # Moves behind which a message of the turn is what it has to say for now: an answer, an excuse or a question.
 LAST_WORDS = ("finished", "failed", "asked", "interrupted")
+CLEAR_LINE = "\r\x1b[K"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # to the terminal; an answer must not give any
 Happening = tuple[str, dict[str, Any]]
 
@@ -208,6 +209,7 @@ class _Conversation:
     async def _speak(self) -> None:
         """Send what is typed until the input ends."""
         typed, last = _standard_input(), False
+        self._ask("you> ")
         while not last:
             text, last = await self._next_message(typed)
             if text.strip():
@@ -223,16 +225,22 @@ class _Conversation:
             await self._happened.wait()
 
     async def _next_message(self, typed: asyncio.StreamReader) -> tuple[str, bool]:
-        """A message of one line, and one more for each that ends with a backslash; and whether it was the last."""
+        """A message of one line, and one more for each that ends with a backslash; and whether it was the last.
+
+        It is asked for what comes next before this is sent, so an answer finds a prompt, however fast it is.
+        """
         lines: list[str] = []
         while True:
-            self._ask("...> " if lines else "you> ")
             line = (await typed.readline()).decode(errors="replace")
-            self._prompt = ""
             bare = line.rstrip("\r\n")
             lines.append(bare.removesuffix("\\"))
-            if not (line.endswith("\n") and bare.endswith("\\")):
-                return "\n".join(lines), not line.endswith("\n")
+            if not line.endswith("\n"):
+                self._prompt = ""
+                return "\n".join(lines), True
+            more = bare.endswith("\\")
+            self._ask("...> " if more else "you> ")
+            if not more:
+                return "\n".join(lines), False
 
     async def _listen(self) -> None:
         async for event, data in self._client.events():
@@ -261,14 +269,15 @@ class _Conversation:
                 self._aside("(the gateway is back)")
 
     def _ask(self, prompt: str) -> None:
+        """Show a prompt in place of one that is there already, if lines were typed before we read them."""
         if self._interactive:
             self._prompt = prompt
-            _write(sys.stdout, prompt)
+            _write(sys.stdout, f"{CLEAR_LINE}{prompt}")
 
     def _show(self, text: str, stream: TextIO | None = None) -> None:
         """Show a line in place of the prompt, and the prompt beneath it."""
         if self._interactive:
-            _write(sys.stdout, "\r\x1b[K")
+            _write(sys.stdout, CLEAR_LINE)
             text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
         _write(stream or sys.stdout, f"{text}\n")
         if self._interactive:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +25,10 @@ from perdure.errors import Unavailable
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
+from perdure.store.database import Database
 from perdure.testing import Crash, CrashingDatabase, SettableClock, SimulatedPlatform
+from perdure.testing.crashes import crashing
+from support.stopping import DyingDatabase
 from support.waiting import eventually
 
 E = TypeVar("E", bound=Entry)
@@ -67,14 +71,8 @@ class World:
         for chat, text in scenario.writes:
             self.platform.write(text, chat=chat)
 
-    async def run(self, at: int | None = None, *, after: bool = False) -> int | None:
-        """Run a gateway until it crashes (None) or has nothing left to do (how many calls it made)."""
-        databases: list[CrashingDatabase] = []
-
-        def wrap(database: object) -> CrashingDatabase:
-            databases.append(CrashingDatabase(database, at, after=after))  # type: ignore[arg-type]
-            return databases[0]
-
+    async def run(self, wrap: Callable[[Database], Database] = CrashingDatabase) -> bool:
+        """Run a gateway until it crashes (False) or has nothing left to do (True)."""
         self.clock.move(600)  # so that a few crashes are no crash loop
         settings = load(self.home, {"PERDURE_RECOVERY__MAX_WITHOUT_PROGRESS": "9"})
         gateway = Gateway(settings, adapters=[self.platform.adapter()], wrap=wrap, clock=self.clock)
@@ -89,8 +87,8 @@ class World:
         try:
             await running
         except Crash:
-            return None
-        return databases[0].calls
+            return False
+        return True
 
     async def settled(self, gateway: Gateway) -> bool:
         """People see what they must see, and the gateway has nothing left to do."""
@@ -155,18 +153,18 @@ async def open_work(store: Store) -> list[str]:
     ]
 
 
-async def sweep(make: Callable[[str], World], before: tuple[int, ...] = ()) -> int:
-    """Crash at every point until a run survives, after crashing at the given calls before; how many points."""
+async def sweep(make: Callable[[str], World], before: Sequence[str] = ()) -> int:
+    """Crash at every point until a run survives, after crashes by the given facts; how many points there were."""
     points = 0
     for after in (False, True):
         at = 1
         while True:
             world = make(f"{'after' if after else 'before'}-{at}")
-            for call in before:
-                assert await world.run(call, after=True) is None
-            survived = await world.run(at, after=after) is not None
+            for fact in before:
+                assert not await world.run(partial(DyingDatabase, fact=fact))
+            survived = await world.run(crashing(at, after=after))
             if not survived:
-                assert await world.run() is not None
+                assert await world.run()
             await world.check()
             if survived:
                 break
@@ -183,11 +181,19 @@ def test_nothing_is_lost_or_repeated_when_killed_at_any_store_call(scenario: Sce
     assert points >= RECORDED[scenario.name], "the sweep lost points: it no longer reaches what it did"
 
 
+IN_A_STEP = "SELECT 1 FROM journal WHERE kind = 'tool_started'"
+GOING_ON = "SELECT 1 FROM turns WHERE state = 'running' AND attempt = 2"
+
+
 @pytest.mark.parametrize(
-    ("name", "before"), [("recovery", (17,)), ("recovery of the recovery", (17, 12))], ids=lambda value: str(value)
+    ("name", "before"),
+    [
+        pytest.param("recovery", [IN_A_STEP], id="recovery"),
+        pytest.param("recovery of the recovery", [IN_A_STEP, GOING_ON], id="recovery of the recovery"),
+    ],
 )
 def test_nothing_is_lost_or_repeated_when_killed_again_while_recovering(
-    name: str, before: tuple[int, ...], tmp_path: Path
+    name: str, before: list[str], tmp_path: Path
 ) -> None:
     points = asyncio.run(sweep(lambda place: World(tmp_path / place, SCENARIOS[1]), before))
     print(f"sweep {name}: {points} points")

@@ -175,8 +175,8 @@ class Terminal:
     """`perdure chat` in a terminal of its own, and somebody who types and looks."""
 
     def __init__(self, environment: dict[str, str], name: str) -> None:
-        self._screen, inside = os.openpty()
-        os.set_blocking(self._screen, False)
+        self._keyboard, inside = os.openpty()
+        os.set_blocking(self._keyboard, False)
         self.process = subprocess.Popen(
             [sys.executable, "-c", IN_TERMINAL, "chat", "--name", name],
             env=environment,
@@ -186,24 +186,40 @@ class Terminal:
             start_new_session=True,
         )
         os.close(inside)
-        self._shown = b""
+        self._written = b""
 
     @property
-    def text(self) -> str:
-        """Everything that has been shown so far."""
+    def screen(self) -> list[str]:
+        """The lines that stand on the screen, the greeting first; at no moment was a prompt behind other words."""
         with suppress(OSError):  # nothing new, or nobody there any more
-            self._shown += os.read(self._screen, 1 << 16)
-        return self._shown.decode(errors="ignore")
+            self._written += os.read(self._keyboard, 1 << 16)
+        lines, column = [""], 0
+        for piece in re.findall(r"\r|\n|\x1b\[K|[^\r\n\x1b]+|\x1b", self._written.decode(errors="ignore")):
+            match piece:
+                case "\n":
+                    lines.append("")  # and the terminal itself says `\r` before it
+                case "\r":
+                    column = 0
+                case "\x1b[K":
+                    lines[-1] = lines[-1][:column]
+                case _:
+                    lines[-1] = lines[-1][:column] + piece + lines[-1][column + len(piece) :]
+                    column += len(piece)
+            assert not re.match(r".+(you|\.\.\.)> ", lines[-1]), f"a prompt in the middle of a line: {lines}"
+        return lines
 
-    def shows(self, pattern: str) -> None:
-        wait_for(f"the terminal shows {pattern!r}", lambda: re.search(pattern, self.text))
+    def shows(self, *lines: str) -> None:
+        """Wait until exactly this stands below the greeting."""
+        with suppress(AssertionError):  # what is there instead says more
+            wait_for(f"the terminal shows {lines}", lambda: self.screen[1:] == list(lines))
+        assert self.screen[1:] == list(lines)
 
     def types(self, keys: str) -> None:
-        os.write(self._screen, keys.encode())
+        os.write(self._keyboard, keys.encode())
 
     def ends(self) -> int:
         def over() -> bool:
-            _ = self.text  # looked at, so that it never waits for a full screen
+            _ = self.screen  # looked at, so that it never waits for a full screen
             return self.process.poll() is not None
 
         wait_for("the chat ends", over)
@@ -213,7 +229,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._screen)
+        os.close(self._keyboard)
 
 
 @pytest.fixture
@@ -226,25 +242,53 @@ def terminal(process: GatewayProcess, name: str) -> Iterator[Terminal]:
 
 
 def test_conversation_goes_back_and_forth_until_ctrl_d(terminal: Terminal) -> None:
-    terminal.shows(r"Ctrl-D ends the conversation.*\n.*you> $")
+    terminal.shows("you> ")
     terminal.types("say: first answer\n")
-    terminal.shows(r"\x1b\[Kfirst answer\r\n.*you> $")  # before or behind the next prompt, as it comes
+    seen = ["you> say: first answer", "first answer"]
+    terminal.shows(*seen, "you> ")
     terminal.types("step work 0s\\\n")
-    terminal.shows(r"\.\.\.> $")
+    seen += ["you> step work 0s\\"]
+    terminal.shows(*seen, "...> ")
     terminal.types("fail: no luck\n")
-    terminal.shows(r"\(step …\)\r\n(?s:.*)I could not finish this: no luck\r\n.*you> $")
+    seen += ["...> fail: no luck", "(step …)", "I could not finish this: no luck"]
+    terminal.shows(*seen, "you> ")
     terminal.types("say: red \x1b[31m\n")
-    terminal.shows(r"\x1b\[Kred \ufffd\[31m\r\n.*you> $")
+    seen += ["you> say: red ^[[31m", "red \ufffd[31m"]
+    terminal.shows(*seen, "you> ")
     terminal.types("step slow 60s\n")
-    terminal.shows(r"\(step …\)\r\n.*you> $")
+    seen += ["you> step slow 60s", "(step …)"]
+    terminal.shows(*seen, "you> ")
     terminal.types("\x04")
     assert terminal.ends() == 0, "a person who leaves does not wait for answers, and knows what failed"
-    assert "Traceback" not in terminal.text
-    assert terminal.text.endswith("\r\n"), "the shell's prompt begins a new line"
+    terminal.shows(*seen, "you> ", "")  # the shell's prompt begins a new line
+
+
+def test_prompt_stands_once_behind_the_answers_when_lines_are_pasted(terminal: Terminal) -> None:
+    terminal.shows("you> ")
+    terminal.types("say: one\nsay: two\nstep three 0s\\\nsay: three\n")
+    pasted = ["you> say: one", "say: two", "step three 0s\\", "say: three"]
+    terminal.shows(*pasted, "one", "two", "(step …)", "three", "you> ")
+
+
+def test_prompt_stands_once_when_an_answer_comes_while_a_line_is_being_entered(
+    process: GatewayProcess, terminal: Terminal, name: str
+) -> None:
+    """The line is entered, and the answer to somebody else is here, before the chat has looked at either."""
+    terminal.shows("you> ")
+    terminal.process.send_signal(signal.SIGSTOP)
+    somebody = Person(process, name)
+    somebody.say("say: theirs")
+    somebody.wait_for_replies(1)
+    terminal.types("say: mine\n")
+    terminal.shows("you> say: mine", "")
+    terminal.process.send_signal(signal.SIGCONT)
+    terminal.shows("you> say: mine", "theirs", "mine", "you> ")
 
 
 def test_ctrl_c_ends_the_conversation_without_a_traceback(terminal: Terminal) -> None:
-    terminal.shows("you> $")
-    terminal.types("half a li\x03")
+    terminal.shows("you> ")
+    terminal.types("half a li")
+    terminal.shows("you> half a li")
+    terminal.types("\x03")
     assert terminal.ends() == 128 + signal.SIGINT
-    assert re.search(r"\nyou> .*\^C\r\n$", terminal.text), "and without a word"
+    terminal.shows("you> half a li^C", "")  # and not a word more

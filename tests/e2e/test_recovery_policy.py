@@ -10,37 +10,23 @@ from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ModelAnswered, ToolCall, ToolEnded, ToolStarted, Usage
 from perdure.core.turn import State
-from perdure.store.api import Store
-from perdure.testing import SettableClock, SimulatedPlatform
-from support.inprocess import crashing_at_the_end, serving
+from perdure.testing import SimulatedPlatform
 from support.recovering import (
     Answering,
-    Bench,
     Gated,
     Halting,
     before_the_cut,
-    crash_in_a_step,
     decided,
     key_of,
-    last_turn,
-    marked,
-    perdure,
     reasons,
     replies,
     rules,
-    turns_in,
     was_cut_in_a_step,
 )
+from support.scenes import SCRIPT, Scene, cut_in_a_step, marked, web
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-SCRIPT = "step a\nstep b\nsay: done"
-
-
-def web() -> SimulatedPlatform:
-    """A platform that obeys the settings of the web."""
-    return SimulatedPlatform("web")
 
 
 # ── each refusal is recorded, told and shown ────────────────────────────────────────────────────────────────
@@ -48,26 +34,24 @@ def web() -> SimulatedPlatform:
 
 async def test_b42_sender_who_is_no_longer_authorised_is_not_resumed(tmp_path: Path) -> None:
     """B101 too. The chat hears nothing: that person may not talk to us."""
-    platform, bench = web(), Bench("b")
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT)
-    async with serving(tmp_path, platform, agent=bench.agent, PLATFORMS__WEB__ALLOW="bob") as gateway:
-        view = await decided(gateway.store, key_of(platform), "unauthorised")
-        assert "no longer authorised" in await perdure(tmp_path, "why", key_of(platform))
+    scene = await cut_in_a_step(tmp_path, platform=web())
+    async with scene.serving(PLATFORMS__WEB__ALLOW="bob"):
+        view = await scene.decided("unauthorised")
+        assert "no longer authorised" in await scene.why()
     assert was_cut_in_a_step(view)
-    assert (bench.ran["b"], platform.replies()) == (1, [])
+    assert (scene.bench.ran["b"], scene.platform.replies()) == (1, [])
 
 
 async def test_b42_stale_turn_is_not_resumed(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform(), Bench("b"), SettableClock()
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT, clock=clock)
-    clock.move(3605)
-    async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-        view = await decided(gateway.store, key_of(platform), "stale")
-        await eventually("the chat is told", lambda: platform.replies())
-        assert "it is too old" in await perdure(tmp_path, "why", key_of(platform))
+    scene = await cut_in_a_step(tmp_path)
+    scene.clock.move(3605)
+    async with scene.serving():
+        view = await scene.decided("stale")
+        await eventually("the chat is told", lambda: scene.platform.replies())
+        assert "it is too old" in await scene.why()
     assert was_cut_in_a_step(view)
-    assert bench.ran["b"] == 1
-    [told] = platform.replies()
+    assert scene.bench.ran["b"] == 1
+    [told] = scene.platform.replies()
     assert told.startswith(
         "What I was doing here was cut off, and I do not go on by myself, because it is too old"
     )
@@ -75,110 +59,98 @@ async def test_b42_stale_turn_is_not_resumed(tmp_path: Path) -> None:
 
 
 async def test_b42_b56_turn_over_its_cost_limit_is_not_resumed_and_says_so(tmp_path: Path) -> None:
-    platform, bench, limit = SimulatedPlatform(), Bench("b"), {"RECOVERY__MAX_TOKENS": "4"}
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT, **limit)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent, **limit) as gateway:
-        view = await decided(gateway.store, key_of(platform), "tokens")
-        told = notes.will_not_go_on("its cost limit is reached: 4 of 4 tokens")
-        await replies(platform, told)
-        assert "4 of 4 tokens" in await perdure(tmp_path, "why", key_of(platform))
-        assert (was_cut_in_a_step(view), bench.ran["b"]) == (True, 1)
-        platform.write("/resume")
-        await eventually("it goes on because a person says so", lambda: platform.replies()[-1:] == ["done"])
+    scene = await cut_in_a_step(tmp_path, RECOVERY__MAX_TOKENS="4")
+    async with scene.unstuck():
+        view = await scene.decided("tokens")
+        await scene.sees(notes.will_not_go_on("its cost limit is reached: 4 of 4 tokens"))
+        assert "4 of 4 tokens" in await scene.why()
+        assert (was_cut_in_a_step(view), scene.bench.ran["b"]) == (True, 1)
+        scene.platform.write("/resume")
+        await scene.sees_last("done")  # it goes on because a person says so
 
 
 async def test_b56_recovery_stops_on_its_way_at_the_cost_limit_and_says_so(tmp_path: Path) -> None:
-    platform, bench, limit = SimulatedPlatform(), Bench("b"), {"RECOVERY__MAX_TOKENS": "5"}
-    await crash_in_a_step(tmp_path, platform, bench, "step a\nstep b\nstep c\nstep d\nsay: done", **limit)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent, **limit) as gateway:
+    script = "step a\nstep b\nstep c\nstep d\nsay: done"
+    scene = await cut_in_a_step(tmp_path, script, RECOVERY__MAX_TOKENS="5")
+    async with scene.unstuck():
         told = notes.turn_failed(notes.recovery_cost(6, 5))
-        await replies(platform, told)
-        view = await last_turn(gateway.store, key_of(platform))
+        await scene.sees(told)
+        view = await scene.turn()
         assert (was_cut_in_a_step(view), view.state, view.tokens) == (True, State.FAILED, 6)
-        assert "has used 6 tokens" in await perdure(tmp_path, "why", key_of(platform))
-        platform.write("step e\nstep f\nstep g\nsay: more")
-        await replies(platform, told, "more")  # a message of one's own knows no such limit
-    assert list(bench.ran) == ["a", "b", "c", "e", "f", "g"]
+        assert "has used 6 tokens" in await scene.why()
+        scene.platform.write("step e\nstep f\nstep g\nsay: more")
+        await scene.sees(told, "more")  # a message of one's own knows no such limit
+    assert list(scene.bench.ran) == ["a", "b", "c", "e", "f", "g"]
 
 
 async def test_b42_b55_turn_is_not_resumed_where_the_policy_is_off(tmp_path: Path) -> None:
     """Per platform: the other one goes on by itself."""
-    off, auto, bench = web(), SimulatedPlatform("other"), Bench("b")
-    async with crashing_at_the_end(tmp_path, off, auto, agent=bench.agent):
+    off, auto = web(), SimulatedPlatform("other")
+    scene = Scene(tmp_path, "b", platform=off)
+    async with scene.crashing(auto):
         off.write(SCRIPT)
         auto.write(SCRIPT)
-        await eventually("both are in their second step", lambda: len(bench.hanging) == 2)
-    bench.release()
-    async with serving(tmp_path, off, auto, agent=bench.agent, PLATFORMS__WEB__RECOVERY="off") as gateway:
+        await scene.bench.hangs(2)
+    async with scene.unstuck(auto, PLATFORMS__WEB__RECOVERY="off"):
         await replies(auto, "done")
-        view = await decided(gateway.store, key_of(off), "off")
-        await replies(off, notes.will_not_go_on("automatic resume is switched off here"))
-        assert "switched off here" in await perdure(tmp_path, "why", key_of(off))
+        view = await scene.decided("off")
+        await scene.sees(notes.will_not_go_on("automatic resume is switched off here"))
+        assert "switched off here" in await scene.why()
     assert was_cut_in_a_step(view)
-    assert bench.ran["b"] == 3
+    assert scene.bench.ran["b"] == 3
 
 
 async def test_b42_turn_without_an_address_is_not_resumed(tmp_path: Path) -> None:
     """Its platform is no longer one of this gateway's; once it is again, the turn goes on."""
-    gone, bench = SimulatedPlatform("gone"), Bench("b")
-    await crash_in_a_step(tmp_path, gone, bench, SCRIPT)
-    bench.release()
-    async with serving(tmp_path, SimulatedPlatform(), agent=bench.agent) as gateway:
+    scene = await cut_in_a_step(tmp_path, platform=(gone := SimulatedPlatform("gone")))
+    elsewhere = Scene(tmp_path)
+    async with elsewhere.serving() as gateway:
         view = await decided(gateway.store, key_of(gone), "no_address")
-        assert "no address to answer to" in await perdure(tmp_path, "why", key_of(gone))
+        assert "no address to answer to" in await scene.why()
         assert not await gateway.store.outbox.open(), "nobody is told where nobody is"
-    assert (was_cut_in_a_step(view), bench.ran["b"]) == (True, 1)
-    async with serving(tmp_path, gone, agent=bench.agent):
-        await replies(gone, "done")
+    assert (was_cut_in_a_step(view), scene.bench.ran["b"], elsewhere.bench.ran) == (True, 1, {})
+    async with scene.unstuck():
+        await scene.sees("done")
 
 
 async def test_b42_unknown_reason_is_skipped_and_no_error(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench("b")
-    await crash_in_a_step(tmp_path / "before", platform, bench, SCRIPT)
-    await marked(tmp_path / "before", tmp_path / "home", resume_pending=True, resume_reason="solar_flare")
-    bench.release()
-    async with serving(tmp_path / "home", platform, agent=bench.agent) as gateway:
-        view = await decided(gateway.store, key_of(platform), "reason")
-        await eventually("the chat is told", lambda: platform.replies())
-        shown = await perdure(tmp_path / "home", "why", key_of(platform))
+    scene = await cut_in_a_step(tmp_path / "before")
+    await marked(scene, tmp_path / "home", resume_pending=True, resume_reason="solar_flare")
+    async with scene.unstuck():
+        view = await scene.decided("reason")
+        await eventually("the chat is told", lambda: scene.platform.replies())
         assert was_cut_in_a_step(view)
-        assert (reasons(view), bench.ran["b"]) == (["solar_flare"], 1)
-        assert "solar_flare" in shown
-        platform.write("/resume")
-        await eventually("a person may still let it go on", lambda: platform.replies()[-1:] == ["done"])
+        assert (reasons(view), scene.bench.ran["b"]) == (["solar_flare"], 1)
+        assert "solar_flare" in await scene.why()
+        scene.platform.write("/resume")
+        await scene.sees_last("done")  # a person may still let it go on
 
 
 async def test_b42_suspended_session_is_not_resumed(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench("b")
-    await crash_in_a_step(tmp_path / "before", platform, bench, SCRIPT)
+    scene = await cut_in_a_step(tmp_path / "before")
     fields = {"state": "suspended", "resume_pending": True, "resume_reason": "restart_timeout"}
-    await marked(tmp_path / "before", tmp_path / "home", **fields)
-    bench.release()
-    async with serving(tmp_path / "home", platform, agent=bench.agent) as gateway:
-        view = await decided(gateway.store, key_of(platform), "not_open")
-        shown = await perdure(tmp_path / "home", "why", key_of(platform))
+    await marked(scene, tmp_path / "home", **fields)
+    async with scene.unstuck():
+        view = await scene.decided("not_open")
+        assert "the session is suspended" in await scene.why()
     assert was_cut_in_a_step(view)
-    assert "the session is suspended" in shown
-    assert (bench.ran["b"], platform.replies()) == (1, [])
+    assert (scene.bench.ran["b"], scene.platform.replies()) == (1, [])
 
 
 async def test_b42_operators_wish_needs_no_entry_in_the_list_of_people(tmp_path: Path) -> None:
     """A session that the operator brought back goes on after a crash, though no person wrote in its turn."""
-    platform, bench, people = web(), Bench("b", "c"), {"PLATFORMS__WEB__ALLOW": "ann"}
-    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, **people) as gateway:
-        platform.write("step a\nstep b\nstep c\nsay: done")
-        await eventually("the step hangs", lambda: bench.hanging)
+    scene = Scene(tmp_path, "b", "c", platform=web(), PLATFORMS__WEB__ALLOW="ann")
+    async with scene.crashing() as gateway:
+        scene.platform.write("step a\nstep b\nstep c\nsay: done")
+        await scene.bench.hangs()
         [session] = await gateway.store.sessions.page()
         assert await gateway.operators.suspend(session)
         [session] = await gateway.store.sessions.page()
         assert await gateway.operators.resume(session)
-        await eventually("its new turn hangs", lambda: len(bench.hanging) == 2)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent, **people) as gateway:
-        await eventually("it is done", lambda: platform.replies()[-1:] == ["done"])
-        assert was_cut_in_a_step(await last_turn(gateway.store, key_of(platform)))
+        await scene.bench.hangs(2)  # in its new turn
+    async with scene.unstuck():
+        await scene.sees_last("done")
+        assert was_cut_in_a_step(await scene.turn())
 
 
 # ── freshness ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -194,50 +166,45 @@ async def test_b42_operators_wish_needs_no_entry_in_the_list_of_people(tmp_path:
     ],
 )
 async def test_b43_turn_goes_on_while_it_is_fresh(tmp_path: Path, seconds: int, settings: dict[str, str]) -> None:
-    platform, bench, clock = SimulatedPlatform(), Bench("b"), SettableClock()
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT, clock=clock)
-    bench.release()
-    clock.move(seconds)
-    async with serving(tmp_path, platform, agent=bench.agent, clock=clock, **settings) as gateway:
-        await replies(platform, "done")
-        assert was_cut_in_a_step(await last_turn(gateway.store, key_of(platform)))
+    scene = await cut_in_a_step(tmp_path)
+    scene.clock.move(seconds)
+    async with scene.unstuck(**settings):
+        await scene.sees("done")
+        assert was_cut_in_a_step(await scene.turn())
 
 
 async def test_b43_repeated_restarts_and_fresh_marks_do_not_refresh_it(tmp_path: Path) -> None:
     """A crash, then an attempt that adds nothing and runs into a drain deadline: all of it is as old as before."""
-    platform, bench, clock = SimulatedPlatform(), Bench("b"), SettableClock()
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT, clock=clock)
-    clock.move(1900)
-    async with serving(tmp_path, platform, agent=bench.agent, clock=clock, DRAIN__DEADLINE="0"):
-        await eventually("it was tried again", lambda: len(bench.hanging) == 2)
-    clock.move(1900)
-    async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-        view = await decided(gateway.store, key_of(platform), "stale")
+    scene = await cut_in_a_step(tmp_path)
+    scene.clock.move(1900)
+    await scene.run_into_the_deadline()
+    scene.clock.move(1900)
+    async with scene.serving():
+        view = await scene.decided("stale")
     assert reasons(view) == ["restart_interrupted", "shutdown_timeout"]
     assert was_cut_in_a_step(view)
     assert view.decided is not None
     assert 3_800_000 <= view.decided.evidence["age_ms"] < 3_900_000
-    assert bench.ran["b"] == 2
+    assert scene.bench.ran["b"] == 2
 
 
 async def test_b43_new_content_refreshes_it(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform(), Bench("a"), SettableClock()
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT, clock=clock)
-    clock.move(1900)
-    bench.stuck = {"b"}
-    await crash_in_a_step(tmp_path, platform, bench, clock=clock)
-    clock.move(1900)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent, clock=clock):
-        await replies(platform, "done")
+    scene = await cut_in_a_step(tmp_path, stuck="a")
+    scene.clock.move(1900)
+    scene.bench.stuck = {"b"}
+    await scene.crash_in_a_step()
+    scene.clock.move(1900)
+    async with scene.unstuck():
+        await scene.sees("done")
 
 
 # ── the tail decides ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def not_pending(store: Store) -> bool:
-    [session] = await store.sessions.page()
-    return not (await store.sessions.recovery(session.id)).resume_pending
+async def not_pending(scene: Scene) -> bool:
+    sessions = scene.gateway.store.sessions
+    [session] = await sessions.page()
+    return not (await sessions.recovery(session.id)).resume_pending
 
 
 def said(finish: str | None, *calls: ToolCall) -> ModelAnswered:
@@ -250,19 +217,17 @@ BEGUN = ToolStarted("c1.1", "look", Effect.PURE, "k")
 
 @pytest.mark.parametrize("finish", ["stop", "end", "completed", "end_turn", "STOP", "stop_sequence"])
 async def test_b44_b45_final_answer_is_delivered_and_nothing_is_run_again(tmp_path: Path, finish: str) -> None:
-    platform, clock, halting, again = SimulatedPlatform(), SettableClock(), Halting(said(finish)), Answering()
-    async with crashing_at_the_end(tmp_path, platform, agent=halting, clock=clock):
-        message = platform.write("hello")
-        await eventually("the answer is journalled", lambda: halting.hangs)
-    clock.move(7200)  # however stale: nothing is run, so nothing can be too old to run
+    scene, again = Scene(tmp_path), Answering()
+    written = await scene.crash_when_halted(Halting(said(finish)), "hello")
+    scene.clock.move(7200)  # however stale: nothing is run, so nothing can be too old to run
     for _ in range(2):
-        async with serving(tmp_path, platform, agent=again, clock=clock) as gateway:
-            await replies(platform, "the answer")
-            [view] = await turns_in(gateway.store, key_of(platform))
+        async with scene.serving(agent=again):
+            await scene.sees("the answer")
+            [view] = await scene.turns()
             assert before_the_cut(view).state is State.RUNNING
             assert (view.state, rules(view), again.attempts) == (State.DONE, ["final_answer"], 0)
-            await eventually("the mark is cleared", lambda: not_pending(gateway.store))
-    assert [posted.reply_to for posted in platform.posted] == [message]
+            await eventually("the mark is cleared", lambda: not_pending(scene))
+    assert [posted.reply_to for posted in scene.platform.posted] == written
 
 
 @pytest.mark.parametrize(
@@ -278,45 +243,44 @@ async def test_b44_b45_final_answer_is_delivered_and_nothing_is_run_again(tmp_pa
     ],
 )
 async def test_b44_b45_turn_goes_on_when_its_tail_is_not_final(tmp_path: Path, entries: tuple[Entry, ...]) -> None:
-    platform, halting, again = SimulatedPlatform(), Halting(*entries), Answering()
-    async with crashing_at_the_end(tmp_path, platform, agent=halting):
-        platform.write("hello")
-        await eventually("the agent got so far", lambda: halting.hangs)
-    async with serving(tmp_path, platform, agent=again) as gateway:
-        await replies(platform, "answered")
-        [view] = await turns_in(gateway.store, key_of(platform))
+    scene, again = Scene(tmp_path), Answering()
+    await scene.crash_when_halted(Halting(*entries), "hello")
+    async with scene.serving(agent=again):
+        await scene.sees("answered")
+        [view] = await scene.turns()
     assert before_the_cut(view).state is State.RUNNING
     assert (again.attempts, view.attempt) == (1, 2)
 
 
 async def test_b44_b57_turn_with_nothing_in_it_is_cleared_in_silence(tmp_path: Path) -> None:
     """A mark that came without a turn, by an import: there is nothing to go on with."""
-    platform, again = SimulatedPlatform(), Answering()
-    async with serving(tmp_path / "before", platform, agent=again):
-        platform.write("hello")
-        await replies(platform, "answered")
-    await marked(tmp_path / "before", tmp_path / "home", resume_pending=True, resume_reason="restart_timeout")
+    scene, again = Scene(tmp_path / "before"), Answering()
+    async with scene.serving(agent=again):
+        scene.platform.write("hello")
+        await scene.sees("answered")
+    await marked(scene, tmp_path / "home", resume_pending=True, resume_reason="restart_timeout")
     for _ in range(2):
-        async with serving(tmp_path / "home", platform, agent=again) as gateway:
-            view = await decided(gateway.store, key_of(platform), "nothing_done")
+        async with scene.serving(agent=again):
+            view = await scene.decided("nothing_done")
             assert (view.state, again.attempts) == (State.CANCELLED, 1)
-            assert await not_pending(gateway.store)
-    assert platform.replies() == ["answered"]
+            assert await not_pending(scene)
+    assert scene.platform.replies() == ["answered"]
 
 
 async def test_b44_question_that_was_never_delivered_waits_for_its_answer(tmp_path: Path) -> None:
     platform, asked = Gated(), "Which way?\n(Left / Right)"
-    async with crashing_at_the_end(tmp_path, platform) as gateway:
+    scene = Scene(tmp_path, platform=platform)
+    async with scene.crashing() as gateway:
         platform.write("ask: Which way? | Left | Right\nstep go 0s\nsay: gone")
-        await eventually("the question is on its way", lambda: platform.held)
+        await platform.holds(1)
         [owed] = await gateway.store.outbox.open()
     assert (owed.text, platform.posted) == (asked, [])
     platform.gate.set()
     for _ in range(2):
-        async with serving(tmp_path, platform) as gateway:
-            await replies(platform, asked)
-            view = await last_turn(gateway.store, key_of(platform))
+        async with scene.serving():
+            await scene.sees(asked)
+            view = await scene.turn()
             assert (view.state, reasons(view), view.attempt) == (State.WAITING, [], 1)
-    async with serving(tmp_path, platform):
+    async with scene.serving():
         platform.write("Left")
-        await replies(platform, asked, "gone")
+        await scene.sees(asked, "gone")

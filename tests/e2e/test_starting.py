@@ -10,44 +10,35 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.core.journal import Decided, TurnView
 from perdure.core.turn import State
-from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
 from perdure.store.runs import Run
-from perdure.testing import SettableClock, SimulatedPlatform
-from support.inprocess import crashing_at_the_end, serving
+from perdure.testing import SimulatedPlatform
 from support.recovering import (
     Answering,
-    Bench,
     Gated,
     Halting,
     before_the_cut,
-    crash_in_a_step,
-    decided,
     key_of,
     last_turn,
     reasons,
     replies,
     rules,
-    turns_in,
     was_cut_in_a_step,
 )
+from support.scenes import SCRIPT, Scene, cut_in_a_step, cut_while_a_reply_is_owed
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-SCRIPT = "step a\nstep b\nsay: done"
 
 
 # ── found and marked ────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_b40_b41_turn_is_marked_and_goes_on_by_itself_when_killed_in_a_step(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench("b")
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
-        await replies(platform, "done")
-        [view] = await turns_in(gateway.store, key_of(platform))
+    scene = await cut_in_a_step(tmp_path)
+    async with scene.unstuck():
+        await scene.sees("done")
+        [view] = await scene.turns()
     assert was_cut_in_a_step(view)
     assert reasons(view) == ["restart_interrupted"]
     assert (view.state, view.attempt, rules(view)) == (State.DONE, 2, ["resume"])
@@ -55,37 +46,37 @@ async def test_b40_b41_turn_is_marked_and_goes_on_by_itself_when_killed_in_a_ste
 
 async def test_b40_turn_goes_on_however_long_it_had_been_running(tmp_path: Path) -> None:
     """B43 too: the heartbeat of the run that wrote the newest content is a sign of life."""
-    platform, bench, clock = SimulatedPlatform(), Bench("b"), SettableClock()
-    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-        platform.write(SCRIPT)
-        await eventually("the step hangs", lambda: bench.hanging)
-        await two_hours_with_a_heartbeat(gateway, clock)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-        await replies(platform, "done")
-        view = await last_turn(gateway.store, key_of(platform))
+    scene = Scene(tmp_path, "b")
+    async with scene.crashing():
+        scene.platform.write(SCRIPT)
+        await scene.bench.hangs()
+        await two_hours_with_a_heartbeat(scene)
+    async with scene.unstuck():
+        await scene.sees("done")
+        view = await scene.turn()
     assert was_cut_in_a_step(view)
     assert age_at_the_decision(view) < 60_000
 
 
 async def test_b40_turn_goes_on_however_long_its_first_answer_was_awaited(tmp_path: Path) -> None:
     """The message itself was written by a run that lived on: its heartbeats count from the first moment."""
-    platform, clock, slow = SimulatedPlatform(), SettableClock(), Halting()
-    async with crashing_at_the_end(tmp_path, platform, agent=slow, clock=clock) as gateway:
-        platform.write("a hard question")
+    scene, slow = Scene(tmp_path), Halting()
+    async with scene.crashing(agent=slow):
+        scene.platform.write("a hard question")
         await eventually("the agent thinks", lambda: slow.hangs)
-        await two_hours_with_a_heartbeat(gateway, clock)
-    async with serving(tmp_path, platform, agent=Answering(), clock=clock) as gateway:
-        await replies(platform, "answered")
-        view = await last_turn(gateway.store, key_of(platform))
+        await two_hours_with_a_heartbeat(scene)
+    async with scene.serving(agent=Answering()):
+        await scene.sees("answered")
+        view = await scene.turn()
     assert not before_the_cut(view).responses
     assert age_at_the_decision(view) < 60_000
 
 
-async def two_hours_with_a_heartbeat(gateway: Gateway, clock: SettableClock) -> None:
-    began = await newest_run(gateway.store)
-    clock.move(7200)
-    await eventually("the gateway says that it is alive", lambda: _beaten(gateway.store, began))
+async def two_hours_with_a_heartbeat(scene: Scene) -> None:
+    store = scene.gateway.store
+    began = await newest_run(store)
+    scene.clock.move(7200)
+    await eventually("the gateway says that it is alive", lambda: _beaten(store, began))
 
 
 async def _beaten(store: Store, began: Run) -> bool:
@@ -109,44 +100,42 @@ def age_at_the_decision(view: TurnView) -> int:
 
 
 async def test_b40_chat_that_finished_one_second_before_gets_no_turn(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform(), Bench("b"), SettableClock()
-    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-        platform.write(SCRIPT, chat="2")
-        await eventually("the neighbour is in its second step", lambda: bench.hanging)
-        platform.write("say: hello")
-        await replies(platform, "hello")
+    scene = Scene(tmp_path, "b")
+    async with scene.crashing() as gateway:
+        scene.platform.write(SCRIPT, chat="2")
+        await scene.bench.hangs()
+        scene.platform.write("say: hello")
+        await scene.sees("hello")
         await nothing_owed(gateway.store)
-        clock.move(1)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-        await replies(platform, "done", chat="2")
-        assert was_cut_in_a_step(await last_turn(gateway.store, key_of(platform, "2")))
-        [view] = await turns_in(gateway.store, key_of(platform))
+        scene.clock.move(1)
+    async with scene.unstuck():
+        await scene.sees("done", chat="2")
+        assert was_cut_in_a_step(await scene.turn("2"))
+        [view] = await scene.turns()
     assert (view.attempt, reasons(view)) == (1, [])
-    assert platform.replies() == ["hello"]
+    assert scene.platform.replies() == ["hello"]
 
 
 async def test_b40_finished_chat_stays_silent_through_ten_crashes_and_three_restarts(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform(), Bench("b"), SettableClock()
-    async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-        platform.write("step a\nsay: hello")
-        await replies(platform, "hello")
-        written = await whole_journal(gateway.store, key_of(platform))
+    scene = Scene(tmp_path, "b")
+    async with scene.serving():
+        scene.platform.write("step a\nsay: hello")
+        await scene.sees("hello")
+        written = await whole_journal(scene)
     for crash in range(10):
-        await crash_in_a_step(tmp_path, platform, bench, SCRIPT, chat=f"n{crash}", clock=clock)
-    bench.release()
+        await scene.crash_in_a_step(SCRIPT, chat=f"n{crash}")
     for restart in range(3):
-        clock.move(600)
-        async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
-            platform.write("say: new", chat=f"r{restart}")
-            await replies(platform, "new", chat=f"r{restart}")
+        scene.clock.move(600)
+        async with scene.unstuck() as gateway:
+            scene.platform.write("say: new", chat=f"r{restart}")
+            await scene.sees("new", chat=f"r{restart}")
             await eventually("nothing is under way", lambda: nothing_begun(gateway.store))
-            assert await whole_journal(gateway.store, key_of(platform)) == written
-    assert platform.replies() == ["hello"]
+            assert await whole_journal(scene) == written
+    assert scene.platform.replies() == ["hello"]
 
 
-async def whole_journal(store: Store, key: str) -> list[object]:
-    return [record for view in await turns_in(store, key) for record in view.records]
+async def whole_journal(scene: Scene) -> list[object]:
+    return [record for view in await scene.turns() for record in view.records]
 
 
 async def nothing_owed(store: Store) -> None:
@@ -168,141 +157,119 @@ async def nothing_begun(store: Store) -> bool:
 
 async def test_b41_platform_that_connects_late_resumes_then_and_only_its_own(tmp_path: Path) -> None:
     early, late = SimulatedPlatform("early"), SimulatedPlatform("late")
-    bench = Bench("b")
-    async with crashing_at_the_end(tmp_path, early, late, agent=bench.agent):
+    scene = Scene(tmp_path, "b", platform=early)
+    async with scene.crashing(late):
         early.write(SCRIPT)
         late.write(SCRIPT)
-        await eventually("both are in their second step", lambda: len(bench.hanging) == 2)
-    bench.release()
+        await scene.bench.hangs(2)
     late.reachable = False
-    async with serving(tmp_path, early, late, agent=bench.agent) as gateway:
-        await replies(early, "done")
+    async with scene.unstuck(late) as gateway:
+        await scene.sees("done")
         await nothing_owed(gateway.store)
         waiting = await last_turn(gateway.store, key_of(late))
         assert was_cut_in_a_step(waiting)
-        assert (waiting.state, rules(waiting), bench.ran["b"]) == (State.INTERRUPTED, [], 3)
-        ended = await whole_journal(gateway.store, key_of(early))
+        assert (waiting.state, rules(waiting), scene.bench.ran["b"]) == (State.INTERRUPTED, [], 3)
+        ended = await whole_journal(scene)
         late.reachable = True
         await replies(late, "done")
-        assert await whole_journal(gateway.store, key_of(early)) == ended
+        assert await whole_journal(scene) == ended
     assert early.replies() == ["done"]
 
 
 async def test_b41_owed_replies_go_before_recoveries(tmp_path: Path) -> None:
-    platform, bench = Gated(), Bench("b")
-    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent) as gateway:
-        platform.write(SCRIPT)
-        platform.write("say: owed", chat="2")
-        await eventually("a step hangs, and a send", lambda: bench.hanging and platform.held)
-        [owed] = await gateway.store.outbox.open()
-    assert owed.text == "owed"
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
-        await eventually("the reply is being sent", lambda: platform.held == 2)
-        waiting = await last_turn(gateway.store, key_of(platform))
+    platform = Gated()
+    scene = await cut_while_a_reply_is_owed(tmp_path, platform)
+    async with scene.unstuck():
+        await platform.holds(2)
+        waiting = await scene.turn()
         assert was_cut_in_a_step(waiting)
         assert (waiting.state, rules(waiting)) == (State.INTERRUPTED, [])
         platform.gate.set()
-        await replies(platform, "done")
+        await scene.sees("done")
     assert [posted.text for posted in platform.posted] == ["owed", "done"]
 
 
 async def test_b41_platform_that_reconnects_resumes_then(tmp_path: Path) -> None:
     """It was lost again before its recoveries began, while a reply that was owed was on its way."""
-    platform, bench = Gated(), Bench("b")
-    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent):
-        platform.write(SCRIPT)
-        platform.write("say: owed", chat="2")
-        await eventually("a step hangs, and a send", lambda: bench.hanging and platform.held)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
-        await eventually("the reply is being sent", lambda: platform.held == 2)
+    platform = Gated()
+    scene = await cut_while_a_reply_is_owed(tmp_path, platform)
+    async with scene.unstuck() as gateway:
+        await platform.holds(2)
         platform.reachable = False
         platform.disconnect()
         await eventually("the platform is gone", lambda: not gateway.loops.connections.connected)
         platform.gate.set()
-        view = await decided(gateway.store, key_of(platform), "not_connected")
+        view = await scene.decided("not_connected")
         assert was_cut_in_a_step(view)
-        assert (view.state, bench.ran["b"]) == (State.INTERRUPTED, 1)
+        assert (view.state, scene.bench.ran["b"]) == (State.INTERRUPTED, 1)
         platform.reachable = True
-        await replies(platform, "done")
-        await replies(platform, "owed", chat="2")
+        await scene.sees("done")
+        await scene.sees("owed", chat="2")
 
 
 # ── going on ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_b46_finished_steps_are_not_run_again_and_their_results_are_used(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench("b")
-    await crash_in_a_step(tmp_path, platform, bench, "step a\nonce x\nstep b\nstep c")
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
-        await replies(platform, "a: done\nx: done\nb: done\nc: done")
-        assert was_cut_in_a_step(await last_turn(gateway.store, key_of(platform)))
-    assert bench.ran == {"a": 1, "x": 1, "b": 2, "c": 1}
+    scene = await cut_in_a_step(tmp_path, "step a\nonce x\nstep b\nstep c")
+    async with scene.unstuck():
+        await scene.sees("a: done\nx: done\nb: done\nc: done")
+        assert was_cut_in_a_step(await scene.turn())
+    assert scene.bench.ran == {"a": 1, "x": 1, "b": 2, "c": 1}
 
 
 async def test_b46_agent_of_ones_own_is_called_again_with_its_journal(tmp_path: Path) -> None:
-    platform, bench, seen = SimulatedPlatform(), Bench("b"), list[TurnView]()
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT)
+    scene, seen = await cut_in_a_step(tmp_path), list[TurnView]()
 
     class Own:
         async def run(self, context: TurnContext) -> Reply:
             seen.append(context.view)
             return Reply("mine")
 
-    async with serving(tmp_path, platform, agent=Own()):
-        await replies(platform, "mine")
+    async with scene.serving(agent=Own()):
+        await scene.sees("mine")
     assert [view.attempt for view in seen] == [2]
     assert {call.request.id for call in seen[0].calls.values() if call.ended} == {"c1.1", "c2.1"}
 
 
 async def test_b50_message_during_its_recovery_is_answered_once_in_order(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench("b")
-    await crash_in_a_step(tmp_path, platform, bench, SCRIPT)
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
-        await eventually("the step hangs again, in its recovery", lambda: len(bench.hanging) == 2)
-        platform.write("say: two")
-        platform.write("say: three")
-        platform.write("say: other", chat="2")
-        await replies(platform, "other", chat="2")  # at once: the recovery is still under way
-        [view] = await turns_in(gateway.store, key_of(platform))
+    scene = await cut_in_a_step(tmp_path)
+    async with scene.serving():
+        await scene.bench.hangs(2)  # again, in its recovery
+        scene.platform.write("say: two")
+        scene.platform.write("say: three")
+        scene.platform.write("say: other", chat="2")
+        await scene.sees("other", chat="2")  # at once: the recovery is still under way
+        [view] = await scene.turns()
         assert was_cut_in_a_step(view)
         assert (view.state, view.attempt) == (State.RUNNING, 2)
-        bench.release()
-        await replies(platform, "done", "two", "three")
-        assert [turn.attempt for turn in await turns_in(gateway.store, key_of(platform))] == [2, 1, 1]
+        scene.bench.release()
+        await scene.sees("done", "two", "three")
+        assert [turn.attempt for turn in await scene.turns()] == [2, 1, 1]
 
 
 async def test_b51_only_so_many_recoveries_run_at_the_same_time(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench("b")
-    chats = [str(n) for n in range(7)]
-    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent):
-        for chat in chats:
-            platform.write(SCRIPT, chat=chat)
-        await eventually("every chat is in its second step", lambda: len(bench.hanging) == 7)
-    async with serving(tmp_path, platform, agent=(crowd := Crowd())) as gateway:
+    scene, crowd, chats = Scene(tmp_path, "b"), Crowd(), "1234567"
+    await scene.crash_in_every_chat(chats)
+    async with scene.serving(agent=crowd):
         await eventually("four run", lambda: crowd.inside == 4)
-        platform.write("say: new", chat="new")
-        await replies(platform, "answered", chat="new")  # nobody new waits for a place
-        states = [(await last_turn(gateway.store, key_of(platform, chat))).state for chat in chats]
+        scene.platform.write("say: new", chat="new")
+        await scene.sees("answered", chat="new")  # nobody new waits for a place
+        states = [(await scene.turn(chat)).state for chat in chats]
         assert sorted(states) == [State.INTERRUPTED] * 3 + [State.RUNNING] * 4
         crowd.gate.set()
         for chat in chats:
-            await replies(platform, "answered", chat=chat)
+            await scene.sees("answered", chat=chat)
     assert crowd.most == 4
 
 
 async def test_b51_number_of_recoveries_is_a_setting(tmp_path: Path) -> None:
-    platform, bench, one = SimulatedPlatform(), Bench("b"), {"RECOVERY__CONCURRENCY": "1"}
-    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent):
-        for chat in "123":
-            platform.write(SCRIPT, chat=chat)
-        await eventually("every chat is in its second step", lambda: len(bench.hanging) == 3)
-    async with serving(tmp_path, platform, agent=(crowd := Crowd()), **one):
+    scene, crowd = Scene(tmp_path, "b"), Crowd()
+    await scene.crash_in_every_chat("123")
+    async with scene.serving(agent=crowd, RECOVERY__CONCURRENCY="1"):
         crowd.gate.set()
         for chat in "123":
-            await replies(platform, "answered", chat=chat)
+            await scene.sees("answered", chat=chat)
     assert crowd.most == 1
 
 
@@ -326,19 +293,15 @@ class Crowd:
 
 async def test_b51_stop_ends_in_time_while_recoveries_wait_for_a_place(tmp_path: Path) -> None:
     """B21 too: those that had no place yet are found again, and the stop does not wait for them."""
-    platform, bench = SimulatedPlatform(), Bench("b")
-    options = {"RECOVERY__CONCURRENCY": "1", "DRAIN__DEADLINE": "0s"}
-    async with crashing_at_the_end(tmp_path, platform, agent=bench.agent):
-        for chat in "123":
-            platform.write(SCRIPT, chat=chat)
-        await eventually("every chat is in its second step", lambda: len(bench.hanging) == 3)
-    async with serving(tmp_path, platform, agent=bench.agent, **options) as gateway:
-        await eventually("one recovery has its place", lambda: len(bench.hanging) == 4)
+    scene = Scene(tmp_path, "b")
+    await scene.crash_in_every_chat("123")
+    async with scene.serving(RECOVERY__CONCURRENCY="1", DRAIN__DEADLINE="0s") as gateway:
+        await scene.bench.hangs(4)  # one recovery has its place
         gateway.stop()
         await eventually("the gateway has stopped", lambda: gateway.phase == "stopped")
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
-        await eventually("everybody is answered", lambda: all(platform.replies(n)[-1:] == ["done"] for n in "123"))
-        marks = [reasons(await last_turn(gateway.store, key_of(platform, chat))) for chat in "123"]
+    async with scene.unstuck():
+        for chat in "123":
+            await scene.sees_last("done", chat=chat)
+        marks = [reasons(await scene.turn(chat)) for chat in "123"]
     crashed, stopped = "restart_interrupted", "shutdown_timeout"
     assert sorted(marks, key=len) == [[crashed], [crashed], [crashed, stopped]]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from perdure.agents.api import Hear, ModelRequest, Reply, TurnContext
@@ -63,6 +62,10 @@ class Bench:
         self._released.set()
         self._released = asyncio.Event()
 
+    async def hangs(self, times: int = 1) -> None:
+        """Wait until steps have hung this many times in all."""
+        await eventually(f"steps have hung {times} times", lambda: len(self.hanging) == times)
+
     def notes(self) -> list[list[str]]:
         """The notes in each request so far."""
         return [_texts(request, NoteMessage) for request in self.requests]
@@ -115,6 +118,10 @@ class Gated(SimulatedPlatform):
 
     def adapter(self) -> SimulatedAdapter:
         return GatedAdapter(self)
+
+    async def holds(self, sends: int) -> None:
+        """Wait until this many sends have come to the gate."""
+        await eventually(f"{sends} sends have come", lambda: self.held == sends)
 
 
 class GatedAdapter(SimulatedAdapter):
@@ -176,7 +183,10 @@ async def decided(store: Store, key: str, rule: str) -> TurnView:
 
 
 async def replies(platform: SimulatedPlatform, *texts: str, chat: str = "1") -> None:
-    await eventually(f"chat {chat} sees {texts}", lambda: platform.replies(chat) == list(texts))
+    """Wait until a chat sees exactly this of us."""
+    with suppress(AssertionError):  # what it sees instead says more
+        await eventually(f"chat {chat} sees {texts}", lambda: platform.replies(chat) == list(texts))
+    assert platform.replies(chat) == list(texts), f"chat {chat} sees {platform.replies(chat)}, not {texts}"
 
 
 async def crash_in_a_step(
@@ -185,12 +195,9 @@ async def crash_in_a_step(
     """Run a gateway until one more step hangs, the messages having been written, and kill it there."""
     before = len(bench.hanging)
     async with crashing_at_the_end(home, platform, agent=bench.agent, **options):
-        write_all(platform, texts, chat)
+        for text in texts:
+            platform.write(text, chat=chat)
         await eventually("a step hangs", lambda: len(bench.hanging) > before and not platform.pending())
-
-
-def write_all(platform: SimulatedPlatform, texts: Iterable[str], chat: str) -> Sequence[str]:
-    return [platform.write(text, chat=chat) for text in texts]
 
 
 async def perdure(home: Path, *arguments: str) -> str:
@@ -215,17 +222,3 @@ async def command(home: Path, *arguments: str) -> tuple[int, str, str]:
     output, errors = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode(), errors.decode()
-
-
-async def marked(home: Path, elsewhere: Path, **fields: object) -> None:
-    """Carry the one session of a home to another, with these fields changed on the way, by export and import."""
-    exported = json.loads(await perdure(home, "export"))
-    [session] = exported["sessions"]
-    session |= fields
-    await asyncio.to_thread(_write, elsewhere / "sessions.json", json.dumps(exported))
-    await perdure(elsewhere, "import", str(elsewhere / "sessions.json"))
-
-
-def _write(file: Path, text: str) -> None:
-    file.parent.mkdir()
-    file.write_text(text)

@@ -154,7 +154,13 @@ async def test_fail_has_words_of_its_own_when_none_are_given() -> None:
         await answer(UserMessage("fail:"))
 
 
-@pytest.mark.parametrize("verb", ["run", "background", "watch", "danger"])
+@pytest.mark.parametrize(("verb", "tool"), [("run", "shell"), ("danger", "danger")])
+async def test_command_is_wished_for(verb: str, tool: str) -> None:
+    answer = await OfflineModel().respond(ModelRequest([UserMessage(f"{verb}: ls | wc -l")], 1))
+    assert [(call.tool, call.arguments) for call in answer.calls] == [(tool, {"command": "ls | wc -l"})]
+
+
+@pytest.mark.parametrize("verb", ["background", "watch"])
 async def test_action_that_is_not_built_says_so(verb: str) -> None:
     assert await said(f"{verb}: x") == notes.not_built(f"{verb}:")
 

@@ -147,7 +147,13 @@ SHELL = (
     "Runs a shell command in the workspace and returns its output and exit code. It goes on even if the gateway "
     "is restarted. `timeout` is in seconds; a command that takes longer is ended."
 )
+EVERY_COMMAND = "every command here needs approval"
+SCRIPTED_DANGER = "the script calls it dangerous"
 NO_OUTPUT = "(no output)"
+
+
+def left_out(size: int) -> str:
+    return f"[… {size} bytes left out …]"
 
 
 def command_ended(exit_code: int | None, signal: int | None, cut: int, output: str, also: str = "") -> str:
@@ -721,12 +727,14 @@ def usage(form: str, got: str) -> str:
 
 
 NOTHING_HERE = "Nothing has happened here yet."
+OVER = "That work is over: nothing is left of it to go on with, or to give up."
 
 RESUMED = {
     "turn": "Going on.",
     "session": "That conversation is here again, and goes on.",
     "running": "It is running already, or something else is; /status tells.",
     "nothing": "There is nothing to resume here.",
+    "over": OVER,
     "unknown": "I know no conversation with that id; /sessions lists them.",
 }
 

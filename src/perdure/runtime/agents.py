@@ -10,10 +10,12 @@ from perdure.agents.calls import CLARIFY_TOOL
 from perdure.agents.loop import Bounds, LoopAgent
 from perdure.agents.offline import OfflineModel
 from perdure.config import Settings
+from perdure.core import notes
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.plugins import entry_points, load_object
 from perdure.tools.registry import Registry, refuse_doubles
 from perdure.tools.rehearsal import rehearsal_tools
+from perdure.tools.shell import Guard, Workplace, shell_tool
 
 if TYPE_CHECKING:
     from perdure.tools.mcp import McpTools
@@ -103,15 +105,34 @@ class Agents:
 
     def _rehearsal(self) -> Toolbox:
         """The tools of the offline model, which knows no others."""
-        return FixedTools(rehearsal_tools(self._settings.home / "rehearsal.log"))
+        work = self._workplace()
+        scripted = shell_tool(work, lambda _: notes.SCRIPTED_DANGER, "danger")
+        rehearsal = rehearsal_tools(self._settings.home / "rehearsal.log")
+        return FixedTools([*rehearsal, shell_tool(work, self._guard()), scripted])
+
+    def _workplace(self) -> Workplace:
+        settings = self._settings
+        settings.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Workplace(
+            settings.home / "keepers", settings.workspace, tuple(settings.tools.env), settings.tools.timeout
+        )
+
+    def _guard(self) -> Guard | None:
+        """Which commands wait for a person's approval."""
+        match self._settings.tools.approvals:
+            case "off":
+                return None
+            case "all":
+                return lambda _: notes.EVERY_COMMAND
+            case _:
+                return None
 
     def _real(self) -> list[Toolbox]:
         from perdure.tools.fetch import fetch_tool  # the offline model needs none of these
         from perdure.tools.files import file_tools
 
         settings = self._settings
-        settings.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-        tools = [CLARIFY_TOOL, *file_tools(settings.workspace)]
+        tools = [CLARIFY_TOOL, shell_tool(self._workplace(), self._guard()), *file_tools(settings.workspace)]
         tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._loaded()]
         refuse_doubles(tools)
         return [FixedTools(tools), *self._servers()]

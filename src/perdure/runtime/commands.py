@@ -29,6 +29,8 @@ from perdure.store.runs import ask_restart
 
 log = Log("commands")
 
+TURN = "t_"  # how the id of a turn begins, and that of a session does not
+
 Run = Callable[[Order, str], Awaitable[None]]
 
 
@@ -93,7 +95,7 @@ class Commands:
             Command("new", "/new", "begin a fresh conversation", self._new),
             Command("reset", "/reset", "the same as /new", self._new),
             Command("resume", "/resume [ID]", "go on with what was cut off or set aside", self._resume),
-            Command("drop", "/drop", "give up what was cut off", self._drop),
+            Command("drop", "/drop [ID]", "give up what was cut off", self._drop),
             Command("approve", "/approve [ID]", "let the call run that waits for it", self._approve, "approve"),
             Command("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
             Command("sessions", "/sessions", "list the conversations of this chat", self._sessions),
@@ -186,13 +188,19 @@ class Commands:
     async def _resume(self, order: Order, rest: str) -> None:
         now = self._clock()
         wish = Inbound(order.address, f"{order.message}.wish", order.sender, "")
-        resume = verbs.resume(self._store.ids, order.key, self._run, wish, now, session=rest, bound=_bound(order))
+        session, bound = ("", rest) if rest.startswith(TURN) else (rest, _bound(order))
+        resume = verbs.resume(self._store.ids, order.key, self._run, wish, now, session=session, bound=bound)
         await self._store.orders.obey(order, resume, lambda resumed: notes.RESUMED[resumed.what], now)
 
-    async def _drop(self, order: Order, _: str) -> None:
+    async def _drop(self, order: Order, rest: str) -> None:
+        if rest and not rest.startswith(TURN):
+            await self._say(order, notes.usage("/drop [ID]", rest))
+            return
         now = self._clock()
-        drop = verbs.drop(self._store.ids, order.key, now, bound=_bound(order))
-        await self._store.orders.obey(order, drop, lambda turn: notes.dropped(turn is not None), now)
+        drop = verbs.drop(self._store.ids, order.key, now, bound=rest or _bound(order))
+        await self._store.orders.obey(
+            order, drop, lambda done: notes.OVER if done.over else notes.dropped(done.turn is not None), now
+        )
 
     async def _approve(self, order: Order, rest: str) -> None:
         await self._judge(order, rest, approve=True)

@@ -21,6 +21,7 @@ from perdure.runtime.commands import Commands, Control
 from perdure.runtime.connections import Connections
 from perdure.runtime.drain import Notices, drain
 from perdure.runtime.intake import Intake
+from perdure.runtime.keepers import Keepers
 from perdure.runtime.lease import Lease
 from perdure.runtime.recoverer import Limits, Recoverer
 from perdure.runtime.runner import Runner
@@ -75,6 +76,7 @@ class Loops:
             max_length=connections.max_length,
             max_tokens=settings.recovery.max_tokens,
             approval_ms=int(settings.tools.approval_expires * 1000),
+            ended=lambda: self.keepers.wake(),  # it may have left a command behind
             changed=feed.ring,
             owes=self._changed,
             group=group,
@@ -90,6 +92,7 @@ class Loops:
             sent=feed.ring,
             group=group,
         )
+        self.keepers = Keepers(store, settings.home / "keepers", clock)
         self.recoverer = Recoverer(
             store,
             started,
@@ -98,6 +101,7 @@ class Loops:
             access=access,
             clock=clock,
             served={adapter.name for adapter in adapters},
+            alive=self.keepers.alive,
             connected=connections.connected,
             max_length=connections.max_length,
             changed=self._changed,
@@ -123,6 +127,7 @@ class Loops:
             self._begin(self.connections.attend(adapter, self._intake.take))
         for work in (
             self._agents.work(),
+            self.keepers.work(),
             self.runner.work(),
             self.sender.work(),
             self.commands.work(),

@@ -33,9 +33,9 @@ class Operators:
     async def drop(self, session: Session) -> bool:
         """Give up the interrupted turn."""
         drop = verbs.drop(self._store.ids, session.key, self._clock())
-        turn = await self._store.orders.perform(session.key, drop)
+        dropped = await self._store.orders.perform(session.key, drop)
         self._loops.runner.wake(session.key)
-        return turn is not None
+        return dropped.turn is not None
 
     async def stop(self, session: Session) -> bool:
         """End the current turn for good."""

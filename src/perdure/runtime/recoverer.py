@@ -39,7 +39,6 @@ ONE_AT_A_TIME_AFTER = 2  # unclean starts in a row: then a crash counts only for
 PAUSED_AFTER = 3  # unclean starts within a few minutes, with work to resume
 # Nobody is told of these: the person may not talk to us, was told when the session was set aside, or is nowhere.
 SILENT = frozenset((Rule.UNAUTHORISED, Rule.NOT_OPEN, Rule.NO_ADDRESS))
-BUTTONS = (Button("Resume", "/resume"), Button("Drop", "/drop"))
 
 
 class Limits(Struct, frozen=True):
@@ -62,6 +61,7 @@ class Recoverer:
         access: Access,
         clock: Clock,
         served: Container[str],
+        alive: Callable[[TurnView], bool],
         connected: Container[str],
         max_length: Callable[[str], int | None],
         changed: Callable[[str], None],
@@ -76,6 +76,7 @@ class Recoverer:
         self._access = access
         self._clock = clock
         self._served = served
+        self._alive = alive  # whether a command that a turn waits for runs still
         self._connected = connected
         self._max_length = max_length
         self._changed = changed
@@ -147,6 +148,7 @@ class Recoverer:
             has_address=address.platform in self._served,
             authorised=all(self._access.may(address.platform, sender, "talk") for sender in senders),
             connected=address.platform in self._connected,
+            attached_alive=self._alive(view),
             paused=self.paused,
         )
 
@@ -208,7 +210,9 @@ class Recoverer:
             return []
         if decided.decision == Choice.ASK_USER:
             text = notes.ask_to_resume(mark.reason)
-            return [self._notice(address, f"{turn.id}.ask.{mark.seq}", text, BUTTONS)]
+            # They name the turn: pressed later, they still mean this one, whatever was cut off since.
+            buttons = (Button("Resume", f"/resume {turn.id}"), Button("Drop", f"/drop {turn.id}"))
+            return [self._notice(address, f"{turn.id}.ask.{mark.seq}", text, buttons)]
         if decided.decision != Choice.SKIP or decided.rule in SILENT:
             return []
         left = superseded and waiting  # a message takes its place at once, and /resume comes too late

@@ -38,6 +38,7 @@ class Runner:
         max_length: Callable[[str], int | None],
         max_tokens: int | None,
         approval_ms: int,
+        ended: Callable[[], None],
         changed: Callable[[str], None],
         owes: Callable[[str], None],
         group: asyncio.TaskGroup,
@@ -51,6 +52,7 @@ class Runner:
         self._max_length = max_length
         self._max_tokens = max_tokens
         self._approval_ms = approval_ms
+        self._ended = ended
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
         self._group = group
@@ -172,6 +174,7 @@ class Runner:
             task.cancel()
             del self.attempts[turn.id], self._given_up[turn.id]
             self._let_go(turn.id)
+            self._ended()
 
     def _preview_of(self, turn: Turn) -> Shown:
         address = address_of(turn.key)

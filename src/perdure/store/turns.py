@@ -308,6 +308,9 @@ def move(
     row = _get(tx, turn.id)
     if row is None or row.epoch != turn.epoch:
         return None
+    # A decision is about an interrupted turn: what a person has done to it meanwhile is the last word.
+    if row.state is not State.INTERRUPTED and any(isinstance(entry, Decided) for entry in entries):
+        return None
     state = row.state
     for entry in entries:
         if entry.move is not None:
@@ -351,14 +354,23 @@ def cancel(tx: Tx, ids: Ids, turn: Turn, why: Why, now: int) -> bool:
     return move(tx, ids, turn, [Cancelled(why)], (), now) is not None
 
 
-def was_set_aside(tx: Tx, session: str) -> bool:
-    """Whether the session's last turn was ended by a suspension, so that there may be work to go on with."""
+def is_over(tx: Tx, turn: str | None) -> bool:
+    """Whether nothing is left of a turn: it has ended, and was not set aside to be brought back."""
+    meant = _get(tx, turn) if turn else None
+    return meant is not None and meant.state in FINAL and set_aside(tx, meant.session) != meant.id
+
+
+def set_aside(tx: Tx, session: str) -> str | None:
+    """The session's last turn, if it was ended by a suspension, so that there may be work to go on with."""
     row = tx.one(
-        "SELECT body FROM journal WHERE session = :session AND kind = 'cancelled' AND turn = "
+        "SELECT turn, body FROM journal WHERE session = :session AND kind = 'cancelled' AND turn = "
         "(SELECT id FROM turns WHERE session = :session ORDER BY first_seq DESC LIMIT 1)",
         session=session,
     )
-    return row is not None and decode(Cancelled.kind, Cancelled.version, row[0]) == Cancelled(Why.SUSPENDED)
+    if row is None or decode(Cancelled.kind, Cancelled.version, row[1]) != Cancelled(Why.SUSPENDED):
+        return None
+    turn: str = row[0]
+    return turn
 
 
 def _with_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:

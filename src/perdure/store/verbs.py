@@ -41,8 +41,13 @@ class Suspended(Struct, frozen=True):
     turn: str | None
 
 
+class Dropped(Struct, frozen=True):
+    turn: str | None  # the turn that was given up, if any
+    over: bool = False  # whether there was nothing left of the one that was meant
+
+
 class Resumed(Struct, frozen=True):
-    """What came of the wish to go on. `what` is turn, session, running, nothing or unknown."""
+    """What came of the wish to go on. `what` is turn, session, running, nothing, over or unknown."""
 
     what: str
     session: str | None = None
@@ -114,15 +119,15 @@ def renew_if_due(ids: Ids, key: str, now: int, resets: Sequence[Reset], freshnes
     return work
 
 
-def drop(ids: Ids, key: str, now: int, *, bound: str | None = None) -> Work[Turn | None]:
+def drop(ids: Ids, key: str, now: int, *, bound: str | None = None) -> Work[Dropped]:
     """Give up the key's interrupted turn, if it is the bound one."""
 
-    def work(tx: Tx) -> Turn | None:
+    def work(tx: Tx) -> Dropped:
         turn = turns.begun(tx, key)
         if turn is None or turn.state != "interrupted" or (bound is not None and turn.id != bound):
-            return None
+            return Dropped(None, over=turns.is_over(tx, bound))
         turns.cancel(tx, ids, turn, Why.DROPPED, now)
-        return turn
+        return Dropped(turn.id)
 
     return work
 
@@ -149,6 +154,8 @@ def resume(
         turn = turns.begun(tx, key)
         if session:
             return _bring_back(tx, ids, key, session, wish, turn, now)
+        if turns.is_over(tx, bound):
+            return Resumed("over")
         if turn is not None:
             ours = bound is None or turn.id == bound
             return _go_on(tx, ids, turn, run, now) if ours else Resumed("running", turn.session)
@@ -229,5 +236,5 @@ def _bring_back(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, turn: T
 def _reopen(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, now: int) -> None:
     """Open a session again, and let its work go on if it was set aside: the wish is a cause without words."""
     sessions.reopen(tx, session, now)
-    if turns.was_set_aside(tx, session):
+    if turns.set_aside(tx, session) is not None:
         inbox.put(tx, ids, wish, "", key, session, now, "wish")

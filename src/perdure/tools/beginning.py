@@ -1,0 +1,116 @@
+"""Starting a command that outlives us."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from perdure.core import notes
+from perdure.errors import OutcomeUnknown, ToolFailed
+from perdure.tools.place import FORMAT, encoded, put
+from perdure.tools.sightings import Refused, Unclaimed, forestall, look, make_place
+from perdure.tools.threads import in_thread
+
+KEEPER = Path(__file__).with_name("keeper.py")
+_RESERVED = 4096  # bytes of the disk for the result, taken while there is room
+_BEGINNING = 60.0  # seconds that a keeper may take to start
+
+
+class Order(Struct, frozen=True):
+    """What is to be run, and how."""
+
+    command: str
+    directory: str  # where it works
+    env: dict[str, str]  # all of it
+    timeout: float | None = None  # seconds, counted by the keeper
+    cap: int = 8 << 20  # bytes of output that are kept
+    grace: float = 5.0  # seconds between asking it to end, when its time is up, and killing it
+    shell: str = "/bin/sh"
+    input: bool = True  # False: what it reads is empty
+
+
+async def begin(place: Path, order: Order) -> None:
+    """Start a command in a place; `ToolFailed` if it was not started and never will be in this place.
+
+    It is done once: in a place that has a keeper, nothing more is started.
+    After return: a keeper has claimed the place, which is durable, and has tried to start the command.
+    If we die inside: `look` says `Unclaimed` if it was not started; only `forestall` makes that final.
+    """
+    await in_thread(lambda: _begin(place.absolute(), order))
+
+
+def _begin(place: Path, order: Order) -> None:
+    try:
+        _prepare(place, order)
+    except OSError as error:
+        raise ToolFailed(notes.command_not_started(str(error))) from error
+    except ValueError as error:
+        raise ToolFailed(notes.command_not_started(notes.COMMAND_UNWRITABLE)) from error
+    before = look(place)
+    problem = _spawn(place) if isinstance(before, Unclaimed) else notes.COMMAND_FORESTALLED
+    try:
+        never = isinstance(look(place), Unclaimed | Refused) and forestall(place)
+    except OSError as error:
+        raise OutcomeUnknown(notes.command_start_unknown(f"{problem} {error}")) from error
+    if never:
+        raise ToolFailed(notes.command_not_started(problem))
+
+
+def _prepare(place: Path, order: Order) -> None:
+    """Write the order, and take the room on the disk for the result."""
+    for text in (order.command, str(order.directory), order.shell, *order.env, *order.env.values()):
+        if b"\0" in encoded(text):
+            raise ValueError(text)
+    make_place(place)
+    record = structs.asdict(order) | {"version": FORMAT, "umask": _umask()}
+    record["directory"] = str(Path(order.directory).absolute())
+    folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if isinstance(look(place), Unclaimed):
+            put(folder, "order.json", record)
+            _reserve(folder)
+    finally:
+        os.close(folder)
+
+
+def _reserve(folder: int) -> None:
+    descriptor = os.open("result.json.part", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=folder)
+    try:
+        os.posix_fallocate(descriptor, 0, _RESERVED)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot do it
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    """What we take from the mode of new files; read, because it can only be asked for by changing it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), 0o022)
+
+
+def _spawn(place: Path) -> str:
+    """Run a keeper until it has left us, and return what it complained of."""
+    env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(KEEPER), str(place)],
+            env=env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # so that Ctrl-C, meant for us, does not hit it
+            timeout=_BEGINNING,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return said[-1] if said else ""

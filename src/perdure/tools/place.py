@@ -1,0 +1,130 @@
+"""The place of a kept command: the records in its directory, and the processes that they name.
+
+The keeper and the gateway both use this; see `keeper.py` for why it loads so little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+
+TYPE_CHECKING = False  # as in `typing`, which would take as long to load as all the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+    Record = dict[str, Any]
+
+FORMAT = 1  # of the records; who finds a higher one does not touch it
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of a text, as Python takes those of the system for text."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def content(place: int | None, name: str) -> bytes:
+    with os.fdopen(os.open(name, os.O_RDONLY, dir_fd=place), "rb") as file:
+        return file.read()
+
+
+def put(place: int, name: str, record: Record, *, durable: bool = True) -> None:
+    """Put a record into a place, as a whole or not at all."""
+    write(place, f"{name}.part", record, durable=durable)
+    os.rename(f"{name}.part", name, src_dir_fd=place, dst_dir_fd=place)
+    if durable:
+        os.fsync(place)
+
+
+def write(place: int, name: str, record: Record, *, durable: bool) -> None:
+    """Write a record; over what is there, because that may hold the room on the disk for it."""
+    with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=place), "wb") as file:
+        file.write(json.dumps(record).encode())
+        file.truncate()
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def claim(place: int, by: str) -> bool:
+    """Claim a place; False if somebody was first.
+
+    The claim is written under another name and then linked, which succeeds once as O_EXCL does; so it is
+    complete as soon as it is there.
+    """
+    own = f"claim.{os.getpid()}.{time.monotonic_ns()}"
+    write(place, own, {"version": FORMAT, "by": by, "at": now_ms(), **identity(os.getpid())}, durable=True)
+    try:
+        os.link(own, "claim", src_dir_fd=place, dst_dir_fd=place)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(own, dir_fd=place)
+    os.fsync(place)
+    return True
+
+
+def identity(pid: int) -> Record:
+    """What tells a process from every other one that had or will have its number."""
+    found = process(pid)
+    return {"pid": pid, "started": found[2] if found else 0, "boot": boot()}
+
+
+def boot() -> str:
+    return content(None, "/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def process(pid: int) -> tuple[str, int, int] | None:
+    """The state, the session and the start time of a process, in ticks since the boot; None if there is none."""
+    try:
+        stat = content(None, f"/proc/{pid}/stat")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return fields[0].decode(), int(fields[3]), int(fields[19])
+
+
+def lives(pid: int, started: int) -> bool:
+    """Whether this very process is there and has not ended."""
+    found = process(pid)
+    return found is not None and found[2] == started and found[0] not in "ZX"
+
+
+def members(session: int) -> list[tuple[int, int]]:
+    """The living processes of a session, with their start times."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 reason: pathlib is large
+    all_of_them = [(pid, found) for pid in pids if (found := process(pid))]
+    return [(pid, found[2]) for pid, found in all_of_them if found[1] == session and found[0] not in "ZX"]
+
+
+def signal_session(session: int, number: int) -> None:
+    """Signal every process of a session; not by group, because `timeout` and shells make groups of their own."""
+    for pid, started in members(session):
+        with suppress(PermissionError):  # it has become somebody else, by `sudo` for one
+            signal_exactly(pid, started, number)
+
+
+def signal_exactly(pid: int, started: int, number: int) -> None:
+    """Signal this very process, if it lives, and never one that has got its number since."""
+    handle = None
+    with suppress(ProcessLookupError):
+        try:
+            with suppress(AttributeError, OSError):  # an old kernel, or a sandbox; then we look, and hurry
+                handle = os.pidfd_open(pid)
+            if lives(pid, started) and handle is None:
+                os.kill(pid, number)
+            elif lives(pid, started) and handle is not None:
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            if handle is not None:
+                os.close(handle)

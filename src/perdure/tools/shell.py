@@ -1,0 +1,119 @@
+"""`shell`: commands that outlive the gateway. A call that was cut off attaches to the command it had begun."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core import notes
+from perdure.core.effects import Effect
+from perdure.core.tools import Tool, Use
+from perdure.errors import OutcomeUnknown
+from perdure.tools import kept
+from perdure.tools.functions import as_tool, tool
+from perdure.tools.kept import Ended, Lost, Missing, Order, Refused, Sighting, Unclaimed
+
+FOREVER = 10 * 365 * 86400.0  # the keeper ends a command in time: no other clock is needed
+
+
+MOST = 256 * 1024  # bytes of output that are read at once; what the model sees is cut further
+
+Guard = Callable[[Mapping[str, Any]], str]
+
+
+class Workplace(Struct, frozen=True):
+    """Where commands run, and what they are given."""
+
+    keepers: Path  # a directory for each command, with its output and its result
+    directory: Path  # where commands begin
+    env: Sequence[str] = ("PATH", "HOME", "LANG")  # names of the variables that are passed on
+    timeout: float = 600.0  # seconds, unless the model wishes for less or more
+
+    def environment(self) -> dict[str, str]:
+        return {name: os.environ[name] for name in self.env if name in os.environ}
+
+
+def place_of(keepers: Path, key: str) -> Path:
+    """The directory of a call, named by its key, so that its journal leads there."""
+    return keepers / key.replace(":", "~")
+
+
+def key_of(place: Path) -> str:
+    """The key of the call that a directory belongs to."""
+    return place.name.split("#", 1)[0].replace("~", ":")
+
+
+def places_of(first: Path) -> Iterator[Path]:
+    """The directory of a call, and those that came after it because nothing was ever started in the one before."""
+    number, place = 1, first
+    while place.exists():
+        yield place
+        number += 1
+        place = first.with_name(f"{first.name}#{number}")
+
+
+def shell_tool(work: Workplace, guard: Guard | None = None, name: str = "shell") -> Tool:
+    """The tool itself; `guard` says why a person must approve a command, if one must."""
+
+    @tool(name=name, effect=Effect.ATTACHED, description=notes.SHELL, timeout=FOREVER)
+    async def shell(command: str, use: Use, timeout: float | None = None) -> str:
+        place = await attached(place_of(work.keepers, use.key), order(work, command, timeout))
+        return told(place, await kept.until_over(place, None))
+
+    return replace(as_tool(shell), guard=guard)
+
+
+def order(work: Workplace, command: str, timeout: float | None) -> Order:
+    return Order(
+        command=command,
+        directory=str(work.directory),
+        env=work.environment(),
+        timeout=work.timeout if timeout is None else max(0.1, timeout),
+    )
+
+
+async def attached(first: Path, order: Order) -> Path:
+    """Where the command runs, or has run: it is started only if it never was, and that is proved."""
+    number = 1
+    while True:
+        place = first if number == 1 else first.with_name(f"{first.name}#{number}")
+        match kept.look(place):
+            case Missing():
+                await kept.begin(place, order)
+                return place
+            case Unclaimed() if kept.forestall(place):
+                number += 1
+            case Unclaimed():
+                return place  # its keeper was faster than we: it runs
+            case Refused():
+                number += 1
+            case _:
+                return place
+
+
+def told(place: Path, seen: Sighting) -> str:
+    """What became of a command, as the model reads it."""
+    output = output_of(place)
+    match seen:
+        case Ended():
+            how = "stopped" if seen.stopped else "its time was up" if seen.timed_out else seen.problem
+            return notes.command_ended(seen.exit_code, seen.signal, seen.seen - seen.kept, output, how)
+        case Lost():
+            raise OutcomeUnknown(notes.command_lost(seen.problem, output))
+        case _:
+            raise AssertionError(f"the command in {place} has not ended: {seen}")
+
+
+def output_of(place: Path, most: int = MOST) -> str:
+    """What a command has said: all of it, or its beginning and its end."""
+    size = kept.size(place)
+    if size <= most:
+        return kept.read_text(place, 0, most, final=True)[0]
+    head, _ = kept.read_text(place, 0, most // 2)
+    tail, _ = kept.read_text(place, size - most // 2, most // 2, final=True)
+    return f"{head}\n{notes.left_out(size - most)}\n{tail}"

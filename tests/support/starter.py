@@ -1,0 +1,81 @@
+"""A program that starts commands as a gateway would, and then waits to be killed or for the end of its input.
+
+Standard input has one line of JSON: the root folder, and by their names the orders. It answers `begun`, or for
+each command that was not started a line with its name and the reason; at the end of its input it looks at each
+once more, tells how many dead processes were left to it, and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from perdure.errors import ToolFailed
+from perdure.tools import kept
+from perdure.tools.place import process
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+async def begin_all(root: Path, orders: dict[str, dict[str, Any]]) -> None:
+    begun = (kept.begin(root / name, kept.Order(**order)) for name, order in orders.items())
+    for name, problem in zip(orders, await asyncio.gather(*begun, return_exceptions=True), strict=True):
+        if isinstance(problem, ToolFailed):
+            print(name, problem, flush=True)
+        elif problem is not None:
+            raise problem
+    print("begun", flush=True)
+
+
+def dead_children() -> list[int]:
+    """The processes that have ended and wait for us to take notice."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    ours = [pid for pid in pids if (found := process(pid)) and found[0] == "Z" and parent(pid) == os.getpid()]
+    return sorted(ours)
+
+
+def parent(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat[stat.rindex(")") + 2 :].split()[1])
+
+
+def arrange(asked: argparse.Namespace) -> None:
+    """Make the circumstances that a test wishes for."""
+    if asked.python:
+        sys.executable = asked.python
+    if asked.file_size is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (asked.file_size, asked.file_size))
+    if asked.subreaper:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if asked.untidy:
+        os.set_inheritable(os.open("/dev/zero", os.O_RDONLY), True)
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM})
+        os.umask(0o027)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--python")
+    parser.add_argument("--file-size", type=int)
+    parser.add_argument("--subreaper", action="store_true")
+    parser.add_argument("--untidy", action="store_true")
+    arrange(parser.parse_args())
+    root, orders = json.loads(sys.stdin.readline())
+    asyncio.run(begin_all(Path(root), orders))
+    sys.stdin.read()
+    for name in orders:
+        print(name, type(kept.look(Path(root) / name)).__name__)
+    print("dead", len(dead_children()))
+
+
+if __name__ == "__main__":
+    main()
