@@ -35,6 +35,7 @@ bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 	$(BIN)/uv pip install -q --python bench/.venv/bin/python --no-deps --no-build-isolation -e .
 	bench/.venv/bin/python -m bench.store
 	bench/.venv/bin/python -m bench.recovery
+	bench/.venv/bin/python -m bench.turns
 
 lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

@@ -198,8 +198,11 @@ def version() -> None:
 
 @config_app.command("check")
 def check() -> None:
-    """Check the configuration, and say where everything is kept."""
+    """Check the configuration, and that the model, the tools and the agent are there; say where all is kept."""
+    from perdure.runtime.agents import Agents
+
     settings = load()
+    Agents(settings, ["web"])
     typer.echo(f"The configuration is fine. Home: {settings.home}")
 
 

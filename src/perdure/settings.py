@@ -275,6 +275,37 @@ class SessionSettings(msgspec.Struct, frozen=True):
     ] = None
 
 
+class TurnSettings(msgspec.Struct, frozen=True):
+    """When a turn is taken to hang: only its silence counts, and not how long it takes."""
+
+    inactivity_warning: Annotated[
+        Duration,
+        Meta(
+            description="The chat is warned when a running turn has given no sign of life for so long: no step, "
+            "no piece of an answer, no output of a tool; 0 means never."
+        ),
+    ] = 900.0
+    inactivity_limit: Annotated[
+        Duration,
+        Meta(description="A running turn that gives no sign of life for so long is ended; 0 means never."),
+    ] = 1800.0
+
+
+class NotifySettings(msgspec.Struct, frozen=True):
+    """What people are told in passing."""
+
+    still_working: Annotated[
+        Duration,
+        Meta(description="How often the chat is told that a long turn goes on, and at what; 0 means never."),
+    ] = 180.0
+
+
+class GoalSettings(msgspec.Struct, frozen=True):
+    """How far `/goal` goes by itself."""
+
+    max_turns: Annotated[Count, Meta(description="How many turns one goal may begin.")] = 10
+
+
 class DrainSettings(msgspec.Struct, frozen=True):
     """How a planned stop ends."""
 
@@ -395,6 +426,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelSettings = ModelSettings()
     tools: ToolsSettings = ToolsSettings()
     session: SessionSettings = SessionSettings()
+    turn: TurnSettings = TurnSettings()
+    notify: NotifySettings = NotifySettings()
+    goal: GoalSettings = GoalSettings()
     drain: DrainSettings = DrainSettings()
     recovery: RecoverySettings = RecoverySettings()
     delivery: DeliverySettings = DeliverySettings()

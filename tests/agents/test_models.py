@@ -399,8 +399,9 @@ def test_missing_key_is_told_with_what_to_do(name: str, monkeypatch: pytest.Monk
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(ConfigurationError) as caught:
         open_model(name)
-    assert name in caught.value.message
-    assert "model.api_key" in caught.value.hint
+    variable = f"{name.partition(':')[0].upper()}_API_KEY"
+    assert caught.value.message == f"the model {name!r} needs a key, and there is none"
+    assert caught.value.hint == f"Set model.api_key, or {variable} in the environment."
 
 
 def test_usual_variable_of_the_provider_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,10 @@ def attachment(inbox: str) -> dict[str, Any]:
 
 
 def process(turn: Turn) -> dict[str, Any]:
-    named = {"id": "p", "session": turn.session, "turn": turn.id, "call": "c", "directory": "d"}
-    return named | {"command": "c", "state": "live", "started_at": 1}
+    named = {"id": "p", "key": turn.key, "session": turn.session, "turn": turn.id, "call": "c", "directory": "d"}
+    counts = dict.fromkeys(("notify", "watching", "scanned", "notices", "unnoticed", "strikes"), 0)
+    named |= {"generation": 1, "person": "ada", "instance": "i", "command": "c", "patterns": "[]"}
+    return named | counts | {"state": "live", "started_at": 1}
 
 
 async def test_rows_that_break_no_rule_are_taken(gateway: Gateway) -> None:

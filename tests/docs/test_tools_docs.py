@@ -11,9 +11,12 @@ import pytest
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
+from perdure.runtime.processes import Late
 from perdure.tools.fetch import fetch_tool
 from perdure.tools.files import file_tools
 from perdure.tools.functions import as_tool
+from perdure.tools.processes import process_tool
+from perdure.tools.shell import Workplace, shell_tool
 from support.markdown import page
 
 pytestmark = pytest.mark.anyio
@@ -53,10 +56,15 @@ async def test_example_works_as_the_page_says(kitchen: dict[str, Any]) -> None:
     assert (price.effect, order.effect, order.timeout) == (Effect.PURE, Effect.KEYED, 20)
 
 
-def test_table_has_the_tools_of_files_and_web_as_they_are(tmp_path: Path) -> None:
+def test_table_has_the_tools_as_they_are(tmp_path: Path) -> None:
     there = {
         f"`{tool.name}`": [", ".join(f"`{name}`" for name in tool.schema["properties"]), f"`{tool.effect}`"]
-        for tool in [*file_tools(tmp_path), fetch_tool()]
+        for tool in [
+            shell_tool(Workplace(tmp_path, tmp_path), Late()),
+            process_tool(tmp_path, Late()),
+            *file_tools(tmp_path),
+            fetch_tool(),
+        ]
     }
     told = {name: row for name, *row, _ in rows("tool")}
     assert {name: told.get(name) for name in there} == there

@@ -11,6 +11,7 @@ from typing import Any
 from perdure.agents.api import Agent
 from perdure.config import load
 from perdure.runtime.gateway import Gateway
+from perdure.runtime.watchers import steady_clock
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
 from perdure.testing import Crash, CrashingDatabase, SimulatedPlatform
@@ -22,12 +23,13 @@ def make_gateway(
     *platforms: SimulatedPlatform,
     agent: Agent | None = None,
     clock: Clock = wall_clock,
+    steady: Clock = steady_clock,
     wrap: Callable[[Database], Database] = lambda database: database,
     **settings: str,
 ) -> Gateway:
     environment = {f"PERDURE_{name}": value for name, value in settings.items()}
     adapters = [platform.adapter() for platform in platforms]
-    return Gateway(load(home, environment), adapters=adapters, agent=agent, clock=clock, wrap=wrap)
+    return Gateway(load(home, environment), adapters=adapters, agent=agent, clock=clock, steady=steady, wrap=wrap)
 
 
 @asynccontextmanager

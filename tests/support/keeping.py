@@ -91,6 +91,10 @@ def write_order(place: Path, **fields: Any) -> None:
     (place / "order.json").write_text(json.dumps({"version": 1, "directory": "/", "env": PATH, **fields}))
 
 
+def names(folder: Path | str) -> list[str]:
+    return sorted(each.name for each in Path(folder).iterdir())
+
+
 def processes(named: str) -> list[int]:
     """The living processes with a text in their command line or environment."""
     found = []
@@ -117,7 +121,8 @@ def running(place: Path) -> Running:
 
 def ended(place: Path) -> Ended:
     """How a command ended, after waiting for that."""
-    return wait_for(f"{place.name} has ended", lambda: seen(place, Ended))
+    over: Ended = wait_for(f"{place.name} has ended", lambda: seen(place, Ended))
+    return over
 
 
 def seen(place: Path, kind: type[Sighting]) -> Any:

@@ -73,7 +73,7 @@ def main() -> None:
     asyncio.run(begin_all(Path(root), orders))
     sys.stdin.read()
     for name in orders:
-        print(name, type(kept.look(Path(root) / name)).__name__)
+        print(name, type(asyncio.run(kept.until_over(Path(root) / name, 0))).__name__)
     print("dead", len(dead_children()))
 
 

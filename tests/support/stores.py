@@ -45,6 +45,7 @@ TABLES = (
     "inbox",
     "outbox",
     "previews",
+    "goals",
     "attachments",
     "people",
     "processes",

@@ -99,6 +99,8 @@ class Notebook:
     def show(self, text: str) -> None:
         self.diary.append(f"shown {text}")
 
+    def alive(self) -> None: ...
+
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:

@@ -160,9 +160,46 @@ async def test_command_is_wished_for(verb: str, tool: str) -> None:
     assert [(call.tool, call.arguments) for call in answer.calls] == [(tool, {"command": "ls | wc -l"})]
 
 
-@pytest.mark.parametrize("verb", ["background", "watch"])
-async def test_action_that_is_not_built_says_so(verb: str) -> None:
-    assert await said(f"{verb}: x") == notes.not_built(f"{verb}:")
+@pytest.mark.parametrize(
+    ("script", "tool", "arguments"),
+    [
+        ("background: sleep 9", "shell", {"command": "sleep 9", "background": True}),
+        (
+            "watch: ERROR tail -f x",
+            "shell",
+            {
+                "command": "tail -f x",
+                "background": True,
+                "watch_patterns": ["ERROR"],
+                "notify_on_complete": False,
+            },
+        ),
+        ("process: list", "process", {"action": "list", "id": "", "text": ""}),
+    ],
+)
+async def test_action_begins_or_looks_after_a_process(
+    script: str, tool: str, arguments: dict[str, object]
+) -> None:
+    answer = await OfflineModel().respond(ModelRequest([UserMessage(script)], 1))
+    assert [(call.tool, call.arguments) for call in answer.calls] == [(tool, arguments)]
+
+
+async def test_action_means_the_newest_process_that_was_told_of() -> None:
+    process = f"p_{'0' * 22}"
+    said = ToolMessage("c1.1", "shell", f"The process {process} runs in the background.", "ok")
+    asked = ModelRequest([UserMessage("background: x\nprocess: kill"), AssistantMessage(""), said], 2)
+    (call,) = (await OfflineModel().respond(asked)).calls
+    assert call.arguments["id"] == process
+
+
+async def test_news_is_passed_on_when_nobody_has_written() -> None:
+    heard = [
+        UserMessage("say: hello"),
+        AssistantMessage("hello"),
+        NoteMessage(notes.news("It ended."), cause=True),
+    ]
+    answer = await OfflineModel().respond(ModelRequest(heard, 1, earlier=2))
+    assert answer.text == "It ended."
 
 
 # ── going on ────────────────────────────────────────────────────────────────────────────────────────────────

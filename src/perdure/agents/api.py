@@ -51,6 +51,12 @@ class TurnContext(Protocol):
         Nothing that is shown is the answer: only the reply is, and it takes the place of what was shown.
         """
 
+    def alive(self) -> None:
+        """Give a sign of life: something came of what runs. `append` and `show` give one themselves.
+
+        A turn that gives none for long is taken to hang, and ended; how long it takes does not matter.
+        """
+
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:

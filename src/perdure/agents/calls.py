@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from perdure.agents.api import TurnContext
 from perdure.core import notes
 from perdure.core.effects import REMEDIES, Effect, Remedy
-from perdure.core.journal import APPROVED, Call, Outcome, ToolEnded, ToolStarted
+from perdure.core.journal import Call, Outcome, ToolEnded, ToolStarted, is_approval
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
 
@@ -56,10 +56,8 @@ class Calls:
         if call.request.tool == CLARIFY:
             await self._clarify(call)
             return
-        what, why = notes.call(call.request.tool, call.request.arguments), self._guarded(call)
-        await self._context.ask(
-            call.request.id, notes.approval(what, why), notes.VERDICTS, approves=call.request.id
-        )
+        text = notes.approval(call.request.tool, call.request.arguments, self._guarded(call))
+        await self._context.ask(call.request.id, text, notes.VERDICTS, approves=call.request.id)
 
     def _guarded(self, call: Call) -> str:
         """Why a person must approve the call; empty if nobody must, or it has begun already."""
@@ -78,8 +76,8 @@ class Calls:
             await self.refuse(call, request.problem)
         elif tool is None:
             await self.refuse(call, notes.unknown_tool(request.tool, sorted(self._tools)))
-        elif call.started is None and verdict is not None and verdict.text != APPROVED:
-            await self.refuse(call, notes.not_approved(verdict.text))
+        elif call.started is None and verdict is not None and not is_approval(verdict):
+            await self.refuse(call, notes.not_approved(verdict.text if verdict.chosen else ""))
         else:
             await self._use(call, tool, verdict.by.id if verdict is not None else "")
 
@@ -110,7 +108,8 @@ class Calls:
             await self._context.append(
                 ToolStarted(call.request.id, tool.name, tool.effect, key, approved_by=approved_by)
             )
-        outcome, text = await _outcome(tool, Use(call.request.arguments, key), tool.timeout or self._timeout)
+        use = Use(call.request.arguments, key, self._context.alive)
+        outcome, text = await _outcome(tool, use, tool.timeout or self._timeout)
         await self._context.append(ToolEnded(call.request.id, outcome, notes.clipped(text, self._result)))
 
     def _key(self, call: Call) -> str:

@@ -41,6 +41,9 @@ class Fenced:
         if self._over is None:
             self._context.show(text)
 
+    def alive(self) -> None:
+        self._context.alive()
+
     async def append(self, *entries: Entry) -> None:
         self.check()
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -187,11 +188,18 @@ def open_model(
         provider = _provider(kind, model, base_url, api_key, client)
     except ImportError as error:
         extra = f"perdure[{kind}]" if kind in ("openai", "anthropic") else f"pydantic-ai-slim[{kind}]"
+        missing = getattr(error.__cause__, "name", None) or error.name or kind
         raise ConfigurationError(
-            f"the model {name!r} needs a library that is not installed: {error.name or error}",
+            f"the model {name!r} needs a library that is not installed: {missing}",
             hint=f"Install it: pip install '{extra}'",
         ) from error
     except (failures.UserError, ValueError) as error:
+        variable = re.search(r"`([A-Z][A-Z0-9_]*_KEY)`", str(error))
+        if variable is not None and api_key is None:
+            raise ConfigurationError(
+                f"the model {name!r} needs a key, and there is none",
+                hint=f"Set model.api_key, or {variable[1]} in the environment.",
+            ) from error
         raise ConfigurationError(f"the model {name!r} cannot be used: {error}", hint=notes.MODEL_HINT) from error
     return ProviderModel(
         name, provider, window=window, timeout=timeout, silence=silence, pause=pause, client=client

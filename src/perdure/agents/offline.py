@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from perdure.agents.api import Hear, ModelRequest
 from perdure.core import notes
-from perdure.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
+from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, ToolCall, Usage
 from perdure.errors import ModelError
 
 _TIMED = re.compile(r"(step|once)\s+(\S+)(?:\s+(\d+(?:\.\d+)?)s)?")
-_VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|ask|danger):\s*(.*)")
-STEPS = frozenset(("step", "once", "parallel", "ask", "run", "danger"))
+_VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|process|ask|danger):\s*(.*)")
+_PROCESS = re.compile(r"\bp_[0-9a-z]{22}\b")
+STEPS = frozenset(("step", "once", "parallel", "ask", "run", "danger", "background", "watch", "process"))
 COMMANDS = {"run": "shell", "danger": "danger"}  # which tool runs the command of an action
 FLOOD_LIMIT = 1_000_000
 WINDOW = 1_000_000_000  # it reads whatever there is, unless it is told to read less
@@ -81,9 +83,11 @@ class OfflineModel:
             return _final(request.step, notes.OFFLINE_SUMMARY)
         since = _to_answer(request)
         plan = plan_for([message for message in since if isinstance(message, UserMessage)])
+        if not plan.steps + plan.ends:
+            return _final(request.step, "\n".join(_news(since)))
         taken = _taken(since, request)
         if taken < len(plan.steps):
-            return _act(request.step, plan.steps[taken])
+            return _act(request, plan.steps[taken])
         said = [_end(action) for action in plan.ends]
         text = "\n".join(said) if said else _summary(since)
         if any(action.verb == "stream" for action in plan.ends):
@@ -102,7 +106,7 @@ async def _speak(text: str, hear: Hear | None) -> None:
 def _to_answer(request: ModelRequest) -> Sequence[Message]:
     """The messages of this turn; of one that began without words, from the last words before it on."""
     now = request.messages[request.earlier :]
-    if any(isinstance(message, UserMessage) for message in now):
+    if any(isinstance(message, UserMessage) for message in now) or _news(now):
         return now
     spoken = [n for n, message in enumerate(request.messages) if isinstance(message, UserMessage)]
     return request.messages[spoken[-1] :]
@@ -122,7 +126,18 @@ def _taken(since: Sequence[Message], request: ModelRequest) -> int:
     return sum(taken)
 
 
-def _act(step: int, action: Action) -> ModelAnswered:
+def _news(messages: Sequence[Message]) -> list[str]:
+    """What the gateway tells of processes: the offline model passes it on."""
+    notices = [message for message in messages if isinstance(message, NoteMessage) and message.cause]
+    return [notes.bare_news(message.text) for message in notices]
+
+
+def _act(request: ModelRequest, action: Action) -> ModelAnswered:
+    step = request.step
+    if action.verb in ("background", "watch", "process"):
+        tool = "process" if action.verb == "process" else "shell"
+        wish = ToolCall(f"c{step}.1", tool, _in_background(request, action))
+        return ModelAnswered(step, "", (wish,), "tool_calls", Usage(1, 1))
     if action.verb == "parallel":
         return _calls(step, "step", [name.strip() for name in action.rest.split(",") if name.strip()], 0.0)
     if action.verb == "ask":
@@ -135,6 +150,19 @@ def _act(step: int, action: Action) -> ModelAnswered:
     return _calls(step, action.verb, [action.rest], action.seconds)
 
 
+def _in_background(request: ModelRequest, action: Action) -> dict[str, Any]:
+    """The arguments of an action with a process; one that looks after a process means the newest."""
+    if action.verb == "background":
+        return {"command": action.rest, "background": True}
+    word, _, rest = action.rest.partition(" ")
+    if action.verb == "watch":
+        patterns = {"watch_patterns": [word], "notify_on_complete": False}
+        return {"command": rest.strip(), "background": True} | patterns
+    said = [message.text for message in request.messages if isinstance(message, ToolMessage)]
+    known = [process for text in said for process in _PROCESS.findall(text)]
+    return {"action": word, "id": known[-1] if known else "", "text": rest.strip()}
+
+
 def _end(action: Action) -> str:
     match action.verb:
         case "greet":
@@ -143,10 +171,8 @@ def _end(action: Action) -> str:
             return action.rest
         case "flood":
             return "x" * _flood_size(action.rest)
-        case "fail":
+        case _:
             raise ModelError(action.rest or "the offline model was told to fail")
-        case verb:
-            return notes.not_built(f"{verb}:")
 
 
 def _calls(step: int, tool: str, names: Sequence[str], seconds: float) -> ModelAnswered:

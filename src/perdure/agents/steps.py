@@ -75,6 +75,10 @@ class StepContext:
         """Let people see the answer so far, where the platform can show it; it is not the answer."""
         self._context.show(text)
 
+    def alive(self) -> None:
+        """Give a sign of life from within a long step, so that the turn is not ended for being idle."""
+        self._context.alive()
+
     async def ask(self, question: str, options: Sequence[str] = ()) -> str:
         """Ask a person, and return what they write: one of the options, or other words.
 

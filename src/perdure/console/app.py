@@ -21,6 +21,7 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
+from perdure.console.processes import ProcessApi
 from perdure.console.questions import QuestionApi
 from perdure.console.sessions import SessionApi
 from perdure.console.tokens import same_token
@@ -41,6 +42,7 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
     """The application that serves one gateway."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     chats, sessions, questions = ChatApi(gateway, web), SessionApi(gateway), QuestionApi(gateway)
+    processes = ProcessApi(gateway)
 
     def locked(endpoint: Endpoint) -> Endpoint:
         async def guarded(request: Request) -> Response:
@@ -73,6 +75,7 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             Route("/api/approvals/{id}", locked(questions.judge), methods=["POST"]),
             Route("/api/status", locked(sessions.status), methods=["GET"]),
             Route("/api/resume", locked(sessions.resume_all), methods=["POST"]),
+            Route("/api/processes", locked(processes.list), methods=["GET"]),
             Route("/api/sessions", locked(sessions.list), methods=["GET"]),
             Route("/api/sessions/{session:path}", locked(sessions.get), methods=["GET"]),
             Route("/api/sessions/{session:path}/{verb}", locked(sessions.act), methods=["POST"]),

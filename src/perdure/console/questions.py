@@ -33,7 +33,7 @@ class QuestionApi:
             ) from error
         if not given.answer.strip() or "\0" in given.answer:
             raise Refusal(400, "answer: expected some words, got none", 'Send JSON such as {"answer": "Left"}.')
-        name = request.path_params["id"]
+        name = _name(request)
         if not await self._gateway.operators.answer(name, given.answer):
             raise Refusal(
                 404, f"no question {name[:80]!r} waits for an answer", "It may have been answered already."
@@ -48,10 +48,16 @@ class QuestionApi:
             raise Refusal(
                 400, f"the body does not fit: {error}", 'Send JSON such as {"approve": true}.'
             ) from error
-        name = request.path_params["id"]
+        name = _name(request)
         verdict = await self._gateway.operators.judge(name, approve=given.approve)
         if verdict == "nothing":
             raise Refusal(
                 404, f"nothing named {name[:80]!r} waits for approval", "It may have been decided already."
             )
         return answer({"approval": name, "verdict": verdict})
+
+
+def _name(request: Request) -> str:
+    """The name of what is answered. None of ours holds a zero, and PostgreSQL could not even be asked for it."""
+    name: str = request.path_params["id"]
+    return name.replace("\0", "?")

@@ -60,3 +60,27 @@ def parse_session_key(text: str) -> tuple[str, Address]:
         )
     kind: ChatKind = parts[3]  # type: ignore[assignment]  # checked against CHAT_KINDS above
     return parts[1], Address(parts[2], kind, parts[4], parts[5] if len(parts) == 6 else None)
+
+
+# ── work in the background ──────────────────────────────────────────────────────────────────────────────────
+
+_WORKER = re.compile(r"(.+)~([1-9][0-9]{0,17})")  # no agent's own name has a tilde
+
+
+def background_key(home: str, number: int) -> str:
+    """Name the work of that number in the background of a conversation, at the same address."""
+    agent, address = parse_session_key(home)
+    return session_key(f"{agent}~{number}", address)
+
+
+def home_of(key: str) -> str:
+    """The key of the conversation whose people hear of it: of work in the background, the one that asked."""
+    agent, address = parse_session_key(key) if "~" in key else ("", None)
+    found = _WORKER.fullmatch(agent)
+    return session_key(found[1], address) if found and address is not None else key
+
+
+def work_of(key: str) -> int | None:
+    """The number of the work in the background that a key names, if it does."""
+    found = _WORKER.fullmatch(parse_session_key(key)[0]) if "~" in key else None
+    return int(found[2]) if found else None

@@ -15,7 +15,8 @@ def briefing(view: TurnView, history: Sequence[TurnView]) -> str | None:
     """The note that is due now, if any. A note about an interruption takes the place of every other."""
     last = view.note_due()
     if last is not None:
-        return notes.recovery_note(last.reason, _known(view), joined=len(view.causes) > 1)
+        written = sum(not cause.note for cause in view.causes)
+        return notes.recovery_note(last.reason, _known(view), joined=written > 1)
     if not history or any(isinstance(record.entry, Noted) for record in view.records):
         return None
     return _about_before(history[-1], written=any(not cause.wish for cause in view.causes))

@@ -11,6 +11,11 @@ from msgspec import Struct
 # "/stop", "/stop all", "/stop@our_bot": a slash, a name, maybe the bot it is meant for, maybe arguments.
 _COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z_]*)(?:@\S+)?(?:\s+(.*))?", re.DOTALL)
 
+# "stop 2", "answer 2 Left": what is to be done with work in the background, and its number. A button may add the
+# id of the turn that it means.
+_VERBS = ("stop", "resume", "drop", "approve", "deny", "why", "answer")
+_AIMED = re.compile(rf"({'|'.join(_VERBS)})\s+#?([1-9][0-9]{{0,17}})(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
+
 
 class Words(Struct, frozen=True):
     """A command as it was written."""
@@ -23,6 +28,28 @@ def read_command(text: str) -> Words | None:
     """The command that a message is, or None if it is just a message."""
     found = _COMMAND.fullmatch(text)
     return Words(found[1].lower(), (found[2] or "").strip()) if found else None
+
+
+class Aim(Struct, frozen=True):
+    """A command for work in the background."""
+
+    verb: str
+    number: int
+    words: str = ""
+
+
+def read_aim(text: str) -> Aim | None:
+    """What is to be done with which work; None if the text is none of that, but work to begin."""
+    found = _AIMED.fullmatch(text.strip())
+    if found is None:
+        return None
+    aim = Aim(found[1].lower(), int(found[2]), (found[3] or "").strip())
+    return aim if aim.verb == "answer" or not aim.words or aim.words.startswith("t_") else None
+
+
+def is_verb(text: str) -> bool:
+    """Whether the text only names what is to be done, and not with which work."""
+    return text.strip().lower() in _VERBS
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

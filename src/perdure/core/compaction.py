@@ -59,7 +59,7 @@ def _may_end(told: Told) -> bool:
 
 
 def _stays(told: Told, talk: Conversation) -> bool:
-    return told in talk.now and isinstance(told.messages[0], UserMessage)
+    return told in talk.now and told.stays
 
 
 def _length(message: Message) -> int:

@@ -46,6 +46,7 @@ class NoteMessage(Struct, frozen=True):
     """The gateway speaks to the model: not the user's words."""
 
     text: str
+    cause: bool = False  # it is news that the turn is about, and not a remark on what was cut off
 
 
 Message = UserMessage | AssistantMessage | ToolMessage | NoteMessage
@@ -57,6 +58,7 @@ class Told(Struct, frozen=True):
     seq: int
     messages: tuple[Message, ...]
     whole: bool = True  # every call in it has its result
+    stays: bool = False  # in the current turn it is never summed up: it is what is to be answered
 
 
 class Conversation(Struct, frozen=True):
@@ -90,12 +92,7 @@ def conversation(history: Sequence[TurnView], current: TurnView) -> Conversation
     summary = (NoteMessage(notes.summary(compacted.text)),) if compacted else ()
     earlier = tuple(told for view in history for told in _told(view) if told.seq > through)
     noted = max((record.seq for record in current.records if isinstance(record.entry, Noted)), default=None)
-    now = tuple(
-        told
-        for told in _told(current, noted, native=True)
-        if told.seq > through
-        or isinstance(told.messages[0], UserMessage)  # what is to be answered stays as written
-    )
+    now = tuple(told for told in _told(current, noted, native=True) if told.seq > through or told.stays)
     return Conversation(summary, earlier, now)
 
 
@@ -116,22 +113,26 @@ def _told(view: TurnView, noted: int | None = None, *, native: bool = False) -> 
     for record in view.records:
         match record.entry:
             case Began() | Joined() as entry:
-                worded = tuple(UserMessage(_worded(cause)) for cause in entry.causes if not cause.wish)
+                worded = tuple(_worded(cause) for cause in entry.causes if not cause.wish)
                 if worded:
-                    yield Told(record.seq, worded)
+                    yield Told(record.seq, worded, stays=True)
             case ModelAnswered() as entry if entry.calls or is_final(entry):
                 said = AssistantMessage(entry.text, entry.calls, entry.native if native else None)
                 results = tuple(_results(view, entry.calls))
                 yield Told(record.seq, (said, *results), len(results) == len(entry.calls))
             case Answered() as entry if not entry.chosen or entry.question not in view.calls:
-                yield Told(record.seq, (UserMessage(entry.text if entry.text.strip() else notes.wordless()),))
+                text = entry.text if entry.text.strip() else notes.wordless()
+                yield Told(record.seq, (UserMessage(text),), stays=True)
             case Noted() as entry if record.seq == noted:
                 yield Told(record.seq, (NoteMessage(entry.text),))
 
 
-def _worded(cause: Cause) -> str:
-    """The message's text, or words for it where there is none: providers refuse a blank message."""
-    return cause.text if cause.text.strip() else notes.wordless(*(file.name for file in cause.attachments))
+def _worded(cause: Cause) -> UserMessage | NoteMessage:
+    """What a cause says, or words for it where there are none: providers refuse a blank message."""
+    if cause.note:
+        return NoteMessage(notes.news(cause.text), cause=True)
+    names = (file.name for file in cause.attachments)
+    return UserMessage(cause.text if cause.text.strip() else notes.wordless(*names))
 
 
 def _results(view: TurnView, calls: Iterable[ToolCall]) -> Iterator[ToolMessage]:

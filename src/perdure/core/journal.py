@@ -28,6 +28,7 @@ class Cause(Struct, frozen=True):
     sent_at: int | None = None
     attachments: tuple[Attachment, ...] = ()
     wish: bool = False  # no words: somebody wants the work to go on
+    note: bool = False  # the gateway's words, of a process for one; the sender is the person whom it concerns
 
 
 class ToolCall(Struct, frozen=True):
@@ -159,6 +160,11 @@ class Answered(Entry, frozen=True):
     by: Sender
     message: str = ""
     chosen: bool = True  # False: none of the options; the question is closed, and the words join the turn
+
+
+def is_approval(verdict: Answered) -> bool:
+    """Whether a person let a call run. That somebody happened to write the word "approved" is not enough."""
+    return verdict.chosen and verdict.text == APPROVED
 
 
 class Claimed(Entry, frozen=True):
@@ -347,7 +353,7 @@ class TurnView(Struct):
         match entry:
             case Began() | Joined():
                 self.causes += entry.causes
-                self.anchor = entry.causes[-1].message if entry.causes else self.anchor
+                self.anchor = next((one.message for one in reversed(entry.causes) if one.message), self.anchor)
             case ModelAnswered():
                 self.responses.append(entry)
                 self.calls |= {call.id: Call(call) for call in entry.calls}

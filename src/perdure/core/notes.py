@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from perdure.core.goals import GIVEN_UP, REACHED
 
 CAUSES = {
     "restart_timeout": "a gateway restart",
@@ -171,7 +174,9 @@ def command_lost(problem: str, output: str) -> str:
 VERDICTS = ("Approve", "Deny")
 
 
-def approval(call: str, why: str) -> str:
+def approval(tool: str, arguments: Mapping[str, Any], why: str) -> str:
+    """Asks for a person's word. Nothing of the call is left out: nobody can approve what they do not see."""
+    call = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
     return f"May I do this? {call}\nI ask because {why}.\nSay /approve or /deny; nothing else counts."
 
 
@@ -518,6 +523,155 @@ def command_input_full(taken: int, size: int) -> str:
     return f"The command reads nothing now: it took {taken} of {size} bytes. Send the rest later, or stop it."
 
 
+# ── processes in the background ─────────────────────────────────────────────────────────────────────────────
+
+SHELL_BACKGROUND = (
+    "Return at once with the id of a process that goes on by itself, also when this turn has ended. The tool "
+    "`process` looks after it. Without a timeout it is never ended."
+)
+SHELL_NOTIFY = "In the background: tell you when it has ended, in a turn of its own."
+SHELL_WATCH = (
+    "In the background: texts, or simple regular expressions, to watch its output for. You are told of lines that "
+    "have one of them, at most every 15 seconds; give only what is rare."
+)
+WATCH_BACKGROUND = "watch_patterns needs background=true: a command that you wait for tells you all of its output."
+PROCESS = (
+    "Looks after processes that `shell` has begun in the background. `list` shows those of this chat; `poll` how "
+    "one is doing, with the end of its output; `log` its output from an offset on; `wait` waits for its end; "
+    "`write` gives it something to read; `kill` ends it. Once you have seen the end, you are not told of it again."
+)
+PROCESS_NOT_BEGUN = "it has not begun to run."
+OUTPUT_CLEARED = "Its output was cleared away."
+PROCESS_ELSEWHERE = "the process was to be started by a gateway on another machine, and its files are there."
+INPUT_UNKNOWN = "the process may have been given this input already, wholly or in part."
+
+
+def process_begun(process: str, *, notify: bool, patterns: Sequence[str]) -> str:
+    told = " You will be told when it has ended." if notify else ""
+    watched = f" Its output is watched for {', '.join(map(repr, patterns))}." if patterns else ""
+    return f"The process {process} runs in the background.{told}{watched}"
+
+
+def process_state(state: str, exit_code: int | None, signal: int | None) -> str:
+    if state == "live":
+        return "running"
+    if state == "lost":
+        return "outcome unknown"
+    return f"ended by signal {signal}" if signal is not None else f"ended with exit code {exit_code}"
+
+
+def process_line(process: str, command: str, state: str) -> str:
+    return f"{process} · {state} · {_one_line(command, 200)}"
+
+
+def process_list(lines: Sequence[str]) -> str:
+    return "\n".join(lines) or "No process was begun in the background here."
+
+
+def no_such_process(process: str, known: Sequence[str]) -> str:
+    return f"There is no process {process!r} here; there are: {', '.join(known) or 'none'}."
+
+
+def process_running(process: str, output: str) -> str:
+    return f"{process}: running. Its output so far:\n{output or NO_OUTPUT}"
+
+
+def process_log(text: str, since: int, until: int, size: int) -> str:
+    more = f" Go on with offset={until}." if until < size else ""
+    return f"{text.rstrip() or NO_OUTPUT}\n[bytes {since} to {until} of {size}.{more}]"
+
+
+def process_written(size: int, *, end: bool) -> str:
+    return f"The process was given {size} bytes to read{', and the end of its input' if end else ''}."
+
+
+def too_many_patterns(count: int, most: int) -> str:
+    return f"watch_patterns has {count} patterns; at most {most} are looked for."
+
+
+def unwatchable(pattern: str, problem: str) -> str:
+    return f"The pattern {clipped(pattern, 100)!r} cannot be watched for: {problem.rstrip('.')}."
+
+
+def pattern_length(most: int) -> str:
+    return f"a pattern is one line of at most {most} characters, and not empty"
+
+
+PATTERN_WILD = (
+    "it might take for ever on some lines; use a plain text, or an expression that repeats no group, refers to "
+    "none, has no `(?`, and at most two of `*`, `+` and `{}`"
+)
+
+
+def _one_line(command: str, most: int) -> str:
+    """A command on one line, cut where that would be long."""
+    line = " ".join(command.split())
+    return f"`{line if len(line) <= most else f'{line[:most]}…'}`"
+
+
+def _the_process(process: str, command: str) -> str:
+    return f"the background process {process} ({_one_line(command, 200)})"
+
+
+def process_ended(process: str, command: str, how: str, output: str, matches: int) -> str:
+    """Told to the model, or to the chat where there is no turn for it."""
+    what = _the_process(process, command)
+    found = f" It had {_matches(matches)} that you were not told of." if matches else ""
+    said = f"Its output ends with:\n{output}" if output else "It has said nothing."
+    return f"{what[0].upper()}{what[1:]} has {how}.{found} {said}"
+
+
+def process_lost(process: str, command: str, problem: str, output: str) -> str:
+    said = f" What is known of its output ends with:\n{output}" if output else ""
+    return f"The outcome of {_the_process(process, command)} is unknown. {problem}{said}"
+
+
+def process_matched(process: str, command: str, lines: Sequence[str], count: int, before: int) -> str:
+    shown = "".join(f"\n> {clipped(line, 300)}" for line in lines)
+    more = f" There were {_matches(before)} more since the last notice." if before else ""
+    found = f" has {_matches(count)} of what is watched for:{shown}\n" if count else " was watched."
+    return f"The output of {_the_process(process, command)}{found}{more}".rstrip()
+
+
+def watch_ended(text: str, *, notify: bool) -> str:
+    """A notice of matches, and that it is the last."""
+    instead = "" if notify else ", and you will be told when it has ended instead"
+    return f"{text}\nThere are too many matches, so nothing is watched for any more{instead}."
+
+
+def _matches(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+_NEWS = "[Gateway note: ", "]"
+
+
+def news(text: str) -> str:
+    """Words of the gateway that a turn is about, as the model reads them."""
+    return text.join(_NEWS)
+
+
+def bare_news(note: str) -> str:
+    return note.removeprefix(_NEWS[0]).removesuffix(_NEWS[1])
+
+
+# ── dangerous commands ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def dangerous_part(why: str, part: str) -> str:
+    shown = " ".join(part.split())
+    shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
+    return f"{why}: `{shown}`"
+
+
+def unreadable_command(why: str, what: str) -> str:
+    return f"{why}: {what}"
+
+
+def listed_as_dangerous(pattern: str) -> str:
+    return f"the operator calls commands such as `{' '.join(pattern.split())}` dangerous"
+
+
 # ── agents of one's own ─────────────────────────────────────────────────────────────────────────────────────
 
 TRY_AGAIN = "Mend that, and make the call again."
@@ -679,10 +833,6 @@ OFFLINE_GREETING = (
 OFFLINE_SUMMARY = "The offline model keeps no summaries: it reads its script from the message itself."
 
 
-def not_built(action: str) -> str:
-    return f"The offline model knows `{action}`, but this version of Perdure has no tool for it yet."
-
-
 NO_NAMES = "`parallel:` wants names, such as: parallel: a, b, c"
 NOTHING_TO_SAY = "Done."
 
@@ -756,6 +906,143 @@ RESTART_UNDER_WAY = "A stop or restart is under way already."
 RESTARTED_SINCE = "The gateway was restarted after you asked, so I did not do it again."
 NOT_ALLOWED = "You may not do that."
 BACK = "I am back."
+
+
+# ── long work, goals, work in the background ────────────────────────────────────────────────────────────────
+
+
+def _at(tools: Sequence[str], milliseconds: int) -> str:
+    step = f"the step {', '.join(tools)}" if tools else "the model is thinking,"
+    return f"{step} for {ago(milliseconds)}"
+
+
+def still_working(tools: Sequence[str], milliseconds: int) -> str:
+    return f"I am still working on it: {_at(tools, milliseconds)}."
+
+
+def silent(milliseconds: int, limit: int) -> str:
+    """A warning; `limit` is how long the silence may be before the turn is ended, or 0 if it never is."""
+    said = f"Nothing has been heard of this work for {ago(milliseconds)}."
+    ends = f" After {ago(limit)} without a sign of life I end it." if limit else ""
+    return f"{said}{ends} /stop ends it now."
+
+
+def inactive(tools: Sequence[str], milliseconds: int) -> str:
+    where = f"the step {', '.join(tools)}" if tools else "the model"
+    return f"nothing was heard of {where} for {ago(milliseconds)}, so I ended it. Write again if it still matters."
+
+
+def goal_note(number: int, budget: int) -> str:
+    """Told to the model with the goal: what it is, and how it ends."""
+    said = (
+        [
+            "The words above are a goal that the user has set for you, not a single question.",
+            f"You work towards it by yourself, in at most {budget} turns: when this one ends, the next begins.",
+        ]
+        if number == 1
+        else [
+            f"This is turn {number} of at most {budget} towards the goal above.",
+            "Go on from where you are; do not repeat what is done.",
+        ]
+    )
+    end = (
+        f"When the goal is reached, end your answer with the line {REACHED}; if you can do nothing more for it, "
+        f"with the line {GIVEN_UP}, and say why."
+    )
+    return " ".join([*said, end])
+
+
+def goal_set(budget: int, *, busy: bool) -> str:
+    begin = "I begin with it as soon as what is under way here has ended" if busy else "I begin with it now"
+    return f"The goal is set. {begin}, and go on by myself for at most {budget} turns. /goal off ends it."
+
+
+_GOAL_STATES = {
+    "active": "It has had {turns} of at most {budget} turns, and goes on after every turn that completes.",
+    "reached": "It was reached in turn {turns}.",
+    "given_up": "It was given up in turn {turns}.",
+    "spent": "It has had its {budget} turns, and does not go on.",
+    "ended": "It was ended after {turns} of at most {budget} turns.",
+}
+NO_GOAL = "There is no goal here. /goal TEXT sets one."
+
+
+def goal(text: str, state: str, turns: int, budget: int) -> str:
+    return f"Goal: {clipped(text, 500)}\n{_GOAL_STATES[state].format(turns=turns, budget=budget)}"
+
+
+def goal_ended(ended: bool) -> str:
+    return "The goal is ended; I do not go on with it." if ended else NO_GOAL
+
+
+def goal_spent(budget: int) -> str:
+    turns = "1 turn" if budget == 1 else f"{budget} turns"
+    return f"The goal has had its {turns} and was not reached, so I stop here. /goal TEXT sets it again."
+
+
+def of_work(number: int | None, text: str) -> str:
+    """An answer or a failure; that of work in the background is marked, and never empty."""
+    return text if number is None else f"[background {number}] {text.strip() or NOTHING_TO_SAY}"
+
+
+def about_work(number: int | None, text: str) -> str:
+    """Words of ours about a turn; of one in the background, with the commands that reach it there."""
+    if number is None:
+        return text
+    return of_work(number, _reaching(number, text))
+
+
+_REACHES = re.compile(r"/(stop|resume|drop|approve|deny)\b")
+
+
+def _reaching(number: int, text: str) -> str:
+    return _REACHES.sub(lambda found: command(found[1], number), text)
+
+
+def command(verb: str, number: int | None, *words: str) -> str:
+    """A command for a turn, by the number of its work if it is one in the background."""
+    return " ".join((f"/{verb}" if number is None else f"/background {verb} {number}", *words))
+
+
+def ask_here(number: int | None, text: str, options: Sequence[str]) -> str:
+    """A question to a person."""
+    if number is None:
+        return question(text, options)
+    return f"{of_work(number, question(text, options))}\nSay {command('answer', number, '…')} to answer."
+
+
+def ask_approval(number: int | None, text: str) -> str:
+    """The request for an approval; what the model wishes for stays in it as it is."""
+    if number is None:
+        return text
+    wish, _, how = text.rpartition("\n")
+    return f"{of_work(number, wish)}\n{_reaching(number, how)}"
+
+
+def set_aside(number: int | None, why: str) -> str:
+    if number is None:
+        return suspended(why)
+    return of_work(number, f"I have set this work aside, because {why}. {command('resume', number)} goes on.")
+
+
+def work_begun(number: int) -> str:
+    stop = command("stop", number)
+    return f"I work on it in the background, as number {number}; the answer comes here. {stop} ends it."
+
+
+NO_WORK = "Nothing is going on in the background."
+
+
+def no_such_work(number: int) -> str:
+    return f"Nothing with the number {number} was begun in the background here."
+
+
+def work_line(number: int, state: str, text: str) -> str:
+    return f"Background {number} {state}: {clipped(' '.join(text.split()), 100)}"
+
+
+def work_answered(passed_on: bool) -> str:
+    return "Passed on." if passed_on else "It asks nothing now."
 
 
 # ── stopping, starting ──────────────────────────────────────────────────────────────────────────────────────

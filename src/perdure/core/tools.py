@@ -12,11 +12,15 @@ from perdure.core.effects import Effect
 ANYTHING: Mapping[str, Any] = {"type": "object"}  # the schema of a tool that says nothing about its arguments
 
 
+def _unheard() -> None: ...
+
+
 class Use(Struct, frozen=True):
     """One use of a tool."""
 
     arguments: dict[str, Any]
     key: str  # the idempotency key: the same for every try of the same call
+    alive: Callable[[], None] = _unheard  # a long use calls it whenever something comes of it: then it is not idle
 
 
 class Tool(Struct, frozen=True):

@@ -12,7 +12,11 @@ from perdure.agents.offline import OfflineModel
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.tools import FixedTools, Tool, Toolbox
+from perdure.errors import ConfigurationError
 from perdure.plugins import entry_points, load_object
+from perdure.runtime.processes import Late
+from perdure.tools.ledger import Ledger
+from perdure.tools.processes import process_tool
 from perdure.tools.registry import Registry, refuse_doubles
 from perdure.tools.rehearsal import rehearsal_tools
 from perdure.tools.shell import Guard, Workplace, shell_tool
@@ -31,6 +35,7 @@ class Agents:
         self._models: dict[str, Model] = {}
         self._boxes: dict[bool, list[Toolbox]] = {}
         self._mcp: McpTools | None = None
+        self._ledger = Late()
         own = own or self._own()
         self._on = {platform: own or self._built_in(platform) for platform in platforms}
 
@@ -41,6 +46,20 @@ class Agents:
     def problems(self) -> dict[str, str]:
         """What is wrong with servers of tools, by name."""
         return self._mcp.problems if self._mcp else {}
+
+    def prepare(self) -> None:
+        """Make the directory in which the agent works."""
+        try:
+            self._settings.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the directory for the agent's files cannot be made: {error}",
+                hint="Set tools.directory to one that this user may write to.",
+            ) from error
+
+    def bind(self, ledger: Ledger) -> None:
+        """Say where processes in the background are on record."""
+        self._ledger.bind(ledger)
 
     async def close(self) -> None:
         """Let go of the providers' connections."""
@@ -106,13 +125,16 @@ class Agents:
     def _rehearsal(self) -> Toolbox:
         """The tools of the offline model, which knows no others."""
         work = self._workplace()
-        scripted = shell_tool(work, lambda _: notes.SCRIPTED_DANGER, "danger")
+        scripted = shell_tool(work, self._ledger, lambda _: notes.SCRIPTED_DANGER, "danger")
         rehearsal = rehearsal_tools(self._settings.home / "rehearsal.log")
-        return FixedTools([*rehearsal, shell_tool(work, self._guard()), scripted])
+        return FixedTools([*rehearsal, *self._commands(), scripted])
+
+    def _commands(self) -> list[Tool]:
+        work = self._workplace()
+        return [shell_tool(work, self._ledger, self._guard()), process_tool(work.keepers, self._ledger)]
 
     def _workplace(self) -> Workplace:
         settings = self._settings
-        settings.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Workplace(
             settings.home / "keepers", settings.workspace, tuple(settings.tools.env), settings.tools.timeout
         )
@@ -132,7 +154,7 @@ class Agents:
         from perdure.tools.files import file_tools
 
         settings = self._settings
-        tools = [CLARIFY_TOOL, shell_tool(self._workplace(), self._guard()), *file_tools(settings.workspace)]
+        tools = [CLARIFY_TOOL, *self._commands(), *file_tools(settings.workspace)]
         tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._loaded()]
         refuse_doubles(tools)
         return [FixedTools(tools), *self._servers()]

@@ -8,10 +8,11 @@ from typing import NoReturn
 
 from perdure.agents.api import Reply
 from perdure.core import notes
-from perdure.core.address import Address, parse_session_key
+from perdure.core.address import Address, parse_session_key, work_of
 from perdure.core.briefing import briefing
 from perdure.core.conversation import views
 from perdure.core.delivery import split
+from perdure.core.effects import Effect
 from perdure.core.journal import (
     Asked,
     Entry,
@@ -29,7 +30,7 @@ from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.lease import Lease
-from perdure.runtime.previews import Shown
+from perdure.runtime.previews import LETTING_GO, Shown
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.outbox import Owed
@@ -50,6 +51,7 @@ class Attempt:
         *,
         lease: Lease,
         clock: Clock,
+        steady: Clock,
         max_length: int | None,
         max_tokens: int | None,
         approval_ms: int,
@@ -61,14 +63,19 @@ class Attempt:
         self._row = claim.turn
         self._lease = lease
         self._clock = clock
+        self._steady = steady
         self._max_length = max_length
         self._max_tokens = max_tokens  # of a turn that was cut off and goes on by itself
         self._approval_ms = approval_ms
         self._shown = shown
         self._changed = changed
         self._owes = owes
+        self._work = work_of(claim.turn.key)
         self.view = fold(claim.records)
         self.history: Sequence[TurnView] = ()
+        self.began = self.heard = steady()  # when this attempt began, and gave its last sign of life
+        self.aside: asyncio.Task[None] | None = None  # what is being said in passing, such as that it goes on
+        self.hushed = False  # nothing is said in passing any more
 
     @property
     def turn(self) -> str:
@@ -79,15 +86,35 @@ class Attempt:
         return self._row.key
 
     @property
+    def used_commands(self) -> bool:
+        """Whether the turn has begun a command, which may live on without it."""
+        started = (call.started for call in self.view.calls.values())
+        return any(intent is not None and intent.effect is Effect.ATTACHED for intent in started)
+
+    @property
     def shows(self) -> bool:
         return self._shown.possible
 
     def show(self, text: str) -> None:
+        self.alive()
         self._shown.show(text, self.view.anchor)
 
+    def alive(self) -> None:
+        self.heard = self._steady()
+
     async def hide(self) -> None:
-        """Show nothing more of a growing answer."""
+        """Show nothing more of a growing answer, and say nothing more in passing: neither follows the answer."""
+        self.hushed = True
         await self._shown.stop()
+        if self.aside is not None:
+            await asyncio.wait({self.aside}, timeout=LETTING_GO)
+            self.aside.cancel()
+
+    def hush(self) -> None:
+        """Say nothing more in passing, at once: somebody has ended the turn."""
+        self.hushed = True
+        if self.aside is not None:
+            self.aside.cancel()
 
     async def append(self, *entries: Entry) -> None:
         if any(isinstance(entry, ModelAsked) for entry in entries):
@@ -100,20 +127,23 @@ class Attempt:
     ) -> NoReturn:
         until = self._clock() + self._approval_ms if approves else 0
         asked = Asked(question, text, tuple(options), approves=approves, until=until)
-        buttons = tuple(Button(option, option) for option in options)
-        if approves:
-            words = zip(options, ("approve", "deny"), strict=True)
-            buttons = tuple(Button(label, f"/{word} {self.turn}.{approves}") for label, word in words)
-        owed = Owed(
-            address_of(self.key),
-            f"{self.turn}.asks.{question}",
-            (text if approves else notes.question(text, options),),
-            self.view.anchor,
-            buttons,
-        )
+        words = notes.ask_approval(self._work, text) if approves else notes.ask_here(self._work, text, options)
+        parts = split(words, self._max_length)
+        name = f"{self.turn}.asks.{question}"
+        owed = Owed(address_of(self.key), name, tuple(parts), self.view.anchor, self._buttons(asked))
         await self._save([*also, asked], [owed])
         log.info("asked", turn=self.turn, key=self.key)
         raise TurnWaits(f"turn {self.turn} waits for an answer")
+
+    def _buttons(self, asked: Asked) -> tuple[Button, ...]:
+        """One for each option: pressing it says the same as a person who writes."""
+        if asked.approves:
+            name, verbs = f"{self.turn}.{asked.approves}", ("approve", "deny")
+            pairs = zip(asked.options, verbs, strict=True)
+            return tuple(Button(label, notes.command(verb, self._work, name)) for label, verb in pairs)
+        if self._work is None:
+            return tuple(Button(option, option) for option in asked.options)
+        return tuple(Button(option, notes.command("answer", self._work, option)) for option in asked.options)
 
     async def recall(self) -> None:
         """Read the earlier turns of the session."""
@@ -122,8 +152,7 @@ class Attempt:
                 self.history = views(await self._store.journal.before(self._row.session, self._row.first_seq))
                 return
             except Unavailable as error:
-                log.warning("waiting_for_store", turn=self.turn, error=error.message)
-                await asyncio.sleep(STORE_PAUSE)
+                await self._wait_for_store(error)
 
     async def brief(self) -> None:
         """Tell the model, once, what was cut off."""
@@ -155,7 +184,7 @@ class Attempt:
         return records is not None
 
     def _owe(self, text: str) -> list[Owed]:
-        parts = split(text, self._max_length)
+        parts = split(notes.of_work(self._work, text), self._max_length)
         if parts == [""]:
             return []
         return [Owed(address_of(self.key), self.turn, tuple(parts), self.view.anchor)]
@@ -164,6 +193,7 @@ class Attempt:
         records = await self._saved(entries, owed)
         if records is None:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
+        self.alive()
         for record in records:
             self.view.apply(record)
         (self._owes if owed else self._changed)(self.key)
@@ -173,8 +203,12 @@ class Attempt:
             try:
                 return await self._store.turns.append(self._row, entries, self._clock(), owed=owed)
             except Unavailable as error:
-                log.warning("waiting_for_store", turn=self.turn, error=error.message)
-                await asyncio.sleep(STORE_PAUSE)
+                await self._wait_for_store(error)
+
+    async def _wait_for_store(self, error: Unavailable) -> None:
+        log.warning("waiting_for_store", turn=self.turn, error=error.message)
+        self.alive()  # it is the store that hangs, and not the turn
+        await asyncio.sleep(STORE_PAUSE)
 
 
 def address_of(key: str) -> Address:

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from perdure.core import notes
+from perdure.core.address import work_of
 from perdure.core.commands import Words, nearest, read_command
 from perdure.core.explain import explain
 from perdure.core.messages import Inbound
@@ -20,7 +21,9 @@ from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access, Verb
 from perdure.runtime.bell import Bell
+from perdure.runtime.goals import GoalCommand
 from perdure.runtime.runner import Runner
+from perdure.runtime.works import USAGE, WorkCommand
 from perdure.store import verbs
 from perdure.store.api import Store
 from perdure.store.ids import Clock
@@ -73,6 +76,7 @@ class Commands:
         *,
         clock: Clock,
         began_at: int,
+        goal_turns: int,
         answered: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -85,6 +89,8 @@ class Commands:
         self._answered = answered
         self._inherited: set[str] = set()  # orders that were stored before this start
         self._bell = Bell()
+        self._goals = GoalCommand(store, goal_turns, clock)
+        self._works = WorkCommand(store, runner, clock, self._aimed)
         self.registry = {command.name: command for command in self._all()}
 
     def _all(self) -> list[Command]:
@@ -100,6 +106,8 @@ class Commands:
             Command("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
             Command("sessions", "/sessions", "list the conversations of this chat", self._sessions),
             Command("why", "/why", "explain what became of the last turn, and why", self._why),
+            Command("goal", "/goal [TEXT | off]", "set, show or end what to work towards", self._goals.run),
+            Command("background", USAGE, "begin work beside the chat, list it or end it", self._works.run),
             Command("restart", "/restart", "restart the gateway", self._restart, "restart"),
         ]
 
@@ -137,6 +145,14 @@ class Commands:
         self._answered(order.key)
         self._runner.wake(order.key)  # messages may wait behind it
 
+    async def _aimed(self, order: Order, name: str, rest: str) -> None:
+        """Carry out another command where this one leads."""
+        command = self.registry[name]
+        if self._access.may(order.address.platform, order.sender, command.verb):
+            await command.run(order, rest)
+        else:
+            await self._say(order, notes.NOT_ALLOWED)
+
     async def _say(self, order: Order, text: str) -> None:
         """Answer, and do nothing else."""
         await self._store.orders.obey(order, lambda _: None, lambda _: text, self._clock())
@@ -149,7 +165,8 @@ class Commands:
         await self._say(order, "\n".join(lines))
 
     async def _status(self, order: Order, _: str) -> None:
-        await self._say(order, "\n".join([*self._control.describe(), *await self._explained(order)]))
+        beside = [*await self._goals.lines(order.key), *await self._works.lines(order.key)]
+        await self._say(order, "\n".join([*self._control.describe(), *await self._explained(order), *beside]))
 
     async def _why(self, order: Order, _: str) -> None:
         await self._say(order, "\n".join(await self._explained(order)))
@@ -198,9 +215,11 @@ class Commands:
             return
         now = self._clock()
         drop = verbs.drop(self._store.ids, order.key, now, bound=rest or _bound(order))
-        await self._store.orders.obey(
+        done = await self._store.orders.obey(
             order, drop, lambda done: notes.OVER if done.over else notes.dropped(done.turn is not None), now
         )
+        if done and done.turn:
+            self._runner.cut_off(done.turn)
 
     async def _approve(self, order: Order, rest: str) -> None:
         await self._judge(order, rest, approve=True)
@@ -228,6 +247,9 @@ class Commands:
                 self._control.restart()
 
 
-def _bound(order: Order) -> str:
-    """The turn that a command may act on. One that found no turn must not act on one that began after it."""
-    return order.bound or "none"
+def _bound(order: Order) -> str | None:
+    """The turn that a command may act on. One that found no turn must not act on one that began after it.
+
+    Work in the background is named by its number, and any turn of it is meant.
+    """
+    return None if work_of(order.key) is not None else order.bound or "none"

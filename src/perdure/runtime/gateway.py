@@ -20,6 +20,7 @@ from perdure.runtime.agents import Agents
 from perdure.runtime.bell import Feed
 from perdure.runtime.loops import Loops
 from perdure.runtime.operators import Operators
+from perdure.runtime.watchers import steady_clock
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
@@ -59,14 +60,19 @@ class Gateway:
         adapters: Sequence[Adapter] | None = None,
         agent: Agent | None = None,
         clock: Clock = wall_clock,
+        steady: Clock = steady_clock,
         wrap: Callable[[Database], Database] = lambda database: database,
         end_by: Callable[[float], None] = lambda seconds: None,
     ) -> None:
-        """`end_by` is told, whenever a stop is asked for, in how many seconds it ends at the latest."""
+        """`end_by` is told, whenever a stop is asked for, in how many seconds it ends at the latest.
+
+        `clock` tells what time it is, `steady` how much of it has passed: nobody sets that one.
+        """
         self.settings = settings
         self.adapters: list[Adapter] = list(adapters) if adapters is not None else [WebAdapter()]
         self._agents = Agents(settings, [adapter.name for adapter in self.adapters], agent)
         self._clock = clock
+        self._steady = steady
         self._wrap = wrap
         self._end_by = end_by
         self._stop = asyncio.Event()
@@ -136,6 +142,7 @@ class Gateway:
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> Ending:
         """Serve until stopped."""
+        self._agents.prepare()
         database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clock)
         self._store = Store(self._wrap(database), self._clock)
         try:
@@ -172,6 +179,7 @@ class Gateway:
             self,
             self.feed,
             self._clock,
+            self._steady,
             group,
         )
         self._operators = Operators(self.store, self._loops, started.run, self._clock)

@@ -6,10 +6,12 @@ way, the journal says that the call has its result; then nobody waits for the co
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from pathlib import Path
 
 from perdure.core.effects import Effect
-from perdure.core.journal import Call, TurnView, fold
+from perdure.core.journal import Call, Cancelled, Failed, TurnView, fold
 from perdure.core.turn import FINAL
 from perdure.errors import Unavailable
 from perdure.logs import Log
@@ -33,6 +35,7 @@ class Keepers:
         self._root = root
         self._clock = clock
         self._bell = Bell()
+        self._over: dict[str, int] = {}  # places that are not looked at any more, and since when they are over
 
     def wake(self) -> None:
         """Say that a turn may have ended in the middle of a command."""
@@ -45,32 +48,84 @@ class Keepers:
     async def work(self) -> None:
         while True:
             try:
-                await self._end_forgotten()
-                for name in await in_thread(lambda: kept.sweep(self._root, KEEP_MS, self._clock())):
-                    log.info("command_cleared", place=name)
-            except Unavailable as error:
-                log.warning("commands_not_looked_at", error=error.message)
+                seen = await in_thread(lambda: kept.survey(self._root, self._over))
+                self._remember(seen)
+                await self._end_forgotten(seen)
+                await self._clear(seen)
+            except (Unavailable, OSError) as error:
+                log.warning("commands_not_looked_at", error=error)
             await self._bell.wait(LOOK)
 
-    async def _end_forgotten(self) -> None:
-        for name, seen in (await in_thread(lambda: kept.survey(self._root))).items():
-            if isinstance(seen, kept.Running) and await self._is_forgotten(self._root / name):
-                log.info("command_stopped", place=name)
-                await kept.stop(self._root / name, GRACE)
+    def _remember(self, seen: dict[str, kept.Sighting]) -> None:
+        """What is over stays over: with a week of commands, to look at each of them again would take long."""
+        self._over |= {name: each.ended_at for name, each in seen.items() if isinstance(each, kept.Ended)}
+        self._over |= {name: 0 for name, each in seen.items() if isinstance(each, kept.Refused)}
 
-    async def _is_forgotten(self, place: Path) -> bool:
-        """Whether nobody waits for the command any more."""
-        turn_id, _, call_id = key_of(place).partition(":")
-        turn = await self._store.turns.get(turn_id)
-        if turn is None:
-            return False  # it is not of this database: whoever put it there knows why
-        if turn.state in FINAL:
-            return True
-        call = fold(await self._store.journal.of_turn(turn.session, turn.id)).calls.get(call_id)
-        return call is not None and call.ended is not None
+    # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _end_forgotten(self, seen: dict[str, kept.Sighting]) -> None:
+        places = [self._root / name for name, each in seen.items() if await self._is_forgotten(name, each)]
+        await asyncio.gather(*(self._end(place) for place in places))  # one that is stubborn keeps no other
+
+    async def _end(self, place: Path) -> None:
+        log.info("command_stopped", place=place.name)
+        await kept.stop(place, GRACE)
+
+    async def _is_forgotten(self, name: str, seen: kept.Sighting) -> bool:
+        """Whether a command runs, or may yet be started, and nobody waits for it any more."""
+        if not isinstance(seen, kept.Running | kept.Unclaimed | kept.Lost):
+            return False
+        turn = await self._turn_of(name)
+        if turn is None or await self._store.processes.of_call(*_call_of(name)):
+            return False  # it is not of this database, or was begun to go on by itself
+        if isinstance(seen, kept.Lost):  # its call has got all that there will be: its turn alone can end it
+            return seen.alive and isinstance(turn.ended, Cancelled | Failed)
+        return not _waits(turn, name)
+
+    async def _turn_of(self, name: str) -> TurnView | None:
+        """The turn of a command; None if it is not of this database: whoever put it there knows why."""
+        turn = await self._store.turns.get(_call_of(name)[0])
+        return fold(await self._store.journal.of_turn(turn.session, turn.id)) if turn is not None else None
 
     def _runs(self, call: Call) -> bool:
         if call.started is None or call.started.effect is not Effect.ATTACHED:
             return False
         places = places_of(place_of(self._root, call.started.key))
         return any(isinstance(kept.look(place), kept.Running) for place in places)
+
+    # ── clearing ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _clear(self, seen: dict[str, kept.Sighting]) -> None:
+        """Remove old files, but never the result of a call that has not taken it yet: it would run again."""
+        now = self._clock()
+        old = [name for name, at in self._over.items() if at <= now - KEEP_MS]
+        old += [name for name, each in seen.items() if isinstance(each, kept.Lost | kept.Unclaimed)]
+        turns = {name: await self._turn_of(name) for name in old}
+        due = {name for name, turn in turns.items() if turn is None or not _waits(turn, name)}
+        if not due:
+            return
+        for name in await in_thread(lambda: kept.sweep(self._root, KEEP_MS, now, AllBut(due))):
+            self._over.pop(name, None)
+            log.info("command_cleared", place=name)
+
+
+class AllBut:
+    """Everything but a few: what is not known to be due is spared, also what came since we looked."""
+
+    def __init__(self, few: Collection[str]) -> None:
+        self._few = few
+
+    def __contains__(self, one: object) -> bool:
+        return one not in self._few
+
+
+def _call_of(name: str) -> tuple[str, str]:
+    """The turn and the call that a place belongs to."""
+    turn, _, call = key_of(Path(name)).partition(":")
+    return turn, call
+
+
+def _waits(turn: TurnView, name: str) -> bool:
+    """Whether the call that a command belongs to has no result yet."""
+    call = turn.calls.get(_call_of(name)[1])
+    return turn.state not in FINAL and (call is None or call.ended is None)

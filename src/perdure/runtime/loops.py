@@ -10,6 +10,7 @@ from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Stored
+from perdure.core.patience import Patience
 from perdure.core.recovery import Reason, RecoveryPolicy
 from perdure.errors import RunEnded, Unavailable
 from perdure.logs import Log
@@ -20,12 +21,15 @@ from perdure.runtime.bell import Feed
 from perdure.runtime.commands import Commands, Control
 from perdure.runtime.connections import Connections
 from perdure.runtime.drain import Notices, drain
+from perdure.runtime.goals import end_goals_of_strangers
 from perdure.runtime.intake import Intake
 from perdure.runtime.keepers import Keepers
 from perdure.runtime.lease import Lease
+from perdure.runtime.processes import Background
 from perdure.runtime.recoverer import Limits, Recoverer
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
+from perdure.runtime.watchers import Watchers
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.runs import LEASE_MS, Started
@@ -50,6 +54,7 @@ class Loops:
         control: Control,
         feed: Feed,
         clock: Clock,
+        steady: Clock,
         group: asyncio.TaskGroup,
     ) -> None:
         self._settings = settings
@@ -62,7 +67,8 @@ class Loops:
         self._agents = agents
         self._lease = Lease(None if store.database.sole else LEASE_MS)
         self._tasks: list[asyncio.Task[None]] = []
-        access = Access({adapter.name: settings.platform(adapter.name).allow for adapter in adapters})
+        allowed = {adapter.name: settings.platform(adapter.name).allow for adapter in adapters}
+        self._access = access = Access(allowed)
         self.connections = connections = Connections(adapters, self._connected)
         silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
         self.notices = Notices(connections.connected, silent)
@@ -72,6 +78,7 @@ class Loops:
             self._run,
             lease=self._lease,
             clock=clock,
+            steady=steady,
             connected=connections.connected,
             max_length=connections.max_length,
             max_tokens=settings.recovery.max_tokens,
@@ -79,6 +86,15 @@ class Loops:
             ended=lambda: self.keepers.wake(),  # it may have left a command behind
             changed=feed.ring,
             owes=self._changed,
+            group=group,
+        )
+        self.watchers = Watchers(
+            self.runner,
+            connections.connected,
+            _patience(settings),
+            lease=self._lease,
+            clock=clock,
+            steady=steady,
             group=group,
         )
         self.sender = Sender(
@@ -93,6 +109,10 @@ class Loops:
             group=group,
         )
         self.keepers = Keepers(store, settings.home / "keepers", clock)
+        self.background = Background(
+            store, settings.home / "keepers", self._run, clock=clock, told=self._told, group=group
+        )
+        agents.bind(self.background)
         self.recoverer = Recoverer(
             store,
             started,
@@ -115,6 +135,7 @@ class Loops:
             access,
             clock=clock,
             began_at=clock(),
+            goal_turns=settings.goal.max_turns,
             answered=self._changed,
         )
         self._intake = Intake(store, settings, access, clock, self._taken, group)
@@ -123,14 +144,18 @@ class Loops:
         """Mark lost turns and obey old commands, before anything is connected; then let everything move."""
         self.recoverer.pause_if_crashing(await self.recoverer.mark_lost(Reason.RESTART_INTERRUPTED))
         await self.commands.catch_up()
+        await end_goals_of_strangers(self._store, self._access)
+        await self.background.catch_up()
         for adapter in self._adapters:
             self._begin(self.connections.attend(adapter, self._intake.take))
         for work in (
             self._agents.work(),
             self.keepers.work(),
+            self.background.work(),
             self.runner.work(),
             self.sender.work(),
             self.commands.work(),
+            self.watchers.work(),
             self._beat(),
         ):
             self._begin(work)
@@ -142,6 +167,7 @@ class Loops:
         await drain(self.runner, self.sender, self.notices, reason, deadline, hurry)
         for task in self._tasks:
             task.cancel()
+        self.background.stop()
         await self._intake.settle(TAKING_IN)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -152,6 +178,11 @@ class Loops:
     def _changed(self, key: str) -> None:
         self._feed.ring(key)
         self.sender.wake()
+
+    def _told(self, key: str) -> None:
+        """There is news of a process: a turn for it, or a notice."""
+        self._changed(key)
+        self.runner.wake(key)
 
     def _taken(self, stored: Stored, inbound: Inbound, ordered: bool) -> None:
         self._feed.ring(stored.key)
@@ -201,3 +232,9 @@ class Loops:
                     await self.recoverer.recover()
             except Unavailable as error:
                 log.warning("heartbeat_missed", error=error.message)
+
+
+def _patience(settings: Settings) -> Patience:
+    turn = settings.turn
+    seconds = (settings.notify.still_working, turn.inactivity_warning, turn.inactivity_limit)
+    return Patience(*(int(length * 1000) for length in seconds))

@@ -34,6 +34,8 @@ class Operators:
         """Give up the interrupted turn."""
         drop = verbs.drop(self._store.ids, session.key, self._clock())
         dropped = await self._store.orders.perform(session.key, drop)
+        if dropped.turn:
+            self._loops.runner.cut_off(dropped.turn)
         self._loops.runner.wake(session.key)
         return dropped.turn is not None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Sequence
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import Address, parse_session_key
+from perdure.core.address import Address, parse_session_key, work_of
 from perdure.core.delivery import split
 from perdure.core.journal import Cancelled, Decided, Entry, Finished, Interruption, Requeued, TurnView, fold
 from perdure.core.messages import Button
@@ -174,8 +174,10 @@ class Recoverer:
             case Choice.WAIT_FOR_USER if view.question is not None:
                 await self._write(turn, [decided, view.question])
             case Choice.SUSPEND:
-                told = self._notice(address, f"{turn.id}.suspended", notes.suspended(decision.why))
+                text = notes.set_aside(work_of(turn.key), decision.why)
+                told = Owed(address, f"{turn.id}.suspended", (text,))
                 await self._write(turn, [decided, Cancelled(Why.SUSPENDED)], [told])
+                self._runner.cut_off(turn.id)
             case _:
                 await self._hold(turn, view, address, decided)
         self._runner.wake(turn.key)  # messages may wait behind it
@@ -191,9 +193,9 @@ class Recoverer:
 
     async def _deliver(self, turn: Turn, view: TurnView, address: Address, decided: Decided) -> None:
         text = view.responses[-1].text
-        parts = tuple(split(text, self._max_length(address.platform)))
+        parts = tuple(split(notes.of_work(work_of(turn.key), text), self._max_length(address.platform)))
         owed = [Owed(address, turn.id, parts, view.anchor)]
-        await self._write(turn, [decided, Finished(text)], owed if text.strip() else [])
+        await self._write(turn, [decided, Finished(text)], owed if any(parts) else [])
 
     async def _hold(self, turn: Turn, view: TurnView, address: Address, decided: Decided) -> None:
         """The turn stays as it is. The same decision again is not journalled again, and told only once."""
@@ -211,16 +213,19 @@ class Recoverer:
         if decided.decision == Choice.ASK_USER:
             text = notes.ask_to_resume(mark.reason)
             # They name the turn: pressed later, they still mean this one, whatever was cut off since.
-            buttons = (Button("Resume", f"/resume {turn.id}"), Button("Drop", f"/drop {turn.id}"))
-            return [self._notice(address, f"{turn.id}.ask.{mark.seq}", text, buttons)]
+            verbs = [(verb, notes.command(verb, work_of(turn.key), turn.id)) for verb in ("resume", "drop")]
+            buttons = tuple(Button(verb.capitalize(), command) for verb, command in verbs)
+            return [self._notice(turn, address, f"ask.{mark.seq}", text, buttons)]
         if decided.decision != Choice.SKIP or decided.rule in SILENT:
             return []
         left = superseded and waiting  # a message takes its place at once, and /resume comes too late
         text = notes.left_behind(decided.why) if left else notes.will_not_go_on(decided.why, waiting)
-        return [self._notice(address, f"{turn.id}.held.{mark.seq}", text)]
+        return [self._notice(turn, address, f"held.{mark.seq}", text)]
 
-    def _notice(self, address: Address, name: str, text: str, buttons: Sequence[Button] = ()) -> Owed:
-        return Owed(address, name, (text,), buttons=tuple(buttons))
+    def _notice(
+        self, turn: Turn, address: Address, name: str, text: str, buttons: tuple[Button, ...] = ()
+    ) -> Owed:
+        return Owed(address, f"{turn.id}.{name}", (notes.about_work(work_of(turn.key), text),), buttons=buttons)
 
     async def _write(self, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed] = ()) -> bool:
         return await self._store.turns.append(turn, entries, self._clock(), owed=owed) is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from perdure.agents.api import Agent
 from perdure.core import notes
+from perdure.core.address import work_of
 from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
@@ -34,6 +35,7 @@ class Runner:
         *,
         lease: Lease,
         clock: Clock,
+        steady: Clock,
         connected: Mapping[str, Adapter],
         max_length: Callable[[str], int | None],
         max_tokens: int | None,
@@ -48,6 +50,7 @@ class Runner:
         self._run = run
         self._lease = lease
         self._clock = clock
+        self._steady = steady
         self._connected = connected
         self._max_length = max_length
         self._max_tokens = max_tokens
@@ -81,10 +84,22 @@ class Runner:
     def cut_off(self, turn: str) -> None:
         """Stop an attempt whose turn has been ended by somebody else."""
         if turn in self.attempts:
+            self.attempts[turn][0].hush()
             self.attempts[turn][1].cancel()
             asyncio.get_running_loop().call_later(PATIENCE, self._given_up[turn].set)
         else:
             self._let_go(turn)
+            self._ended()
+
+    async def give_up(self, attempt: Attempt, error: str) -> None:
+        """End the turn of an attempt that runs as failed, and then stop it. Nothing happens to a later attempt."""
+        try:
+            await attempt.fail(error)
+        except TurnMoved as moved:
+            log.info("attempt_ended", turn=attempt.turn, why=moved.message)
+            return
+        if attempt.turn in self.attempts and self.attempts[attempt.turn][0] is attempt:
+            self.cut_off(attempt.turn)
 
     def over(self, turn: str) -> asyncio.Event:
         """An event that is set when the next attempt of this turn has ended."""
@@ -156,6 +171,7 @@ class Runner:
             claim,
             lease=self._lease,
             clock=self._clock,
+            steady=self._steady,
             max_length=self._max_length(address_of(turn.key).platform),
             max_tokens=self._max_tokens,
             approval_ms=self._approval_ms,
@@ -174,7 +190,8 @@ class Runner:
             task.cancel()
             del self.attempts[turn.id], self._given_up[turn.id]
             self._let_go(turn.id)
-            self._ended()
+            if attempt.used_commands:
+                self._ended()
 
     def _preview_of(self, turn: Turn) -> Shown:
         address = address_of(turn.key)
@@ -182,7 +199,8 @@ class Runner:
             self._store,
             turn,
             address,
-            lambda: self._connected.get(address.platform),
+            # What is done in the background shows nothing before it is done.
+            lambda: self._connected.get(address.platform) if work_of(turn.key) is None else None,
             lease=self._lease,
             clock=self._clock,
         )

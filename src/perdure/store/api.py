@@ -7,6 +7,7 @@ from pathlib import Path
 
 from perdure.errors import ConfigurationError
 from perdure.store.database import Database
+from perdure.store.goals import Goals
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
@@ -20,6 +21,7 @@ from perdure.store.sessions import Sessions
 from perdure.store.situations import Situations
 from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
+from perdure.store.works import Works
 
 Wrap = Callable[[Database], Database]
 
@@ -38,10 +40,12 @@ class Store:
         self.outbox = Outbox(database, ids)
         self.previews = Previews(database, ids)
         self.orders = Orders(database, ids)
+        self.goals = Goals(database)
+        self.works = Works(database)
         self.runs = Runs(database, ids)
         self.situations = Situations(database)
         self.people = People(database)
-        self.processes = Processes(database)
+        self.processes = Processes(database, ids)
         self.transfer = Transfer(database)
 
     @property

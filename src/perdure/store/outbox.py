@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from perdure.core.address import Address, split_parts
+from perdure.core.address import Address, home_of, split_parts
 from perdure.core.delivery import Delivery, delivery_key
 from perdure.core.messages import Button, Outbound, storable
 from perdure.store import leases, sessions
@@ -148,7 +148,11 @@ class Outbox:
 
 
 def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:
-    """Put a reply in its lane, once: the same reply again changes nothing."""
+    """Put a reply in its lane, once: the same reply again changes nothing.
+
+    What work in the background has to say stands, as all that is said in a chat, under the chat's own key.
+    """
+    key = home_of(key)
     buttons = msgspec.json.encode(reply.buttons).decode() if reply.buttons else None
     lane = reply.address.lane
     if turn is None:
@@ -176,14 +180,28 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
 
 
 def withdraw(tx: Tx, key: str, now: int) -> list[tuple[str, str | None]]:
-    """Take back what was not sent yet of the turns of a key: the turn of each part, and what it was to edit."""
+    """Take back what was not sent yet of the turns of a key: the turn of each part, and what it was to edit.
+
+    What work in the background has to say is in the chat's lane, and under the chat's key, but not the chat's own.
+    """
     rows = tx.all(
         "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {_OPEN} AND key = :key AND turn IS NOT NULL AND state = 'owed' RETURNING turn, edits",
+        f"WHERE {_OPEN} AND key = :home AND state = 'owed' "
+        "AND turn IN (SELECT t.id FROM turns t WHERE t.id = outbox.turn AND t.key = :key) RETURNING turn, edits",
         now=now,
         key=key,
+        home=home_of(key),
     )
     return [(row[0], row[1]) for row in rows]
+
+
+def withdraw_notice(tx: Tx, lane: str, reply: str, now: int) -> bool:
+    """Take back a notice that was not sent yet. False: it was, or there is none."""
+    sql = (
+        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
+        f"WHERE {_OPEN} AND lane = :lane AND reply = :reply AND state = 'owed'"
+    )
+    return bool(tx.run(sql, lane=lane, reply=reply, now=now))
 
 
 def of_turn(tx: Tx, turn: str) -> list[Delivering]:

@@ -1,52 +1,301 @@
-"""Processes: commands that outlive us, each by the directory of its keeper."""
+"""Processes: commands that go on in the background, and what the people and turns that began them hear of them.
+
+A process is on record before anything of it runs. Its end, and the words that tell of it, are one transaction; so
+are what was found in its output and the notice of that. Whoever has seen the end by themselves is told no more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
 from msgspec import Struct
 
-from perdure.store.database import Database
+from perdure.core.address import parse_session_key
+from perdure.core.journal import fold
+from perdure.core.session import SessionState
+from perdure.store import inbox, journal, outbox, sessions
+from perdure.store.database import Database, Row, Tx
+from perdure.store.ids import Ids
+from perdure.store.outbox import Owed
 
-_COLUMNS = "id, session, turn, call, directory, command, state, exit_code, started_at, ended_at"
+WINDOW_MS = 15_000  # one notice of matches at most
+STRIKES = 3  # windows in a row with matches beyond their notice: then nobody watches any more
+
+_BEGUN = "SELECT 1 FROM turns WHERE key = :key AND state IN ('queued', 'running', 'waiting', 'interrupted')"
 
 
 class Process(Struct, frozen=True):
+    """A process's row."""
+
     id: str
+    key: str  # the chat and thread that began it, which hear of it
     session: str
+    turn: str
+    call: str
+    generation: int
+    person: str
+    instance: str  # the installation that has its files
+    directory: str
+    command: str
+    notify: int
+    patterns: str
+    watching: int
+    scanned: int
+    notices: int
+    noticed_at: int | None
+    unnoticed: int
+    strikes: int
+    state: Literal["live", "ended", "lost"]
+    exit_code: int | None
+    signal: int | None
+    started_at: int
+    ended_at: int | None
+    told: str | None
+
+    @property
+    def watches(self) -> list[str]:
+        """The patterns that are looked for; none once they were switched off."""
+        return msgspec.json.decode(self.patterns, type=list[str]) if self.watching else []
+
+    @property
+    def is_told(self) -> bool:
+        """Whether anybody is to hear of its end, which makes up for matches that had no notice of their own."""
+        off = self.patterns != "[]" and not self.watching
+        return bool(self.notify or self.unnoticed or off)
+
+
+class Wish(Struct, frozen=True):
+    """A process that is about to be started."""
+
     turn: str
     call: str
     directory: str
     command: str
-    state: str = "live"
+    notify: bool = True
+    patterns: tuple[str, ...] = ()
+
+
+class End(Struct, frozen=True):
+    """How a process ended; lost if nobody can tell."""
+
+    lost: bool = False
     exit_code: int | None = None
-    started_at: int = 0
-    ended_at: int | None = None
+    signal: int | None = None
+
+
+class Found(Struct, frozen=True):
+    """What a look at the output has found."""
+
+    count: int
+    since: int  # where it began to look
+    until: int
+    slow: bool = False  # looking takes too long
+    quiet: bool = False  # it is told with the end, which is seen already
+
+
+class Notice(Struct, frozen=True):
+    """What a notice of matches has to say."""
+
+    count: int  # what was found by the last look
+    before: int  # what was found since the notice before, and was not told
+    last: bool  # there are too many, and nobody watches any more
+
+
+_NAMES = Process.__struct_fields__
+_COLUMNS = ", ".join(_NAMES)
 
 
 class Processes:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, ids: Ids) -> None:
         self._database = database
+        self._ids = ids
 
-    async def record(self, process: Process) -> None:
-        """After return: the process is on record as live, before anything of it has run."""
-        names = Process.__struct_fields__
-        sql = f"INSERT INTO processes ({_COLUMNS}) VALUES ({', '.join(':' + name for name in names)})"
-        values = {name: getattr(process, name) for name in names}
-        await self._database.write(lambda tx: tx.run(sql, **values))
+    async def record(self, wish: Wish, run: str, now: int) -> Process:
+        """The process of a call, new or known. After return: it is on record, before anything of it has run."""
+        return await self._database.write(lambda tx: _record(tx, self._ids, wish, run, now))
 
-    async def end(self, process: str, exit_code: int | None, now: int) -> bool:
-        """Record the end once; without an exit code the process is lost. False: it had ended before."""
-        sql = (
-            "UPDATE processes SET state = :state, exit_code = :code, ended_at = :now "
-            "WHERE id = :id AND state = 'live'"
-        )
-        state = "lost" if exit_code is None else "ended"
+    async def end(self, process: Process, end: End, say: Callable[[Process], str], now: int) -> str | None:
+        """Record the end, and tell whoever wishes to hear of it: by a turn, or by a notice where none may begin.
+
+        After return: both are durable; None means that the end was on record before.
+        If we die inside: both are, or the next look finds the end again.
+        """
         return await self._database.write(
-            lambda tx: bool(tx.run(sql, state=state, code=exit_code, now=now, id=process))
+            lambda tx: _end(tx, self._ids, process.id, end, say, now), key=process.key
         )
+
+    async def see(self, process: Process, end: End, now: int) -> None:
+        """Somebody has seen the end: after return, nobody is told of it, nor of anything before it."""
+        await self._database.write(lambda tx: _see(tx, process, end, now), key=process.key)
+
+    async def forget(self, process: Process) -> None:
+        """Nothing of it ever ran, nor will. After return: it is not on record."""
+        sql = "DELETE FROM processes WHERE id = :id AND state = 'live'"
+        await self._database.write(lambda tx: tx.run(sql, id=process.id), key=process.key)
+
+    async def find(self, process: Process, found: Found, say: Callable[[Notice], str], now: int) -> str | None:
+        """Record how far the output was looked at; tell what was found, at most once in a while.
+
+        After return: what was found is told, or counted for the next notice. None: nothing is told now.
+        If we die inside: that is so, or the same piece of output is looked at again.
+        """
+        return await self._database.write(
+            lambda tx: _find(tx, self._ids, process.id, found, say, now), key=process.key
+        )
+
+    async def get(self, process: str) -> Process | None:
+        return _first(await self._where("id = :id", id=process))
+
+    async def of_call(self, turn: str, call: str) -> Process | None:
+        return _first(await self._where("turn = :turn AND call = :call", turn=turn, call=call))
+
+    async def beside(self, turn: str, limit: int = 50) -> list[Process]:
+        """The processes of a turn's chat, the newest first, those that run before the others."""
+        condition = "key = (SELECT key FROM turns WHERE id = :turn) ORDER BY state <> 'live', id DESC LIMIT :limit"
+        return await self._where(condition, turn=turn, limit=limit)
 
     async def live(self) -> list[Process]:
         """Every process that has not ended as far as we know."""
-        rows = await self._database.read(
-            lambda tx: tx.all(f"SELECT {_COLUMNS} FROM processes WHERE state = 'live' ORDER BY id")
-        )
-        return [Process(*row) for row in rows]
+        return await self._where("state = 'live' ORDER BY id")
+
+    async def page(self, after: str = "", limit: int = 100) -> list[Process]:
+        """Processes in the order of their ids, beginning behind `after`."""
+        return await self._where("id > :after ORDER BY id LIMIT :limit", after=after, limit=limit)
+
+    async def _where(self, condition: str, **values: str | int) -> list[Process]:
+        sql = f"SELECT {_COLUMNS} FROM processes WHERE {condition}"
+        return await self._database.read(lambda tx: [Process(*row) for row in tx.all(sql, **values)])
+
+
+def _first(found: list[Process]) -> Process | None:
+    return found[0] if found else None
+
+
+def _held(tx: Tx, process: str) -> Process | None:
+    row = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE id = :id{tx.hold}", id=process)
+    return Process(*row) if row else None
+
+
+# ── beginning ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _record(tx: Tx, ids: Ids, wish: Wish, run: str, now: int) -> Process:
+    known = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE directory = :directory", directory=wish.directory)
+    if known is not None:
+        return Process(*known)
+    key, session, generation, person = _origin(tx, wish.turn)
+    instance = tx.one("SELECT instance FROM runs WHERE id = :run", run=run)
+    row: Row = (
+        *(ids.new("p"), key, session, wish.turn, wish.call, generation, person, instance[0] if instance else ""),
+        *(wish.directory, wish.command, int(wish.notify), msgspec.json.encode(wish.patterns).decode()),
+        *(int(bool(wish.patterns)), 0, 0, None, 0, 0, "live", None, None, now, None, None),
+    )
+    marks = ", ".join(f":{name}" for name in _NAMES)
+    tx.run(f"INSERT INTO processes ({_COLUMNS}) VALUES ({marks})", **dict(zip(_NAMES, row, strict=True)))
+    return Process(*row)
+
+
+def _origin(tx: Tx, turn: str) -> tuple[str, str, int, str]:
+    """Where a turn is, and who spoke last in it."""
+    row = tx.one("SELECT key, session, generation FROM turns WHERE id = :turn", turn=turn)
+    assert row is not None, f"there is no turn {turn}"
+    causes = fold(journal.read_turn(tx, row[1], turn)).causes
+    return row[0], row[1], row[2], causes[-1].sender.id if causes else ""
+
+
+# ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _end(tx: Tx, ids: Ids, process: str, end: End, say: Callable[[Process], str], now: int) -> str | None:
+    ended = _mark(tx, process, end, "nobody", now)
+    if ended is None:
+        return None
+    if not ended.is_told:
+        return "nobody"
+    told = _tell(tx, ids, ended, "ended", say(ended), "report", now)
+    tx.run("UPDATE processes SET told = :told WHERE id = :id", told=told, id=process)
+    return told
+
+
+def _mark(tx: Tx, process: str, end: End, told: str, now: int) -> Process | None:
+    """Record the end once; None: it is on record already."""
+    row = tx.one(
+        "UPDATE processes SET state = :state, exit_code = :code, signal = :signal, ended_at = :now, told = :told "
+        f"WHERE id = :id AND state = 'live' RETURNING {_COLUMNS}",
+        state="lost" if end.lost else "ended",
+        code=end.exit_code,
+        signal=end.signal,
+        now=now,
+        told=told,
+        id=process,
+    )
+    return Process(*row) if row else None
+
+
+def _tell(tx: Tx, ids: Ids, process: Process, event: str, text: str, kind: inbox.InboxKind, now: int) -> str:
+    """Let the session hear of it; if that is no longer the one that people talk to, the chat."""
+    session = sessions.current(tx, process.key)
+    if session is None or session.id != process.session or session.state is not SessionState.OPEN:
+        owed = Owed(parse_session_key(process.key)[1], f"{process.id}.{event}", (text,))
+        outbox.owe(tx, ids, process.key, None, owed, now)
+        return "notice"
+    inbox.put_note(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
+    return kind
+
+
+def _see(tx: Tx, process: Process, end: End, now: int) -> None:
+    if _mark(tx, process.id, end, "seen", now) is None:
+        _take_back(tx, process, now)
+    inbox.withdraw_notes(tx, process.key, process.id)
+
+
+def _take_back(tx: Tx, process: Process, now: int) -> None:
+    """Of an end that is on record: what was not heard yet is not said any more."""
+    lane, reply = parse_session_key(process.key)[1].lane, f"{process.id}.ended"
+    heard = not inbox.waits(tx, process.key, f"process:{process.id}:ended")
+    heard = heard and not outbox.withdraw_notice(tx, lane, reply, now)
+    if not heard:
+        tx.run("UPDATE processes SET told = 'seen' WHERE id = :id", id=process.id)
+
+
+# ── matches ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _find(tx: Tx, ids: Ids, process: str, found: Found, say: Callable[[Notice], str], now: int) -> str | None:
+    row = _held(tx, process)
+    if row is None or row.state != "live" or not row.watching or row.scanned != found.since:
+        return None
+    early = row.noticed_at is not None and now - row.noticed_at < WINDOW_MS and not found.slow
+    if found.quiet or early or not (found.count + row.unnoticed or found.slow):
+        _count(tx, row, found)
+        return None
+    strikes = row.strikes + 1 if row.unnoticed else 0
+    last = strikes >= STRIKES or found.slow
+    tx.run(
+        "UPDATE processes SET scanned = :scanned, notices = notices + 1, noticed_at = :now, unnoticed = 0, "
+        "strikes = :strikes, watching = :watching WHERE id = :id",
+        scanned=found.until,
+        now=now,
+        strikes=strikes,
+        watching=int(not last),
+        id=process,
+    )
+    text = say(Notice(found.count, row.unnoticed, last))
+    return _tell(tx, ids, row, f"match:{row.notices + 1}", text, "aside" if _is_behind(tx, row) else "report", now)
+
+
+def _count(tx: Tx, row: Process, found: Found) -> None:
+    tx.run(
+        "UPDATE processes SET scanned = :scanned, unnoticed = unnoticed + :count WHERE id = :id",
+        scanned=found.until,
+        count=found.count,
+        id=row.id,
+    )
+
+
+def _is_behind(tx: Tx, row: Process) -> bool:
+    """Whether the turn that a process belongs to still works, or a newer one has begun since."""
+    newest = tx.one(f"SELECT generation FROM leases WHERE key = :key{tx.hold}", key=row.key)
+    return bool(newest and newest[0] > row.generation) or tx.one(_BEGUN, key=row.key) is not None

@@ -71,13 +71,15 @@ CREATE INDEX journal_marks ON journal (session, seq) WHERE kind = 'interrupted';
 CREATE INDEX journal_summaries ON journal (session, seq) WHERE kind = 'compacted';
 
 -- What was received. The event key makes the same event act once. A command is bound to the turn that was
--- current when it was stored; one that was carried out is obeyed. A wish begins a turn without words.
+-- current when it was stored; one that was carried out is obeyed. A wish begins a turn without words, and a report
+-- one with words of ours. An aside begins none: the session's next turn takes it along.
 CREATE TABLE inbox (
   id          TEXT PRIMARY KEY,
   event_key   TEXT NOT NULL UNIQUE,
   key         TEXT,
   session     TEXT REFERENCES sessions (id),
-  kind        TEXT NOT NULL DEFAULT 'message' CHECK (kind IN ('message', 'command', 'wish')),
+  kind        TEXT NOT NULL DEFAULT 'message' CHECK (kind IN
+                ('message', 'command', 'wish', 'report', 'aside')),
   state       TEXT NOT NULL CHECK (state IN
                 ('waiting', 'taken', 'obeyed', 'rejected', 'withdrawn', 'expired')),
   turn        TEXT REFERENCES turns (id),
@@ -137,6 +139,22 @@ CREATE TABLE previews (
 );
 CREATE INDEX previews_of_turn ON previews (turn);
 
+-- What a session works towards by itself. The model's own words, or the budget of turns, end it.
+CREATE TABLE goals (
+  id         TEXT PRIMARY KEY,
+  session    TEXT NOT NULL REFERENCES sessions (id),
+  text       TEXT NOT NULL,
+  person     TEXT NOT NULL,
+  message    TEXT NOT NULL,
+  since      BIGINT NOT NULL,
+  budget     BIGINT NOT NULL,
+  turns      BIGINT NOT NULL,
+  state      TEXT NOT NULL CHECK (state IN ('active', 'reached', 'given_up', 'spent', 'ended')),
+  created_at BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX goals_active ON goals (session) WHERE state = 'active';
+CREATE INDEX goals_of_session ON goals (session, id);
+
 -- Files that came with a message: a reference first, the bytes later.
 CREATE TABLE attachments (
   id         TEXT PRIMARY KEY,
@@ -164,22 +182,41 @@ CREATE TABLE people (
   PRIMARY KEY (platform, person)
 );
 
--- Commands that outlive us, by the directory of their keeper.
+-- Commands that go on in the background, by the directory of their keeper, on record before anything of them runs.
+-- `generation` is the number of the newest turn that they belong to. What was found in the output by the patterns
+-- (as JSON) has a notice at `noticed_at`; since then, `unnoticed` further matches were counted, and `strikes` times
+-- in a row there were some. `told` says who heard of the end.
 CREATE TABLE processes (
   id         TEXT PRIMARY KEY,
+  key        TEXT NOT NULL,
   session    TEXT NOT NULL REFERENCES sessions (id),
   turn       TEXT NOT NULL REFERENCES turns (id),
   call       TEXT NOT NULL,
+  generation BIGINT NOT NULL,
+  person     TEXT NOT NULL,
+  instance   TEXT NOT NULL,
   directory  TEXT NOT NULL UNIQUE,
   command    TEXT NOT NULL,
+  notify     BIGINT NOT NULL,
+  patterns   TEXT NOT NULL,
+  watching   BIGINT NOT NULL,
+  scanned    BIGINT NOT NULL,
+  notices    BIGINT NOT NULL,
+  noticed_at BIGINT,
+  unnoticed  BIGINT NOT NULL,
+  strikes    BIGINT NOT NULL,
   state      TEXT NOT NULL CHECK (state IN ('live', 'ended', 'lost')),
   exit_code  BIGINT,
+  signal     BIGINT,
   started_at BIGINT NOT NULL,
   ended_at   BIGINT,
+  told       TEXT CHECK (told IN ('report', 'notice', 'seen', 'nobody')),
   CHECK ((state = 'live') = (ended_at IS NULL)),
-  CHECK ((state = 'ended') = (exit_code IS NOT NULL))
+  CHECK ((state = 'live') = (told IS NULL)),
+  CHECK (state = 'ended' OR (exit_code IS NULL AND signal IS NULL))
 );
 CREATE INDEX processes_live ON processes (session) WHERE state = 'live';
+CREATE INDEX processes_of_key ON processes (key, id);
 
 -- How many transactions each writer has made: tells, after a lost acknowledgement, whether one was kept.
 CREATE TABLE writers (

@@ -85,6 +85,12 @@ def renew(tx: Tx, ids: Ids, key: str, now: int, *, reason: str | None) -> str:
 
 
 def close_current(tx: Tx, key: str, now: int) -> None:
+    """Close the key's session; its goal ends with it."""
+    tx.run(
+        "UPDATE goals SET state = 'ended' WHERE state = 'active' AND session IN "
+        "(SELECT id FROM sessions WHERE key = :key AND state <> 'closed')",
+        key=key,
+    )
     tx.run(
         "UPDATE sessions SET state = 'closed', updated_at = :now WHERE key = :key AND state <> 'closed'",
         now=now,

@@ -33,7 +33,7 @@ from perdure.core.notes import CANCELLED_CALL
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
 from perdure.core.turn import FINAL, MOVES, State, advance
-from perdure.store import inbox, journal, leases, outbox, previews, sessions
+from perdure.store import goals, inbox, journal, leases, outbox, previews, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
@@ -68,7 +68,7 @@ class Claim(Struct, frozen=True):
 
     turn: Turn
     records: tuple[Record, ...]
-    more: bool  # further messages wait for their turn
+    more: bool  # further messages wait for their turn, or a goal may go on
 
 
 class Turns:
@@ -77,7 +77,8 @@ class Turns:
         self._ids = ids
 
     async def claim(self, key: str, run: str, now: int) -> Claim | None:
-        """Claim the key's next turn: the one begun before, or a new one from the oldest waiting message.
+        """Claim the key's next turn: the one begun before, or a new one from the oldest waiting message, or else
+        from the session's goal.
 
         After return: the turn is running under a new epoch of ours; nobody else claims it while we live.
         If we die inside: nothing, or a running turn that the next start finds lost.
@@ -136,11 +137,18 @@ class Turns:
 
 # A message behind a command waits until that is obeyed: `/new` and then "hello" is a hello to the new session.
 _ARRIVED = (
-    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'command' "
+    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind NOT IN ('command', 'aside') "
     "AND position > :after AND position < coalesce((SELECT min(c.position) FROM inbox c "
     f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {inbox.LATEST}) ORDER BY position"
 )
 _NEXT = f"{_ARRIVED} LIMIT 1"
+# A person's, not ours: news of a process answers no question, and joins no turn that may look for itself.
+_ARRIVED_WORDS = _ARRIVED.replace("NOT IN ('command', 'aside')", "IN ('message', 'wish')")
+_NEXT_WORDS = f"{_ARRIVED_WORDS} LIMIT 1"
+_ASIDES = (
+    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind = 'aside' "
+    "AND session = :session ORDER BY position"
+)
 _NEXT_OF_NONE_BEGUN = _NEXT.replace(
     "ORDER BY", f"AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.key = :key AND t.{_BEGUN}) ORDER BY"
 )
@@ -148,8 +156,9 @@ _FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
 _CLAIMABLE = (
     f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{_BEGUN} AND t.state = 'queued' "
     "AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
-    f"AND i.kind <> 'command' AND {_FREE} AND NOT EXISTS "
-    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{_BEGUN} AND b.state IN ('queued', 'running'))"
+    f"AND i.kind NOT IN ('command', 'aside') AND {_FREE} AND NOT EXISTS "
+    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{_BEGUN} AND b.state IN ('queued', 'running')) "
+    f"UNION {goals.DUE} AND {_FREE}"
 )
 _OF_TURNS = f"SELECT {', '.join('t.' + column for column in _COLUMNS.split(', '))} FROM turns t "
 _LOST = _OF_TURNS + (
@@ -180,6 +189,7 @@ def _get(tx: Tx, turn: str) -> Turn | None:
 
 
 def _claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
+    inbox.leave_behind(tx, ids, key, now)
     turn = begun(tx, key)
     if turn is not None and turn.state is State.INTERRUPTED:
         turn = _unblock(tx, ids, turn, run, now)
@@ -187,13 +197,14 @@ def _claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
         turn = _answer(tx, ids, turn, run, now)
     if turn is not None:
         return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
-    return None if tx.one(_NEXT, key=key, after=0) is None else _begin(tx, ids, key, run, now)
+    waits = tx.one(_NEXT, key=key, after=0) is not None or goals.is_due(tx, key)
+    return _begin(tx, ids, key, run, now) if waits else None
 
 
 def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
     """The next words of a person answer the question that the turn waits with."""
     question = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-    row = tx.one(_NEXT, key=turn.key, after=question.position) if question else None
+    row = tx.one(_NEXT_WORDS, key=turn.key, after=question.position) if question else None
     if question is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
     cause = inbox.as_cause(row)
@@ -218,9 +229,9 @@ def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
     view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
     if view.decided is None or view.interrupted is None or leases.holder(tx, turn.key) != run:
         return turn
-    if view.decided.rule in SUPERSEDED and tx.one(_NEXT, key=turn.key, after=0):
+    if view.decided.rule in SUPERSEDED and tx.one(_NEXT_WORDS, key=turn.key, after=0):
         return None if cancel(tx, ids, turn, Why.SUPERSEDED, now) else turn
-    if tx.one(_NEXT, key=turn.key, after=view.interrupted.position):
+    if tx.one(_NEXT_WORDS, key=turn.key, after=view.interrupted.position):
         joined = Decided(Choice.RESUME, "a message came, and joins it", rule="message")
         move(tx, ids, turn, [joined, Requeued()], (), now)
     return _get(tx, turn.id)
@@ -255,7 +266,7 @@ def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
 def _joining(tx: Tx, turn: Turn) -> list[Joined]:
     """Messages that arrived while the turn was interrupted become part of it, now that it goes on."""
     last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).note_due()
-    rows = [] if last is None else tx.all(_ARRIVED, key=turn.key, after=last.position)
+    rows = [] if last is None else tx.all(_ARRIVED_WORDS, key=turn.key, after=last.position)
     for row in rows:
         _take(tx, row[0], turn.id)
     return [Joined(tuple(inbox.as_cause(row) for row in rows))] if rows else []
@@ -269,7 +280,8 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     lease = leases.take(tx, key, run)
     # Only under the lease is it certain what waits: whoever had it may have begun a turn since we looked.
     cause = None if lease is None else tx.one(_NEXT_OF_NONE_BEGUN, key=key, after=0)
-    if lease is None or cause is None:
+    causes = [inbox.as_cause(cause)] if cause else goals.next_causes(tx, ids, key, now) if lease else []
+    if lease is None or not causes:
         return None
     epoch, generation = lease[0], lease[1] + 1
     session, turn = inbox.session_for(tx, ids, key, now), ids.new("t")
@@ -282,13 +294,19 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     )
     tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
     tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=now, session=session)
-    _take(tx, cause[0], turn)
-    entries = [Began((inbox.as_cause(cause),)), Claimed(run, epoch, 1)]
+    causes = [*map(inbox.as_cause, tx.all(_ASIDES, key=key, session=session)), *causes]
+    for each in causes:
+        _take(tx, each.inbox, turn)
+    if cause is not None and cause[2] == "report":
+        # It is this turn now that the process belongs to: its next words are no words from an earlier time.
+        sql = "UPDATE processes SET generation = :generation WHERE id = (SELECT raw FROM inbox WHERE id = :cause)"
+        tx.run(sql, generation=generation, cause=cause[0])
+    entries = [Began(tuple(causes)), Claimed(run, epoch, 1)]
     return Claim(row, tuple(journal.append(tx, session, turn, entries, now)), more=_more(tx, key))
 
 
 def _more(tx: Tx, key: str) -> bool:
-    return tx.one(_NEXT, key=key, after=0) is not None
+    return tx.one(_NEXT, key=key, after=0) is not None or goals.is_active(tx, key)
 
 
 # ── moving ──────────────────────────────────────────────────────────────────────────────────────────────────

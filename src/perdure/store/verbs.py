@@ -168,15 +168,18 @@ def resume(
     return work
 
 
-def answer(ids: Ids, key: str, by: Sender, text: str, now: int, *, name: str) -> Work[bool]:
-    """Answer the question of that name with one of its options, or with other words. False: none such waits."""
+def answer(ids: Ids, key: str, by: Sender, text: str, now: int, *, name: str = "") -> Work[bool]:
+    """Answer the question of that name, or the one that waits, with one of its options, or with other words.
+
+    False: none such waits.
+    """
 
     def work(tx: Tx) -> bool:
         turn = turns.begun(tx, key)
         if turn is None or turn.state != "waiting":
             return False
         asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-        if asked is None or asked.approves or name != f"{turn.id}.{asked.question}":
+        if asked is None or asked.approves or name not in ("", f"{turn.id}.{asked.question}"):
             return False
         return turns.move(tx, ids, turn, [turns.answer_to(asked, text, by)], (), now) is not None
 

@@ -67,10 +67,10 @@ async def until_over(place: Path, at_most: float | None = None) -> Sighting:
     """Wait until a command no longer runs, or the time is up, and see how it is then. It costs no CPU."""
     loop = asyncio.get_running_loop()
     deadline = None if at_most is None else loop.time() + at_most
-    while isinstance(sighting := look(place), Running):
+    while isinstance(sighting := look(place), Running | Ended) and (keeper := claim_of(place)):
+        keeper.reap()
         left = None if deadline is None else deadline - loop.time()
-        keeper = claim_of(place)
-        if keeper is None or (left is not None and left <= 0):
+        if isinstance(sighting, Ended) or (left is not None and left <= 0):
             break
         await _until_gone(keeper.pid, keeper.started, left)
     return sighting

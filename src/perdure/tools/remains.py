@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import shutil
+from collections.abc import Container
 from pathlib import Path
 
 from perdure.tools.sightings import Ended, Lost, Refused, Sighting, Unclaimed, forestall, look
@@ -44,19 +45,20 @@ def read_text(place: Path, offset: int, limit: int, *, final: bool = False) -> t
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}"), after - left
 
 
-def survey(root: Path) -> dict[str, Sighting]:
-    """What is to be seen in every place below a folder, by its name."""
-    return {place.name: look(place) for place in _places(root)}
+def survey(root: Path, known: Container[str] = ()) -> dict[str, Sighting]:
+    """What is to be seen in every place below a folder, by its name; but for those that are known."""
+    return {place.name: look(place) for place in _places(root, known)}
 
 
-def sweep(root: Path, older_than_ms: int, now_ms: int) -> list[str]:
+def sweep(root: Path, older_than_ms: int, now_ms: int, spared: Container[str] = ()) -> list[str]:
     """Remove every place whose command was over for longer than that; return their names.
 
-    What runs is never touched, nor a command that has lost its keeper and lives. If we die inside, a place is
-    there as a whole or not at all.
+    What runs is never touched, nor a command that has lost its keeper and lives, nor what is spared by name:
+    a place that is gone looks as if nothing had ever been begun in it. If we die inside, a place is there as a
+    whole or not at all.
     """
     due = now_ms - older_than_ms
-    swept = [place for place in _places(root) if _over_since(place) <= due and _stays_over(place)]
+    swept = [place for place in _places(root, spared) if _over_since(place) <= due and _stays_over(place)]
     for place in swept:
         place.rename(place.with_name(f"{_GONE}{place.name}"))
     for rest in root.glob(f"{_GONE}*"):
@@ -64,9 +66,9 @@ def sweep(root: Path, older_than_ms: int, now_ms: int) -> list[str]:
     return sorted(place.name for place in swept)
 
 
-def _places(root: Path) -> list[Path]:
-    """The places below a folder: folders with an order or a claim."""
-    names = sorted(root.iterdir()) if root.is_dir() else []
+def _places(root: Path, without: Container[str] = ()) -> list[Path]:
+    """The places below a folder, without some of them: folders with an order or a claim."""
+    names = sorted(each for each in root.iterdir() if each.name not in without) if root.is_dir() else []
     return [each for each in names if not each.name.startswith(".") and _is_place(each)]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,10 +15,12 @@ from msgspec.structs import replace
 from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
-from perdure.errors import OutcomeUnknown
-from perdure.tools import kept
+from perdure.errors import OutcomeUnknown, ToolFailed
+from perdure.tools import kept, watching
 from perdure.tools.functions import as_tool, tool
 from perdure.tools.kept import Ended, Lost, Missing, Order, Refused, Sighting, Unclaimed
+from perdure.tools.ledger import Ledger
+from perdure.tools.threads import in_thread
 
 FOREVER = 10 * 365 * 86400.0  # the keeper ends a command in time: no other clock is needed
 
@@ -57,15 +61,42 @@ def places_of(first: Path) -> Iterator[Path]:
         place = first.with_name(f"{first.name}#{number}")
 
 
-def shell_tool(work: Workplace, guard: Guard | None = None, name: str = "shell") -> Tool:
+def shell_tool(work: Workplace, ledger: Ledger, guard: Guard | None = None, name: str = "shell") -> Tool:
     """The tool itself; `guard` says why a person must approve a command, if one must."""
 
     @tool(name=name, effect=Effect.ATTACHED, description=notes.SHELL, timeout=FOREVER)
-    async def shell(command: str, use: Use, timeout: float | None = None) -> str:
+    async def shell(
+        command: str,
+        use: Use,
+        timeout: float | None = None,
+        background: Annotated[bool, notes.SHELL_BACKGROUND] = False,
+        notify_on_complete: Annotated[bool, notes.SHELL_NOTIFY] = True,
+        watch_patterns: Annotated[Sequence[str], notes.SHELL_WATCH] = (),
+    ) -> str:
+        if background:
+            begin = Order(command, str(work.directory), work.environment(), timeout)
+            wishes = (notify_on_complete, watching.check(watch_patterns))
+            return await in_background(place_of(work.keepers, use.key), begin, use.key, ledger, *wishes)
+        if watch_patterns:
+            raise ToolFailed(notes.WATCH_BACKGROUND)
         place = await attached(place_of(work.keepers, use.key), order(work, command, timeout))
         return told(place, await kept.until_over(place, None))
 
     return replace(as_tool(shell), guard=guard)
+
+
+async def in_background(
+    first: Path, order: Order, key: str, ledger: Ledger, notify: bool, patterns: Sequence[str]
+) -> str:
+    """Start a command that nobody waits for. It is on record first, so that it outlives its turn."""
+    process = await ledger.record(key, first.name, order.command, notify=notify, patterns=patterns)
+    try:
+        await attached(first, order)
+    except ToolFailed:
+        await ledger.forget(process)
+        raise
+    await ledger.begun(process)
+    return notes.process_begun(process, notify=notify, patterns=patterns)
 
 
 def order(work: Workplace, command: str, timeout: float | None) -> Order:
@@ -74,6 +105,7 @@ def order(work: Workplace, command: str, timeout: float | None) -> Order:
         directory=str(work.directory),
         env=work.environment(),
         timeout=work.timeout if timeout is None else max(0.1, timeout),
+        input=False,  # nobody could write to it
     )
 
 
@@ -84,9 +116,9 @@ async def attached(first: Path, order: Order) -> Path:
         place = first if number == 1 else first.with_name(f"{first.name}#{number}")
         match kept.look(place):
             case Missing():
-                await kept.begin(place, order)
+                await _begin(place, order)
                 return place
-            case Unclaimed() if kept.forestall(place):
+            case Unclaimed() if await in_thread(partial(kept.forestall, place)):
                 number += 1
             case Unclaimed():
                 return place  # its keeper was faster than we: it runs
@@ -94,6 +126,18 @@ async def attached(first: Path, order: Order) -> Path:
                 number += 1
             case _:
                 return place
+
+
+async def _begin(place: Path, order: Order) -> None:
+    """Start a command. Whoever is cut off meanwhile leaves it started, or not, but not about to be."""
+    starting = asyncio.create_task(kept.begin(place, order))
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait({starting})
+        if not starting.cancelled():
+            starting.exception()  # nobody is there to be told
+        raise
 
 
 def told(place: Path, seen: Sighting) -> str:

@@ -157,7 +157,6 @@ def _claimed(place: Path) -> Sighting | None:
     if claim.lives:
         child = child_of(place)
         return Running(child.pid if child else 0, claim.at, claim.pid)
-    claim.reap()
     return _ended(place) or _lost(place, claim)  # again, because it may just have written its result and ended
 
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 HOLE = "\0"  # stands in a word where a value comes in that cannot be known
 BRACE = "\1"  # stands for a `{` that may begin a brace expansion
-HERE = "\2"  # stands for `$PWD`
-DEPTH = 25  # of what stands inside of each other
+HERE = "\2"  # stands for `$PWD` and the like
+DEPTH = 30  # of what stands inside of each other
 
 _PLAIN = re.compile(r"[^ \t\n;&|<>()\\'\"`$*?\[{]+")  # without a meaning of its own in a word,
 _SOFT = re.compile(r"[^\\$`\"]+")  # between double quotes,
@@ -24,6 +24,7 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|u[0-9a-fA-F]{1,4}|U[0-9a-
 _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _BACKQUOTED = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_HERE = re.compile(r"\$PWD(?![A-Za-z0-9_])|\$\{PWD\}|\$\(pwd\)")
 _BRACED = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 
 
@@ -64,6 +65,11 @@ class Words:
 
     def _refuse(self, what: str) -> NoReturn:
         raise Unreadable(what)
+
+    def _descend(self) -> None:
+        self.depth += 1
+        if self.depth > DEPTH:
+            self._refuse("it is nested too deeply")
 
     def _sees(self, *texts: str) -> bool:
         return self.text.startswith(texts, self.at)
@@ -156,6 +162,14 @@ class Words:
     # ── after a dollar sign ─────────────────────────────────────────────────────────────────────────────────
 
     def _dollar(self, *, soft: bool) -> tuple[str, bool]:
+        self._descend()
+        found = self._expansion(soft=soft)
+        self.depth -= 1
+        return found
+
+    def _expansion(self, *, soft: bool) -> tuple[str, bool]:
+        if self._pass(_HERE):
+            return HERE, False
         if self._sees("$((", "$("):
             calculates = self._sees("$((")
             self.at += 3 if calculates else 2
@@ -173,8 +187,9 @@ class Words:
     def _variable(self, *, soft: bool) -> tuple[str, bool]:
         if not (found := self._pass(_VARIABLE)):
             return "$", False
-        known = {"PWD": HERE, "!": "$!"}.get(found[0], HOLE)
-        return known, found[0] == "@" or (known == HOLE and found[0] not in "?$#" and not soft)
+        if found[0] == "!":
+            return "$!", not soft
+        return HOLE, found[0] == "@" or (found[0] not in "?$#" and not soft)
 
     def _braced(self, *, soft: bool) -> tuple[str, bool]:
         """`${…}`, inside of which quotes follow rules of their own, so that none are read."""

@@ -11,9 +11,9 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from perdure.tools.shellwords import DEPTH, Unreadable, Word, Words
+from perdure.tools.judging.words import Unreadable, Word, Words
 
-LENGTH, COMMANDS, WORDS = 64_000, 500, 5_000  # that are read at most; LENGTH is in characters
+LENGTH, COMMANDS, WORDS = 64_000, 300, 1_000  # that are read at most; LENGTH is in characters
 
 _THEN = r"(?=[ \t\n;&|<>()]|$)"  # a word of the language ends here
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
@@ -36,6 +36,7 @@ class Redirect(Struct):
 
     sign: str  # such as `>` or `<<`
     target: Word
+    number: str = ""  # of what is redirected, such as the 2 of `2>`; empty is the usual one
     body: str | None = None  # of a here-document, with a HOLE where values come in
 
 
@@ -109,9 +110,7 @@ class Commands(Words):
 
     def _list(self, *ends: str) -> str:
         """Reads commands up to one of these ends, and tells which it was; an empty one is the end of the text."""
-        self.depth += 1
-        if self.depth > DEPTH:
-            self._refuse("it is nested too deeply")
+        self._descend()
         while True:
             self._lines()
             found = _END.match(self.text, self.at)
@@ -252,10 +251,11 @@ class Commands(Words):
     def _redirect(self) -> Redirect | None:
         if not (found := self._pass(_REDIRECT)):
             return None
-        redirect = Redirect(found[0].lstrip("0123456789"), self._required())
-        if redirect.sign == "<<<":
+        sign = found[0].lstrip("0123456789")
+        redirect = Redirect(sign, self._required(), found[0].removesuffix(sign))
+        if sign == "<<<":
             redirect.body = redirect.target.text
-        elif redirect.sign in {"<<", "<<-"}:
+        elif sign in {"<<", "<<-"}:
             self.due.append(redirect)
             if not redirect.target.known:
                 self._refuse("I do not know where a here-document ends")

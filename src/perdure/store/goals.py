@@ -1,0 +1,183 @@
+"""Goals: what a session works towards by itself, one turn after the other.
+
+Whether a goal goes on is not stored but seen: its session has completed a turn, and nothing else waits. So it
+survives a crash at any point, and a person's message goes first. The turn and its cause are written together, in
+the transaction that claims the turn, and the cause's key is that of one turn of one goal.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core import notes
+from perdure.core.address import parse_session_key
+from perdure.core.goals import Verdict, verdict
+from perdure.core.journal import Cause, Finished
+from perdure.core.messages import Inbound, Sender, storable
+from perdure.store import inbox, outbox
+from perdure.store.database import Database, Row, Tx, Work
+from perdure.store.ids import Ids
+from perdure.store.outbox import Owed
+
+_COLUMNS = "g.id, g.session, g.text, g.person, g.message, g.since, g.budget, g.turns, g.state"
+_OF_KEY = (
+    f"SELECT {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session WHERE s.key = :key AND s.state = 'open'"
+)
+_ACTIVE = f"{_OF_KEY} AND g.state = 'active'"
+_BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
+_LAST = "SELECT t.state FROM turns t WHERE t.session = {session} ORDER BY t.first_seq DESC LIMIT 1"
+# The keys whose goal goes on: its first turn begins as soon as it can, a later one after one that completed. The
+# joins are made in this order, so that only goals are looked at that are active, however many sessions there are.
+DUE = (
+    "SELECT s.key FROM goals g CROSS JOIN sessions s CROSS JOIN leases l "
+    "WHERE s.id = g.session AND l.key = s.key AND g.state = 'active' AND s.state = 'open' "
+    f"AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = s.key AND b.{_BEGUN}) "
+    f"AND (g.turns = 0 OR ({_LAST.format(session='g.session')}) = 'done')"
+)
+
+
+class Goal(Struct, frozen=True):
+    id: str
+    session: str
+    text: str
+    person: Sender  # who set it
+    message: str  # the platform's id of the message that set it
+    since: int  # the journal's last entry before it
+    budget: int  # how many turns it may begin
+    turns: int  # how many it has begun
+    state: str
+
+
+class Goals:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of_key(self, key: str) -> Goal | None:
+        """The newest goal of the key's open session."""
+        return await self._database.read(lambda tx: _one(tx, f"{_OF_KEY} ORDER BY g.id DESC LIMIT 1", key=key))
+
+    async def active(self) -> list[tuple[str, Goal]]:
+        """Every goal that may go on, with the key of its session."""
+        sql = f"SELECT s.key, {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session WHERE g.state = 'active'"
+        return await self._database.read(lambda tx: [(row[0], _as_goal(row[1:])) for row in tx.all(sql)])
+
+    async def end(self, key: str) -> None:
+        """After return: the key's goal does not go on."""
+        await self._database.write(end_goal(key), key=key)
+
+
+def set_goal(ids: Ids, key: str, said: Inbound, budget: int, now: int) -> Work[bool]:
+    """Set the goal of the key's session, in the place of any other. True: something else is under way first."""
+
+    def work(tx: Tx) -> bool:
+        session = inbox.session_for(tx, ids, key, now)
+        end_goal(key)(tx)
+        last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
+        tx.run(
+            "INSERT INTO goals (id, session, text, person, message, since, budget, turns, state, created_at) "
+            "VALUES (:id, :session, :text, :person, :message, :since, :budget, 0, 'active', :now)",
+            id=ids.new("goal"),
+            session=session,
+            text=storable(said.text),
+            person=msgspec.json.encode(said.sender).decode(),
+            message=said.message,
+            since=last[0] if last else 0,
+            budget=budget,
+            now=now,
+        )
+        return _begun(tx, key) or inbox.count_waiting(tx, key) > 0
+
+    return work
+
+
+def end_goal(key: str) -> Work[bool]:
+    """End the key's goal. False: there is none that goes on."""
+
+    def work(tx: Tx) -> bool:
+        goal = _one(tx, _ACTIVE, key=key)
+        return goal is not None and _close(tx, goal, "ended")
+
+    return work
+
+
+def is_active(tx: Tx, key: str) -> bool:
+    """Whether the key's session has a goal that may go on."""
+    return tx.one(_ACTIVE, key=key) is not None
+
+
+def is_due(tx: Tx, key: str) -> bool:
+    """Whether the key's goal goes on now: nothing is under way, nothing waits, and the last turn was completed."""
+    goal = _one(tx, _ACTIVE, key=key)
+    return goal is not None and not _begun(tx, key) and not _waits(tx, key) and _may_go_on(tx, goal)
+
+
+def next_causes(tx: Tx, ids: Ids, key: str, now: int) -> list[Cause]:
+    """What begins the goal's next turn, on record in the inbox; nothing if it is not due, or comes to its end."""
+    goal = _one(tx, _ACTIVE, key=key) if is_due(tx, key) else None
+    if goal is None or _has_ended(tx, ids, key, goal, now):
+        return []
+    number = goal.turns + 1
+    tx.run("UPDATE goals SET turns = :number WHERE id = :id", number=number, id=goal.id)
+    said = Inbound(parse_session_key(key)[1], goal.message, goal.person, goal.text)
+    row = inbox.put(tx, ids, said, "", key, goal.session, now, "wish", event=f"goal:{goal.id}:{number}")
+    if row is None:
+        return []  # this very turn has begun before
+    told = notes.goal_note(number, goal.budget)
+    return [
+        Cause(row, goal.text, goal.person, goal.message),
+        Cause(row, told, goal.person, goal.message, note=True),
+    ]
+
+
+def _has_ended(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:
+    """Whether the model has said so, or the budget is used up; then that is recorded, and the latter told."""
+    said = _verdict(tx, goal)
+    if said is not None:
+        return _close(tx, goal, said)
+    if goal.turns < goal.budget:
+        return False
+    _close(tx, goal, "spent")
+    told = Owed(parse_session_key(key)[1], f"{goal.id}.spent", (notes.goal_spent(goal.budget),))
+    outbox.owe(tx, ids, key, None, told, now)
+    return True
+
+
+def _verdict(tx: Tx, goal: Goal) -> Verdict | None:
+    """What the model has said of the goal since that was set, in whichever turn."""
+    rows = tx.all(
+        "SELECT body FROM journal WHERE session = :session AND seq > :since AND kind = 'finished' ORDER BY seq",
+        session=goal.session,
+        since=goal.since,
+    )
+    said = (verdict(msgspec.json.decode(row[0], type=Finished).text) for row in rows)
+    return next((found for found in said if found is not None), None)
+
+
+def _close(tx: Tx, goal: Goal, state: str) -> bool:
+    sql = "UPDATE goals SET state = :state WHERE id = :id AND state = 'active'"
+    return bool(tx.run(sql, state=state, id=goal.id))
+
+
+def _may_go_on(tx: Tx, goal: Goal) -> bool:
+    last = tx.one(_LAST.format(session=":session"), session=goal.session)
+    return goal.turns == 0 or last == ("done",)
+
+
+def _begun(tx: Tx, key: str) -> bool:
+    return tx.one(f"SELECT 1 FROM turns WHERE key = :key AND {_BEGUN}", key=key) is not None
+
+
+def _waits(tx: Tx, key: str) -> bool:
+    """Whether anything is to be done first: a message, a report, or a command, which may be about the goal."""
+    sql = "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'aside'"
+    return tx.one(sql, key=key) is not None
+
+
+def _one(tx: Tx, sql: str, **values: str) -> Goal | None:
+    row = tx.one(sql, **values)
+    return _as_goal(row) if row else None
+
+
+def _as_goal(row: Row) -> Goal:
+    return Goal(*(*row[:3], msgspec.json.decode(row[3], type=Sender), *row[4:]))

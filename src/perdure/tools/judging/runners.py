@@ -1,0 +1,236 @@
+"""Programs that run other commands, code or files: what they run, found in their words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from perdure.tools.judging.commandline import Redirect
+from perdure.tools.judging.dangers import Seen
+from perdure.tools.judging.deeds import Changes, Deed, Runs, RunsCode, RunsFile, Sets, together
+from perdure.tools.judging.options import named, operands, split, values
+from perdure.tools.judging.words import HOLE, Unreadable, Word
+
+Words = Sequence[Word]
+Redirects = Sequence[Redirect]
+
+# Programs that run the command behind their options and so many operands.
+WRAPPERS: dict[str, tuple[str, int]] = {
+    "builtin": ("", 0),
+    "bundle exec": ("", 0),
+    "busybox": ("", 0),
+    "caffeinate": ("-d -i -m -s -u -t: -w:", 0),
+    "chrt": ("-a -b -d -f -i -m -o -p -r -v", 1),
+    "command": ("-p -v -V", 0),
+    "exec": ("-a: -c -l", 0),
+    "hatch run": ("", 0),
+    "ionice": ("-c: -n: -t --class: --classdata: --ignore", 0),
+    "nice": ("-n: --adjustment: -0 -1 -2 -3 -4 -5 -6 -7 -8 -9", 0),
+    "nohup": ("", 0),
+    "npx": ("-y -q -p: --yes --no --quiet --package:", 0),
+    "pdm run": ("", 0),
+    "pipenv run": ("", 0),
+    "pipx run": ("-q --spec: --python:", 0),
+    "poetry run": ("-n -q -v", 0),
+    "setsid": ("-c -f -w --ctty --fork --wait", 0),
+    "stdbuf": ("-i: -o: -e: --input: --output: --error:", 0),
+    "strace": ("-c -C -f -i -k -q -r -t -T -v -x -y -a: -b: -e: -I: -o: -O: -P: -s: -S: -X:", 0),
+    "taskset": ("-a -c --all-tasks --cpu-list", 1),
+    "time": ("-a -p -v -f: -o: --append --portability --verbose --format: --output:", 0),
+    "timeout": ("-f -p -v -k: -s: --foreground --preserve-status --verbose --kill-after: --signal:", 1),
+    "toybox": ("", 0),
+    "unbuffer": ("-p", 0),
+    "uv run": ("-q -v -p: --quiet --verbose --no-sync --frozen --locked --python: --with: --extra: --group:", 0),
+    "uvx": ("-q -p: --from: --with: --python: --isolated", 0),
+}
+
+_ENV = "-i -0 -v -u: --ignore-environment --null --debug --unset:"
+_XARGS = (
+    "-0 -o -p -r -t -x -a: -d: -E: -e? -I: -i? -J: -L: -l? -n: -P: -R: -s: -S: --null --open-tty --interactive "
+    "--no-run-if-empty --verbose --exit --arg-file: --delimiter: --eof? --max-args: --max-chars: --max-lines? "
+    "--max-procs: --replace?"
+)
+_SHELL = (
+    "-a -b -c -e -f -h -i -k -l -m -n -o: -p -r -s -t -u -v -x -B -C -D -E -H -O: -P -T --login --norc "
+    "--noprofile --posix --restricted --verbose --help --version"
+)
+_SSH = (
+    "-4 -6 -A -a -C -f -G -g -K -k -M -N -n -q -s -T -t -V -v -X -x -Y -y -B: -b: -c: -D: -E: -e: -F: -I: -i: -J: "
+    "-L: -l: -m: -O: -o: -P: -p: -Q: -R: -S: -W: -w:"
+)
+_EXEC = (
+    "-d -i -t -T -c: -e: -n: -u: -w: --detach --interactive --privileged --stdin --tty --container: --env: "
+    "--env-file: --index: --namespace: --user: --workdir:"
+)
+_WATCH = "-b -c -d? -e -g -n: -p -t -w -x --beep --color --differences? --errexit --interval: --no-title --exec"
+_GIT_COMMAND = r"(?i)alias\.|pager|editor|command|cmd|helper|textconv|driver|hook|program|proxy|exec"
+
+
+def wrapped(words: Words) -> Iterator[Deed]:
+    """What a program of the table runs."""
+    name = words[0].text.rpartition("/")[2]
+    second = next((at for at, word in enumerate(words) if at and not word.text.startswith("-")), 0)
+    both = f"{name} {words[second].text}"
+    if name not in WRAPPERS and both not in WRAPPERS:
+        return
+    known, count = WRAPPERS.get(name) or WRAPPERS[both]
+    _, rest = split(words[1 if name in WRAPPERS else second + 1 :], known)
+    rest = operands(rest, count)[1]
+    if rest and rest[0].text == "!":
+        raise Unreadable("I do not know what `!` means there")
+    if rest:
+        yield Runs(rest)
+
+
+def fed(redirects: Redirects, *, bash: bool, here: bool = True) -> Iterator[Deed]:
+    """What a shell runs that reads its commands from where its input comes from."""
+    found = [each for each in redirects if each.sign[0] == "<" and each.number in {"", "0"}][-1:]
+    for redirect in found:
+        if redirect.body is not None:
+            yield RunsCode(Word(redirect.body, bare=False), bash, here)
+        else:
+            yield RunsFile(redirect.target) if redirect.sign == "<" else Seen.UNSEEN_CODE
+    if not found:
+        yield Seen.UNSEEN_CODE
+
+
+def _shell(words: Words, redirects: Redirects) -> Iterator[Deed]:
+    options, rest = split(words[1:], _SHELL)
+    bash = words[0].text.endswith("bash")
+    if named(options) & {"--version", "--help"}:
+        return
+    if "-c" in named(options):
+        yield RunsCode(rest[0], bash) if rest else Seen.UNKNOWN_CODE
+    elif rest and "-s" not in named(options):
+        yield RunsFile(rest[0])
+    else:
+        yield from fed(redirects, bash=bash)
+
+
+def _sourced(words: Words, redirects: Redirects) -> Iterator[Deed]:
+    if words[1:2] and words[1].text == "/dev/stdin":
+        yield from fed(redirects, bash=True)
+    elif words[1:2]:
+        yield RunsFile(words[1])
+
+
+def _env(words: Words, _: Redirects) -> Iterator[Deed]:
+    rest = split(words[1:], _ENV)[1]
+    while rest and "=" in rest[0].text:
+        (assignment,), rest = operands(rest, 1)
+        yield Sets(assignment)
+    if rest:
+        yield Runs(rest)
+
+
+def _xargs(words: Words, _: Redirects) -> Iterator[Deed]:
+    options, rest = split(words[1:], _XARGS)
+    if not rest:
+        return
+    marks = {"-I", "-i", "-J", "--replace"} & named(options)
+    mark = [*values(options, *marks), Word("{}")][0].text if marks else ""
+    yield Runs(
+        [_holed(word, mark) for word in rest] if mark else [*rest, Word(HOLE, "…", splits=True, bare=False)]
+    )
+
+
+def _holed(word: Word, mark: str) -> Word:
+    return replace(word, text=word.text.replace(mark, HOLE)) if mark in word.text else word
+
+
+def _find(words: Words, _: Redirects) -> Iterator[Deed]:
+    rest = iter(words)
+    for word in rest:
+        if word.text in {"-exec", "-execdir", "-ok", "-okdir"}:
+            inner = list[Word]()
+            for each in rest:
+                if each.text == ";" or (each.text == "+" and inner and inner[-1].text == HOLE):
+                    break
+                inner.append(_holed(each, "{}"))
+            yield Runs(inner) if inner else Seen.UNKNOWN_CODE
+        elif word.text in {"-fprint", "-fprint0", "-fprintf", "-fls"}:
+            yield from (Changes(place) for place in [next(rest, None)] if place)
+
+
+def _fd(words: Words, _: Redirects) -> Iterator[Deed]:
+    for at, word in enumerate(words):
+        if word.text in {"--exec", "--exec-batch"} or re.fullmatch(r"-[A-Za-z]*[xX]", word.text):
+            rest = [_holed(each, "{}") for each in words[at + 1 :]]
+            yield Runs([*rest, Word(HOLE, "…", bare=False)]) if rest else Seen.UNKNOWN_CODE
+            return
+
+
+def _ssh(words: Words, redirects: Redirects) -> Iterator[Deed]:
+    options, rest = split(words[1:], _SSH)
+    _, rest = operands(rest, 1)
+    if rest:
+        yield RunsCode(together(rest), bash=False, here=False)
+    elif not named(options) & {"-N", "-V", "-G", "-Q", "-O"}:
+        yield from fed(redirects, bash=False, here=False)
+
+
+def _in_container(words: Words, _: Redirects) -> Iterator[Deed]:
+    texts = [word.text for word in words]
+    if "exec" not in texts:
+        return
+    behind = words[texts.index("exec") + 1 :]
+    rest = words[texts.index("--") + 1 :] if "--" in texts else operands(split(behind, _EXEC)[1], 1)[1]
+    if rest:
+        yield Runs(rest, here=False)
+
+
+def _git(words: Words, _: Redirects) -> Iterator[Deed]:
+    for before, word in pairwise(words):
+        key, sign, value = word.text.partition("=")
+        if word.text.startswith("!"):
+            yield RunsCode(replace(word, text=word.text[1:]))
+        elif before.text == "-c" and sign and re.search(_GIT_COMMAND, key):
+            code = value[1:] if value.startswith("!") else f"git {value}" if key.startswith("alias.") else value
+            yield RunsCode(replace(word, text=code))
+
+
+def _evaluated(words: Words, _: Redirects) -> Iterator[Deed]:
+    yield RunsCode(together([word for word in words[1:] if word.text != "--"]))
+
+
+def _trapped(words: Words, _: Redirects) -> Iterator[Deed]:
+    rest = split(words[1:], "-l -p", strict=False)[1]
+    yield from (RunsCode(word) for word in rest[:1] if len(rest) > 1)
+
+
+def _aliased(words: Words, _: Redirects) -> Iterator[Deed]:
+    for word in words[1:]:
+        yield RunsCode(replace(word, text=word.text.partition("=")[2]))
+
+
+def _watched(words: Words, _: Redirects) -> Iterator[Deed]:
+    yield RunsCode(together(split(words[1:], _WATCH)[1]), bash=False)
+
+
+def _locked(words: Words, _: Redirects) -> Iterator[Deed]:
+    rest = operands(split(words[1:], "-e -F -n -o -s -u -x -E: -w: --nonblock --timeout:")[1], 1)[1]
+    if rest[:1] and rest[0].text == "-c":
+        yield RunsCode(together(rest[1:]), bash=False)
+    elif rest:
+        yield Runs(rest)
+
+
+RUNS: dict[str, Callable[[Words, Redirects], Iterator[Deed]]] = {
+    **dict.fromkeys(("sh", "bash", "dash", "ash", "rbash"), _shell),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc", "lxc"), _in_container),
+    **dict.fromkeys((".", "source"), _sourced),
+    **dict.fromkeys(("fd", "fdfind"), _fd),
+    "alias": _aliased,
+    "env": _env,
+    "eval": _evaluated,
+    "find": _find,
+    "flock": _locked,
+    "git": _git,
+    "ssh": _ssh,
+    "trap": _trapped,
+    "watch": _watched,
+    "xargs": _xargs,
+}

@@ -1,0 +1,323 @@
+"""Processes: on record before they run, told of once, and to whom."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.core.journal import Cause
+from perdure.store import verbs
+from perdure.store.processes import STRIKES, WINDOW_MS, End, Found, Notice, Process, Wish
+from perdure.store.turns import Turn
+from support.stores import Gateway, key_of
+
+pytestmark = pytest.mark.anyio
+
+DONE = End(exit_code=0)
+
+
+async def begins(
+    gateway: Gateway, turn: Turn, call: str = "c1", *, notify: bool = True, watch: str = ""
+) -> Process:
+    patterns = (watch,) if watch else ()
+    wish = Wish(turn.id, call, f"{turn.id}~{call}", "make", notify, patterns)
+    return await gateway.store.processes.record(wish, gateway.run, gateway.now())
+
+
+async def in_background(gateway: Gateway, *, notify: bool = True, watch: str = "", text: str = "go") -> Process:
+    """A process whose turn is done."""
+    turn = await gateway.begins(text)
+    process = await begins(gateway, turn, notify=notify, watch=watch)
+    await gateway.finishes(turn)
+    return process
+
+
+async def ends(gateway: Gateway, process: Process, end: End = DONE) -> str | None:
+    def say(row: Process) -> str:
+        return f"{row.state}, {row.unnoticed} more"
+
+    return await gateway.store.processes.end(process, end, say, gateway.now())
+
+
+async def sees(gateway: Gateway, process: Process) -> None:
+    await gateway.store.processes.see(process, DONE, gateway.now())
+
+
+async def finds(gateway: Gateway, process: Process, count: int = 1, *, at: int | None = None) -> str | None:
+    """Find something in the next ten bytes of output."""
+
+    def say(notice: Notice) -> str:
+        return f"{notice.count} and {notice.before}{', the last' if notice.last else ''}"
+
+    since = (await row_of(gateway, process)).scanned
+    now = gateway.now() if at is None else at
+    return await gateway.store.processes.find(process, Found(count, since, since + 10), say, now)
+
+
+async def row_of(gateway: Gateway, process: Process) -> Process:
+    found = await gateway.store.processes.get(process.id)
+    assert found is not None
+    return found
+
+
+async def causes(gateway: Gateway) -> list[Cause]:
+    """What the next turn is about."""
+    claim = await gateway.claims()
+    return (await gateway.view(claim.turn)).causes if claim else []
+
+
+async def owed(gateway: Gateway) -> list[str]:
+    return [row.text for row in await gateway.store.outbox.open()]
+
+
+# ── on record ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b90_process_is_on_record_with_its_wish_chat_and_person_after_a_crash(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="ready")
+    await gateway.reopen()
+    assert await gateway.store.processes.live() == [process]
+    known = (process.key, process.person, process.notify, process.watches, process.instance)
+    assert known == (key_of(), "ada", 1, ["ready"], "one")
+
+
+async def test_same_call_has_one_process_when_it_is_made_again(gateway: Gateway) -> None:
+    turn = await gateway.begins("go")
+    assert await begins(gateway, turn) == await begins(gateway, turn)
+    assert await begins(gateway, turn, "c2") != await begins(gateway, turn)
+    assert len(await gateway.store.processes.live()) == 2
+
+
+async def test_process_that_never_ran_is_not_on_record(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await gateway.store.processes.forget(process)
+    assert await gateway.store.processes.page() == []
+
+
+async def test_processes_of_a_chat_are_listed_there_alone(gateway: Gateway) -> None:
+    here, other = await gateway.begins("go"), await gateway.begins("go", chat_name="c2")
+    first, second = await begins(gateway, here), await begins(gateway, here, "c2")
+    await begins(gateway, other)
+    await sees(gateway, second)
+    assert [one.id for one in await gateway.store.processes.beside(here.id)] == [first.id, second.id]
+
+
+# ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b92_b96_end_begins_one_turn_when_it_is_found_twice(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    assert set(await asyncio.gather(ends(gateway, process), ends(gateway, process))) == {"report", None}
+    await gateway.reopen()
+    assert await ends(gateway, process) is None
+    [cause] = await causes(gateway)
+    assert (cause.text, cause.note, cause.sender.id) == ("ended, 0 more", True, "ada")
+    assert await gateway.claims() is None
+    [event] = await gateway.rows("SELECT event_key FROM inbox WHERE kind = 'report'")
+    assert event == (f"process:{process.id}:ended",)
+
+
+async def test_process_that_nobody_can_tell_of_is_told_as_lost(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await ends(gateway, process, End(lost=True))
+    [cause] = await causes(gateway)
+    assert cause.text == "lost, 0 more"
+
+
+async def test_end_is_told_to_nobody_when_nobody_wishes_to_hear(gateway: Gateway) -> None:
+    process = await in_background(gateway, notify=False)
+    assert await ends(gateway, process) == "nobody"
+    assert await gateway.claims() is None
+
+
+async def test_b92_end_that_was_seen_is_not_told(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await sees(gateway, process)
+    await gateway.reopen()
+    assert await ends(gateway, process) is None
+    assert await gateway.claims() is None
+    assert (await row_of(gateway, process)).told == "seen"
+
+
+async def test_b92_report_is_taken_back_when_the_end_is_seen_before_its_turn(gateway: Gateway) -> None:
+    turn = await gateway.begins("go")
+    process = await begins(gateway, turn)
+    assert await ends(gateway, process) == "report"
+    await sees(gateway, process)
+    await gateway.finishes(turn)
+    await gateway.reopen()
+    assert await gateway.claims() is None
+    assert (await row_of(gateway, process)).told == "seen"
+
+
+async def test_end_that_began_a_turn_stays_told_when_it_is_seen_in_that(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await ends(gateway, process)
+    assert await causes(gateway)
+    await sees(gateway, process)
+    assert (await row_of(gateway, process)).told == "report"
+
+
+async def test_b96_end_is_a_notice_when_a_fresh_conversation_was_begun(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await gateway.store.orders.perform(key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now()))
+    assert await ends(gateway, process) == "notice"
+    assert await gateway.claims() is None
+    assert await owed(gateway) == ["ended, 0 more"]
+
+
+async def test_b96_waiting_report_becomes_a_notice_when_a_fresh_conversation_is_begun(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await ends(gateway, process)
+    await gateway.store.orders.perform(key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now()))
+    assert await gateway.store.turns.claimable(gateway.run) == [key_of()]
+    assert await gateway.claims() is None
+    assert await owed(gateway) == ["ended, 0 more"]
+    assert await gateway.store.turns.claimable(gateway.run) == []
+    assert (await row_of(gateway, process)).told == "notice"
+
+
+async def test_b92_notice_is_taken_back_when_the_end_is_seen_before_it_is_sent(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await gateway.store.orders.perform(key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now()))
+    await ends(gateway, process)
+    await sees(gateway, process)
+    assert await owed(gateway) == []
+
+
+async def test_end_is_a_notice_when_the_session_is_set_aside(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await gateway.store.orders.perform(key_of(), verbs.suspend(gateway.store.ids, key_of(), gateway.now()))
+    assert await ends(gateway, process) == "notice"
+    assert await gateway.claims() is None
+
+
+async def test_news_joins_no_turn_that_was_cut_off(gateway: Gateway) -> None:
+    turn = await gateway.begins("go")
+    process = await begins(gateway, turn)
+    await gateway.crash()
+    await gateway.open()
+    await gateway.interrupts(turn)
+    await ends(gateway, process)
+    assert await gateway.claims() is None
+    assert await gateway.store.inbox.waiting(key_of()) == 0
+
+
+async def test_news_is_not_seen_in_the_chat_as_words_of_a_person(gateway: Gateway) -> None:
+    process = await in_background(gateway)
+    await ends(gateway, process)
+    assert [seen.text for seen in await gateway.store.inbox.seen(key_of(), 0)] == ["go"]
+
+
+# ── matches ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b93_first_match_is_told_at_once_and_others_with_the_next_notice(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="x")
+    assert await finds(gateway, process, at=0) == "report"
+    assert await finds(gateway, process, 2, at=WINDOW_MS - 1) is None
+    assert [cause.text for cause in await causes(gateway)] == ["1 and 0"]
+    await gateway.reopen()
+    assert (await row_of(gateway, process)).unnoticed == 2
+
+
+async def test_b93_counted_matches_are_told_when_the_window_is_over(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="x")
+    await finds(gateway, process, at=0)
+    await finds(gateway, process, 2, at=1)
+    assert await finds(gateway, process, 0, at=WINDOW_MS) == "report"
+    texts = [
+        row[0] for row in await gateway.rows("SELECT body FROM inbox WHERE kind = 'report' ORDER BY position")
+    ]
+    assert "0 and 2" in texts[1]
+
+
+async def test_b93_pattern_is_switched_off_after_three_windows_in_a_row_with_drops(gateway: Gateway) -> None:
+    process = await in_background(gateway, notify=False, watch="x")
+    for window in range(STRIKES):
+        assert await finds(gateway, process, at=window * WINDOW_MS) == "report"
+        assert await finds(gateway, process, at=window * WINDOW_MS + 1) is None
+        assert (await row_of(gateway, process)).watching
+    assert await finds(gateway, process, at=STRIKES * WINDOW_MS) == "report"
+    assert await finds(gateway, process, at=9 * WINDOW_MS) is None
+    assert not (await row_of(gateway, process)).watching
+    texts = [
+        row[0] for row in await gateway.rows("SELECT body FROM inbox WHERE kind = 'report' ORDER BY position")
+    ]
+    assert len(texts) == STRIKES + 1
+    assert "the last" in texts[-1]
+    assert await ends(gateway, process) == "report", "the completion is told instead"
+
+
+async def test_b93_quiet_window_begins_the_row_anew(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="x")
+    for window in (0, 1, 4, 5, 8, 9):
+        await finds(gateway, process, at=window * WINDOW_MS)
+        await finds(gateway, process, at=window * WINDOW_MS + 1)
+        if window % 2:
+            await finds(gateway, process, 0, at=(window + 1) * WINDOW_MS)
+    assert (await row_of(gateway, process)).watching
+
+
+async def test_b93_matches_without_a_notice_are_told_with_the_end(gateway: Gateway) -> None:
+    process = await in_background(gateway, notify=False, watch="x")
+    await finds(gateway, process, at=0)
+    await finds(gateway, process, 3, at=1)
+    assert await ends(gateway, process) == "report"
+
+
+async def test_same_piece_of_output_is_counted_once(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="x")
+    found = Found(1, 0, 10)
+    first, second = [
+        await gateway.store.processes.find(process, found, lambda _: "found", gateway.now()) for _ in range(2)
+    ]
+    assert (first, second) == ("report", None)
+
+
+async def test_b94_match_of_the_running_turn_is_given_to_the_next(gateway: Gateway) -> None:
+    turn = await gateway.begins("go")
+    process = await begins(gateway, turn, watch="x")
+    assert await finds(gateway, process) == "aside"
+    await gateway.finishes(turn)
+    await gateway.reopen()
+    assert await gateway.store.turns.claimable(gateway.run) == []
+    assert await gateway.claims() is None
+    await gateway.hears("next")
+    assert [(cause.text, cause.note) for cause in await causes(gateway)] == [("1 and 0", True), ("next", False)]
+
+
+async def test_b94_match_of_an_older_generation_is_given_to_the_next_turn(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="x")
+    await gateway.finishes(await gateway.begins("another"))
+    assert await finds(gateway, process) == "aside"
+    assert await gateway.claims() is None
+    await gateway.hears("next")
+    assert [cause.text for cause in await causes(gateway)] == ["1 and 0", "next"]
+
+
+async def test_turn_that_a_match_began_does_not_make_the_next_match_old(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="x")
+    await finds(gateway, process, at=0)
+    claim = await gateway.claims()
+    assert claim is not None
+    await gateway.finishes(claim.turn)
+    assert await finds(gateway, process, at=WINDOW_MS) == "report"
+
+
+async def test_b95_nothing_is_told_after_the_end(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="x")
+    await ends(gateway, process)
+    assert await finds(gateway, process) is None
+    assert len(await causes(gateway)) == 1
+
+
+async def test_b95_matches_are_taken_back_when_the_end_is_seen(gateway: Gateway) -> None:
+    turn = await gateway.begins("go")
+    process = await begins(gateway, turn, watch="x")
+    await finds(gateway, process)
+    await sees(gateway, process)
+    await gateway.finishes(turn)
+    await gateway.hears("next")
+    assert [cause.text for cause in await causes(gateway)] == ["next"]

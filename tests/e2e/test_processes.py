@@ -1,0 +1,349 @@
+"""Processes in the background, through a gateway: they outlive it, and are told of once, where they were begun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from perdure.core.journal import TurnView
+from perdure.store.processes import WINDOW_MS
+from perdure.testing import SettableClock, SimulatedPlatform
+from perdure.tools import kept
+from support.background import Switch, counts, is_quiet, keeps_a_match, place_of, runs, sees, the_process, turns
+from support.gateway import Person, gateway
+from support.inprocess import crashing_at_the_end, serving
+from support.keeping import end_all, is_alive, rewrite
+from support.stopping import dying
+from support.waiting import eventually, wait_for
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home in which nothing runs any more after the test."""
+    for _ in end_all(tmp_path / "home" / "keepers"):
+        yield tmp_path / "home"
+
+
+def notes_of(view: TurnView) -> list[str]:
+    return [cause.text for cause in view.causes if cause.note]
+
+
+# ── outliving ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_b90_process_goes_on_and_is_told_where_it_began_when_the_whole_group_is_killed(home: Path) -> None:
+    switch = Switch(home.parent)
+    with gateway(home) as process:
+        process.close()
+        process.start("setsid")
+        person, other = Person(process, "work"), Person(process, "play")
+        person.say(f"background: echo before; {switch.wait}; echo after; exit 3\nsay: begun")
+        person.wait_for_replies(1)
+        assert process.process is not None
+        os.killpg(process.process.pid, signal.SIGKILL)
+        process.wait()
+        process.start()
+        assert person.replies() == ["begun"]
+        switch.throw()
+        [_, told] = person.wait_for_replies(2)
+        assert "ended with exit code 3" in told
+        assert "before\nafter" in told
+        assert other.replies() == []
+
+
+async def test_b90_process_goes_on_over_a_restart(home: Path) -> None:
+    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    async with serving(home, platform):
+        platform.write(f"background: {switch.wait}; echo late\nsay: begun")
+        await sees(platform, "begun")
+    async with serving(home, platform):
+        switch.throw()
+        await sees(platform, "begun", "late")
+
+
+async def test_b91_process_that_ended_while_no_gateway_ran_is_told_once(home: Path) -> None:
+    platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
+    async with crashing_at_the_end(home, platform, clock=clock) as first:
+        platform.write(f"background: {switch.wait}; echo alone\nsay: begun")
+        await sees(platform, "begun")
+        place = place_of(home, await the_process(first))
+    switch.throw()
+    await eventually("the process has ended", lambda: isinstance(kept.look(place), kept.Ended))
+    for _ in range(2):
+        async with crashing_at_the_end(home, platform, clock=clock) as again:
+            await sees(platform, "begun", "alone")
+            await is_quiet(again)
+            assert len(await turns(again, platform)) == 2
+
+
+@pytest.mark.parametrize("fact", ["SELECT 1 FROM processes", "SELECT 1 FROM inbox WHERE kind = 'report'"])
+async def test_b90_b92_process_runs_once_and_is_told_once_when_killed_at(fact: str, home: Path) -> None:
+    platform, clock = SimulatedPlatform(), SettableClock()
+    ran = home.parent / "ran"
+    async with dying(home, platform, fact=fact, clock=clock):
+        platform.write(f"background: echo once >> {ran}; echo done\nsay: begun")
+    async with serving(home, platform, clock=clock) as again:
+        await sees(platform, "begun", "done")
+        await is_quiet(again)
+        assert [view.state for view in await turns(again, platform)] == ["done", "done"]
+    assert ran.read_text() == "once\n"
+
+
+async def test_b90_recycled_process_id_is_neither_adopted_nor_killed(home: Path) -> None:
+    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    async with crashing_at_the_end(home, platform) as first:
+        platform.write(f"background: {switch.wait}\nsay: begun")
+        await sees(platform, "begun")
+        process = await the_process(first)
+        was = await runs(home, process)
+    os.kill(was.keeper, signal.SIGKILL)
+    os.kill(was.pid, signal.SIGKILL)
+    stranger = subprocess.Popen(["/bin/sleep", "600"])  # noqa: ASYNC220 reason: it takes no time
+    try:
+        for name in ("claim", "child"):
+            rewrite(place_of(home, process), name, lambda record: record | {"pid": stranger.pid})
+        async with serving(home, platform) as again:
+            await sees(platform, "begun", "unknown")
+            platform.write("process: list\nprocess: kill\nsay: killed")
+            await sees(platform, "begun", "unknown", "killed")
+            assert (await again.store.processes.page())[0].state == "lost"
+        assert is_alive(stranger.pid)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+# ── the end is told once ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("action", ["wait", "poll", "log", "kill"])
+async def test_b92_end_that_the_agent_saw_is_told_no_other_way(action: str, home: Path) -> None:
+    platform = SimulatedPlatform()
+    seen = f"until ls {home}/keepers/*/result.json; do sleep 0.02; done >/dev/null 2>&1"
+    command = "sleep 600" if action == "kill" else "echo words"
+    between = "" if action in ("wait", "kill") else f"run: {seen}\n"
+    async with crashing_at_the_end(home, platform) as first:
+        platform.write(f"background: {command}\n{between}process: {action}\nsay: seen")
+        await sees(platform, "seen")
+        await is_quiet(first)
+    async with serving(home, platform) as again:
+        await is_quiet(again)
+        [turn] = await turns(again, platform)
+        results = [call.ended.text for call in turn.calls.values() if call.ended]
+        assert "ended by signal" in results[-1] if action == "kill" else "words" in results[-1]
+        assert (await again.store.processes.page())[0].told == "seen"
+    assert platform.replies() == ["seen"]
+
+
+async def test_process_is_given_input_and_read_from(home: Path) -> None:
+    platform = SimulatedPlatform()
+    async with serving(home, platform) as running:
+        platform.write("background: read line; echo got $line\nprocess: write hello")
+        [said] = await sees(platform, "5 bytes")
+        assert "The process was given 5 bytes" in said
+        process = await the_process(running)
+        await kept.write(place_of(home, process), b"\n")
+        await sees(platform, "5 bytes", "got hello")
+
+
+# ── stopping and beginning anew ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: Path) -> None:
+    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    async with serving(home, platform) as running:
+        platform.write(f"background: {switch.wait}; echo late\nrun: sleep 600\nsay: never")
+        await runs(home, await the_process(running))
+        await eventually("both run", lambda: len(list((home / "keepers").iterdir())) == 2)
+        platform.write("/stop")
+        await sees(platform, "")
+        platform.write("process: list")
+        [_, listed] = await sees(platform, "", "running")
+        assert "until [" in listed
+        await eventually(
+            "the foreground command was stopped",
+            lambda: (
+                sorted(type(seen).__name__ for seen in kept.survey(home / "keepers").values())
+                == ["Ended", "Running"]
+            ),
+        )
+        switch.throw()
+        await sees(platform, "", "running", "late")
+
+
+async def test_b96_end_is_a_notice_and_no_turn_when_a_fresh_conversation_was_begun(home: Path) -> None:
+    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    async with serving(home, platform) as running:
+        platform.write(f"background: {switch.wait}; echo late\nsay: begun")
+        await sees(platform, "begun")
+        platform.write("/new")
+        await sees(platform, "begun", "")
+        await runs(home, await the_process(running))
+        switch.throw()
+        await sees(platform, "begun", "", "late")
+        await is_quiet(running)
+        assert len(await turns(running, platform)) == 1
+
+
+async def test_b95_end_is_told_in_the_thread_that_began_the_process(home: Path) -> None:
+    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    async with serving(home, platform):
+        platform.write(f"background: {switch.wait}; echo here\nsay: begun", thread="t7")
+        await sees(platform, "begun")
+        platform.write("say: elsewhere")
+        await sees(platform, "begun", "elsewhere")
+        switch.throw()
+        await sees(platform, "begun", "elsewhere", "here")
+    assert [posted.address.thread for posted in platform.posted] == ["t7", None, "t7"]
+
+
+async def test_news_is_told_to_the_model_as_a_note_and_not_as_the_users_words(home: Path) -> None:
+    platform = SimulatedPlatform()
+    async with serving(home, platform) as running:
+        platform.write("background: true\nsay: begun")
+        await sees(platform, "begun", "ended with exit code 0")
+        [_, turn] = await turns(running, platform)
+        [cause] = turn.causes
+        assert (cause.note, cause.sender.id) == (True, "ann")
+        assert platform.posted[-1].reply_to is None
+
+
+# ── watching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b93_matches_are_told_promptly_then_counted_then_no_longer_watched_for(home: Path) -> None:
+    platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
+    async with serving(home, platform, clock=clock) as running:
+        platform.write(f"watch: ERROR {switch.repeat}\nsay: watching")
+        await sees(platform, "watching")
+        switch.write("fine", "ERROR one")
+        [_, first] = await sees(platform, "watching", "ERROR one")
+        assert "fine" not in first
+        told = ["watching", "ERROR one"]
+        for window in range(3):
+            switch.write(f"ERROR more {window}", f"ERROR again {window}")
+            await counts(running, 2)
+            assert len(platform.replies()) == len(told)
+            clock.move(WINDOW_MS / 1000)
+            told.append("2 lines more since the last notice")
+            await sees(platform, *told)
+        assert "nothing is watched for any more" in platform.replies()[-1]
+        switch.write("ERROR unheard")
+        os.killpg((await runs(home, await the_process(running))).pid, signal.SIGKILL)
+        await sees(platform, *told, "ended by signal 9")
+
+
+async def test_b93_output_is_looked_at_once_when_the_gateway_is_killed_between(home: Path) -> None:
+    platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
+    async with crashing_at_the_end(home, platform, clock=clock):
+        platform.write(f"watch: ERROR {switch.repeat}\nsay: watching")
+        await sees(platform, "watching")
+        switch.write("ERROR one")
+        await sees(platform, "watching", "ERROR one")
+    switch.write("ERROR two")
+    clock.move(60)
+    async with serving(home, platform, clock=clock) as again:
+        [_, _, second] = await sees(platform, "watching", "ERROR one", "ERROR two")
+        assert "ERROR one" not in second
+        await is_quiet(again)
+
+
+async def test_b94_match_in_its_own_turn_is_given_to_the_next(home: Path) -> None:
+    platform, output, go = SimulatedPlatform(), Switch(home.parent, "output"), Switch(home.parent, "go")
+    async with serving(home, platform) as running:
+        platform.write(f"watch: ERROR {output.repeat}\nrun: {go.wait}\nsay: done")
+        await runs(home, await the_process(running))
+        output.write("ERROR early")
+        await keeps_a_match(running)
+        go.throw()
+        await sees(platform, "done")
+        await is_quiet(running)
+        platform.write("say: next")
+        await sees(platform, "done", "next")
+        first, second = await turns(running, platform)
+        assert notes_of(first) == []
+        assert "ERROR early" in notes_of(second)[0]
+
+
+async def test_b94_match_of_an_older_turn_begins_none(home: Path) -> None:
+    platform, output = SimulatedPlatform(), Switch(home.parent)
+    async with serving(home, platform) as running:
+        platform.write(f"watch: ERROR {output.repeat}\nsay: watching")
+        await sees(platform, "watching")
+        platform.write("say: newer")
+        await sees(platform, "watching", "newer")
+        output.write("ERROR late")
+        await keeps_a_match(running)
+        await is_quiet(running)
+        platform.write("say: newest")
+        await sees(platform, "watching", "newer", "newest")
+        assert "ERROR late" in notes_of((await turns(running, platform))[-1])[0]
+
+
+async def test_match_is_told_when_the_process_ends_at_once(home: Path) -> None:
+    platform = SimulatedPlatform()
+    async with serving(home, platform) as running:
+        platform.write("watch: ERROR echo ERROR quick\nprocess: list")
+        await eventually("it has ended", lambda: the_process(running, "ended"))
+        platform.write("say: next")
+        await eventually("there are two turns", lambda: len(platform.replies()) >= 2)
+        told = [text for view in await turns(running, platform) for text in notes_of(view)]
+        assert any("ERROR quick" in text for text in told), told
+
+
+async def test_pattern_that_might_take_for_ever_is_refused(home: Path) -> None:
+    platform = SimulatedPlatform()
+    async with serving(home, platform) as running:
+        platform.write("watch: (a+)+$ echo aaaa")
+        await sees(platform, "cannot be watched for")
+        assert await running.store.processes.page() == []
+
+
+# ── many ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_command_that_cannot_be_started_is_not_on_record(home: Path) -> None:
+    platform = SimulatedPlatform()
+    async with serving(home, platform) as running:
+        (home / "keepers").write_text("in the way")
+        platform.write("background: true")
+        await sees(platform, "not started")
+        assert await running.store.processes.page() == []
+        (home / "keepers").unlink()
+
+
+def test_processes_are_listed_over_http(home: Path) -> None:
+    switch = Switch(home.parent)
+    with gateway(home) as process:
+        person = Person(process)
+        person.say(f"background: {switch.wait}\nsay: begun")
+        person.wait_for_replies(1)
+        [listed] = _processes(process.url, process.token)
+        assert (listed["state"], listed["command"], listed["key"]) == (
+            "live",
+            switch.wait,
+            "agent:main:web:dm:home",
+        )
+        switch.throw()
+        wait_for("it has ended", lambda: _processes(process.url, process.token)[0]["state"] == "ended")
+
+
+def _processes(url: str, token: str) -> list[dict[str, object]]:
+    answer = httpx.get(f"{url}/api/processes", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, object]] = json.loads(answer.text)["processes"]
+    return found

@@ -1,0 +1,200 @@
+"""Foreground commands outlive the gateway: kills of its whole process group, at every point of a command."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import SettableClock, SimulatedPlatform
+from perdure.tools.shell import place_of
+from support.gateway import Person
+from support.inprocess import serving
+from support.keeping import run_keeper, write_order
+from support.recovering import key_of, last_turn, replies
+from support.shelling import HELD, RESULT, Commands, cleared_home, grouped, is_gone
+from support.stopping import dying, looking_at
+from support.waiting import eventually, wait_for
+
+INTENT = "SELECT 1 FROM journal WHERE kind = 'tool_started'"
+RESULT_THERE = "SELECT 1 FROM journal WHERE kind = 'tool_ended'"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield from cleared_home(tmp_path)
+
+
+# ── real kills ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_b63_command_runs_once_when_killed_at_its_intent(home: Path) -> None:
+    with grouped(home) as process:
+        person, commands = Person(process), Commands(home)
+        person.say(f"run: {HELD}")
+        person.wait_for_event("the intent is on disk", call="c1.1", state="started")
+        process.kill()
+        process.start()
+        commands.let_go()
+        assert person.wait_for_replies(1) == [RESULT]
+        assert commands.runs() == 1
+
+
+@pytest.mark.parametrize("moment", ["claimed", "talking"])
+def test_b63_command_goes_on_and_its_result_comes_once_when_killed_in_the_middle(home: Path, moment: str) -> None:
+    with grouped(home) as process:
+        person, commands = Person(process), Commands(home)
+        person.say(f"run: {HELD}")
+        wait_for(f"the command is {moment}", commands.is_claimed if moment == "claimed" else commands.talks)
+        process.kill()
+        command = commands.talking()
+        process.start()
+        commands.let_go()
+        assert person.wait_for_replies(1) == [RESULT]
+        assert commands.runs() == 1
+        assert is_gone(command)
+
+
+def test_b63_result_of_a_command_that_ended_while_nobody_was_there_comes_once(home: Path) -> None:
+    with grouped(home) as process:
+        person, commands = Person(process), Commands(home)
+        person.say(f"run: {HELD}")
+        commands.talking()
+        process.kill()
+        commands.let_go()
+        wait_for("the command has ended", commands.has_result)
+        process.start()
+        assert person.wait_for_replies(1) == [RESULT]
+        assert commands.runs() == 1
+
+
+def test_b63_result_is_taken_from_the_journal_when_killed_after_it(home: Path) -> None:
+    with grouped(home) as process:
+        person, commands = Person(process), Commands(home)
+        person.say(f"run: {HELD}\nstep after 1s")
+        commands.talking()
+        commands.let_go()
+        person.wait_for_event("the step after it runs", call="c2.1", state="started")
+        process.kill()
+        process.start()
+        assert person.wait_for_replies(1) == [f"{RESULT}\nafter: done"]
+        assert commands.runs() == 1
+
+
+def test_b63_command_is_attached_again_and_again_when_killed_twice(home: Path) -> None:
+    with grouped(home) as process:
+        person, commands = Person(process), Commands(home)
+        person.say(f"run: {HELD}")
+        commands.talking()
+        for attempt in (2, 3):
+            process.kill()
+            process.start()
+            wait_for_attempts(person, attempt)
+        commands.let_go()
+        assert person.wait_for_replies(1) == [RESULT]
+        assert commands.runs() == 1
+
+
+def wait_for_attempts(person: Person, count: int) -> None:
+    """Wait until the chat's turn was claimed this many times in all."""
+    for _, name, data in person.events():
+        count -= name == "turn" and data["move"] == "claimed"
+        if not count:
+            return
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_b63_outcome_is_unknown_with_the_output_so_far_when_the_keeper_is_killed_too(
+    home: Path, alive: bool
+) -> None:
+    with grouped(home) as process:
+        person, commands = Person(process), Commands(home)
+        person.say(f"run: {HELD}")
+        command = commands.talking()
+        process.kill()
+        os.kill(command.keeper, signal.SIGKILL)
+        if not alive:
+            os.killpg(command.pid, signal.SIGKILL)
+            wait_for("the command is gone", lambda: is_gone(command))
+        process.start()
+        [reply] = person.wait_for_replies(1)
+        commands.let_go()
+        assert reply.startswith("outcome unknown: ")
+        assert "Its output so far: one" in reply
+        assert ("still runs" in reply) is alive
+        assert commands.runs() == 1
+
+
+def test_command_outlives_a_drain_deadline_and_nobody_waits_for_it(home: Path) -> None:
+    """B63, B68: neither status nor an orderly stop waits for the command, and neither ends it."""
+    with grouped(home, DRAIN__DEADLINE="0") as process:
+        person, commands = Person(process), Commands(home)
+        person.say(f"run: {HELD}")
+        command = commands.talking()
+        status = person.request("GET", "/../../status")
+        assert status.status_code == 200, status.text
+        assert status.json()["running"] == 1
+        assert process.stop() == 0
+        assert commands.running() == command
+        process.start()
+        commands.let_go()
+        assert person.wait_for_replies(1) == [RESULT]
+        assert commands.runs() == 1
+
+
+# ── kills between a write and what follows it ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.anyio
+async def test_b63_command_that_was_never_started_is_started_when_killed_after_the_intent(
+    home: Path,
+) -> None:
+    platform, clock, commands = SimulatedPlatform(), SettableClock(), Commands(home)
+    async with dying(home, platform, fact=INTENT, clock=clock):
+        platform.write(f"run: {HELD}")
+    assert commands.places() == []
+    async with serving(home, platform, clock=clock):
+        await eventually("the command runs", commands.talks)
+        commands.let_go()
+        await replies(platform, RESULT)
+    assert commands.runs() == 1
+
+
+@pytest.mark.anyio
+async def test_b63_command_runs_once_when_killed_before_its_keeper_came(home: Path) -> None:
+    """The place is there and nobody claimed it: that is made final, and a keeper who is late starts nothing."""
+    platform, clock, commands = SimulatedPlatform(), SettableClock(), Commands(home)
+    async with dying(home, platform, fact=INTENT, clock=clock):
+        platform.write(f"run: {HELD}")
+    place = place_of(commands.root, await key_of_the_call(home, platform))
+    write_order(place, command=HELD, directory=str(commands.workspace))
+    async with serving(home, platform, clock=clock):
+        await eventually("the command runs elsewhere", commands.talks)
+        with run_keeper(place) as late:
+            assert late.wait() == 0
+        commands.let_go()
+        await replies(platform, RESULT)
+    assert commands.runs() == 1
+    assert [each.name for each in commands.places()] == [place.name, f"{place.name}#2"]
+
+
+async def key_of_the_call(home: Path, platform: SimulatedPlatform) -> str:
+    async with looking_at(home) as store:
+        [call] = (await last_turn(store, key_of(platform))).calls.values()
+    assert call.started is not None
+    return call.started.key
+
+
+@pytest.mark.anyio
+async def test_b63_result_comes_once_when_killed_right_after_it_is_journalled(home: Path) -> None:
+    platform, clock, commands = SimulatedPlatform(), SettableClock(), Commands(home)
+    async with dying(home, platform, fact=RESULT_THERE, clock=clock):
+        platform.write(f"run: {HELD}")
+        await eventually("the command runs", commands.talks)
+        commands.let_go()
+    async with serving(home, platform, clock=clock):
+        await replies(platform, RESULT)
+    assert commands.runs() == 1

@@ -1,0 +1,120 @@
+"""Foreground commands for tests: commands that wait for us, and gateways that are killed with their group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perdure.agents.api import Reply, TurnContext
+from perdure.config import load
+from perdure.errors import ModelError
+from perdure.runtime.agents import Agents
+from perdure.tools import kept
+from perdure.tools.kept import Running
+from perdure.tools.place import members
+from support.gateway import GatewayProcess
+from support.keeping import end_all
+from support.waiting import eventually, wait_for
+
+# Leaves a line for each time it runs, says something, waits for us, says more, and ends with a code of its own.
+HELD = "echo ran >> runs; echo one; until [ -e go ]; do sleep 0.02; done; echo two; exit 3"
+RESULT = "exit code 3\none\ntwo"
+
+
+class Grouped(GatewayProcess):
+    """A gateway in a session of its own: a kill hits its whole process group."""
+
+    def start(self, *prefix: str) -> GatewayProcess:
+        return super().start("setsid", *prefix)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        assert self.wait() == -signal.SIGKILL
+
+
+@contextmanager
+def grouped(home: Path, **settings: str) -> Iterator[GatewayProcess]:
+    """A started gateway that is killed by its group, gone at the end whatever happens."""
+    process = Grouped(home, **settings)
+    try:
+        yield process.start()
+    finally:
+        process.close()
+
+
+def cleared_home(folder: Path) -> Iterator[Path]:
+    """A home in which no command runs any more after the test."""
+    for _ in end_all(folder / "home" / "keepers"):
+        yield folder / "home"
+
+
+class Commands:
+    """The foreground commands of a home, seen from outside."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.root = home / "keepers"
+        self.workspace = home / "workspace"
+
+    def runs(self) -> int:
+        """How often the held command ran."""
+        file = self.workspace / "runs"
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+    def let_go(self) -> None:
+        """Let the held command come to its end."""
+        (self.workspace / "go").touch()
+
+    def places(self) -> list[Path]:
+        return sorted(place for place in self.root.iterdir()) if self.root.is_dir() else []
+
+    def running(self) -> Running | None:
+        """The command that runs now, and has been started."""
+        seen = [kept.look(place) for place in self.places()]
+        return next((each for each in seen if isinstance(each, Running) and each.pid), None)
+
+    def said(self) -> str:
+        return "".join(kept.read_text(place, 0, 1 << 20)[0] for place in self.places())
+
+    def is_claimed(self) -> bool:
+        return any((place / "claim").exists() for place in self.places())
+
+    def has_result(self) -> bool:
+        return any((place / "result.json").exists() for place in self.places())
+
+    def talks(self) -> bool:
+        return self.running() is not None and "one" in self.said()
+
+    def talking(self) -> Running:
+        """The held command, after waiting until it has said its first word."""
+        wait_for("the command has said something", self.talks)
+        found = self.running()
+        assert found is not None
+        return found
+
+
+def is_gone(command: Running) -> bool:
+    """Whether nothing is left of a command's session."""
+    return not members(command.pid)
+
+
+class Impatient:
+    """The built-in agent of a home, whose turn fails as soon as a fact holds."""
+
+    def __init__(self, home: Path, platform: str, fact: Callable[[], bool]) -> None:
+        self._agent = Agents(load(home, {}), [platform]).on(platform)
+        self._fact = fact
+
+    async def run(self, context: TurnContext) -> Reply:
+        running = asyncio.ensure_future(self._agent.run(context))
+        try:
+            await eventually("it is time to fail", self._fact)
+            raise ModelError("the credit is used up")
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
