@@ -241,6 +241,21 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         Literal["dangerous", "all", "off"],
         Meta(description="Which shell commands a person must approve first: dangerous ones, all, or none."),
     ] = "dangerous"
+    dangerous: Annotated[
+        list[Id],
+        Meta(
+            description="Commands that need approval beside [those that always do](approvals.md), word by word; "
+            "`*` stands for any word, and as the last one for any rest.",
+            examples=[["terraform *", "kubectl delete *"]],
+        ),
+    ] = []
+    safe: Annotated[
+        list[Id],
+        Meta(
+            description="Commands that need no approval though the rules say so, written in the same way.",
+            examples=[["rm -rf build"]],
+        ),
+    ] = []
     approval_expires: Annotated[
         Duration, Meta(description="An approval that comes later than this counts no more, and nothing is run.")
     ] = 86400.0

@@ -11,7 +11,7 @@ import pytest
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
-from perdure.runtime.processes import Late
+from perdure.runtime.ledger import Late
 from perdure.tools.fetch import fetch_tool
 from perdure.tools.files import file_tools
 from perdure.tools.functions import as_tool

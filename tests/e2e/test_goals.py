@@ -16,8 +16,8 @@ from perdure.errors import ModelError
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
+from support.killing import Killing
 from support.recovering import key_of, perdure, turns_in
-from support.sweeping import Sweep
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -42,9 +42,9 @@ class Planned:
         answer = self._answers.pop(0) if self._answers else "nothing more"
         if answer == FAIL:
             raise ModelError("no credit")
-        if answer == HANG:
+        if answer.startswith(HANG):
             await self.gate.wait()
-        return Reply(answer)
+        return Reply(answer.removeprefix(HANG))
 
     async def has(self, *texts: str) -> None:
         await eventually(f"the turns are {texts}", lambda: self.asked == list(texts))
@@ -120,41 +120,40 @@ async def test_b84_budget_ends_a_goal_and_that_is_told(tmp_path: Path) -> None:
 
 
 async def test_b84_message_of_a_person_goes_first(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Planned(HANG, "to the message", "GOAL REACHED")
+    platform, agent = SimulatedPlatform(), Planned(f"{HANG}one", "to the message", "GOAL REACHED")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         platform.write("but leave the attic")
         await eventually("it waits", lambda: gateway.store.inbox.waiting(key_of(platform)))
         agent.gate.set()
-        await sees(platform, SET, HANG, "to the message", "GOAL REACHED")
+        await sees(platform, SET, "one", "to the message", "GOAL REACHED")
         await at_rest(gateway)
     assert agent.asked == ["tidy up", "but leave the attic", "tidy up"]
 
 
 async def test_b84_goal_that_was_reached_before_a_message_was_answered_stays_reached(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Planned(HANG, "to the message")
+    platform, agent = SimulatedPlatform(), Planned(f"{HANG}GOAL REACHED", "to the message")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         platform.write("thanks")
         await eventually("it waits", lambda: gateway.store.inbox.waiting(key_of(platform)))
-        agent._answers = ["to the message"]
         agent.gate.set()
-        await sees(
-            platform, SET, HANG, "to the message", "nothing more", *["nothing more"] * 8, notes.goal_spent(10)
-        )
+        await sees(platform, SET, "GOAL REACHED", "to the message")
+        await at_rest(gateway)
+    assert agent.asked == ["tidy up", "thanks"]
 
 
 async def test_b84_goal_set_in_a_running_turn_begins_behind_it(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Planned(HANG, "GOAL REACHED")
+    platform, agent = SimulatedPlatform(), Planned(f"{HANG}one", "GOAL REACHED")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("hello")
         await agent.has("hello")
         platform.write("/goal tidy up")
         await sees(platform, notes.goal_set(10, busy=True))
         agent.gate.set()
-        await sees(platform, notes.goal_set(10, busy=True), HANG, "GOAL REACHED")
+        await sees(platform, notes.goal_set(10, busy=True), "one", "GOAL REACHED")
         await at_rest(gateway)
     assert agent.asked == ["hello", "tidy up"]
 
@@ -176,7 +175,7 @@ async def test_b84_failed_turn_does_not_continue_it_and_the_next_that_completes_
 
 
 async def test_b84_stopped_turn_does_not_continue_it(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Planned(HANG)
+    platform, agent = SimulatedPlatform(), Planned(f"{HANG}one")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
@@ -194,7 +193,7 @@ async def test_b84_interrupted_turn_does_not_continue_it_until_it_has_gone_on_an
     platform, clock, agent = (
         SimulatedPlatform("web"),
         SettableClock(),
-        Planned(HANG, "one after all", "GOAL REACHED"),
+        Planned(f"{HANG}one", "one after all", "GOAL REACHED"),
     )
     async with crashing_at_the_end(tmp_path, platform, agent=agent, clock=clock):
         platform.write("/goal tidy up")
@@ -210,7 +209,7 @@ async def test_b84_interrupted_turn_does_not_continue_it_until_it_has_gone_on_an
 
 
 async def test_b84_goal_is_ended_by_a_person(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Planned(HANG)
+    platform, agent = SimulatedPlatform(), Planned(f"{HANG}one")
     off = notes.goal_ended(ended=True)
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
@@ -218,15 +217,15 @@ async def test_b84_goal_is_ended_by_a_person(tmp_path: Path) -> None:
         platform.write("/goal off")
         await sees(platform, SET, off)
         agent.gate.set()
-        await sees(platform, SET, off, HANG)
+        await sees(platform, SET, off, "one")
         await at_rest(gateway)
         platform.write("/goal off")
-        await sees(platform, SET, off, HANG, notes.NO_GOAL)
+        await sees(platform, SET, off, "one", notes.NO_GOAL)
     assert agent.asked == ["tidy up"]
 
 
 async def test_b84_goal_ends_with_its_conversation(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Planned("one", HANG)
+    platform, agent = SimulatedPlatform(), Planned("one", f"{HANG}two")
     renewed = notes.renewed("t", 0)
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
@@ -241,7 +240,7 @@ async def test_b84_goal_ends_with_its_conversation(tmp_path: Path) -> None:
 
 
 async def test_b84_new_goal_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Planned(HANG, "GOAL REACHED")
+    platform, agent = SimulatedPlatform(), Planned(f"{HANG}one", "GOAL REACHED")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
@@ -266,14 +265,13 @@ async def test_b84_goal_of_a_person_who_may_no_longer_talk_is_ended(tmp_path: Pa
 
 
 async def test_b84_status_tells_of_the_goal(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Planned(HANG)
+    platform, agent = SimulatedPlatform(), Planned(f"{HANG}GOAL REACHED")
     async with serving(tmp_path, platform, agent=agent):
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         platform.write("/status")
         told = notes.goal("tidy up", "active", 1, 10)
         await eventually("it is told", lambda: platform.replies()[-1].endswith(told))
-        agent._answers = ["GOAL REACHED"]
         agent.gate.set()
         await eventually("it is reached", lambda: platform.replies()[-1] == "GOAL REACHED")
 
@@ -282,7 +280,11 @@ async def test_b84_status_tells_of_the_goal(tmp_path: Path) -> None:
 
 
 async def test_b84_goal_goes_on_after_a_crash_in_its_turn(tmp_path: Path) -> None:
-    platform, clock, agent = SimulatedPlatform(), SettableClock(), Planned("one", HANG, "two", "GOAL REACHED")
+    platform, clock, agent = (
+        SimulatedPlatform(),
+        SettableClock(),
+        Planned("one", f"{HANG}two", "two", "GOAL REACHED"),
+    )
     async with crashing_at_the_end(tmp_path, platform, agent=agent, clock=clock):
         platform.write("/goal tidy up")
         await agent.has("tidy up", "tidy up")
@@ -304,10 +306,10 @@ async def test_b84_goal_is_neither_lost_nor_doubled_when_killed_at_any_store_cal
         assert [key.split(":")[2] for key in await causes(gateway)] == ["1", "2"]
         assert [turn.state for turn in await turns_in(gateway.store, key_of(platform))] == [State.DONE] * 2
 
-    sweep = Sweep(
+    killing = Killing(
         f"/goal {GOAL}", settled=lambda platform: platform.replies() == seen, check=check, GOAL__MAX_TURNS="2"
     )
-    points = await sweep.run(tmp_path)
+    points = await killing.everywhere(tmp_path)
     assert points > 50, "the sweep no longer reaches what it did"
 
 

@@ -174,6 +174,9 @@ async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: 
         platform.write("process: list")
         [_, listed] = await sees(platform, "", "running")
         assert "until [" in listed
+        platform.write("/status")
+        [*_, status] = await sees(platform, "", "running", "running")
+        assert "until [" in status
         await eventually(
             "the foreground command was stopped",
             lambda: (
@@ -182,7 +185,7 @@ async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: 
             ),
         )
         switch.throw()
-        await sees(platform, "", "running", "late")
+        await sees(platform, "", "running", "running", "late")
 
 
 async def test_b96_end_is_a_notice_and_no_turn_when_a_fresh_conversation_was_begun(home: Path) -> None:

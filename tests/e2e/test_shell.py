@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.tools.shell import place_of
-from support.gateway import Person
+from support.gateway import COMMAND, Person
 from support.inprocess import serving
 from support.keeping import run_keeper, write_order
 from support.recovering import key_of, last_turn, replies
@@ -134,9 +135,8 @@ def test_command_outlives_a_drain_deadline_and_nobody_waits_for_it(home: Path) -
         person, commands = Person(process), Commands(home)
         person.say(f"run: {HELD}")
         command = commands.talking()
-        status = person.request("GET", "/../../status")
-        assert status.status_code == 200, status.text
-        assert status.json()["running"] == 1
+        status = subprocess.run([*COMMAND, "status"], env=process.environment(), capture_output=True, check=True)
+        assert b"ready" in status.stdout
         assert process.stop() == 0
         assert commands.running() == command
         process.start()

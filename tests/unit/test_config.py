@@ -35,12 +35,18 @@ DEFAULTS = {
     "tools.mcp": "{}",
     "tools.env": '["PATH", "HOME", "LANG"]',
     "tools.approvals": "dangerous",
+    "tools.dangerous": "[]",
+    "tools.safe": "[]",
     "tools.approval_expires": "24h",
     "tools.private_addresses": "false",
     "tools.result_limit": "30000",
     "tools.timeout": "10m",
     "session.idle": "0s",
     "session.daily": "none",
+    "turn.inactivity_warning": "15m",
+    "turn.inactivity_limit": "30m",
+    "notify.still_working": "3m",
+    "goal.max_turns": "10",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
     "recovery.policy": "auto",
@@ -341,7 +347,7 @@ POLICY = 'one of "ask", "auto", "off"'
 POLICIES = f"a table in which each value is {POLICY}"
 PEOPLE = "a list of texts"
 TRUTH = "true or false"
-SECTIONS = "store, web, agent, model, tools, session, drain, recovery, delivery, platforms.web"
+SECTIONS = "store, web, agent, model, tools, session, turn, notify, goal, drain, recovery, delivery, platforms.web"
 EXAMPLES = {
     "store.url": 'url = "sqlite:///perdure.db"',
     "web.host": 'host = "127.0.0.1"',

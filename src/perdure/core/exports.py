@@ -71,6 +71,7 @@ class ExportedMessage(Struct, frozen=True):
     position: Number
     received_at: Time
     attachments: tuple[ExportedAttachment, ...] = ()
+    kind: str = "message"
 
 
 class ExportedDelivery(Struct, frozen=True):

@@ -19,7 +19,8 @@ from perdure.core.session import SessionState
 from perdure.core.turn import BEGUN, State
 from perdure.errors import BadKey, IllegalMove, NewerEntry, RecordRefused
 
-MESSAGE_STATES = ("waiting", "taken", "withdrawn", "expired")
+MESSAGE_STATES = ("waiting", "taken", "obeyed", "withdrawn", "expired")
+MESSAGE_KINDS = ("message", "command", "wish", "report", "aside")
 FILE_STATES = ("referenced", "failed")  # a fetched file is exported as a reference
 DELIVERY_STATES = tuple(state.value for state in Delivery if state is not Delivery.SENDING)
 
@@ -96,6 +97,7 @@ def _vet_entry(line: ExportedEntry, view: TurnView, place: str) -> None:
 def _vet_message(message: ExportedMessage, turns: Collection[str], place: str) -> None:
     _vet_key(message.key, f"{place}.key")
     _vet_one_of(message.state, MESSAGE_STATES, f"{place}.state")
+    _vet_one_of(message.kind, MESSAGE_KINDS, f"{place}.kind")
     _vet_turn_of(message.turn, turns, f"{place}.turn")
     _vet_presence(message.turn, message.state, "taken", f"{place}.turn")
     try:

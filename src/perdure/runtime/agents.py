@@ -14,7 +14,7 @@ from perdure.core import notes
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError
 from perdure.plugins import entry_points, load_object
-from perdure.runtime.processes import Late
+from perdure.runtime.ledger import Late
 from perdure.tools.ledger import Ledger
 from perdure.tools.processes import process_tool
 from perdure.tools.registry import Registry, refuse_doubles
@@ -141,13 +141,17 @@ class Agents:
 
     def _guard(self) -> Guard | None:
         """Which commands wait for a person's approval."""
-        match self._settings.tools.approvals:
+        wanted = self._settings.tools
+        match wanted.approvals:
             case "off":
                 return None
             case "all":
                 return lambda _: notes.EVERY_COMMAND
             case _:
-                return None
+                from perdure.tools.danger import judge, rules  # only who has a shell needs it
+
+                known = rules(wanted.dangerous, wanted.safe, folders=[str(self._settings.workspace)])
+                return lambda arguments: judge(str(arguments.get("command", "")), known).why
 
     def _real(self) -> list[Toolbox]:
         from perdure.tools.fetch import fetch_tool  # the offline model needs none of these

@@ -166,7 +166,15 @@ class Commands:
 
     async def _status(self, order: Order, _: str) -> None:
         beside = [*await self._goals.lines(order.key), *await self._works.lines(order.key)]
+        beside += await self._processes(order.key)
         await self._say(order, "\n".join([*self._control.describe(), *await self._explained(order), *beside]))
+
+    async def _processes(self, key: str) -> list[str]:
+        """The commands that go on in the background here."""
+        live = await self._store.processes.live(key)
+        return [
+            notes.process_line(one.id, one.command, notes.process_state(one.state, None, None)) for one in live
+        ]
 
     async def _why(self, order: Order, _: str) -> None:
         await self._say(order, "\n".join(await self._explained(order)))

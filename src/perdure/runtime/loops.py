@@ -25,6 +25,7 @@ from perdure.runtime.goals import end_goals_of_strangers
 from perdure.runtime.intake import Intake
 from perdure.runtime.keepers import Keepers
 from perdure.runtime.lease import Lease
+from perdure.runtime.ledger import Records
 from perdure.runtime.processes import Background
 from perdure.runtime.recoverer import Limits, Recoverer
 from perdure.runtime.runner import Runner
@@ -112,7 +113,7 @@ class Loops:
         self.background = Background(
             store, settings.home / "keepers", self._run, clock=clock, told=self._told, group=group
         )
-        agents.bind(self.background)
+        agents.bind(Records(store, self._run, clock, self.background))
         self.recoverer = Recoverer(
             store,
             started,

@@ -7,23 +7,22 @@ looked at again and again. Whatever was missed while no gateway ran is found at 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from perdure.core import notes
 from perdure.core.journal import fold
 from perdure.core.turn import FINAL
-from perdure.errors import OutcomeUnknown, PerdureError, Unavailable
+from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.bell import Bell
 from perdure.runtime.glances import Glances
 from perdure.store.api import Store
 from perdure.store.ids import Clock
-from perdure.store.processes import WINDOW_MS, End, Found, Notice, Process, Wish
+from perdure.store.processes import WINDOW_MS, Found, Notice, Process
 from perdure.tools import kept, watching
-from perdure.tools.kept import Ended, Lost, Missing, Refused, Running, Sighting, Unclaimed
-from perdure.tools.ledger import Known, Ledger
+from perdure.tools.kept import Ended, Lost, Missing, Refused, Running, Unclaimed
 from perdure.tools.processes import ending, last_place, tail
 from perdure.tools.threads import in_thread
 from perdure.tools.watching import Look, Test
@@ -60,18 +59,30 @@ class Background:
         self._bell = Bell()
         self._glances = Glances(clock)
         self._attended: dict[str, asyncio.Task[None]] = {}
+        self._begun: set[str] = set()  # since somebody last began to attend to them
 
     async def catch_up(self) -> None:
         """Tell of whatever ended while no gateway ran, before its files can be cleared away."""
         run = await self._store.runs.get(self._run)
         self._instance = run.instance if run else ""
-        over = [(process, kept.look(self._place(process))) for process in await self._ours()]
-        ended = [self._conclude(process, seen) for process, seen in over if isinstance(seen, Ended | Lost)]
-        await asyncio.gather(*ended)  # they share their commits
+        ours = await self._ours()
+        over = [one for one in ours if isinstance(kept.look(self._place(one)), Ended | Lost)]
+        await asyncio.gather(*map(self._is_told, over))  # they share their commits
 
     async def work(self) -> None:
         """See to it that each process that lives is attended to."""
-        self._attended["glances"] = self._group.create_task(self._glances.work())
+        glancing = self._group.create_task(self._glances.work())
+        try:
+            await self._attend_to_all()
+        finally:
+            glancing.cancel()
+
+    def begun(self, process: str) -> None:
+        """Say that a process was started."""
+        self._begun.add(process)
+        self._bell.ring()
+
+    async def _attend_to_all(self) -> None:
         while True:
             try:
                 for process in await self._ours():
@@ -87,51 +98,22 @@ class Background:
         for task in self._attended.values():
             task.cancel()
 
-    # ── the ledger ──────────────────────────────────────────────────────────────────────────────────────────
-
-    async def record(
-        self, call: str, directory: str, command: str, *, notify: bool, patterns: Sequence[str]
-    ) -> str:
-        turn, _, name = call.partition(":")
-        wish = Wish(turn, name, directory, command, notify, tuple(patterns))
-        process = await _patiently(lambda: self._store.processes.record(wish, self._run, self._clock()))
-        if not self._is_ours(process):
-            raise OutcomeUnknown(notes.PROCESS_ELSEWHERE)
-        log.info("process_recorded", process=process.id, key=process.key)
-        return process.id
-
-    async def begun(self, process: str) -> None:
-        self._bell.ring()
-
-    async def forget(self, process: str) -> None:
-        row = await _patiently(lambda: self._store.processes.get(process))
-        if row is not None:
-            await _patiently(lambda: self._store.processes.forget(row))
-
-    async def near(self, call: str) -> Sequence[Known]:
-        found = await _patiently(lambda: self._store.processes.beside(call.partition(":")[0]))
-        return [_known(process) for process in found]
-
-    async def seen(self, process: str, sighting: Sighting) -> None:
-        row = await _patiently(lambda: self._store.processes.get(process))
-        if row is not None:
-            await _patiently(lambda: self._store.processes.see(row, _end(sighting), self._clock()))
-            log.info("process_seen", process=process, key=row.key)
-
     # ── attending ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _ours(self) -> list[Process]:
         """The living ones whose files are here, or would be."""
-        return [process for process in await self._store.processes.live() if self._is_ours(process)]
+        return [process for process in await self._store.processes.live() if self.is_ours(process)]
 
-    def _is_ours(self, process: Process) -> bool:
+    def is_ours(self, process: Process) -> bool:
+        """Whether the files of a process are here, or would be."""
         ours = self._store.database.sole or process.instance == self._instance
         return ours or self._place(process).exists()
 
     def _place(self, process: Process) -> Path:
-        return last_place(self._root, _known(process))
+        return last_place(self._root, known(process))
 
     async def _attend(self, process: Process) -> None:
+        self._begun.discard(process.id)
         try:
             while True:
                 if await self._is_told(process):
@@ -139,6 +121,8 @@ class Background:
                 await asyncio.sleep(STORE_PAUSE)
         finally:
             self._attended.pop(process.id, None)
+            if process.id in self._begun:  # while we looked, and found that it had not
+                self._bell.ring()
 
     async def _is_told(self, process: Process) -> bool:
         """Wait for the end, look at the output meanwhile, and tell of both. False: the store did not take it."""
@@ -156,6 +140,8 @@ class Background:
         except Unavailable as error:
             log.warning("process_not_told", process=process.id, error=error.message)
             return False
+        except OSError as error:  # its files cannot be read now; the next look tries again
+            log.warning("process_not_read", process=process.id, error=error)
         return True
 
     async def _until_over(self, process: Process) -> None:
@@ -199,7 +185,7 @@ class Background:
                 break
         said = tail(place, TAIL)
         told = await self._store.processes.end(
-            process, _end(over), lambda row: _words(row, over, said), self._clock()
+            process, end_of(over), lambda row: _words(row, over, said), self._clock()
         )
         log.info("process_ended", process=process.id, key=process.key, told=told)
         if told not in (None, "nobody"):
@@ -220,72 +206,10 @@ class Background:
         return await self._store.processes.get(process.id) or process
 
 
-class Late:
-    """A ledger that is there once the store is open: agents are made before that."""
-
-    def __init__(self) -> None:
-        self._ledger: Ledger | None = None
-
-    def bind(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    def _bound(self) -> Ledger:
-        if self._ledger is None:
-            raise PerdureError("the gateway has not been started")
-        return self._ledger
-
-    async def record(
-        self, call: str, directory: str, command: str, *, notify: bool, patterns: Sequence[str]
-    ) -> str:
-        return await self._bound().record(call, directory, command, notify=notify, patterns=patterns)
-
-    async def begun(self, process: str) -> None:
-        await self._bound().begun(process)
-
-    async def forget(self, process: str) -> None:
-        await self._bound().forget(process)
-
-    async def near(self, call: str) -> Sequence[Known]:
-        return await self._bound().near(call)
-
-    async def seen(self, process: str, sighting: Sighting) -> None:
-        await self._bound().seen(process, sighting)
-
-
-async def _patiently(work: Callable[[], Awaitable[T]]) -> T:
-    """Wait while the store takes no writes: nothing runs that is not on record."""
-    while True:
-        try:
-            return await work()
-        except Unavailable as error:
-            log.warning("waiting_for_store", error=error.message)
-            await asyncio.sleep(STORE_PAUSE)
-
-
-def _known(process: Process) -> Known:
-    return Known(
-        process.id,
-        process.directory,
-        process.command,
-        process.state,
-        process.started_at,
-        process.exit_code,
-        process.signal,
-    )
-
-
 def _due(process: Process) -> int | None:
     """When matches that were counted are told."""
     waits = process.unnoticed and process.noticed_at is not None
     return process.noticed_at + WINDOW_MS if waits and process.noticed_at is not None else None
-
-
-def _end(sighting: Sighting) -> End:
-    match sighting:
-        case Ended(exit_code=code, signal=signal):
-            return End(exit_code=code, signal=signal)
-        case _:
-            return End(lost=True)
 
 
 def _words(process: Process, over: Ended | Lost, said: str) -> str:

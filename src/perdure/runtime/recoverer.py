@@ -141,7 +141,9 @@ class Recoverer:
 
     async def _surroundings(self, turn: Turn, view: TurnView, address: Address) -> Surroundings:
         session = await self._store.sessions.get(turn.session)
-        senders = [cause.sender for cause in view.causes if not (cause.wish and cause.sender == OPERATOR)]
+        # News of a process counts only where nobody has written: a turn that took it along is not about it.
+        causes = [cause for cause in view.causes if not cause.note] or view.causes
+        senders = [cause.sender for cause in causes if not (cause.wish and cause.sender == OPERATOR)]
         return Surroundings(
             session=session.state if session else SessionState.CLOSED,
             last_sign_of_life=await self._last_sign_of_life(view),

@@ -15,9 +15,10 @@ from msgspec import Struct
 from perdure.core.address import parse_session_key
 from perdure.core.journal import fold
 from perdure.core.session import SessionState
-from perdure.store import inbox, journal, outbox, sessions
+from perdure.store import journal, news, outbox, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
+from perdure.store.inbox import InboxKind
 from perdure.store.outbox import Owed
 
 WINDOW_MS = 15_000  # one notice of matches at most
@@ -156,8 +157,10 @@ class Processes:
         condition = "key = (SELECT key FROM turns WHERE id = :turn) ORDER BY state <> 'live', id DESC LIMIT :limit"
         return await self._where(condition, turn=turn, limit=limit)
 
-    async def live(self) -> list[Process]:
-        """Every process that has not ended as far as we know."""
+    async def live(self, key: str | None = None) -> list[Process]:
+        """Every process that has not ended as far as we know, or those of one key."""
+        if key is not None:
+            return await self._where("state = 'live' AND key = :key ORDER BY id", key=key)
         return await self._where("state = 'live' ORDER BY id")
 
     async def page(self, after: str = "", limit: int = 100) -> list[Process]:
@@ -234,27 +237,27 @@ def _mark(tx: Tx, process: str, end: End, told: str, now: int) -> Process | None
     return Process(*row) if row else None
 
 
-def _tell(tx: Tx, ids: Ids, process: Process, event: str, text: str, kind: inbox.InboxKind, now: int) -> str:
+def _tell(tx: Tx, ids: Ids, process: Process, event: str, text: str, kind: InboxKind, now: int) -> str:
     """Let the session hear of it; if that is no longer the one that people talk to, the chat."""
     session = sessions.current(tx, process.key)
     if session is None or session.id != process.session or session.state is not SessionState.OPEN:
         owed = Owed(parse_session_key(process.key)[1], f"{process.id}.{event}", (text,))
         outbox.owe(tx, ids, process.key, None, owed, now)
         return "notice"
-    inbox.put_note(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
+    news.put(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
     return kind
 
 
 def _see(tx: Tx, process: Process, end: End, now: int) -> None:
     if _mark(tx, process.id, end, "seen", now) is None:
         _take_back(tx, process, now)
-    inbox.withdraw_notes(tx, process.key, process.id)
+    news.withdraw(tx, process.key, process.id)
 
 
 def _take_back(tx: Tx, process: Process, now: int) -> None:
     """Of an end that is on record: what was not heard yet is not said any more."""
     lane, reply = parse_session_key(process.key)[1].lane, f"{process.id}.ended"
-    heard = not inbox.waits(tx, process.key, f"process:{process.id}:ended")
+    heard = not news.waits(tx, process.key, f"process:{process.id}:ended")
     heard = heard and not outbox.withdraw_notice(tx, lane, reply, now)
     if not heard:
         tx.run("UPDATE processes SET told = 'seen' WHERE id = :id", id=process.id)

@@ -33,7 +33,7 @@ from perdure.core.notes import CANCELLED_CALL
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
 from perdure.core.turn import FINAL, MOVES, State, advance
-from perdure.store import goals, inbox, journal, leases, outbox, previews, sessions
+from perdure.store import goals, inbox, journal, leases, news, outbox, previews, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
@@ -189,7 +189,7 @@ def _get(tx: Tx, turn: str) -> Turn | None:
 
 
 def _claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
-    inbox.leave_behind(tx, ids, key, now)
+    news.leave_behind(tx, ids, key, now)
     turn = begun(tx, key)
     if turn is not None and turn.state is State.INTERRUPTED:
         turn = _unblock(tx, ids, turn, run, now)

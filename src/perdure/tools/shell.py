@@ -74,7 +74,8 @@ def shell_tool(work: Workplace, ledger: Ledger, guard: Guard | None = None, name
         watch_patterns: Annotated[Sequence[str], notes.SHELL_WATCH] = (),
     ) -> str:
         if background:
-            begin = Order(command, str(work.directory), work.environment(), timeout)
+            limit = None if timeout is None else max(0.1, timeout)
+            begin = Order(command, str(work.directory), work.environment(), limit)
             wishes = (notify_on_complete, watching.check(watch_patterns))
             return await in_background(place_of(work.keepers, use.key), begin, use.key, ledger, *wishes)
         if watch_patterns:

@@ -98,7 +98,8 @@ PATTERNS: dict[str, str] = {
     "it overwrites or removes what others have on a server": """
         git ** push ** -f *; git ** push ** --force* *; git ** push ** -d *; git ** push ** --delete *;
         git ** push ** --mirror *; git ** push ** --prune *; git ** push ** +* *; git ** push ** :* *;
-        gh ** delete *; gh api ** -X *; gh api ** --method *; glab ** delete *""",
+        curl ** -X DELETE *; curl ** -XDELETE *; curl ** --request DELETE *; gh ** delete *;
+        gh api ** -X *; gh api ** --method *; glab ** delete *""",
     "it publishes something": """
         npm ** publish *; npm ** unpublish *; yarn ** publish *; pnpm ** publish *; cargo ** publish *;
         twine ** upload *; uv publish *; poetry publish *; gem push *; docker ** push *; podman ** push *""",
@@ -132,11 +133,12 @@ PATTERNS: dict[str, str] = {
         python* manage.py flush *; manage.py flush *""",
     "it runs a program that stands in an option": """
         tar ** --checkpoint-action* *; tar ** --to-command* *; tar ** --use-compress-program* *; tar ** -I *;
-        git ** rebase ** --exec* *; git ** rebase ** -x *; git ** bisect run *; git ** submodule ** foreach *;
+        git ** ext::* *; git ** rebase ** --exec* *; git ** rebase ** -x *; git ** bisect run *;
+        git ** submodule ** foreach *;
         git ** difftool ** -x *; rsync ** -e *; rsync ** --rsh* *; ssh ** *Command=* *; scp ** *Command=* *;
         vi ** -c *; vim ** -c *; nvim ** -c *; vim ** +* *; ex *; ed *; emacs ** --eval *; script ** -c *;
         nc ** -e *; nc ** -c *; ncat ** -e *; ncat ** -c *; ncat ** --exec* *; ncat ** --sh-exec* *; socat *;
-        gdb *; enable ** -f *; hash ** -p *; sort ** --compress-program* *""",
+        gdb *; enable ** -f *; mapfile ** -C *; readarray ** -C *; hash ** -p *; sort ** --compress-program* *""",
 }
 
 # Commands that a pattern above would find, and that do no harm.

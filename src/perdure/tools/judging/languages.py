@@ -24,6 +24,8 @@ INTERPRETERS: dict[str, tuple[str, str]] = {
     "fish": ("-c: -C: --command: --init-command:", "-c -C --command --init-command"),
     "ksh": ("-c: -o:", "-c"),
     "lua": ("-e: -l:", "-e"),
+    "mongo": ("--eval:", "--eval"),
+    "mongosh": ("--eval: -f:", "--eval"),
     "node": ("-e: -p: -r: -C: --eval: --print: --require: --import:", "-e -p --eval --print"),
     "osascript": ("-e: -l:", "-e"),
     "perl": ("-e: -E: -I: -M: -m: -F: -i? -0? -l? -x? -C?", "-e -E"),

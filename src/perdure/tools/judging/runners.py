@@ -47,6 +47,7 @@ WRAPPERS: dict[str, tuple[str, int]] = {
     "uvx": ("-q -p: --from: --with: --python: --isolated", 0),
 }
 
+_SHELLS = ("sh", "bash", "dash", "ash", "rbash")
 _ENV = "-i -0 -v -u: --ignore-environment --null --debug --unset:"
 _XARGS = (
     "-0 -o -p -r -t -x -a: -d: -E: -e? -I: -i? -J: -L: -l? -n: -P: -R: -s: -S: --null --open-tty --interactive "
@@ -175,6 +176,8 @@ def _ssh(words: Words, redirects: Redirects) -> Iterator[Deed]:
 def _in_container(words: Words, _: Redirects) -> Iterator[Deed]:
     texts = [word.text for word in words]
     if "exec" not in texts:
+        shells = [at for at, text in enumerate(texts) if text.rpartition("/")[2] in _SHELLS]
+        yield from (Runs(words[at:]) for at in shells[:1])
         return
     behind = words[texts.index("exec") + 1 :]
     rest = words[texts.index("--") + 1 :] if "--" in texts else operands(split(behind, _EXEC)[1], 1)[1]
@@ -183,11 +186,10 @@ def _in_container(words: Words, _: Redirects) -> Iterator[Deed]:
 
 
 def _git(words: Words, _: Redirects) -> Iterator[Deed]:
+    configures = any(word.text == "config" for word in words)
     for before, word in pairwise(words):
-        key, sign, value = word.text.partition("=")
-        if word.text.startswith("!"):
-            yield RunsCode(replace(word, text=word.text[1:]))
-        elif before.text == "-c" and sign and re.search(_GIT_COMMAND, key):
+        key, sign, value = word.text.partition("=") if before.text == "-c" else (before.text, "", word.text)
+        if (sign or (configures and "." in key)) and re.search(_GIT_COMMAND, key):
             code = value[1:] if value.startswith("!") else f"git {value}" if key.startswith("alias.") else value
             yield RunsCode(replace(word, text=code))
 
@@ -219,7 +221,7 @@ def _locked(words: Words, _: Redirects) -> Iterator[Deed]:
 
 
 RUNS: dict[str, Callable[[Words, Redirects], Iterator[Deed]]] = {
-    **dict.fromkeys(("sh", "bash", "dash", "ash", "rbash"), _shell),
+    **dict.fromkeys(_SHELLS, _shell),
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc", "lxc"), _in_container),
     **dict.fromkeys((".", "source"), _sourced),
     **dict.fromkeys(("fd", "fdfind"), _fd),
