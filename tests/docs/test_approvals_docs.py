@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+import tomllib
 from collections.abc import Callable
 
 import pytest
@@ -59,9 +59,9 @@ def test_page_says_how_long_a_line_may_be() -> None:
 
 
 def test_example_of_patterns_does_what_the_page_says() -> None:
-    [example] = APPROVALS.blocks("text")
-    dangerous, safe = (re.findall(r'"([^"]+)"', line) for line in example.splitlines())
-    ours = rules(dangerous, safe)
+    [example] = APPROVALS.blocks("toml")
+    tools = tomllib.loads(example)["tools"]
+    ours = rules(tools["dangerous"], tools["safe"])
     for line in ("terraform plan", "kubectl scale web", "rm -rf build dist", "git push --force origin main"):
         assert judge(line, ours).dangerous, line
     for line in ("rm -rf build", "git push --force origin topic-1", "kubectl get pods"):

@@ -25,9 +25,9 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 async def said(home: Path, command: str, **settings: str) -> str:
-    """What comes of a command in one line."""
+    """What comes of a command in one line, that nobody is asked about."""
     platform = SimulatedPlatform()
-    async with serving(home, platform, **settings):
+    async with serving(home, platform, TOOLS__APPROVALS="off", **settings):
         platform.write(f"run: {command}")
         [reply] = await eventually("the answer is there", platform.replies)
     return reply

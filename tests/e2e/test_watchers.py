@@ -340,6 +340,33 @@ async def test_b83_waiting_for_a_person_is_not_inactivity(tmp_path: Path) -> Non
         await sees(platform, "What is your name?", "Ann")
 
 
+async def test_b83_clock_that_is_set_ends_nothing(tmp_path: Path) -> None:
+    """What counts is how much time has passed, and not what time it is."""
+    platform, agent, clock = SimulatedPlatform(), Digger(), SettableClock()
+    async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
+        platform.write("dig")
+        await agent.digs()
+        clock.move(100 * LIMIT)
+        await look(gateway)
+        agent.finish()
+        await sees(platform, "dug")
+
+
+async def test_b83_output_of_a_command_is_a_sign_of_life(tmp_path: Path) -> None:
+    platform, clocks = SimulatedPlatform(), Clocks()
+    async with serving(tmp_path, platform, **clocks.options, **QUIET) as gateway:
+        go_on = tmp_path / "workspace" / "go-on"
+        platform.write(f"run: echo begun; while [ ! -e {go_on} ]; do sleep 0.1; done")
+        await eventually("it runs", lambda: gateway.loops.runner.attempts)
+        [(attempt, _)] = gateway.loops.runner.attempts.values()
+        await eventually("the command runs", lambda: attempt.view.open_calls)
+        clocks.move(WARNING - 10)
+        before = attempt.heard
+        await eventually("its output was heard", lambda: attempt.heard > before, timeout=60)
+        go_on.touch()
+        await eventually("it is over", lambda: "begun" in "".join(platform.replies()))
+
+
 async def test_b83_store_that_hangs_is_not_inactivity(tmp_path: Path) -> None:
     platform, agent, clocks = SimulatedPlatform(), Digger(), Clocks()
     databases: list[FaultyDatabase] = []

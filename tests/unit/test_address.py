@@ -10,10 +10,13 @@ from perdure.core.address import (
     CHAT_KINDS,
     KEY_FORM,
     Address,
+    background_key,
+    home_of,
     join_parts,
     parse_session_key,
     session_key,
     split_parts,
+    work_of,
 )
 from perdure.errors import BadKey
 
@@ -113,3 +116,16 @@ def test_wrong_kind_is_named_when_a_key_is_refused() -> None:
     with pytest.raises(BadKey, match="has the kind 'chat'") as caught:
         parse_session_key("agent:main:web:chat:1")
     assert "dm, group, channel" in caught.value.hint
+
+
+def test_key_of_a_work_leads_back_to_its_chat() -> None:
+    home = session_key("main", Address("web", "dm", "a~1", "t"))
+    work = background_key(home, 12)
+    assert work == "agent:main~12:web:dm:a~1:t"
+    assert (home_of(work), work_of(work)) == (home, 12)
+    assert parse_session_key(work)[1] == parse_session_key(home)[1], "both are at the same address"
+
+
+@pytest.mark.parametrize("key", ["agent:main:web:dm:a~1", "agent:main~x:web:dm:1", "agent:main~0:web:dm:1"])
+def test_key_of_no_work_is_its_own_home(key: str) -> None:
+    assert (home_of(key), work_of(key)) == (key, None)

@@ -193,13 +193,9 @@ async def test_action_means_the_newest_process_that_was_told_of() -> None:
 
 
 async def test_news_is_passed_on_when_nobody_has_written() -> None:
-    heard = [
-        UserMessage("say: hello"),
-        AssistantMessage("hello"),
-        NoteMessage(notes.news("It ended."), cause=True),
-    ]
-    answer = await OfflineModel().respond(ModelRequest(heard, 1, earlier=2))
-    assert answer.text == "It ended."
+    told = NoteMessage(notes.news("It ended."), cause=True)
+    answered = await answer(UserMessage("say: hello"), AssistantMessage("hello"), told, earlier=2)
+    assert answered.text == "It ended."
 
 
 # ── going on ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -154,6 +154,7 @@ class Gateway:
         finally:
             self.phase = Phase.STOPPED
             self.feed.ring_all()
+            await self._agents.close()
             await self._store.close()
         return self._ending
 
@@ -193,7 +194,6 @@ class Gateway:
         raise _Over
 
     async def _let_go(self) -> None:
-        await self._agents.close()
         for adapter in self.adapters:
             try:
                 async with asyncio.timeout(CLOSING):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from perdure.core import notes
 from perdure.core.journal import fold
@@ -18,6 +17,7 @@ from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.bell import Bell
 from perdure.runtime.glances import Glances
+from perdure.runtime.ledger import STORE_PAUSE, end_of, known
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import WINDOW_MS, Found, Notice, Process
@@ -29,10 +29,7 @@ from perdure.tools.watching import Look, Test
 
 log = Log("processes")
 
-T = TypeVar("T")
-
 LOOK = 60.0  # seconds between two looks for processes that nobody told us of
-STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
 TAIL = 2000  # bytes of output that are told with the end
 
 

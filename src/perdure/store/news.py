@@ -55,14 +55,8 @@ def leave_behind(tx: Tx, ids: Ids, key: str, now: int) -> None:
         tx.run("UPDATE inbox SET state = 'withdrawn' WHERE id = :id", id=row[0])
         tx.run("UPDATE processes SET told = 'notice' WHERE id = :id AND told = 'report'", id=row[2])
         name = row[3].removeprefix("process:").replace(":", ".", 1)
-        outbox.owe(
-            tx,
-            ids,
-            key,
-            None,
-            Owed(parse_session_key(key)[1], name, (msgspec.json.decode(row[1], type=Inbound).text,)),
-            now,
-        )
+        note = msgspec.json.decode(row[1], type=Inbound)
+        outbox.owe(tx, ids, key, None, Owed(note.address, name, (note.text,)), now)
 
 
 _LEFT_BEHIND = (

@@ -149,8 +149,9 @@ class Processes:
     async def get(self, process: str) -> Process | None:
         return _first(await self._where("id = :id", id=process))
 
-    async def of_call(self, turn: str, call: str) -> Process | None:
-        return _first(await self._where("turn = :turn AND call = :call", turn=turn, call=call))
+    async def at(self, directory: str) -> Process | None:
+        """The process that was begun in a directory."""
+        return _first(await self._where("directory = :directory", directory=directory))
 
     async def beside(self, turn: str, limit: int = 50) -> list[Process]:
         """The processes of a turn's chat, the newest first, those that run before the others."""
@@ -161,7 +162,8 @@ class Processes:
         """Every process that has not ended as far as we know, or those of one key."""
         if key is not None:
             return await self._where("state = 'live' AND key = :key ORDER BY id", key=key)
-        return await self._where("state = 'live' ORDER BY id")
+        found = await self._where("state = 'live'")  # sorted here: SQLite would walk through all of them by id
+        return sorted(found, key=lambda process: process.id)
 
     async def page(self, after: str = "", limit: int = 100) -> list[Process]:
         """Processes in the order of their ids, beginning behind `after`."""

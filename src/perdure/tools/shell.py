@@ -18,10 +18,11 @@ from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import kept, watching
 from perdure.tools.functions import as_tool, tool
-from perdure.tools.kept import Ended, Lost, Missing, Order, Refused, Sighting, Unclaimed
+from perdure.tools.kept import Ended, Lost, Missing, Order, Refused, Running, Sighting, Unclaimed
 from perdure.tools.ledger import Ledger
 from perdure.tools.threads import in_thread
 
+LISTEN = 10.0  # seconds between two looks whether a command has said something
 FOREVER = 10 * 365 * 86400.0  # the keeper ends a command in time: no other clock is needed
 
 
@@ -80,8 +81,9 @@ def shell_tool(work: Workplace, ledger: Ledger, guard: Guard | None = None, name
             return await in_background(place_of(work.keepers, use.key), begin, use.key, ledger, *wishes)
         if watch_patterns:
             raise ToolFailed(notes.WATCH_BACKGROUND)
-        place = await attached(place_of(work.keepers, use.key), order(work, command, timeout))
-        return told(place, await kept.until_over(place, None))
+        begin = order(work, command, timeout)
+        place = await attached(place_of(work.keepers, use.key), begin)
+        return told(place, await _until_over(place, begin.cap, use.alive))
 
     return replace(as_tool(shell), guard=guard)
 
@@ -98,6 +100,17 @@ async def in_background(
         raise
     await ledger.begun(process)
     return notes.process_begun(process, notify=notify, patterns=patterns)
+
+
+async def _until_over(place: Path, cap: int, alive: Callable[[], None]) -> Sighting:
+    """Wait for the end of a command. What it says meanwhile is a sign of life; behind the cap, nobody can tell."""
+    heard = 0
+    while isinstance(seen := await kept.until_over(place, LISTEN), Running):
+        size = kept.size(place)
+        if size != heard or size >= cap:
+            heard = size
+            alive()
+    return seen
 
 
 def order(work: Workplace, command: str, timeout: float | None) -> Order:
