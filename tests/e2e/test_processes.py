@@ -13,9 +13,14 @@ import httpx
 import pytest
 
 from perdure.core.journal import TurnView
+from perdure.core.tools import Use
+from perdure.errors import OutcomeUnknown
+from perdure.runtime.ledger import Records
+from perdure.store.ids import wall_clock
 from perdure.store.processes import WINDOW_MS
 from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.tools import kept
+from perdure.tools.processes import process_tool
 from support.background import Switch, counts, is_quiet, keeps_a_match, place_of, runs, sees, the_process, turns
 from support.gateway import Person, gateway
 from support.inprocess import crashing_at_the_end, serving
@@ -158,6 +163,22 @@ async def test_process_is_given_input_and_read_from(home: Path) -> None:
         process = await the_process(running)
         await kept.write(place_of(home, process), b"\n")
         await sees(platform, "5 bytes", "got hello")
+
+
+async def test_input_is_not_given_twice_when_the_call_was_cut_off(home: Path) -> None:
+    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    async with serving(home, platform) as running:
+        platform.write(f"background: {switch.wait}; cat\nsay: begun")
+        await sees(platform, "begun")
+        process = await the_process(running)
+        tool = process_tool(home / "keepers", Records(running.store, "", wall_clock, running.loops.background))
+        use = Use({"action": "write", "id": process.id, "text": "once\n", "end": True}, f"{process.turn}:c9")
+        assert "5 bytes" in await tool.run(use)
+        with pytest.raises(OutcomeUnknown, match="may have been given this input already"):
+            await tool.run(use)
+        switch.throw()
+        [_, told] = await sees(platform, "begun", "once")
+        assert told.count("once") == 1
 
 
 # ── stopping and beginning anew ─────────────────────────────────────────────────────────────────────────────

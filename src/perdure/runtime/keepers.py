@@ -76,7 +76,7 @@ class Keepers:
         if not isinstance(seen, kept.Running | kept.Unclaimed | kept.Lost):
             return False
         turn = await self._turn_of(name)
-        if turn is None or await self._store.processes.of_call(*_call_of(name)):
+        if turn is None or await self._store.processes.at(name.split("#", 1)[0]):
             return False  # it is not of this database, or was begun to go on by itself
         if isinstance(seen, kept.Lost):  # its call has got all that there will be: its turn alone can end it
             return seen.alive and isinstance(turn.ended, Cancelled | Failed)
