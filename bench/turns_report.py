@@ -88,7 +88,7 @@ def render(results: Results, versions: dict[str, str], machine: str) -> str:
         "## At full speed",
         *_kinds(results),
         "## Added latency",
-        f"The model takes {think:g} s for each answer, and {MANY} sessions talk: the machine has time to spare.",
+        f"The model takes {think:g} s for each answer, and {MANY} sessions talk: nobody is at full speed.",
         _latencies(results),
         "## The gateway alone",
         _speeds(results, [cell for cell in results.cells if cell.contender == OFFLINE]),
@@ -108,7 +108,7 @@ def _meaning(results: Results) -> str:
         f"With {MANY} busy sessions on SQLite the gateway makes "
         f"{results.middle(cell, rate_of):,.0f} turns in a second with a model behind HTTP, "
         f"{results.ratio(cell):.2f} of what a loop around the same libraries makes that keeps nothing. Without "
-        f"the model a turn takes {_milliseconds(results.middle(alone, cpu_of))} of CPU. While it is inside a step "
+        f"the model a turn takes {results.middle(alone, cpu_of) * 1000:.2f} ms of CPU. While it is inside a step "
         f"it takes {results.each(HELD):.0f} KB of memory; a session that has nothing to do takes "
         f"{results.each(IDLE):.1f} KB."
     )
@@ -123,8 +123,8 @@ def _kinds(results: Results) -> Iterable[str]:
 
 
 def _speeds(results: Results, cells: Sequence[Cell]) -> str:
-    heads = ["", "sessions", "turns/s", "of the bare loop's", "p50", "p99", "CPU per turn"]
-    heads += ["transactions", "commits", "memory", "rounds"]
+    heads = ["", "sessions", "turns/s", "of the bare loop's", "p50", "p99"]
+    heads += ["CPU per turn", "transactions", "commits", "memory", "rounds"]
     ordered = sorted(cells, key=lambda cell: (cell.sessions, list(CONTENDERS).index(cell.contender)))
     return table(heads, [_speed(results, cell) for cell in ordered])
 
@@ -138,7 +138,7 @@ def _speed(results: Results, cell: Cell) -> list[str]:
         f"{results.ratio(cell):.2f}" if compared else "",
         _milliseconds(results.middle(cell, _p50)),
         _milliseconds(results.middle(cell, _p99)),
-        _milliseconds(results.middle(cell, cpu_of)),
+        f"{results.middle(cell, cpu_of) * 1000:,.2f} ms",
         *_asked(results, cell),
         f"{results.middle(cell, lambda spent: spent.rss) / KILOBYTE**2:,.0f} MB",
         str(len(results.cells[cell])),

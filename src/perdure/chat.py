@@ -12,6 +12,7 @@ import math
 import os
 import re
 import secrets
+import signal
 import sys
 import threading
 from collections.abc import AsyncGenerator
@@ -169,6 +170,9 @@ async def converse(settings: Settings, chat: str) -> int:
 
     host = f"[{settings.web.host}]" if ":" in settings.web.host else settings.web.host
     client = Client(f"http://{host}:{settings.web.port}", ensure_token(settings.home), chat)
+    # With a handler of its own for whatever signal, the loop wakes up for every one of them. Without, Ctrl-C is
+    # not heard before something else happens, if the system gives it to the thread that reads the input.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
     try:
         await client.find()
         await client.skip_past()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import http.server
 import os
 import re
@@ -222,7 +223,9 @@ class Terminal:
             _ = self.screen  # looked at, so that it never waits for a full screen
             return self.process.poll() is not None
 
-        wait_for("the chat ends", over)
+        with suppress(AssertionError):  # what it shows instead says more
+            wait_for("the chat ends", over)
+        assert over(), f"the chat does not end, and shows {self.screen}"
         return self.process.wait()
 
     def close(self) -> None:
@@ -292,3 +295,16 @@ def test_ctrl_c_ends_the_conversation_without_a_traceback(terminal: Terminal) ->
     terminal.types("\x03")
     assert terminal.ends() == 128 + signal.SIGINT
     terminal.shows("you> half a li^C", "")  # and not a word more
+
+
+def test_ctrl_c_is_heard_at_once_whichever_thread_gets_it(process: GatewayProcess, terminal: Terminal) -> None:
+    """Nothing else happens that could wake the chat up: the gateway is held."""
+    terminal.shows("you> ")
+    threads = Path(f"/proc/{terminal.process.pid}/task")
+    [reader] = [int(thread.name) for thread in threads.iterdir() if thread.name != threads.parent.name]
+    process.signal(signal.SIGSTOP)
+    try:
+        assert ctypes.CDLL(None).tgkill(terminal.process.pid, reader, signal.SIGINT) == 0
+        assert terminal.ends() == 128 + signal.SIGINT
+    finally:
+        process.signal(signal.SIGCONT)

@@ -82,6 +82,7 @@ class ModelTurn(Struct):
     epoch: int = 0
     attempt: int = 1
     interruptions: int = 0
+    asked_at: int = 0
     interrupted_at: int = 0  # the place in the chat
     noted: bool = True  # the model was told of the newest interruption
     decided: str | None = None
@@ -184,9 +185,15 @@ class StoreModel(RuleBasedStateMachine):
         if begun is None:
             return bool(self.waiting[name])
         turn = begun[1]
-        if name not in self.ours or turn.state not in (State.QUEUED, State.INTERRUPTED):
+        if name not in self.ours or turn.state is State.RUNNING:
             return False
+        if turn.state is State.WAITING:
+            return bool(self._answers(turn))
         return turn.state is State.QUEUED or self._superseded(turn) or self._joined(turn)
+
+    def _answers(self, turn: ModelTurn) -> list[Message]:
+        """What came behind the question, and so may answer it."""
+        return [message for message in self.waiting[turn.chat] if message.position > turn.asked_at]
 
     def _superseded(self, turn: ModelTurn) -> bool:
         return turn.decided == "stale" and bool(self.waiting[turn.chat])
@@ -207,6 +214,8 @@ class StoreModel(RuleBasedStateMachine):
             self.turns[turn.id] = ModelTurn(name, [self.waiting[name].pop(0).text])
         else:
             assert turn.id == begun[0]
+            if begun[1].state is State.WAITING:
+                self.waiting[name].remove(self._answers(begun[1])[0])
             self._go_on(begun[1])
         model = self.turns[turn.id]
         assert turn.epoch > model.epoch
@@ -276,6 +285,8 @@ class StoreModel(RuleBasedStateMachine):
 
     def _step(self, model: ModelTurn, state: State) -> None:
         model.state = state
+        if state is State.WAITING:
+            model.asked_at = self.position[model.chat]
         if state is State.INTERRUPTED:
             model.interruptions += 1
             model.interrupted_at = self.position[model.chat]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
+import msgspec
 import pytest
 
 from perdure.agents.api import Hear, Model, ModelRequest, Reply, TurnContext
@@ -386,6 +387,16 @@ async def test_call_is_told_as_unknown_and_not_run_when_it_may_not_be_repeated()
     await run(notebook, model, tool(notebook.diary, effect=Effect.ONCE))
     assert ran(notebook.diary) == []
     assert model.requests[0].messages[-1] == ToolMessage("a", "look", notes.OUTCOME_UNKNOWN, "unknown")
+
+
+async def test_b63_call_that_was_begun_on_another_machine_is_told_as_unknown_and_not_run() -> None:
+    begun = ToolStarted("a", "look", Effect.ATTACHED, "t1:a", where="there:/home")
+    notebook = Notebook(*GO, calling("a"), begun, cut_off(), *again())
+    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    here = msgspec.structs.replace(tool(notebook.diary, effect=Effect.ATTACHED), where="here:/home")
+    await run(notebook, model, here)
+    assert ran(notebook.diary) == []
+    assert model.requests[0].messages[-1] == ToolMessage("a", "look", notes.BEGUN_ELSEWHERE, "unknown")
 
 
 async def test_call_is_told_as_unknown_when_its_tool_declares_nothing() -> None:

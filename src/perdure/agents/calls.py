@@ -72,6 +72,8 @@ class Calls:
         verdict = self._context.view.verdicts.get(request.id)
         if call.started is not None and (tool is None or REMEDIES[call.started.effect] is Remedy.SAY_UNKNOWN):
             await self._context.append(ToolEnded(request.id, "unknown", notes.OUTCOME_UNKNOWN))
+        elif call.started is not None and tool is not None and call.started.where != tool.where:
+            await self._context.append(ToolEnded(request.id, "unknown", notes.BEGUN_ELSEWHERE))
         elif request.problem:
             await self.refuse(call, request.problem)
         elif tool is None:
@@ -106,7 +108,9 @@ class Calls:
         key = call.started.key if call.started else self._key(call)
         if call.started is None:
             await self._context.append(
-                ToolStarted(call.request.id, tool.name, tool.effect, key, approved_by=approved_by)
+                ToolStarted(
+                    call.request.id, tool.name, tool.effect, key, where=tool.where, approved_by=approved_by
+                )
             )
         use = Use(call.request.arguments, key, self._context.alive)
         outcome, text = await _outcome(tool, use, tool.timeout or self._timeout)

@@ -120,6 +120,7 @@ class ToolStarted(Entry, frozen=True):
     effect: Effect
     key: str  # the idempotency key, the same for every try
     arguments: dict[str, Any] = field(default_factory=dict)  # of a step that no model wished for
+    where: str = ""  # the installation that alone can find again what was begun, if it outlives us
     approved_by: str = ""  # who approved it: the approval is spent with this intent
 
 

@@ -103,6 +103,9 @@ def wordless(*files: str) -> str:
 
 NOT_ANSWERED = "not answered: the user wrote something else instead."
 OUTCOME_UNKNOWN = "outcome unknown: this call was cut off; it may have run. Look before you repeat it."
+BEGUN_ELSEWHERE = (
+    "outcome unknown: this was begun on another machine, and cannot be seen from here. Look before you repeat it."
+)
 CANCELLED_CALL = "cancelled: the turn ended before this call gave a result."
 
 

@@ -36,6 +36,7 @@ class Tool(Struct, frozen=True):
     effect: Effect = Effect.ONCE
     schema: Mapping[str, Any] = field(default_factory=lambda: ANYTHING)  # of the arguments, as JSON Schema
     timeout: float | None = None  # seconds; None: as long as the settings allow
+    where: str = ""  # of an attached tool: the installation that alone can find again what it began
     guard: Callable[[Mapping[str, Any]], str] | None = None  # why a person must approve a call; "": nobody must
 
 

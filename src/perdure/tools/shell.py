@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -85,7 +86,7 @@ def shell_tool(work: Workplace, ledger: Ledger, guard: Guard | None = None, name
         place = await attached(place_of(work.keepers, use.key), begin)
         return told(place, await _until_over(place, begin.cap, use.alive))
 
-    return replace(as_tool(shell), guard=guard)
+    return replace(as_tool(shell), guard=guard, where=f"{socket.gethostname()}:{work.keepers}")
 
 
 async def in_background(
