@@ -66,7 +66,14 @@ def attachment(inbox: str) -> dict[str, Any]:
 
 
 def process(turn: Turn) -> dict[str, Any]:
-    named = {"id": "p", "key": turn.key, "session": turn.session, "turn": turn.id, "call": "c", "directory": "d"}
+    named: dict[str, Any] = {
+        "id": "p",
+        "key": turn.key,
+        "session": turn.session,
+        "turn": turn.id,
+        "call": "c",
+        "directory": "d",
+    }
     counts = dict.fromkeys(("notify", "watching", "scanned", "notices", "unnoticed", "strikes"), 0)
     named |= {"generation": 1, "person": "ada", "instance": "i", "command": "c", "patterns": "[]"}
     return named | counts | {"state": "live", "started_at": 1}

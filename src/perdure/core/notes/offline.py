@@ -1,0 +1,26 @@
+"""What the offline model says."""
+
+from __future__ import annotations
+
+OFFLINE_GREETING = (
+    "Hello! I am the offline model: I run scripts, not thoughts, so that you can try Perdure without a key.\n"
+    "Send me lines such as these, and kill the gateway while they run:\n"
+    "    step research 2s\n"
+    "    once send-invoice 2s\n"
+    "    parallel: a, b, c\n"
+    "    ask: Which way? | Left | Right\n"
+    "    say: All done."
+)
+
+
+OFFLINE_SUMMARY = "The offline model keeps no summaries: it reads its script from the message itself."
+
+
+NO_NAMES = "`parallel:` wants names, such as: parallel: a, b, c"
+
+
+NOTHING_TO_SAY = "Done."
+
+
+def bad_flood(size: str) -> str:
+    return f"`flood:` wants a number of characters, such as: flood: 5000 (it got {size!r})"

@@ -1,0 +1,72 @@
+"""What people read of a turn and its replies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.core.notes.words import clipped
+
+
+def turn_failed(error: str) -> str:
+    return f"I could not finish this: {error}"
+
+
+def question(text: str, options: Sequence[str]) -> str:
+    return f"{text}\n({' / '.join(options)})" if options else text
+
+
+AGENT_CRASHED = "something went wrong inside the agent. The details are in the gateway's log."
+
+
+def too_many_steps(limit: int) -> str:
+    return f"I stopped after {limit} steps without reaching an answer. Ask again, perhaps for something smaller."
+
+
+def too_many_tokens(used: int, limit: int) -> str:
+    return f"I stopped after {used} tokens; {limit} are allowed for one answer. Ask again, perhaps for less."
+
+
+def no_whole_answer(finish: str | None, text: str) -> str:
+    """A model that never comes to an end, or whose provider withholds the end."""
+    if finish in ("content_filter", "refusal", "safety"):
+        return "the model's provider withheld the answer. Say it in other words, perhaps."
+    begun = f" It began: {clipped(text, 1000)}" if text.strip() else ""
+    return f"the model's answer was cut off several times in a row ({finish or 'no end'}).{begun}"
+
+
+def going_in_circles(times: int) -> str:
+    return f"I wished for the very same {times} times in a row, and gave up. Ask again, in other words perhaps."
+
+
+def recovery_cost(tokens: int, limit: int) -> str:
+    return (
+        f"it was cut off and went on by itself, and has used {tokens} tokens, of which {limit} were allowed. "
+        "Write again if it should be taken up."
+    )
+
+
+def maybe_duplicate(text: str) -> str:
+    return f"{text}\n\n(This may be a duplicate: the first try was not confirmed.)"
+
+
+def growing(text: str, limit: int | None) -> str:
+    """An answer that is not finished, marked as such, and cut to what one message holds."""
+    mark = " …"
+    return f"{text if limit is None else text[: limit - len(mark)]}{mark}"
+
+
+PREVIEW_ENDED = "(What stood here was not finished.)"
+
+
+DROPPED_REPLY = (
+    "An earlier reply may not have arrived: the platform did not confirm it, and it was not sent again."
+)
+
+
+def queue_full(cap: int) -> str:
+    return f"{cap} messages are waiting here already, so this one was not taken. Send it again a little later."
+
+
+def too_old(count: int) -> str:
+    messages = "1 message was" if count == 1 else f"{count} messages were"
+    return f"{messages} too old to answer when I came back. Send again whatever still matters."

@@ -1,0 +1,41 @@
+"""Why a model of a provider gave no answer, for the person who waits for it."""
+
+from __future__ import annotations
+
+from perdure.core.notes.words import clipped
+
+TOO_LONG = "this conversation has grown longer than the model can read. /new begins a fresh one."
+
+
+MODEL_KEY_REFUSED = "the model's provider refused our key. Whoever runs this gateway has to set `model.api_key`."
+
+
+MODEL_QUOTA = "the account with the model's provider is used up. Whoever runs this gateway has to look after it."
+
+
+MODEL_BUSY = "the model's provider has too much to do just now. Try again in a while."
+
+
+MODEL_SILENT = "the model did not answer in time. Try again in a while."
+
+
+MODEL_UNREACHABLE = "the model's provider cannot be reached. Try again in a while."
+
+
+MODEL_BROKEN = "the model's provider has a problem of its own. Try again in a while."
+
+
+MODEL_GARBLED = "the model's provider gave an answer that makes no sense. Try again in a while."
+
+
+MODEL_HINT = (
+    "Write `provider:model` in model.name, and the key in model.api_key or in the provider's usual variable."
+)
+
+
+def no_such_model(name: str) -> str:
+    return f"the provider has no model {name!r}. Whoever runs this gateway has to set `model.name`."
+
+
+def model_refused(said: str) -> str:
+    return f"the model's provider refused the request: {clipped(said, 300)}"

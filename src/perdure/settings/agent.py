@@ -1,0 +1,195 @@
+"""Settings of who answers: the agent, its model and its tools."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from perdure.core.notes import SYSTEM_PROMPT
+from perdure.settings.kinds import Count, Duration, Id, ModelName, Name, Object, Secret, Url
+
+
+class AgentSettings(msgspec.Struct, frozen=True):
+    """Who answers."""
+
+    name: Annotated[
+        Name,
+        Meta(description="The agent's name in session keys. Sessions of another name are other sessions."),
+    ] = "main"
+    system_prompt: Annotated[
+        str,
+        Meta(
+            description="What the model is told before every conversation.",
+            examples=["You are a patient librarian."],
+            extra={"default": "a built-in text"},
+        ),
+    ] = SYSTEM_PROMPT
+    max_steps: Annotated[Count, Meta(description="The most model calls one turn may make before it is ended.")] = (
+        90
+    )
+    max_tokens: Annotated[
+        Count | None,
+        Meta(
+            description="The most tokens one turn may use, read and written, before it is ended.",
+            examples=[200_000],
+        ),
+    ] = None
+    tools: Annotated[
+        list[Id],
+        Meta(
+            description="The tools that the model may use, by name; `*` stands for any letters, so `files_*` "
+            "means all whose names begin so.",
+            examples=[["read_file", "search_files", "clarify"]],
+        ),
+    ] = msgspec.field(default_factory=lambda: ["*"])
+    entrypoint: Annotated[
+        Object | None,
+        Meta(
+            description="An agent of your own instead of the built-in one: an async function, a pydantic-ai "
+            "`Agent`, or any object with the methods of `perdure.agents.Agent`.",
+            examples=["my_agent:answer"],
+        ),
+    ] = None
+
+
+class ModelSettings(msgspec.Struct, frozen=True):
+    """Who thinks."""
+
+    name: Annotated[
+        ModelName,
+        Meta(
+            description="The model: `provider:model`, or `offline`, which needs no key and no network and follows "
+            "scripts.",
+            examples=["openai:gpt-5"],
+        ),
+    ] = "offline"
+    base_url: Annotated[
+        Url | None,
+        Meta(
+            description="Where the provider's API is, if not at its usual address: with `openai:…`, any server "
+            "that speaks the same language.",
+            examples=["http://127.0.0.1:11434/v1"],
+        ),
+    ] = None
+    api_key: Annotated[
+        Secret | None,
+        Meta(
+            description="The key for the provider. Without one, its usual variable counts, such as "
+            "`OPENAI_API_KEY` or `ANTHROPIC_API_KEY`.",
+            examples=["sk-…"],
+            extra={"expected": "text", "secret": True},
+        ),
+    ] = None
+    context: Annotated[
+        Count | None,
+        Meta(
+            description="How many tokens the model can read at once; a longer conversation is summed up. Known by "
+            "itself for most models.",
+            examples=[128_000],
+            extra={"default": "what the model is known for, or 128000"},
+        ),
+    ] = None
+    timeout: Annotated[Duration, Meta(description="The longest that one answer of the model may take in all.")] = (
+        600.0
+    )
+    silence: Annotated[
+        Duration, Meta(description="The longest that a model may say nothing in the middle of an answer.")
+    ] = 120.0
+
+    # The key must not end up in logs and tracebacks.
+    def __repr__(self) -> str:
+        return f"ModelSettings(name={self.name!r}, base_url={self.base_url!r}, api_key=(hidden))"
+
+    def __rich_repr__(self) -> list[tuple[str, str | None]]:
+        return [("name", self.name), ("base_url", self.base_url), ("api_key", "(hidden)")]
+
+
+class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An MCP server: a command to start, or the URL of one that runs, and what repeating its tools would mean."""
+
+    command: list[Id] = []
+    url: Url | None = None
+    env: dict[Id, str] = {}
+    headers: dict[Id, str] = {}
+    effects: dict[Id, Literal["pure", "keyed", "once"]] = {}
+    timeout: float = 120.0
+
+    def __repr__(self) -> str:
+        return "ServerSettings((hidden))"
+
+
+class ToolsSettings(msgspec.Struct, frozen=True):
+    """What the agent can do."""
+
+    directory: Annotated[
+        str | None,
+        Meta(
+            description="The directory in which the agent reads and writes files, and outside of which it does "
+            "not; a relative path starts in the home directory. `/` is the whole machine.",
+            examples=["/srv/perdure"],
+            extra={"default": "<home>/workspace"},
+        ),
+    ] = None
+    load: Annotated[
+        list[Object],
+        Meta(
+            description="Tools of your own: functions with `@perdure.tool`, each as `module:object`.",
+            examples=[["my_tools:send_invoice"]],
+            extra={"expected": 'a list of objects in Python modules, each written "module:object"'},
+        ),
+    ] = []
+    mcp: Annotated[
+        dict[Name, ServerSettings],
+        Meta(
+            description="MCP servers whose tools the agent may use, by name. Each has a `command` or a `url`; "
+            "`env` and `headers` go to it; `effects` says which tools are `pure`, `keyed` or `once`; `timeout` is "
+            "in seconds.",
+            examples=[{"files": {"command": ["my-mcp-server", "--stdio"]}}],
+            extra={
+                "expected": "a table of servers, each a table with `command` or `url`, and perhaps `env`, "
+                "`headers`, `effects` and `timeout`",
+                "secret": True,
+            },
+        ),
+    ] = {}
+    env: Annotated[
+        list[Id],
+        Meta(
+            description="The names of the variables that commands are given; no other of the gateway's.",
+            examples=[["PATH", "HOME", "LANG", "SSH_AUTH_SOCK"]],
+        ),
+    ] = msgspec.field(default_factory=lambda: ["PATH", "HOME", "LANG"])
+    approvals: Annotated[
+        Literal["dangerous", "all", "off"],
+        Meta(description="Which shell commands a person must approve first: dangerous ones, all, or none."),
+    ] = "dangerous"
+    dangerous: Annotated[
+        list[Id],
+        Meta(
+            description="Commands that need approval beside [those that always do](approvals.md), word by word; "
+            "`*` stands for any word, and as the last one for any rest.",
+            examples=[["terraform *", "kubectl delete *"]],
+        ),
+    ] = []
+    safe: Annotated[
+        list[Id],
+        Meta(
+            description="Commands that need no approval though the rules say so, written in the same way.",
+            examples=[["rm -rf build"]],
+        ),
+    ] = []
+    approval_expires: Annotated[
+        Duration, Meta(description="An approval that comes later than this counts no more, and nothing is run.")
+    ] = 86400.0
+    private_addresses: Annotated[
+        bool, Meta(description="Whether `fetch_url` may reach this machine and its private networks.")
+    ] = False
+    result_limit: Annotated[
+        Count,
+        Meta(description="The most characters of one result that the model reads; the middle is left out."),
+    ] = 30_000
+    timeout: Annotated[
+        Duration, Meta(description="The longest that one use of a tool may take, unless the tool says otherwise.")
+    ] = 600.0
