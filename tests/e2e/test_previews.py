@@ -238,9 +238,14 @@ async def test_b76_withdrawn_answer_leaves_no_preview_behind(tmp_path: Path) -> 
         await eventually("its receipt is on record", lambda: _states(gateway, "shown"))
         platform.reachable = False
         agent.go_on.set()
-        await eventually("the answer is owed", gateway.store.outbox.open)
+        await eventually("the answer waits for its platform", lambda: _put_back(gateway))
         session = await gateway.store.sessions.current("agent:main:simulated:dm:1")
         assert session is not None
         await gateway.operators.stop(session)
         platform.reachable = True
         await sees(platform, PREVIEW_ENDED)
+
+
+async def _put_back(gateway: Gateway) -> bool:
+    """Whether the answer was tried in vain, and is not being sent at this moment."""
+    return [(row.state, bool(row.problem)) for row in await gateway.store.outbox.open()] == [("owed", True)]
