@@ -8,6 +8,7 @@ OFFLINE_GREETING = (
     "    step research 2s\n"
     "    once send-invoice 2s\n"
     "    parallel: a, b, c\n"
+    "    run: sleep 20; echo it ran on\n"
     "    ask: Which way? | Left | Right\n"
     "    say: All done."
 )
