@@ -148,7 +148,9 @@ async def test_body_is_cut_when_it_is_too_long(server: Web) -> None:
 
 
 async def test_body_that_unpacks_to_something_huge_is_cut(server: Web) -> None:
-    server.pages["/"] = Page(gzip.compress(b"%" * 100_000_000, 1, mtime=0), headers=(("Content-Encoding", "gzip"),))
+    server.pages["/"] = Page(
+        gzip.compress(b"%" * 100_000_000, 1, mtime=0), headers=(("Content-Encoding", "gzip"),)
+    )
     assert (await read(server.url())).count("%") == READ
 
 
