@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 
 from bench.window import Measured, Window, tool_result
-from perdure.store import turns
+from perdure.store import moves
 from perdure.store.api import Store, open_database
 from perdure.store.database import Tx
 from perdure.store.ids import wall_clock
-from perdure.store.turns import Turn
+from perdure.store.moves import Turn
 
-RUNNING = f"SELECT {turns._COLUMNS} FROM turns WHERE state = 'running' ORDER BY id LIMIT :limit"
+RUNNING = f"SELECT {moves.COLUMNS} FROM turns WHERE state = 'running' ORDER BY id LIMIT :limit"
 
 
 def measure(url: str, sessions: int, seconds: float) -> Measured:
@@ -23,7 +23,7 @@ def measure(url: str, sessions: int, seconds: float) -> Measured:
 
 def running_turns(tx: Tx, limit: int) -> list[Turn]:
     """The turns to which the bench appends."""
-    return [turns._as_turn(row) for row in tx.all(RUNNING, limit=limit)]
+    return [moves.as_turn(row) for row in tx.all(RUNNING, limit=limit)]
 
 
 async def _measure(url: str, home: Path, sessions: int, seconds: float) -> Measured:

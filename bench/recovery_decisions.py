@@ -38,7 +38,7 @@ from perdure.core.recovery import Choice, Reason, RecoveryPolicy, Surroundings, 
 from perdure.runtime.gateway import _instance
 from perdure.store.api import Store, open_database
 from perdure.store.ids import wall_clock
-from perdure.store.turns import Turn
+from perdure.store.moves import Turn
 
 SECONDS = 0.5
 AROUND = Surroundings(last_sign_of_life=1_000)

@@ -14,9 +14,9 @@ from perdure.core.effects import Effect
 from perdure.core.journal import Finished, ModelAnswered, ModelAsked, ToolCall, ToolStarted, Usage
 from perdure.core.messages import Inbound, Sender
 from perdure.store.api import Store, open_database
+from perdure.store.claims import Claim
 from perdure.store.ids import wall_clock
 from perdure.store.outbox import Owed
-from perdure.store.turns import Claim
 
 DIGITS = 10
 MARK = "#" * DIGITS  # stands in a pattern where its copies have their number

@@ -8,7 +8,8 @@ from typing import Any
 from bench.window import tool_result
 from perdure.store.database import Row, T, Work
 from perdure.store.ids import Ids, wall_clock
-from perdure.store.turns import Turns, _as_turn
+from perdure.store.moves import as_turn
+from perdure.store.turns import Turns
 
 Statements = list[tuple[str, dict[str, Any]]]
 
@@ -50,6 +51,6 @@ class Scribe:
 def statements_of(turn: Row, hold: str) -> Statements:
     """What our store executes for one append to a turn, on a database that holds rows in this way."""
     scribe = Scribe(hold)
-    asyncio.run(Turns(scribe, Ids()).append(_as_turn(turn), [tool_result(0)], wall_clock()))
+    asyncio.run(Turns(scribe, Ids()).append(as_turn(turn), [tool_result(0)], wall_clock()))
     assert scribe.statements, "an append executed nothing"
     return scribe.statements

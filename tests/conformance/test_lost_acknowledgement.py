@@ -13,7 +13,7 @@ from psycopg import sql
 from perdure.core.journal import ModelAsked
 from perdure.core.turn import State
 from perdure.errors import StoreError, Unavailable
-from perdure.store.turns import Turn
+from perdure.store.moves import Turn
 from support.postgres import PostgresServer
 from support.proxy import CuttingProxy
 from support.stores import Gateway, Place, key_of

@@ -12,7 +12,7 @@ from perdure.core.delivery import OPEN_DELIVERIES, Delivery
 from perdure.core.session import SessionState
 from perdure.core.turn import BEGUN, State
 from perdure.store import migrate
-from perdure.store.turns import Turn
+from perdure.store.moves import Turn
 from support.stores import TABLES, Gateway
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 from perdure.core import notes
 from perdure.core.journal import Finished
 from perdure.store import verbs
+from perdure.store.claims import Claim
 from perdure.store.goals import end_goal, set_goal
-from perdure.store.turns import Claim
 from support.stores import Gateway, key_of, message
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ import pytest
 
 from perdure.core.journal import Asked, Cancelled, Claimed, Finished, Interrupted, ModelAsked, Requeued, ToolEnded
 from perdure.core.turn import FINAL, State
+from perdure.store.moves import Turn
 from perdure.store.runs import LEASE_MS
-from perdure.store.turns import Turn
 from support.stores import Gateway, Place, WatchedDatabase, calling, key_of
 from support.waiting import eventually
 

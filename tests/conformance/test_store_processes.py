@@ -8,8 +8,8 @@ import pytest
 
 from perdure.core.journal import Cause
 from perdure.store import verbs
+from perdure.store.moves import Turn
 from perdure.store.processes import STRIKES, WINDOW_MS, End, Found, Notice, Process, Wish
-from perdure.store.turns import Turn
 from support.stores import Gateway, key_of
 
 pytestmark = pytest.mark.anyio

@@ -30,8 +30,8 @@ from perdure.core.journal import (
 from perdure.core.messages import Sender
 from perdure.core.recovery import Choice, Rule
 from perdure.core.turn import FINAL, MOVES, Move, State
+from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
-from perdure.store.turns import Turn
 from support.stores import Gateway, calling, chat, key_of
 
 pytestmark = pytest.mark.anyio

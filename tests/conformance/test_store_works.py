@@ -10,8 +10,8 @@ from perdure.core.address import background_key, home_of, work_of
 from perdure.core.journal import Finished
 from perdure.core.turn import State
 from perdure.store import verbs
+from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
-from perdure.store.turns import Turn
 from perdure.store.works import begin_work
 from support.stores import Gateway, chat, key_of, message
 

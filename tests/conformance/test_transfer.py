@@ -24,9 +24,9 @@ from perdure.core.turn import State
 from perdure.errors import BadImport, DatabaseRefused, LockHeld, StoreError
 from perdure.operations import ImportReport, Problem, export_sessions, import_sessions, read_import
 from perdure.store.api import Store, open_database
+from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
 from perdure.store.reader import open_reader
-from perdure.store.turns import Turn
 from support.stores import Gateway, Place, calling, chat, key_of, message
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from perdure.core.journal import (
 from perdure.core.messages import Sender
 from perdure.core.recovery import Choice, Rule
 from perdure.core.turn import BEGUN, FINAL, MOVES, State
+from perdure.store.moves import Turn
 from perdure.store.outbox import Delivering, Owed
-from perdure.store.turns import Turn
 from support.stores import Gateway, Place, Snapshot, calling, chat
 
 T = TypeVar("T")

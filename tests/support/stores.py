@@ -28,10 +28,11 @@ from perdure.core.journal import (
 from perdure.core.messages import Inbound, Sender, Stored
 from perdure.core.turn import State
 from perdure.store.api import Store, open_database
+from perdure.store.claims import Claim
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Clock, wall_clock
+from perdure.store.moves import Turn
 from perdure.store.outbox import Delivering, Owed
-from perdure.store.turns import Claim, Turn
 
 T = TypeVar("T")
 

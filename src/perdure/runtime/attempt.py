@@ -32,9 +32,9 @@ from perdure.logs import Log
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import LETTING_GO, Shown
 from perdure.store.api import Store
+from perdure.store.claims import Claim
 from perdure.store.ids import Clock
 from perdure.store.outbox import Owed
-from perdure.store.turns import Claim
 
 log = Log("attempt")
 

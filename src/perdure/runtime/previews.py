@@ -15,8 +15,8 @@ from perdure.runtime.bell import Bell
 from perdure.runtime.lease import Lease
 from perdure.store.api import Store
 from perdure.store.ids import Clock
+from perdure.store.moves import Turn
 from perdure.store.previews import Preview
-from perdure.store.turns import Turn
 
 log = Log("previews")
 

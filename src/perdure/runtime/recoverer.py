@@ -29,9 +29,9 @@ from perdure.runtime.access import OPERATOR, Access
 from perdure.runtime.runner import Runner
 from perdure.store.api import Store
 from perdure.store.ids import Clock
+from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
 from perdure.store.runs import Started
-from perdure.store.turns import Turn
 
 log = Log("recoverer")
 

@@ -16,8 +16,9 @@ from perdure.runtime.bell import POLL, Bell
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import Shown
 from perdure.store.api import Store
+from perdure.store.claims import Claim
 from perdure.store.ids import Clock
-from perdure.store.turns import Claim, Turn
+from perdure.store.moves import Turn
 
 log = Log("runner")
 

@@ -15,12 +15,13 @@ from perdure.core.journal import APPROVED, DENIED, LATE, Answered, Decided, Requ
 from perdure.core.messages import Inbound, Sender
 from perdure.core.recovery import Choice
 from perdure.core.session import Reset, SessionState, Why, reset_due
-from perdure.store import inbox, journal, leases, outbox, previews, sessions, turns
+from perdure.store import inbox, journal, leases, moves, outbox, previews, sessions
+from perdure.store.claims import answer_to
 from perdure.store.database import Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.inbox import LATEST
+from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
-from perdure.store.turns import Turn
 
 
 class Stopped(Struct, frozen=True):
@@ -62,10 +63,10 @@ def stop(
     """
 
     def work(tx: Tx) -> Stopped:
-        turn = turns.begun(tx, key)
+        turn = moves.begun(tx, key)
         ended = turn if turn is not None and (bound is None or turn.id == bound) else None
         if ended is not None:
-            turns.cancel(tx, ids, ended, Why.STOPPED, now)
+            moves.cancel(tx, ids, ended, Why.STOPPED, now)
         withdrawn = outbox.withdraw(tx, key, now)
         for turn_id, receipt in withdrawn:
             if receipt is not None:
@@ -82,9 +83,9 @@ def renew(ids: Ids, key: str, now: int, *, before: int = LATEST) -> Work[Renewed
     """Begin a fresh session: the open turn is cancelled, and messages that wait before a place are dropped."""
 
     def work(tx: Tx) -> Renewed:
-        turn = turns.begun(tx, key)
+        turn = moves.begun(tx, key)
         if turn is not None:
-            turns.cancel(tx, ids, turn, Why.RESET, now)
+            moves.cancel(tx, ids, turn, Why.RESET, now)
         dropped = inbox.withdraw(tx, key, before)
         session = sessions.renew(tx, ids, key, now, reason=None)
         return Renewed(session, turn.id if turn else None, dropped)
@@ -99,7 +100,7 @@ def renew_if_due(ids: Ids, key: str, now: int, resets: Sequence[Reset], freshnes
     """
 
     def work(tx: Tx) -> str | None:
-        session, turn = sessions.current(tx, key), turns.begun(tx, key)
+        session, turn = sessions.current(tx, key), moves.begun(tx, key)
         if session is None or session.state is not SessionState.OPEN or (turn and turn.state != "interrupted"):
             return None
         if tx.one("SELECT 1 FROM processes WHERE session = :id AND state = 'live'", id=session.id):
@@ -110,7 +111,7 @@ def renew_if_due(ids: Ids, key: str, now: int, resets: Sequence[Reset], freshnes
         if reason is None:
             return None
         if turn is not None:
-            turns.cancel(tx, ids, turn, Why.RESET, now)
+            moves.cancel(tx, ids, turn, Why.RESET, now)
         fresh = sessions.renew(tx, ids, key, now, reason=reason)
         told = notes.fresh_after_reset(reason, session.id)
         outbox.owe(tx, ids, key, None, Owed(parse_session_key(key)[1], f"fresh.{fresh}", (told,)), now)
@@ -123,10 +124,10 @@ def drop(ids: Ids, key: str, now: int, *, bound: str | None = None) -> Work[Drop
     """Give up the key's interrupted turn, if it is the bound one."""
 
     def work(tx: Tx) -> Dropped:
-        turn = turns.begun(tx, key)
+        turn = moves.begun(tx, key)
         if turn is None or turn.state != "interrupted" or (bound is not None and turn.id != bound):
-            return Dropped(None, over=turns.is_over(tx, bound))
-        turns.cancel(tx, ids, turn, Why.DROPPED, now)
+            return Dropped(None, over=moves.is_over(tx, bound))
+        moves.cancel(tx, ids, turn, Why.DROPPED, now)
         return Dropped(turn.id)
 
     return work
@@ -136,9 +137,9 @@ def suspend(ids: Ids, key: str, now: int) -> Work[Suspended]:
     """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one."""
 
     def work(tx: Tx) -> Suspended:
-        turn = turns.begun(tx, key)
+        turn = moves.begun(tx, key)
         if turn is not None:
-            turns.cancel(tx, ids, turn, Why.SUSPENDED, now)
+            moves.cancel(tx, ids, turn, Why.SUSPENDED, now)
             return Suspended(True, turn.id)
         return Suspended(sessions.suspend(tx, key, now), None)
 
@@ -151,10 +152,10 @@ def resume(
     """Go on with the bound turn, or what was set aside; with an id, bring that session here first."""
 
     def work(tx: Tx) -> Resumed:
-        turn = turns.begun(tx, key)
+        turn = moves.begun(tx, key)
         if session:
             return _bring_back(tx, ids, key, session, wish, turn, now)
-        if turns.is_over(tx, bound):
+        if moves.is_over(tx, bound):
             return Resumed("over")
         if turn is not None:
             ours = bound is None or turn.id == bound
@@ -175,13 +176,13 @@ def answer(ids: Ids, key: str, by: Sender, text: str, now: int, *, name: str = "
     """
 
     def work(tx: Tx) -> bool:
-        turn = turns.begun(tx, key)
+        turn = moves.begun(tx, key)
         if turn is None or turn.state != "waiting":
             return False
         asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
         if asked is None or asked.approves or name not in ("", f"{turn.id}.{asked.question}"):
             return False
-        return turns.move(tx, ids, turn, [turns.answer_to(asked, text, by)], (), now) is not None
+        return moves.move(tx, ids, turn, [answer_to(asked, text, by)], (), now) is not None
 
     return work
 
@@ -195,7 +196,7 @@ def judge(
     """
 
     def work(tx: Tx) -> str:
-        turn = turns.begun(tx, key)
+        turn = moves.begun(tx, key)
         if turn is None or turn.state != "waiting":
             return "nothing"
         asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
@@ -205,7 +206,7 @@ def judge(
             return "nothing"
         late = 0 < asked.until < now
         verdict = LATE if late else APPROVED if approve else DENIED
-        moved = turns.move(tx, ids, turn, [Answered(asked.question, verdict, by)], (), now)
+        moved = moves.move(tx, ids, turn, [Answered(asked.question, verdict, by)], (), now)
         return verdict if moved is not None else "nothing"
 
     return work
@@ -216,7 +217,7 @@ def _go_on(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Resumed:
     if turn.state != "interrupted" or leases.holder(tx, turn.key) != run:
         return Resumed("running", turn.session)
     asked = Decided(Choice.RESUME, "a person asked for it", rule="person")
-    turns.move(tx, ids, turn, [asked, Requeued()], (), now)
+    moves.move(tx, ids, turn, [asked, Requeued()], (), now)
     return Resumed("turn", turn.session)
 
 
@@ -227,7 +228,7 @@ def _bring_back(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, turn: T
         return Resumed("unknown")
     if found.key == key and found.state is SessionState.OPEN:
         return Resumed("running" if turn is not None else "nothing", session)
-    there = turns.begun(tx, found.key)
+    there = moves.begun(tx, found.key)
     if turn is not None or (there is not None and there.session == session):
         return Resumed("running", session)
     sessions.close_current(tx, key, now)
@@ -239,5 +240,5 @@ def _bring_back(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, turn: T
 def _reopen(tx: Tx, ids: Ids, key: str, session: str, wish: Inbound, now: int) -> None:
     """Open a session again, and let its work go on if it was set aside: the wish is a cause without words."""
     sessions.reopen(tx, session, now)
-    if turns.set_aside(tx, session) is not None:
+    if moves.set_aside(tx, session) is not None:
         inbox.put(tx, ids, wish, "", key, session, now, "wish")

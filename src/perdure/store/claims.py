@@ -1,0 +1,164 @@
+"""Claiming: the one door into running. A claim takes the turn that was begun, or begins one from what waits."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.journal import Answered, Asked, Began, Claimed, Decided, Joined, Record, Requeued, fold
+from perdure.core.messages import Sender
+from perdure.core.recovery import SUPERSEDED, Choice
+from perdure.core.session import Why
+from perdure.core.turn import State
+from perdure.store import goals, inbox, journal, leases, news
+from perdure.store.database import Tx
+from perdure.store.ids import Ids
+from perdure.store.moves import BEGUN, COLUMNS, Turn, begun, cancel, get, move
+
+
+class Claim(Struct, frozen=True):
+    """The right to run one attempt of a turn, with the turn's journal so far."""
+
+    turn: Turn
+    records: tuple[Record, ...]
+    more: bool  # further messages wait for their turn, or a goal may go on
+
+
+# A message behind a command waits until that is obeyed: `/new` and then "hello" is a hello to the new session.
+_ARRIVED = (
+    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind NOT IN ('command', 'aside') "
+    "AND position > :after AND position < coalesce((SELECT min(c.position) FROM inbox c "
+    f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {inbox.LATEST}) ORDER BY position"
+)
+_NEXT = f"{_ARRIVED} LIMIT 1"
+# A person's, not ours: news of a process answers no question, and joins no turn that may look for itself.
+_ARRIVED_WORDS = _ARRIVED.replace("NOT IN ('command', 'aside')", "IN ('message', 'wish')")
+_NEXT_WORDS = f"{_ARRIVED_WORDS} LIMIT 1"
+_ASIDES = (
+    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind = 'aside' "
+    "AND session = :session ORDER BY position"
+)
+_NEXT_OF_NONE_BEGUN = _NEXT.replace(
+    "ORDER BY", f"AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.key = :key AND t.{BEGUN}) ORDER BY"
+)
+
+
+def claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
+    news.leave_behind(tx, ids, key, now)
+    turn = begun(tx, key)
+    if turn is not None and turn.state is State.INTERRUPTED:
+        turn = _unblock(tx, ids, turn, run, now)
+    elif turn is not None and turn.state is State.WAITING:
+        turn = _answer(tx, ids, turn, run, now)
+    if turn is not None:
+        return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
+    waits = tx.one(_NEXT, key=key, after=0) is not None or goals.is_due(tx, key)
+    return _begin(tx, ids, key, run, now) if waits else None
+
+
+def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
+    """The next words of a person answer the question that the turn waits with."""
+    question = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
+    row = tx.one(_NEXT_WORDS, key=turn.key, after=question.position) if question else None
+    if question is None or row is None or leases.holder(tx, turn.key) != run:
+        return turn
+    cause = inbox.as_cause(row)
+    _take(tx, row[0], turn.id)
+    move(tx, ids, turn, [answer_to(question, cause.text, cause.sender, cause.message)], (), now)
+    return get(tx, turn.id)
+
+
+def answer_to(question: Asked, text: str, by: Sender, message: str = "") -> Answered:
+    """What somebody wrote, as the answer to a question: one of its options, or other words that close it."""
+    same = (option for option in question.options if option.lower() == text.strip().lower())
+    chosen = None if question.approves else next(same, None)  # a bare "yes" approves nothing
+    fits = chosen is not None or not question.options
+    return Answered(question.question, chosen or text, by, message, chosen=fits)
+
+
+def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
+    """What a new message does to an interrupted turn that was held back: it supersedes it, or joins it.
+
+    Until a decision was made, and while only messages from before the interruption wait, nothing happens.
+    """
+    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    if view.decided is None or view.interrupted is None or leases.holder(tx, turn.key) != run:
+        return turn
+    if view.decided.rule in SUPERSEDED and tx.one(_NEXT_WORDS, key=turn.key, after=0):
+        return None if cancel(tx, ids, turn, Why.SUPERSEDED, now) else turn
+    if tx.one(_NEXT_WORDS, key=turn.key, after=view.interrupted.position):
+        joined = Decided(Choice.RESUME, "a message came, and joins it", rule="message")
+        move(tx, ids, turn, [joined, Requeued()], (), now)
+    return get(tx, turn.id)
+
+
+def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
+    """Only from our own hands: a queued turn of a dead run first goes through the recoverer."""
+    if leases.holder(tx, turn.key) != run:
+        return None
+    lease = leases.take(tx, turn.key, run)
+    if lease is None:
+        return None
+    attempt = turn.attempt + 1
+    changed = tx.run(
+        "UPDATE turns SET state = 'running', epoch = :epoch, attempt = :attempt, updated_at = :now "
+        "WHERE id = :turn AND state = 'queued'",
+        epoch=lease[0],
+        attempt=attempt,
+        now=now,
+        turn=turn.id,
+    )
+    if not changed:
+        return None
+    entries = [Claimed(run, lease[0], attempt), *_joining(tx, turn)]
+    journal.append(tx, turn.session, turn.id, entries, now)
+    claimed = get(tx, turn.id)
+    assert claimed is not None, f"turn {turn.id} vanished"
+    records = journal.read_turn(tx, turn.session, turn.id, turn.first_seq)
+    return Claim(claimed, tuple(records), more=_more(tx, turn.key))
+
+
+def _joining(tx: Tx, turn: Turn) -> list[Joined]:
+    """Messages that arrived while the turn was interrupted become part of it, now that it goes on."""
+    last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).note_due()
+    rows = [] if last is None else tx.all(_ARRIVED_WORDS, key=turn.key, after=last.position)
+    for row in rows:
+        _take(tx, row[0], turn.id)
+    return [Joined(tuple(inbox.as_cause(row) for row in rows))] if rows else []
+
+
+def _take(tx: Tx, message: str, turn: str) -> None:
+    tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
+
+
+def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
+    lease = leases.take(tx, key, run)
+    # Only under the lease is it certain what waits: whoever had it may have begun a turn since we looked.
+    cause = None if lease is None else tx.one(_NEXT_OF_NONE_BEGUN, key=key, after=0)
+    causes = [inbox.as_cause(cause)] if cause else goals.next_causes(tx, ids, key, now) if lease else []
+    if lease is None or not causes:
+        return None
+    epoch, generation = lease[0], lease[1] + 1
+    session, turn = inbox.session_for(tx, ids, key, now), ids.new("t")
+    last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
+    row = Turn(turn, session, key, generation, State.RUNNING, epoch, 1, last[0] + 1 if last else 1, now, now)
+    tx.run(
+        f"INSERT INTO turns ({COLUMNS}) VALUES (:id, :session, :key, :generation, :state, :epoch, :attempt, "
+        ":first_seq, :began_at, :updated_at)",
+        **msgspec.structs.asdict(row) | {"state": row.state.value},
+    )
+    tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
+    tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=now, session=session)
+    causes = [*map(inbox.as_cause, tx.all(_ASIDES, key=key, session=session)), *causes]
+    for each in causes:
+        _take(tx, each.inbox, turn)
+    if cause is not None and cause[2] == "report":
+        # It is this turn now that the process belongs to: its next words are no words from an earlier time.
+        sql = "UPDATE processes SET generation = :generation WHERE id = (SELECT raw FROM inbox WHERE id = :cause)"
+        tx.run(sql, generation=generation, cause=cause[0])
+    entries = [Began(tuple(causes)), Claimed(run, epoch, 1)]
+    return Claim(row, tuple(journal.append(tx, session, turn, entries, now)), more=_more(tx, key))
+
+
+def _more(tx: Tx, key: str) -> bool:
+    return tx.one(_NEXT, key=key, after=0) is not None or goals.is_active(tx, key)

@@ -1,0 +1,195 @@
+"""Moves of a turn: its row and its journal entries are written in the same transaction.
+
+Each is guarded by the state and the epoch that the caller believes in. A guard that fails is a return value: the
+caller no longer owns the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.journal import (
+    Asked,
+    Cancelled,
+    Decided,
+    Entry,
+    Interrupted,
+    ModelAnswered,
+    Record,
+    ToolEnded,
+    decode,
+    fold,
+)
+from perdure.core.notes import CANCELLED_CALL
+from perdure.core.session import Why
+from perdure.core.turn import FINAL, MOVES, State, advance
+from perdure.store import journal, leases, outbox, previews, sessions
+from perdure.store.database import Row, Tx
+from perdure.store.ids import Ids
+from perdure.store.outbox import Owed
+
+COLUMNS = "id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at"
+# A query that looks for turns repeats this, word for word, even where one state is enough: only so does SQLite
+# use the index of the turns that have not ended, and a start reads what is open, however many sessions there are.
+BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
+_GUARD = "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+_LATE = (
+    "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state IN ('running', 'waiting', 'interrupted')"
+)
+
+
+class Turn(Struct, frozen=True):
+    """A turn's row."""
+
+    id: str
+    session: str
+    key: str
+    generation: int
+    state: State
+    epoch: int
+    attempt: int
+    first_seq: int
+    began_at: int
+    updated_at: int
+
+
+def as_turn(row: Row) -> Turn:
+    return Turn(*(*row[:4], State(row[4]), *row[5:]))
+
+
+def begun(tx: Tx, key: str) -> Turn | None:
+    """The key's turn that was begun and not ended, if there is one."""
+    row = tx.one(f"SELECT {COLUMNS} FROM turns WHERE key = :key AND {BEGUN}", key=key)
+    return as_turn(row) if row else None
+
+
+def get(tx: Tx, turn: str) -> Turn | None:
+    row = tx.one(f"SELECT {COLUMNS} FROM turns WHERE id = :turn", turn=turn)
+    return as_turn(row) if row else None
+
+
+def append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int) -> list[Record] | None:
+    """Facts that move nothing. Some are accepted late, but always from the same epoch only."""
+    guard = _LATE if all(entry.late for entry in entries) else _GUARD
+    if tx.one(guard + tx.hold, turn=turn.id, epoch=turn.epoch) is None:
+        return None
+    return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def move(
+    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int
+) -> list[Record] | None:
+    row = get(tx, turn.id)
+    if row is None or row.epoch != turn.epoch:
+        return None
+    # A decision is about an interrupted turn: what a person has done to it meanwhile is the last word.
+    if row.state is not State.INTERRUPTED and any(isinstance(entry, Decided) for entry in entries):
+        return None
+    state = row.state
+    for entry in entries:
+        if entry.move is not None:
+            if entry.move not in MOVES[state]:
+                return None
+            state = advance(state, entry.move)
+    changed = tx.run(
+        "UPDATE turns SET state = :state, updated_at = :now WHERE id = :turn AND state = :was AND epoch = :epoch",
+        state=state.value,
+        now=now,
+        turn=turn.id,
+        was=row.state.value,
+        epoch=turn.epoch,
+    )
+    if not changed:
+        return None
+    entries = [_placed(tx, entry, turn.key) for entry in entries]
+    if state in FINAL:
+        entries = _with_results(tx, row, entries)
+        owed = _in_place(tx, ids, row, owed, now)
+    if any(isinstance(entry, Cancelled) and entry.why == Why.SUSPENDED for entry in entries):
+        sessions.suspend(tx, row.key, now)
+    for reply in owed:
+        outbox.owe(tx, ids, turn.key, turn.id, reply, now)
+    return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _in_place(tx: Tx, ids: Ids, turn: Turn, owed: Sequence[Owed], now: int) -> Sequence[Owed]:
+    """What ends a turn takes the place of its preview; if nothing is said, the preview says that itself."""
+    receipt = previews.settle(tx, turn.id)
+    if receipt is None:
+        return owed
+    if not owed:
+        previews.say_ended(tx, ids, turn.key, turn.id, receipt, now)
+        return owed
+    return [msgspec.structs.replace(owed[0], edits=receipt), *owed[1:]]
+
+
+def cancel(tx: Tx, ids: Ids, turn: Turn, why: Why, now: int) -> bool:
+    """End a turn that was begun, whoever has it now. False: it had ended already."""
+    return move(tx, ids, turn, [Cancelled(why)], (), now) is not None
+
+
+def is_over(tx: Tx, turn: str | None) -> bool:
+    """Whether nothing is left of a turn: it has ended, and was not set aside to be brought back."""
+    meant = get(tx, turn) if turn else None
+    return meant is not None and meant.state in FINAL and set_aside(tx, meant.session) != meant.id
+
+
+def set_aside(tx: Tx, session: str) -> str | None:
+    """The session's last turn, if it was ended by a suspension, so that there may be work to go on with."""
+    row = tx.one(
+        "SELECT turn, body FROM journal WHERE session = :session AND kind = 'cancelled' AND turn = "
+        "(SELECT id FROM turns WHERE session = :session ORDER BY first_seq DESC LIMIT 1)",
+        session=session,
+    )
+    if row is None or decode(Cancelled.kind, Cancelled.version, row[1]) != Cancelled(Why.SUSPENDED):
+        return None
+    turn: str = row[0]
+    return turn
+
+
+def _with_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:
+    """A turn that ends leaves no call without a result: no model provider would accept its transcript."""
+    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    wished = [call.request.id for call in view.open_calls]
+    wished += [call.id for entry in entries if isinstance(entry, ModelAnswered) for call in entry.calls]
+    ended = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
+    results = [ToolEnded(call, "cancelled", CANCELLED_CALL) for call in wished if call not in ended]
+    end = max(place for place, entry in enumerate(entries) if entry.move is not None)
+    return [*entries[:end], *results, *entries[end:]]
+
+
+def _placed(tx: Tx, entry: Entry, key: str) -> Entry:
+    """An interruption, and a question, remember how far the chat had come."""
+    if isinstance(entry, Interrupted | Asked):
+        return msgspec.structs.replace(entry, position=_position(tx, key))
+    return entry
+
+
+def _position(tx: Tx, key: str) -> int:
+    row = tx.one("SELECT position FROM leases WHERE key = :key", key=key)
+    return row[0] if row else 0
+
+
+def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
+    before, row = leases.holder(tx, key), get(tx, turn)
+    if before == run or row is None or row.state in FINAL:
+        return None
+    lease = leases.take(tx, key, run)
+    # The epoch first: from here on the old owner, who may be less dead than declared, cannot move the turn.
+    fenced = lease and tx.one(
+        f"UPDATE turns SET epoch = :epoch, updated_at = :now WHERE id = :turn AND {BEGUN} RETURNING {COLUMNS}",
+        epoch=lease[0],
+        now=now,
+        turn=turn,
+    )
+    if not fenced:
+        return None
+    mine = as_turn(fenced)
+    if mine.state not in (State.QUEUED, State.RUNNING):
+        return mine
+    tx.run("UPDATE turns SET state = 'interrupted' WHERE id = :turn", turn=turn)
+    journal.append(tx, mine.session, turn, [_placed(tx, Interrupted(reason, before), key)], now)
+    return msgspec.structs.replace(mine, state=State.INTERRUPTED)
