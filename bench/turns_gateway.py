@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -19,7 +19,6 @@ from perdure.core.messages import Inbound, Outbound, Receipt, Sender
 from perdure.platforms.api import Adapter, Capabilities, Event
 from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database, T, Tx, Work
-from perdure.store.writer import Link
 
 PERSON = Sender("ann", "Ann")
 
@@ -78,19 +77,21 @@ class CountingLink:
     """The connection of a writer, and how many transactions really changed something."""
 
     def __init__(self, link: Any) -> None:
-        self._link: Link = link
-        self._connection: Any = getattr(link, "_connection", None)  # SQLite's knows what was changed
+        self._link = link
         self.commits = 0
 
-    def transact(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
-        before = getattr(self._connection, "total_changes", -1)
-        results = self._link.transact(works)
-        # PostgreSQL's transactions count themselves, so each of them changes something.
-        self.commits += before == -1 or self._connection.total_changes != before
-        return results
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
 
-    def close(self) -> None:
-        self._link.close()
+    def transact(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+        """PostgreSQL's: its transactions count themselves, so each of them changes something."""
+        self.commits += 1
+        return cast("list[Any]", self._link.transact(works))
+
+    def commit(self) -> None:
+        """SQLite's."""
+        self.commits += self._link.changed
+        self._link.commit()
 
 
 class CountingDatabase:

@@ -78,6 +78,7 @@ class ModelTurn(Struct):
 
     chat: str
     causes: list[str]
+    answers: list[str] = field(default_factory=list)
     state: State = State.RUNNING
     epoch: int = 0
     attempt: int = 1
@@ -215,7 +216,9 @@ class StoreModel(RuleBasedStateMachine):
         else:
             assert turn.id == begun[0]
             if begun[1].state is State.WAITING:
-                self.waiting[name].remove(self._answers(begun[1])[0])
+                answer = self._answers(begun[1])[0]
+                self.waiting[name].remove(answer)
+                begun[1].answers.append(answer.text)
             self._go_on(begun[1])
         model = self.turns[turn.id]
         assert turn.epoch > model.epoch
@@ -423,7 +426,7 @@ class StoreModel(RuleBasedStateMachine):
         assert waiting == [message.text for message in self.waiting[name]]
         for key, model in self.turns.items():
             if model.chat == name:
-                assert [row.text for row in rows if row.turn == key] == model.causes
+                assert sorted(row.text for row in rows if row.turn == key) == sorted(model.causes + model.answers)
 
     def _check_lane(self, snapshot: Snapshot, name: str) -> None:
         rows = [row for row in snapshot.outbox if row.address == chat(name)]

@@ -1,4 +1,4 @@
-"""The store on one SQLite file: WAL, a sync at every commit, one writer thread, a few readers."""
+"""The store on one SQLite file: WAL, a sync at every commit, one writer, a few threads that read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perdure.errors import StoreBroken, StoreError, StoreFull, Unavailable
+from perdure.errors import StoreBroken, StoreError, StoreFull
 from perdure.store import migrate
+from perdure.store.committer import Committer, Locked
 from perdure.store.database import Row, Tx, Work
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.locks import FileLock
-from perdure.store.writer import Readers, Writer
+from perdure.store.writer import Readers
 
 T = TypeVar("T")
 
@@ -22,6 +23,7 @@ PRAGMAS = (
     "synchronous = FULL",
     "foreign_keys = ON",
     "temp_store = MEMORY",
+    "secure_delete = ON",  # what is erased is overwritten, and not only let go of
     # Commits of many sessions touch many pages: a larger log and cache keep checkpoints and reads apart from them.
     "wal_autocheckpoint = 8000",
     "cache_size = -65536",
@@ -60,23 +62,34 @@ class SqliteLink:
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
         self._tx = SqliteTx(connection, clock)
+        self._before = 0  # how much this connection had changed when the transaction began
         self._broken: StoreBroken | None = None
         self.problem: str | None = None
+        connection.execute("PRAGMA busy_timeout = 0")  # the event loop does not wait for other programs
 
-    def transact(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+    def perform(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
         if self._broken is not None:
             raise self._broken
+        self._before = self._connection.total_changes
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            results = [work(self._tx) for work in works]
-            self._connection.execute("COMMIT")
+            return [work(self._tx) for work in works]
         except sqlite3.OperationalError as error:
             raise self._explain(error) from error
         except BaseException:
             self._rollback()
             raise
+
+    @property
+    def changed(self) -> bool:
+        return self._connection.total_changes != self._before
+
+    def commit(self) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise self._explain(error) from error
         self.problem = None
-        return results
 
     def _rollback(self) -> None:
         if self._connection.in_transaction:
@@ -89,7 +102,7 @@ class SqliteLink:
         if code == sqlite3.SQLITE_FULL:
             explained = StoreFull("not written: the disk is full")
         elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            explained = Unavailable("not written: another program keeps the database locked")
+            explained = Locked("not written: another program keeps the database locked")
         elif code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT):
             self._rollback()
             return error  # a fault of the work, not of the disk
@@ -114,7 +127,7 @@ class SqliteDatabase:
         self._clock = clock
         self._locks = locks
         self._link = SqliteLink(_connect(path, max_pages), clock)
-        self._writer = Writer("perdure-writer", self._link)
+        self._writer = Committer("perdure-writer", self._link)
         self._readers = Readers(READERS)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []

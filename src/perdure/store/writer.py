@@ -35,7 +35,9 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
-class _Job:
+class Job:
+    """A work, who awaits it, and what came of it."""
+
     __slots__ = ("error", "future", "result", "work")
 
     def __init__(self, work: Callable[[Tx], Any], future: asyncio.Future[Any]) -> None:
@@ -67,7 +69,7 @@ class Writer:
 
     def __init__(self, name: str, link: Link) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._link = link
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -77,7 +79,7 @@ class Writer:
         if self._closed:
             raise Unavailable("not written: the store is closed")
         future = self._loop.create_future()
-        self._queue.put(_Job(work, future))
+        self._queue.put(Job(work, future))
         return future
 
     async def close(self) -> None:
@@ -90,13 +92,13 @@ class Writer:
         try:
             while jobs := self._next_jobs():
                 _perform(self._link, jobs)
-                self._loop.call_soon_threadsafe(_settle, jobs)
+                self._loop.call_soon_threadsafe(settle, jobs)
         finally:
             self._link.close()
 
-    def _next_jobs(self) -> list[_Job]:
+    def _next_jobs(self) -> list[Job]:
         """Wait for a job, then take all that wait behind it. Empty means: the end."""
-        jobs: list[_Job] = []
+        jobs: list[Job] = []
         job = self._queue.get()
         while job is not None:
             jobs.append(job)
@@ -108,7 +110,7 @@ class Writer:
         return jobs
 
 
-def _perform(link: Link, jobs: list[_Job]) -> None:
+def _perform(link: Link, jobs: list[Job]) -> None:
     try:
         results = link.transact([job.work for job in jobs])
     except StoreError as error:
@@ -125,7 +127,8 @@ def _perform(link: Link, jobs: list[_Job]) -> None:
             job.result = result
 
 
-def _settle(jobs: list[_Job]) -> None:
+def settle(jobs: list[Job]) -> None:
+    """Tell those who wait."""
     for job in jobs:
         if job.future.done():
             continue  # its caller was cancelled meanwhile
