@@ -45,6 +45,7 @@ class Contender(NamedTuple):
     tally: Callable[[], Tally] = Tally
     cpu: Callable[[], float] = time.process_time
     rss: Callable[[], int] = lambda: resident()
+    pid: int = 0  # of its process, if that is not ours
 
 
 class Spent(NamedTuple):

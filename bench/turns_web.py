@@ -43,6 +43,7 @@ def running(home: Path, **settings: str) -> Iterator[Contender]:
             lambda chat: WebChat(port, token, chat),
             cpu=lambda: cpu_of(gateway.pid),
             rss=lambda: resident(gateway.pid),
+            pid=gateway.pid,
         )
     finally:
         _end(gateway)
@@ -67,6 +68,11 @@ class WebChat:
         body = json.dumps({"id": f"n{self._messages}", "text": text}).encode()
         self._posting[1].write(self._request("POST", "messages", body))
         await _stored(self._posting[0])
+        return await _next_reply(self._following[0])
+
+    async def hear(self) -> str:
+        """What the agent says next, in a chat in which somebody has written."""
+        assert self._following is not None, "nobody has written yet"
         return await _next_reply(self._following[0])
 
     async def leave(self) -> None:

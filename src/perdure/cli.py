@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -20,6 +21,7 @@ from perdure.version import __version__
 
 if TYPE_CHECKING:
     from perdure.store.api import Store
+    from perdure.store.erasing import Erased
 
 app = typer.Typer(
     help="An LLM agent on chat platforms whose conversations survive whatever happens to the process.",
@@ -30,6 +32,10 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+people_app = typer.Typer(
+    help="List who is known and who asks to be let in, or change that.", invoke_without_command=True
+)
+app.add_typer(people_app, name="people")
 
 RESTART_WANTED = 75
 
@@ -42,6 +48,12 @@ Message = Annotated[str, typer.Argument(help="The id of a message, ours or the p
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file, not to the terminal.")]
 Chat = Annotated[str, typer.Option(help="The name of the chat: each one is a conversation of its own.")]
+Who = Annotated[
+    str, typer.Argument(help="A platform and an id on it, such as telegram:1234.", metavar="PLATFORM:ID")
+]
+Role = Annotated[str, typer.Option(help="owner, member or guest.")]
+InChat = Annotated[str | None, typer.Option("--chat", help="Only in the chat of that id; without it, everywhere.")]
+Called = Annotated[str, typer.Option("--name", help="What to call them.")]
 
 
 @app.command()
@@ -161,12 +173,120 @@ def suspend(session: Session) -> None:
     _report(remote.act(load(), session, "suspend"), "Set aside.", "It was set aside or closed before.")
 
 
+@app.command()
+def pair(
+    code: Annotated[str, typer.Argument(help="The code that they were told, such as ABCD-EFGH.")],
+    role: Role = "member",
+    chat: Annotated[str, typer.Option(help="here (the chat where they asked) or everywhere.")] = "everywhere",
+) -> None:
+    """Let in somebody whom the agent does not know yet."""
+    if chat not in ("here", "everywhere"):
+        raise typer.BadParameter(f"--chat is here or everywhere, not {chat!r}")
+    _change_people("pair", code=code, role=role, here=chat == "here")
+
+
+@people_app.callback()
+def people(context: typer.Context, json: Json = False) -> None:
+    """List who is known and who asks to be let in, or change that."""
+    if context.invoked_subcommand is not None:
+        return
+    from perdure.operations.people import Register, lines
+    from perdure.store.ids import wall_clock
+
+    settings = load()
+    found = asyncio.run(looking(settings, lambda store: Register(settings, store).page(limit=100_000)))
+    typer.echo(as_json(found) if json else "\n".join(lines(found, wall_clock())))
+
+
+@people_app.command("add")
+def add_person(who: Who, role: Role = "member", chat: InChat = None, name: Called = "") -> None:
+    """Let somebody in without a code."""
+    _change_people("add", who=who, role=role, chat=chat or "", name=name)
+
+
+@people_app.command("role")
+def change_role(
+    who: Who, role: Annotated[str, typer.Argument(help="owner, member or guest.")], chat: InChat = None
+) -> None:
+    """Give somebody who is known another role."""
+    _change_people("role", who=who, role=role, chat=chat or "")
+
+
+@people_app.command("remove")
+def remove_person(who: Who, chat: InChat = None) -> None:
+    """Make somebody unknown: what they wrote and still waits is not answered, and nothing of theirs goes on."""
+    _change_people("remove", who=who, chat=chat)
+
+
+def _change_people(verb: str, **words: Any) -> None:
+    """Ask the running gateway; if there is none, change the database itself."""
+    from perdure import remote
+    from perdure.errors import GatewayNotRunning
+    from perdure.operations.people import by_hand
+
+    settings = load()
+    try:
+        found = remote.call(settings, "POST", f"/api/people/{verb}", words)
+    except GatewayNotRunning:
+        found = msgspec.to_builtins(asyncio.run(by_hand(settings, lambda people: getattr(people, verb)(**words))))
+    _report(found["done"], found["said"], found["said"])
+
+
+@app.command()
+def erase(
+    session: Annotated[str, typer.Argument(help="The id of a session; or a key, and all that it ever had goes.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove a session for good, with all that belongs to it."""
+    from perdure.operations.erase import erase_from, erased_line, to_erase
+
+    settings = load()
+    lines = asyncio.run(looking(settings, lambda store: to_erase(store, session)))
+    typer.echo("\n".join(lines), err=True)
+    if not yes and not _confirmed("Erase this for good? [y/N] "):
+        typer.echo("Nothing was erased.", err=True)
+        raise typer.Exit(1)
+    erased = _erased(settings, session) or asyncio.run(erase_from(settings, session))
+    typer.echo(as_json(erased) if json else "\n".join(["Erased:", *map(erased_line, erased)]))
+
+
+def _confirmed(question: str) -> bool:
+    """Ask on standard error: standard output is for what was done."""
+    typer.echo(question, err=True, nl=False)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _erased(settings: Settings, session: str) -> list[Erased]:
+    """What the running gateway has erased; nothing if there is no gateway."""
+    from perdure import remote
+    from perdure.errors import GatewayNotRunning
+    from perdure.store.erasing import Erased
+
+    try:
+        found = remote.call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/erase")
+    except GatewayNotRunning:
+        return []
+    return msgspec.convert(found["erased"], list[Erased])
+
+
 @app.command("export")
-def export_(output: Output = None) -> None:
-    """Write every session as JSON, also while the gateway runs."""
+def export_(
+    output: Output = None,
+    person: Annotated[
+        str | None,
+        typer.Option(metavar="PLATFORM:ID", help="Only what is of this person, such as telegram:1234."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="Only this session, by id or key.")
+    ] = None,
+) -> None:
+    """Write sessions as JSON, also while the gateway runs: every one, one, or those of one person."""
     from perdure.operations import export_to
 
-    count = asyncio.run(export_to(load(), output))
+    if person is not None and session is not None:
+        raise typer.BadParameter("say --person or --session, not both")
+    count = asyncio.run(export_to(load(), output, person=person, session=session))
     typer.echo(f"{count} session{'' if count == 1 else 's'} exported.", err=True)
 
 
@@ -180,6 +300,29 @@ def import_(
     report = asyncio.run(import_from(load(), file))
     typer.echo(as_json(report) if json else report.to_text())
     raise typer.Exit(1 if report.problems else 0)
+
+
+@app.command()
+def drill(
+    kills: Annotated[int, typer.Option(min=1, help="How often to kill.")] = 50,
+    seed: Annotated[int | None, typer.Option(min=0, help="Kill at the points of this number again.")] = None,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Kill around store call 1, 2, 3 …, not by chance.")
+    ] = False,
+    gateway: Annotated[str, typer.Option(metavar="MODULE:OBJECT", help="Kill what this makes instead.")] = "",
+    json: Json = False,
+) -> None:
+    """Prove that nothing is lost: kill a gateway again and again, and count.
+
+    It runs conversations in a temporary home, with your configuration, but with the offline model and on
+    simulated platforms: your database, your files and your chats are not touched. It kills the gateway with
+    SIGKILL, starts it again, and counts what was lost, repeated or doubled; if anything was, it ends with code 1.
+    """
+    from perdure.testing.drill.command import drill_and_tell
+
+    if sweep and seed is not None:
+        raise typer.BadParameter("a sweep leaves nothing to chance: say --seed or --sweep, not both")
+    raise typer.Exit(drill_and_tell(load(), kills=kills, seed=seed, sweep=sweep, gateway=gateway, json=json))
 
 
 @app.command()

@@ -70,6 +70,18 @@ class NotFound(PerdureError):
     """Nothing has that name."""
 
 
+class BadPerson(PerdureError):
+    """A text names no person, or no role that one may have."""
+
+
+class TooManyTries(PerdureError):
+    """So many wrong codes were tried that none is taken for a while."""
+
+
+class StillRuns(PerdureError):
+    """A command does not end, so what it belongs to is not erased yet."""
+
+
 class NotTaken(PerdureError):
     """A message was understood and kept, but is not answered: its sender may not talk here."""
 

@@ -19,13 +19,13 @@ PAUSE = 0.1
 MARGIN = 30.0  # seconds, behind the drain deadline
 
 
-def call(settings: Settings, method: str, path: str) -> dict[str, Any]:
+def call(settings: Settings, method: str, path: str, body: object = None) -> dict[str, Any]:
     """Ask the gateway's HTTP API."""
     host = f"[{settings.web.host}]" if ":" in settings.web.host else settings.web.host
     headers = {"Authorization": f"Bearer {ensure_token(settings.home)}"}
     url = f"http://{host}:{settings.web.port}{path}"
     try:
-        response = httpx.request(method, url, headers=headers, timeout=30, trust_env=False)
+        response = httpx.request(method, url, headers=headers, json=body, timeout=30, trust_env=False)
     except httpx.TransportError:
         raise _not_running(settings) from None
     if response.headers.get("content-type") != "application/json":

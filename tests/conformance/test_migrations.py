@@ -19,14 +19,14 @@ pytestmark = pytest.mark.anyio
 FIRST = Path(__file__).with_name("schema_0001.sql")
 SCRIPTS = Path(migrate.__file__).with_name("migrations")
 
-NEWER = '''
+NEWER = f'''
 """Adds a mood to sessions."""
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "9999"
-down_revision = "0002"
+down_revision = "{migrate.HEAD}"
 
 
 def upgrade() -> None:

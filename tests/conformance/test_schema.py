@@ -46,6 +46,16 @@ OUTBOX = {
     "updated_at": 1,
 }
 PERSON = {"platform": "web", "person": "p", "name": "", "role": "guest", "added_at": 1}
+PAIRING: dict[str, Any] = {
+    "id": "pr",
+    "platform": "web",
+    "person": "p",
+    "name": "",
+    "key": "k",
+    "digest": "d",
+    "asked_at": 1,
+    "expires_at": 2,
+}
 
 
 async def insert(gateway: Gateway, table: str, row: dict[str, Any]) -> int:
@@ -83,12 +93,15 @@ async def test_rows_that_break_no_rule_are_taken(gateway: Gateway) -> None:
     """So that the refusals below are refusals of the one thing that is wrong."""
     turn = await gateway.begins("work")
     (inbox,) = (await gateway.view(turn)).causes
-    rows = [
+    rows: list[tuple[str, dict[str, Any]]] = [
         ("runs", RUN),
         ("sessions", SESSION),
         ("inbox", INBOX),
         ("outbox", OUTBOX),
         ("people", PERSON),
+        ("people", PERSON | {"chat": "c"}),
+        ("pairings", PAIRING),
+        ("pair_tries", {"id": "try", "at": 1}),
         ("turns", turn_row(turn)),
         ("attachments", attachment(inbox.inbox)),
         ("processes", process(turn)),
@@ -198,6 +211,7 @@ async def test_database_refuses_what_must_be_there_once(gateway: Gateway) -> Non
         ("inbox", INBOX),
         ("outbox", OUTBOX),
         ("people", PERSON),
+        ("pairings", PAIRING),
         ("attachments", attachment(cause.inbox)),
         ("processes", process(turn)),
     ]

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.store.people import Person
-from support.stores import Gateway
+from perdure.core.messages import Inbound, Sender, Stored
+from perdure.core.people import OPERATOR, Lists
+from perdure.store.admission import Admission
+from perdure.store.goals import set_goal
+from perdure.store.inbox import InboxKind
+from perdure.store.people import Person, roles
+from perdure.store.processes import End, Wish
+from support.stores import Gateway, chat, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -27,3 +33,99 @@ async def test_person_has_the_newest_role_and_name_and_the_first_date(gateway: G
     await gateway.store.people.admit(Person("web", "ada", "Ada", "guest", 5))
     await gateway.store.people.admit(Person("web", "ada", "Ada L.", "member", 9))
     assert await gateway.store.people.find("web", "ada") == Person("web", "ada", "Ada L.", "member", 5)
+
+
+async def test_person_has_a_role_per_chat_and_one_everywhere(gateway: Gateway) -> None:
+    people = gateway.store.people
+    here, anywhere = Person("web", "ada", "Ada", "owner", 5, "7"), Person("web", "ada", "Ada", "guest", 6)
+    for person in (here, anywhere, Person("web", "ada", "Ada", "member", 7, "8")):
+        await people.admit(person)
+    found = await gateway.store.database.read(lambda tx: roles(tx, "web", "ada", "7"))
+    assert found == {"7": "owner", "": "guest"}
+    assert (await people.find("web", "ada", "7"), await people.find("web", "ada")) == (here, anywhere)
+    assert await people.remove("web", "ada", "8")
+    assert await people.remove("web", "ada"), "wherever they are known"
+    assert await people.page() == []
+
+
+async def test_people_are_listed_in_pages(gateway: Gateway) -> None:
+    known = [Person("irc", "x", "", "guest", 1), *(Person("web", f"p{n}", "", "member", n) for n in range(5))]
+    for person in reversed(known):
+        await gateway.store.people.admit(person)
+    seen: list[Person] = []
+    while page := await gateway.store.people.page(place(seen[-1]) if seen else ("", "", ""), 2):
+        seen += page
+    assert seen == known
+
+
+def place(person: Person) -> tuple[str, str, str]:
+    return person.platform, person.person, person.chat
+
+
+# ── what waits of people who may no longer talk ─────────────────────────────────────────────────────────────
+
+
+def admission(*owners: str) -> Admission:
+    return Admission(lambda _: Lists(frozenset(owners)))
+
+
+async def hears(gateway: Gateway, text: str, kind: InboxKind = "message", sender: str = "eve") -> Stored:
+    inbound = Inbound(chat(), f"{sender}: {text}", Sender(sender), text)
+    return await gateway.store.inbox.receive(inbound, "raw", key_of(), gateway.now(), kind)
+
+
+async def states(gateway: Gateway) -> dict[str, str]:
+    rows = await gateway.rows("SELECT event_key, state FROM inbox ORDER BY position")
+    return {row[0].rpartition("%20")[2]: row[1] for row in rows}
+
+
+async def test_b101_removal_puts_away_what_waits_in_the_same_transaction(gateway: Gateway) -> None:
+    await gateway.store.people.admit(Person("web", "eve", "", "member", 1))
+    await hears(gateway, "hers")
+    await hears(gateway, "/order", "command")
+    await hears(gateway, "his", sender="ann")
+    goal = Inbound(chat(), "goal", Sender("eve"), "tidy up")
+    await gateway.store.orders.perform(key_of(), set_goal(gateway.store.ids, key_of(), goal, 5, gateway.now()))
+    sweep = admission("ann").sweep(gateway.store.ids, gateway.now())
+    assert await gateway.store.database.write(sweep) == 0, "she is known"
+    assert await gateway.store.people.remove("web", "eve", None, sweep)
+    assert await states(gateway) == {"hers": "rejected", "/order": "rejected", "his": "waiting"}
+    assert await gateway.store.goals.active() == []
+    claim = await gateway.claims()
+    assert claim is not None
+    assert [cause.text for cause in (await gateway.view(claim.turn)).causes] == ["his"]
+
+
+async def test_b101_news_of_a_removed_persons_process_begins_no_turn(gateway: Gateway) -> None:
+    turn = await gateway.begins("work")  # of ada's
+    wish = Wish(turn.id, "c1", "there", "make tea")
+    process = await gateway.store.processes.record(wish, gateway.run, gateway.now())
+    await gateway.finishes(turn)
+    assert await gateway.store.processes.end(process, End(exit_code=0), lambda _: "tea", gateway.now()) == "report"
+    await gateway.store.database.write(admission("ann").sweep(gateway.store.ids, gateway.now()))
+    assert await gateway.claims() is None
+    assert await gateway.store.outbox.open() == [], "nobody else is in a direct chat"
+    ended = await gateway.store.processes.get(process.id)
+    assert ended is not None
+    assert ended.told == "nobody"
+
+
+async def test_b101_process_that_ends_after_the_removal_is_told_to_nobody_in_a_direct_chat(
+    gateway: Gateway,
+) -> None:
+    turn = await gateway.begins("work")
+    wish = Wish(turn.id, "c1", "there", "make tea")
+    process = await gateway.store.processes.record(wish, gateway.run, gateway.now())
+    await gateway.finishes(turn)
+    end = gateway.store.processes.end(process, End(exit_code=0), lambda _: "tea", gateway.now(), heard=False)
+    assert await end == "nobody"
+    assert await gateway.claims() is None
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_b101_operators_wish_needs_no_role(gateway: Gateway, held: bool) -> None:
+    person = OPERATOR if held else Sender("eve")
+    wish = Inbound(chat(), "wish", person, "")
+    await gateway.store.inbox.receive(wish, "", key_of(), gateway.now(), "wish")
+    await gateway.store.database.write(admission("ann").sweep(gateway.store.ids, gateway.now()))
+    assert list((await states(gateway)).values()) == ["waiting" if held else "rejected"]

@@ -6,11 +6,15 @@ import asyncio
 
 import pytest
 
-from perdure.core.journal import Cause
+from perdure.core.address import background_key
+from perdure.core.effects import Effect
+from perdure.core.journal import Cause, Sight, ToolEnded, ToolStarted
 from perdure.store import verbs
+from perdure.store.ids import wall_clock
 from perdure.store.moves import Turn
-from perdure.store.processes import STRIKES, WINDOW_MS, End, Found, Notice, Process, Wish
-from support.stores import Gateway, key_of
+from perdure.store.processes import STRIKES, WINDOW_MS, End, Found, Notice, Process, Wish, see
+from perdure.store.works import begin_work
+from support.stores import Gateway, key_of, message
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +45,9 @@ async def ends(gateway: Gateway, process: Process, end: End = DONE) -> str | Non
 
 
 async def sees(gateway: Gateway, process: Process) -> None:
-    await gateway.store.processes.see(process, DONE, gateway.now())
+    """Somebody reads of the end; which turn that is does not matter here."""
+    sight = Sight(process.id, exit_code=0)
+    await gateway.store.database.write(lambda tx: see(tx, sight, gateway.now()), key=process.key)
 
 
 async def finds(gateway: Gateway, process: Process, count: int = 1, *, at: int | None = None) -> str | None:
@@ -140,6 +146,54 @@ async def test_b92_end_that_was_seen_is_not_told(gateway: Gateway) -> None:
     assert (await row_of(gateway, process)).told == "seen"
 
 
+async def test_b92_end_is_seen_together_with_the_result_that_tells_of_it(gateway: Gateway) -> None:
+    process, turn = await in_background(gateway), await gateway.begins("look")
+    saw = ToolEnded("c1", "ok", "ended", (Sight(process.id, exit_code=0),))
+    assert await gateway.appends(turn, ToolStarted("c1", "process", Effect.KEYED, "k"), saw)
+    row = await row_of(gateway, process)
+    assert (row.state, row.exit_code, row.told) == ("ended", 0, "seen")
+    assert await ends(gateway, process) is None
+
+
+async def test_b92_end_is_told_when_the_result_that_tells_of_it_was_not_kept(gateway: Gateway) -> None:
+    """Somebody ends the turn, or we die, between the look and its record."""
+    process, turn = await in_background(gateway), await gateway.begins("look")
+    await gateway.cancels(turn)
+    assert await gateway.appends(turn, ToolEnded("c1", "ok", "ended", (Sight(process.id, exit_code=0),))) is None
+    assert (await row_of(gateway, process)).state == "live"
+    assert await ends(gateway, process) == "report"
+
+
+async def test_notice_of_a_process_of_background_work_has_its_number(gateway: Gateway) -> None:
+    await gateway.hears("hello")
+    begin = begin_work(gateway.store.ids, key_of(), message("dig"), "background:dig", gateway.now(), 9)
+    assert await gateway.store.orders.perform(key_of(), begin) == 1
+    key = background_key(key_of(), 1)
+    claim = await gateway.store.turns.claim(key, gateway.run, gateway.now())
+    assert claim is not None
+    first, last = [await begins(gateway, claim.turn, call) for call in ("c1", "c2")]
+    await gateway.finishes(claim.turn)
+    assert await ends(gateway, first) == "report"
+    await gateway.store.orders.perform(key, verbs.renew(gateway.store.ids, key, gateway.now()))
+    assert await ends(gateway, last) == "notice"
+    assert await owed(gateway) == ["[background 1] ended, 0 more"] * 2
+
+
+async def test_process_is_given_up_when_its_installation_is_silent_for_long(
+    two_gateways: tuple[Gateway, Gateway],
+) -> None:
+    """And no sooner: not while any of its runs lives, or has lived within a day."""
+    one, two = two_gateways
+    process = await in_background(one)
+    assert await two.store.processes.abandoned() == []
+    await two.tampers("UPDATE runs SET heartbeat_at = 1 WHERE id = :run", run=one.run)
+    assert await two.store.processes.abandoned() == [], "nobody has ended its run"
+    await two.store.runs.reap(two.run)
+    assert [each.id for each in await two.store.processes.abandoned()] == [process.id]
+    await two.tampers("UPDATE runs SET heartbeat_at = :now WHERE id = :run", run=one.run, now=wall_clock())
+    assert await two.store.processes.abandoned() == []
+
+
 async def test_b92_report_is_taken_back_when_the_end_is_seen_before_its_turn(gateway: Gateway) -> None:
     turn = await gateway.begins("go")
     process = await begins(gateway, turn)
@@ -171,10 +225,9 @@ async def test_b96_waiting_report_becomes_a_notice_when_a_fresh_conversation_is_
     process = await in_background(gateway)
     await ends(gateway, process)
     await gateway.store.orders.perform(key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now()))
-    assert await gateway.store.turns.claimable(gateway.run) == [key_of()]
-    assert await gateway.claims() is None
-    assert await owed(gateway) == ["ended, 0 more"]
+    assert await owed(gateway) == ["ended, 0 more"], "it is owed at once"
     assert await gateway.store.turns.claimable(gateway.run) == []
+    assert await gateway.claims() is None
     assert (await row_of(gateway, process)).told == "notice"
 
 

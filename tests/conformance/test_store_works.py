@@ -18,9 +18,9 @@ from support.stores import Gateway, chat, key_of, message
 pytestmark = pytest.mark.anyio
 
 
-async def asks(gateway: Gateway, text: str, *, chat_name: str = "c1") -> int:
+async def asks(gateway: Gateway, text: str, *, chat_name: str = "c1", most: int = 100) -> int | None:
     said = message(text, chat_name=chat_name)
-    work = begin_work(gateway.store.ids, key_of(chat_name), said, f"background:{text}", gateway.now())
+    work = begin_work(gateway.store.ids, key_of(chat_name), said, f"background:{text}", gateway.now(), most)
     return await gateway.store.orders.perform(key_of(chat_name), work)
 
 
@@ -40,7 +40,17 @@ async def test_b86_works_of_a_chat_are_numbered_one_by_one(gateway: Gateway) -> 
 async def test_b86_works_that_are_begun_at_once_have_different_numbers(gateway: Gateway) -> None:
     await gateway.hears("hello")
     numbers = await asyncio.gather(*(asks(gateway, f"work {number}") for number in range(10)))
-    assert sorted(numbers) == list(range(1, 11))
+    assert sorted(filter(None, numbers)) == list(range(1, 11))
+
+
+async def test_b86_no_more_works_go_on_in_a_chat_than_may(gateway: Gateway) -> None:
+    await gateway.hears("hello")
+    numbers = await asyncio.gather(*(asks(gateway, f"work {number}", most=3) for number in range(6)))
+    assert sorted(filter(None, numbers)) == [1, 2, 3]
+    await gateway.hears("hello", chat_name="c2")
+    assert await asks(gateway, "other", chat_name="c2", most=3) == 1
+    await gateway.finishes(await begins(gateway, 2), "done")
+    assert await asks(gateway, "one more", most=3) == 4
 
 
 async def test_b86_work_is_claimed_beside_its_chat_and_listed(gateway: Gateway) -> None:

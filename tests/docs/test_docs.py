@@ -13,6 +13,7 @@ import pytest
 
 from perdure import __version__, errors
 from perdure.config import KNOWN, SECTIONS, describe, load
+from perdure.core.people import MEANING, Role, may
 from perdure.core.recovery import Choice, Reason
 from perdure.core.turn import diagram
 from perdure.settings import DURATION
@@ -54,10 +55,20 @@ def turn() -> str:
     return f"```mermaid\n{diagram()}\n```"
 
 
+def roles() -> str:
+    """What each role may do."""
+    shown: list[Role] = ["guest", "member", "owner"]
+    lines = [f"| | {' | '.join(shown)} |", f"|---|{'---|' * len(shown)}"]
+    for verb, meaning in MEANING.items():
+        lines.append(f"| {meaning} | {' | '.join('yes' if may(role, verb) else '' for role in shown)} |")
+    return "\n".join(lines)
+
+
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("docs/configuration.md", "settings", settings),
     ("docs/architecture.md", "turn", turn),
     ("docs/promises.md", "counts", counts),
+    ("docs/people.md", "roles", roles),
 ]
 
 

@@ -15,7 +15,7 @@ import pytest
 from perdure.config import load
 from perdure.console import events
 from perdure.console.app import create_app
-from perdure.core.journal import Outcome
+from perdure.core.journal import Outcome, Undone
 from perdure.core.turn import Move
 from perdure.runtime.gateway import Gateway
 from support.gateway import GatewayProcess, Person, gateway
@@ -104,7 +104,7 @@ REFUSED = {
 
 def test_errors_are_given_as_described(process: GatewayProcess) -> None:
     # No call causes the others: they tell of the configuration, or of failures on our side.
-    assert [row[0] for row in table("status")] == sorted([*REFUSED, "403", "500", "503"])
+    assert [row[0] for row in table("status")] == sorted([*REFUSED, "403", "409", "410", "429", "500", "503"])
     for status, (method, path, body) in REFUSED.items():
         headers = {"Authorization": f"Bearer {process.token}"}
         response = httpx.request(method, f"{process.url}{path}", headers=headers, content=body)
@@ -139,7 +139,7 @@ def test_every_verb_is_described(process: GatewayProcess) -> None:
 
 
 def test_every_move_and_event_and_outcome_is_described() -> None:
-    assert {row[0] for row in table("move")} == {*Move}
+    assert {row[0] for row in table("move")} == {*Move, Undone.kind}
     told = re.findall(r'"(\w+)", \{', Path(events.__file__).read_text())
     assert {row[0] for row in table("event")} == {*told} | {"message"}
     assert all(f"`{outcome}`" in HTTP.text for outcome in get_args(Outcome))

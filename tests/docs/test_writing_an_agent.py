@@ -115,4 +115,4 @@ def test_suite_on_the_page_passes(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(PAGE.blocks("python")[2])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_mine.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "10 passed" in done.stdout, done.stdout + done.stderr
+    assert "11 passed" in done.stdout, done.stdout + done.stderr

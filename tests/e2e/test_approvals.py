@@ -180,7 +180,7 @@ async def test_b66_approval_pressed_after_the_turn_was_ended_runs_nothing(home: 
 
 
 async def test_b66_person_who_may_not_talk_cannot_approve(home: Path) -> None:
-    scene = Asking(home, SimulatedPlatform("web"), PLATFORMS__WEB__ALLOW="ann")
+    scene = Asking(home, SimulatedPlatform("web"), PLATFORMS__WEB__ALLOW="ann", ACCESS__UNKNOWN="ignore")
     async with scene.serving():
         approve, _ = await scene.ask()
         scene.platform.press(approve.command, sender="eve")

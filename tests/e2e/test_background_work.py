@@ -358,3 +358,35 @@ async def test_b82_b86_notice_of_a_work_names_it(tmp_path: Path) -> None:
 def test_key_of_a_work_is_at_the_address_of_its_chat() -> None:
     home = session_key("main", Address("web", "dm", "a~1", "t"))
     assert background_key(home, 12) == "agent:main~12:web:dm:a~1:t"
+
+
+# ── how many, and with what ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b86_work_beyond_the_most_is_refused_with_words_until_one_has_ended(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform(), Held()
+    async with serving(tmp_path, platform, agent=agent, BACKGROUND__AT_ONCE="1"):
+        platform.write("/background one")
+        await agent.has("one")
+        platform.write("/background two")
+        await sees(platform, BEGUN[1], notes.too_many_works(1))
+        agent.let_go("one", "three")
+        await sees(platform, BEGUN[1], notes.too_many_works(1), "[background 1] one: done")
+        platform.write("/background three")
+        said = [BEGUN[1], notes.too_many_works(1), "[background 1] one: done", BEGUN[2]]
+        await sees(platform, *said, "[background 2] three: done")
+
+
+async def test_b70_files_that_came_with_the_command_go_to_the_work(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform(), Held()
+    async with serving(tmp_path, platform, agent=agent) as gateway:
+        agent.let_go("look")
+        platform.write("/background look", files=["a.png", "b.pdf"])
+        await sees(platform, BEGUN[1], "[background 1] look: done")
+        [turn] = await turns_in(gateway.store, work_key(platform))
+        assert [file.name for file in turn.causes[0].attachments] == ["a.png", "b.pdf"]
+        sql = (
+            "SELECT a.name FROM attachments a JOIN inbox i ON i.id = a.inbox WHERE i.key = :key ORDER BY a.ordinal"
+        )
+        found = await gateway.store.database.read(lambda tx: tx.all(sql, key=work_key(platform)))
+        assert found == [("a.png",), ("b.pdf",)]

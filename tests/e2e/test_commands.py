@@ -29,7 +29,8 @@ pytestmark = pytest.mark.anyio
 
 T = TypeVar("T")
 
-HELD_BACK = {"RECOVERY__POLICY": "off", "DRAIN__DEADLINE": "0s", "PLATFORMS__WEB__BANNER": "false"}
+OWNED = {"PLATFORMS__WEB__ALLOW": "ann"}  # who may use every command
+HELD_BACK = {"RECOVERY__POLICY": "off", "DRAIN__DEADLINE": "0s", "PLATFORMS__WEB__BANNER": "false", **OWNED}
 HELD = notes.will_not_go_on("automatic resume is switched off here")
 STORED = "SELECT 1 FROM inbox WHERE kind = 'command'"
 OBEYED = "SELECT 1 FROM inbox WHERE kind = 'command' AND state = 'obeyed'"
@@ -58,7 +59,7 @@ CASES = [
     Case("/status", r"The gateway is (ready|starting), connected to .*\nThe last turn .*"),
     Case("/why", r"The last turn (is running|was cut off) \(attempt 1\)\..*"),
     Case("/why", r"The last turn was cut off .*Rule: off: .*Next: it stays as it is.*", cut_off=True),
-    Case("/sessions", r"s_\w+  open"),
+    Case("/sessions", r"s_\w+  this one, \d+ (s|min) ago: “work”"),
     Case("/stop", r"Stopped\.", ends="stopped"),
     Case("/stop all", r"Stopped\.", ends="stopped"),
     Case("/STOP@our_bot ALL", r"Stopped\.", ends="stopped"),
@@ -97,7 +98,7 @@ async def test_b71_b81_command_acts_and_answers_once(tmp_path: Path, case: Case,
     clock.move(600)
     agent.let_go("work", "after")
     wanted = [re.escape(HELD)] * case.cut_off + [case.answer] + ["work: done"] * (not case.ends)
-    async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
+    async with serving(tmp_path, platform, agent=agent, clock=clock, **OWNED) as gateway:
         await eventually("all is answered", lambda: len(platform.replies()) == len(wanted))
         platform.write("after")
         await eventually("the next message is answered", lambda: "after: done" in platform.replies())
@@ -164,7 +165,7 @@ async def test_b81_commands_work_while_a_turn_runs_and_while_the_gateway_drains(
 
 async def test_b81_command_of_somebody_who_may_not_talk_does_nothing(tmp_path: Path) -> None:
     platform, agent = SimulatedPlatform("web"), Held()
-    async with serving(tmp_path, platform, agent=agent, PLATFORMS__WEB__ALLOW="ann") as gateway:
+    async with serving(tmp_path, platform, agent=agent, ACCESS__UNKNOWN="ignore", **OWNED) as gateway:
         platform.write("work")
         await agent.has("work")
         platform.write("/stop", sender="eve")

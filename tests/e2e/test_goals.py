@@ -323,3 +323,13 @@ async def test_b84_session_with_a_goal_is_exported_and_imported(tmp_path: Path) 
     elsewhere.mkdir()
     (elsewhere / "sessions.json").write_text(await perdure(home, "export"))
     assert "1 session was" in await perdure(elsewhere, "import", str(elsewhere / "sessions.json"))
+
+
+async def test_b70_files_that_came_with_the_command_go_to_the_goals_first_turn(tmp_path: Path) -> None:
+    platform, agent = SimulatedPlatform(), Planned("one", "GOAL REACHED")
+    async with serving(tmp_path, platform, agent=agent) as gateway:
+        platform.write("/goal tidy up", files=["a.png"])
+        await sees(platform, SET, "one", "GOAL REACHED")
+        turns = await turns_in(gateway.store, key_of(platform))
+        named = [[file.name for cause in turn.causes for file in cause.attachments] for turn in turns]
+        assert named == [["a.png"], []]

@@ -81,7 +81,7 @@ def is_refused(response: httpx.Response, status: int) -> None:
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    with gateway(tmp_path_factory.mktemp("http") / "home") as process:
+    with gateway(tmp_path_factory.mktemp("http") / "home", QUEUE__CAP="1000") as process:
         yield process
 
 

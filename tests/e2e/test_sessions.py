@@ -227,7 +227,8 @@ async def test_b9_message_to_a_suspended_session_begins_a_fresh_one_and_the_chat
         await cleared(gateway.store, back)
     assert state["id"] != old
     assert (state["was_auto_reset"], state["auto_reset_reason"]) == (True, "suspended")
-    assert shown == [f"{state['id']}  open\n{old}  closed"]
+    listed = [line.split(", ")[0] for line in shown[0].splitlines()]
+    assert listed == [f"{state['id']}  this one", f"{old}  earlier", "/resume ID brings one of them back."]
     assert "\n" not in told
     assert back.id == old
     assert bench.ran["slow"] == 2, "what was cut off, and may be repeated, is"

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import notes
 from perdure.core.delivery import Delivery
+from perdure.core.people import TOKEN_HOLDER
 from perdure.core.turn import State
 from perdure.errors import NotConnected
 from perdure.runtime.gateway import Ending
-from perdure.store.database import Database
+from perdure.store.database import Database, T, Work
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import crashing_at_the_end, make_gateway, serving
@@ -72,19 +72,27 @@ async def test_b20_turn_that_is_being_claimed_when_the_stop_comes_is_drained_lik
     tmp_path: Path,
 ) -> None:
     platform, bench = SimulatedPlatform(), Bench("slow")
-    claiming, go_on = threading.Event(), threading.Event()
+    claiming, go_on = asyncio.Event(), asyncio.Event()
 
-    def hold_up(sql: str) -> None:
+    class LateClaims(WatchedDatabase):
+        """A database that takes its time to say that a turn has begun."""
+
+        async def write(self, work: Work[T], *, key: str = "") -> T:
+            result = await super().write(work, key=key)
+            if claiming.is_set():
+                await go_on.wait()
+            return result
+
+    def watch(sql: str) -> None:
         if "INSERT INTO turns" in sql:
             claiming.set()
-            go_on.wait(30)
 
     def wrap(database: Database) -> Database:
-        return WatchedDatabase(database, hold_up)
+        return LateClaims(database, watch)
 
     async with serving(tmp_path, platform, agent=bench.agent, wrap=wrap, **NO_TIME) as gateway:
         platform.write("step slow\nsay: done")
-        await eventually("the turn is being claimed", claiming.is_set)
+        await claiming.wait()
         gateway.stop()
         await eventually("it drains", lambda: gateway.phase == "draining")
         go_on.set()
@@ -377,6 +385,9 @@ async def test_b31_stop_ends_and_is_clean_when_an_adapter_does_not_close(tmp_pat
 # ── restarts ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+OWNER = TOKEN_HOLDER.id  # only an owner may restart the gateway
+
+
 async def until_it_ends(home: Path, *platforms: SimulatedPlatform, **options: Any) -> Ending:
     async with asyncio.timeout(30):
         return await make_gateway(home, *platforms, **options).run()
@@ -392,9 +403,9 @@ async def stays_up(home: Path, platform: SimulatedPlatform, *seen: str, **option
 
 
 async def test_b27_chat_that_asked_for_a_restart_hears_once_that_the_gateway_is_back(tmp_path: Path) -> None:
-    platform = SimulatedPlatform()
+    platform = SimulatedPlatform("web")
     platform.redeliver = 1
-    platform.write("/restart")
+    platform.write("/restart", sender=OWNER)
     assert await until_it_ends(tmp_path, platform) is Ending.RESTART
     assert platform.replies() == [notes.RESTARTING]
     await stays_up(tmp_path, platform, notes.RESTARTING, notes.BACK)
@@ -404,14 +415,14 @@ async def test_b27_chat_that_asked_for_a_restart_hears_once_that_the_gateway_is_
 
 
 async def test_b27_second_request_during_a_restart_is_refused(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform("web"), Held()
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("work", chat="3")
         await agent.has("work")
-        platform.write("/restart")
+        platform.write("/restart", sender=OWNER)
         await replies(platform, notes.RESTARTING)
-        platform.write("/restart", chat="2")
-        platform.write("/restart")
+        platform.write("/restart", chat="2", sender=OWNER)
+        platform.write("/restart", sender=OWNER)
         await replies(platform, notes.RESTART_UNDER_WAY, chat="2")
         await replies(platform, notes.RESTARTING, notes.RESTART_UNDER_WAY)
         agent.let_go("work")
@@ -424,8 +435,8 @@ async def test_b27_second_request_during_a_restart_is_refused(tmp_path: Path) ->
 
 
 async def test_b27_chat_hears_once_that_the_gateway_is_back_when_the_restart_was_a_crash(tmp_path: Path) -> None:
-    platform = SimulatedPlatform()
-    platform.write("/restart")
+    platform = SimulatedPlatform("web")
+    platform.write("/restart", sender=OWNER)
     async with dying(tmp_path, platform, fact="SELECT 1 FROM runs WHERE restart_for IS NOT NULL"):
         pass
     await stays_up(tmp_path, platform, notes.RESTARTING, notes.BACK)
@@ -438,8 +449,8 @@ async def test_b27_chat_hears_once_that_the_gateway_is_back_when_the_restart_was
 async def test_b27_request_that_was_stored_before_a_crash_does_not_restart_again(
     tmp_path: Path, seconds: int
 ) -> None:
-    platform, clock = SimulatedPlatform(), SettableClock()
-    platform.write("/restart")
+    platform, clock = SimulatedPlatform("web"), SettableClock()
+    platform.write("/restart", sender=OWNER)
     async with dying(tmp_path, platform, fact="SELECT 1 FROM inbox WHERE kind = 'command'", clock=clock):
         pass
     clock.move(seconds)

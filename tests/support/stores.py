@@ -49,7 +49,10 @@ TABLES = (
     "goals",
     "attachments",
     "people",
+    "pairings",
+    "pair_tries",
     "processes",
+    "erased",
 )
 
 

@@ -242,12 +242,49 @@ async def test_a_keeper_takes_little_memory(root: Path) -> None:
 
 
 async def test_output_beyond_the_cap_is_counted_and_holds_nothing_up(root: Path) -> None:
+    """Of more than is kept, the beginning and the end are there."""
     await kept.begin(root / "a", order("echo begin; head -c 5000000 /dev/zero; echo end >&2", cap=100_000))
     over = await kept.until_over(root / "a")
     assert isinstance(over, Ended)
-    assert (over.exit_code, over.seen, over.kept) == (0, 5_000_010, 100_000)
-    assert kept.size(root / "a") == 100_000
+    assert (over.exit_code, over.seen) == (0, 5_000_010)
+    assert 75_000 < over.kept == sum(each.stat().st_size for each in (root / "a").glob("output*")) <= 100_000
+    assert kept.size(root / "a") == 5_000_010
     assert kept.read(root / "a", 0, 8)[0] == b"begin\n\0\0"
+    assert kept.read(root / "a", 5_000_004, 100) == (b"\0\0end\n", 5_000_010)
+
+
+async def test_output_is_whole_when_it_just_fits(root: Path) -> None:
+    await kept.begin(root / "a", order("seq 1000 9999", cap=45_000))
+    await kept.until_over(root / "a")
+    assert kept.read_text(root / "a", 0, 100_000) == ("".join(f"{n}\n" for n in range(1000, 10_000)), 45_000)
+    assert len(list((root / "a").glob("output*"))) == 3
+
+
+async def test_reading_goes_on_behind_what_was_not_kept(root: Path) -> None:
+    await kept.begin(root / "a", order("seq 1000 9999", cap=4000))
+    await kept.until_over(root / "a")
+    first, at = kept.read_text(root / "a", 0, 100_000)
+    assert (first[:5], first[-5:], at) == ("1000\n", "1399\n", 2000)
+    behind = kept.kept_from(root / "a", at)
+    last, end = kept.read_text(root / "a", at, 100_000)
+    assert (last[-5:], end - behind, end) == ("9999\n", len(last), 45_000)
+    assert 1000 < len(last) <= 2000
+
+
+async def test_beginning_and_end_are_there_when_the_keeper_is_killed(root: Path) -> None:
+    await kept.begin(root / "a", order("seq 1000 9999; echo end; read line", cap=4000))
+    wait_for("all is said", lambda: kept.size(root / "a") == 45_004)
+    os.kill(running(root / "a").keeper, signal.SIGKILL)
+    wait_for("it is lost", lambda: seen(root / "a", Lost))
+    assert text(root / "a").startswith("1000\n")
+    assert kept.read_text(root / "a", 44_995, 100)[0] == "9999\nend\n"
+
+
+async def test_a_keeper_goes_on_when_its_command_has_more_time_than_the_kernel_can_wait(root: Path) -> None:
+    await kept.begin(root / "a", order("echo said; read line; exit 4", timeout=1e12))
+    wait_for("it has said something", lambda: kept.size(root / "a"))
+    await kept.write(root / "a", b"\n")
+    assert ended(root / "a").exit_code == 4
 
 
 async def test_output_and_errors_are_kept_in_their_order(root: Path) -> None:

@@ -107,3 +107,10 @@ def test_output_is_looked_at_piece_by_piece(place: Path) -> None:
 
 def test_nothing_is_found_where_nothing_was_said(place: Path) -> None:
     assert lines(place, "ready") == ([], 0)
+
+
+def test_look_goes_on_behind_what_was_not_kept(place: Path) -> None:
+    say(place, "one\nunfinished")
+    (place / "output.100").write_text("rest\none more\n")
+    assert lines(place, "one") == (["one"], 14)
+    assert lines(place, "one", since=14) == (["one more"], 114)

@@ -10,10 +10,12 @@ from perdure.core.address import (
     CHAT_KINDS,
     KEY_FORM,
     Address,
+    Conversation,
     background_key,
     home_of,
     join_parts,
     parse_session_key,
+    read_session_key,
     session_key,
     split_parts,
     work_of,
@@ -42,6 +44,32 @@ addresses = st.builds(
 def test_session_key_reads_as_promised_and_back(address: Address, key: str) -> None:
     assert session_key("main", address) == key
     assert parse_session_key(key) == ("main", address)
+
+
+@pytest.mark.parametrize(
+    ("address", "person", "key"),
+    [
+        (Address("telegram", "group", "-9"), "7", "agent:main:telegram:group:-9::7"),
+        (Address("telegram", "group", "-9", "3"), "7", "agent:main:telegram:group:-9:3:7"),
+        (Address("matrix", "channel", "#a"), "@ann:b", "agent:main:matrix:channel:#a::@ann%3Ab"),
+    ],
+)
+def test_b102_session_key_says_whose_conversation_it_is(address: Address, person: str, key: str) -> None:
+    assert session_key("main", address, person) == key
+    assert read_session_key(key) == Conversation("main", address, person)
+    assert parse_session_key(key) == ("main", address), "replies go to the same place"
+    assert not read_session_key(key).shared
+    work = background_key(key, 3)
+    assert (read_session_key(work).person, home_of(work), work_of(work)) == (person, key, 3)
+
+
+def test_b102_conversation_is_shared_in_a_group_unless_it_is_a_persons() -> None:
+    group, alone = Address("web", "group", "1"), Address("web", "dm", "1")
+    assert Conversation("main", group).shared
+    assert not Conversation("main", group, "ann").shared
+    assert not Conversation("main", alone).shared
+    keys = {session_key("main", group), session_key("main", group, "ann"), session_key("main", group, "bob")}
+    assert len(keys) == 3
 
 
 def test_session_key_differs_when_the_thread_does() -> None:
@@ -76,9 +104,11 @@ def test_lane_is_the_address_without_its_agent() -> None:
 
 
 @settings(database=None, deadline=None)
-@given(agent=names, address=addresses)
-def test_every_session_key_reads_back(agent: str, address: Address) -> None:
-    key = session_key(agent, address)
+@given(agent=names, address=addresses, person=st.none() | awkward.filter(bool))
+def test_every_session_key_reads_back(agent: str, address: Address, person: str | None) -> None:
+    conversation = Conversation(agent, address, None if address.kind == "dm" else person)
+    key = conversation.key
+    assert read_session_key(key) == conversation
     assert parse_session_key(key) == (agent, address)
     assert not set(key) & {" ", "\n", "\t", "\x00", "\x7f"}
 
@@ -99,7 +129,10 @@ def test_parts_are_told_apart_when_they_are_joined(one: list[str], other: list[s
         pytest.param("agent:main:web:dm:", id="an empty chat"),
         pytest.param("agent::web:dm:1", id="an empty agent"),
         pytest.param("agent:main:web:dm:1:", id="an empty thread"),
-        pytest.param("agent:main:web:dm:1:2:3", id="a part too many"),
+        pytest.param("agent:main:web:dm:1:2:3", id="a person in a direct chat"),
+        pytest.param("agent:main:web:group:1:2:3:4", id="a part too many"),
+        pytest.param("agent:main:web:group:1:2:", id="an empty person"),
+        pytest.param("agent:main:web:group:1::", id="an empty thread and person"),
         pytest.param("session:main:web:dm:1", id="another beginning"),
         pytest.param("agent:main:web:DM:1", id="a kind in capitals"),
         pytest.param("agent:main:web:chat:1", id="a kind nobody knows"),

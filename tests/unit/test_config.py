@@ -43,10 +43,16 @@ DEFAULTS = {
     "tools.timeout": "10m",
     "session.idle": "0s",
     "session.daily": "none",
+    "session.groups": "shared",
     "turn.inactivity_warning": "15m",
     "turn.inactivity_limit": "30m",
     "notify.still_working": "3m",
     "goal.max_turns": "10",
+    "background.at_once": "5",
+    "queue.mode": "queue",
+    "queue.cap": "100",
+    "queue.quiet": "1500ms",
+    "inbox.max_age": "24h",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
     "recovery.policy": "auto",
@@ -57,8 +63,11 @@ DEFAULTS = {
     "recovery.max_tokens": "none",
     "delivery.unknown": "resend",
     "delivery.max_age": "24h",
+    "retention.age": "none",
+    "access.unknown": "pair",
     "platforms.web.enabled": "true",
     "platforms.web.allow": '["*"]',
+    "platforms.web.allow_chats": "{}",
     "platforms.web.recovery": "none",
     "platforms.web.banner": "true",
     "platforms.web.model": "none",
@@ -261,6 +270,12 @@ def test_empty_group_of_sections_changes_nothing(tmp_path: Path) -> None:
         pytest.param("ALLOW", " 12 , Ann B. ,", PlatformSettings(allow=["12", "Ann B."]), id="a list with spaces"),
         pytest.param("ALLOW", "*", PlatformSettings(), id="a list of one"),
         pytest.param("ALLOW", "", PlatformSettings(allow=[]), id="an empty list"),
+        pytest.param(
+            "ALLOW_CHATS",
+            '{"12": ["ann", "*"]}',
+            PlatformSettings(allow_chats={"12": ["ann", "*"]}),
+            id="a table of lists",
+        ),
         pytest.param("RECOVERY", "off", PlatformSettings(recovery="off"), id="a word"),
         pytest.param("RECOVERY", "", PlatformSettings(), id="no word"),
         pytest.param(
@@ -347,7 +362,10 @@ POLICY = 'one of "ask", "auto", "off"'
 POLICIES = f"a table in which each value is {POLICY}"
 PEOPLE = "a list of texts"
 TRUTH = "true or false"
-SECTIONS = "store, web, agent, model, tools, session, turn, notify, goal, drain, recovery, delivery, platforms.web"
+SECTIONS = (
+    "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, drain, recovery, "
+    "delivery, retention, access, platforms.web"
+)
 EXAMPLES = {
     "store.url": 'url = "sqlite:///perdure.db"',
     "web.host": 'host = "127.0.0.1"',
@@ -370,6 +388,7 @@ EXAMPLES = {
     "platforms.web.enabled": "enabled = true",
     "platforms.web.allow": 'allow = ["ann", "bob"]',
     "platforms.web.recovery": 'recovery = "ask"',
+    "platforms.web.allow_chats": 'allow_chats = { "12" = ["ann", "bob"] }',
     "platforms.web.recovery_chats": 'recovery_chats = { "12" = "off", "13" = "ask" }',
 }
 
@@ -564,8 +583,8 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         pytest.param(
             "[platforms.web]\nzzz = 1",
             "platforms.web.zzz: unknown key. Remove it; this section has: platforms.web.enabled, "
-            "platforms.web.allow, platforms.web.recovery, platforms.web.banner, platforms.web.model, "
-            "platforms.web.system_prompt, platforms.web.tools, platforms.web.recovery_chats.",
+            "platforms.web.allow, platforms.web.allow_chats, platforms.web.recovery, platforms.web.banner, "
+            "platforms.web.model, platforms.web.system_prompt, platforms.web.tools, platforms.web.recovery_chats.",
             id="a key like no other in a platform",
         ),
         pytest.param(
@@ -715,8 +734,9 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
             "PERDURE_PLATFORMS__WEB",
             "off",
             "unknown key. Remove it; this section has: PERDURE_PLATFORMS__WEB__ENABLED, "
-            "PERDURE_PLATFORMS__WEB__ALLOW, PERDURE_PLATFORMS__WEB__RECOVERY, PERDURE_PLATFORMS__WEB__BANNER, "
-            "PERDURE_PLATFORMS__WEB__MODEL, PERDURE_PLATFORMS__WEB__SYSTEM_PROMPT, PERDURE_PLATFORMS__WEB__TOOLS, "
+            "PERDURE_PLATFORMS__WEB__ALLOW, PERDURE_PLATFORMS__WEB__ALLOW_CHATS, "
+            "PERDURE_PLATFORMS__WEB__RECOVERY, PERDURE_PLATFORMS__WEB__BANNER, PERDURE_PLATFORMS__WEB__MODEL, "
+            "PERDURE_PLATFORMS__WEB__SYSTEM_PROMPT, PERDURE_PLATFORMS__WEB__TOOLS, "
             "PERDURE_PLATFORMS__WEB__RECOVERY_CHATS.",
             id="a variable for a section",
         ),

@@ -12,6 +12,7 @@ from perdure.core.conversation import (
     ToolMessage,
     UserMessage,
     conversation,
+    recalled,
     views,
 )
 from perdure.core.journal import (
@@ -19,6 +20,7 @@ from perdure.core.journal import (
     Asked,
     Began,
     Cancelled,
+    Compacted,
     Decided,
     Entry,
     Failed,
@@ -27,6 +29,7 @@ from perdure.core.journal import (
     ModelAsked,
     Noted,
     TurnView,
+    Undone,
 )
 from support.journals import (
     ADA,
@@ -240,3 +243,21 @@ def test_turns_are_told_apart_when_their_records_are_mixed() -> None:
 
 def test_session_without_records_has_no_turns() -> None:
     assert views([]) == []
+
+
+# ── what was taken back ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_turn_that_was_taken_back_is_not_recalled() -> None:
+    one = told(began("one"), claimed(), Finished("1"))
+    two = told(began("two"), claimed(), Finished("2"), Undone("ada"), first=4)
+    assert recalled([one, two]) == [one]
+    assert recalled([two]) == []
+
+
+def test_summary_of_a_turn_that_was_taken_back_stands_for_what_came_before_it() -> None:
+    one = told(began("one"), claimed(), Compacted(0, "older"), Finished("1"))
+    two = told(began("two"), claimed(), Compacted(4, "in short"), Finished("2"), Undone("ada"), first=5)
+    three = told(began("three"), claimed(), first=10)
+    talk = conversation(recalled([one, two]), three)
+    assert [message.text for message in talk.messages] == [notes.summary("in short"), "three"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.explain import ENDINGS, GOES_ON, LEFT, NEXT, STAYS, Situation, explain
-from perdure.core.journal import Cancelled, Decided, Entry, Failed, Finished
+from perdure.core.journal import Cancelled, Decided, Entry, Failed, Finished, Undone
 from perdure.core.notes import ago
 from perdure.core.recovery import Choice, Rule
 from perdure.core.session import Recovery, SessionState, Why
@@ -30,6 +30,12 @@ def test_finished_turn_is_told_as_done() -> None:
         "It was never cut off.",
         "Nothing is marked to be resumed.",
     ]
+
+
+def test_turn_that_was_taken_back_is_told_as_such() -> None:
+    view = told(began(), claimed(), saying(), Finished("All done."), Undone("ada"))
+    lines = explain(Situation(SessionState.OPEN, NOTHING, [view]), 0)
+    assert lines[2] == "It was taken back since: the model does not see it any more."
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from perdure.core.journal import (
     ToolEnded,
     ToolStarted,
     TurnView,
+    Undone,
     Usage,
     decode,
     encode,
@@ -75,6 +76,7 @@ SAMPLES: dict[str, Entry] = {
     "finished": Finished("bye"),
     "failed": Failed("no"),
     "cancelled": Cancelled("stopped"),
+    "undone": Undone("1"),
 }
 CONTENT = {"began", "joined", "model_answered", "tool_started", "tool_ended", "asked", "answered"}
 

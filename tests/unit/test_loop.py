@@ -97,6 +97,9 @@ class Notebook:
         if dies:
             raise Crash
 
+    async def listen(self) -> None:
+        """Nobody writes."""
+
     def show(self, text: str) -> None:
         self.diary.append(f"shown {text}")
 

@@ -41,6 +41,15 @@ class TurnContext(Protocol):
         If we die inside: they may be there; the next attempt sees them in its view.
         """
 
+    async def listen(self) -> None:
+        """Take in what people wrote meanwhile and want heard: it joins the turn, and is in its view.
+
+        To be called between two steps, where the next one can heed it; it costs nothing where nobody has
+        written. Whoever never calls it loses nothing: what was not heard gets a turn of its own.
+
+        If we die inside: it has joined, or still waits.
+        """
+
     @property
     def shows(self) -> bool:
         """Whether anybody sees an answer grow: the platform can edit its messages."""

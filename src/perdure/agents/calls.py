@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from perdure.agents.api import TurnContext
 from perdure.core import notes
 from perdure.core.effects import REMEDIES, Effect, Remedy
-from perdure.core.journal import Call, Outcome, ToolEnded, ToolStarted, is_approval
+from perdure.core.journal import Call, Outcome, Sight, ToolEnded, ToolStarted, is_approval
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
 
@@ -112,9 +112,11 @@ class Calls:
                     call.request.id, tool.name, tool.effect, key, where=tool.where, approved_by=approved_by
                 )
             )
-        use = Use(call.request.arguments, key, self._context.alive)
+        saw: list[Sight] = []
+        use = Use(call.request.arguments, key, self._context.alive, saw.append)
         outcome, text = await _outcome(tool, use, tool.timeout or self._timeout)
-        await self._context.append(ToolEnded(call.request.id, outcome, notes.clipped(text, self._result)))
+        seen = tuple(saw) if outcome == "ok" else ()
+        await self._context.append(ToolEnded(call.request.id, outcome, notes.clipped(text, self._result), seen))
 
     def _key(self, call: Call) -> str:
         return f"{self._context.turn}:{call.request.id}"

@@ -54,6 +54,16 @@ class Fenced:
             self._over = error
             raise
 
+    async def listen(self) -> None:
+        self.check()
+        try:
+            await self._context.listen()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._over = error
+            raise
+
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:

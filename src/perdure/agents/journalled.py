@@ -55,6 +55,19 @@ class Journal:
         due = [place for place in self._said if place <= self._taken]
         return [message for place in due for message in self._said.pop(place)]
 
+    async def listen(self) -> None:
+        """Take in what people want heard, unless the run is still on its way through what is on record.
+
+        While a response is held back nobody listens: what joins then would stand before it.
+        """
+        if self._taken < len(self._recorded) or self._held is not None:
+            return
+        last = self.context.view.records[-1].seq
+        await self.context.listen()
+        if self.context.view.records[-1].seq > last:
+            heard = [told.messages for told in conversation((), self.context.view).now if told.seq > last]
+            self._said.setdefault(self._taken, []).extend(message for each in heard for message in each)
+
     async def response(
         self, model: str, finals: set[str], ask: Callable[[], Awaitable[ModelResponse]]
     ) -> ModelResponse:

@@ -97,6 +97,7 @@ class LoopAgent:
 
     async def _ask(self, context: TurnContext, step: int, tools: Mapping[str, Tool]) -> Reply | None:
         """Ask the model. A final answer is not appended here: it is committed with the end of the turn."""
+        await context.listen()
         self._check_bounds(context.view, step)
         talk = conversation(context.history, context.view)
         if is_full(talk, self._model.window) and await self._compact(context, step, talk, self._model.window):

@@ -165,6 +165,7 @@ class _Journalled(AbstractCapability[Any]):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         await self._journal.settle(ctx.messages)
+        await self._journal.listen()
         for message in self._journal.news():
             ctx.enqueue(UserPromptPart(message.text))
         return request_context

@@ -1,7 +1,8 @@
 """The settings we know, as their Structs declare them: what each accepts, and how it is written.
 
 A section has a dotted name where it stands within another, such as `platforms.web`. In the environment a list
-is written `ann,bob` and a table `12=off,13=ask`, a table of tables as JSON; in the file all are as TOML has them.
+is written `ann,bob` and a table `12=off,13=ask`, one of lists or of tables as JSON; in the file all are as TOML
+has them.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def as_text(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(as_text, value))
     if isinstance(value, dict):
-        nested = any(isinstance(each, dict) for each in value.values())
+        nested = any(isinstance(each, dict | list) for each in value.values())
         return (
             msgspec.json.encode(value).decode()
             if nested
@@ -144,7 +145,8 @@ def _read(text: str, kind: inspect.Type) -> object:
         return _entries(text)
     if not isinstance(kind, inspect.DictType):
         return text
-    return msgspec.json.decode(text) if isinstance(kind.value_type, inspect.StructType) else _table(text)
+    nested = isinstance(kind.value_type, inspect.StructType | inspect.ListType)
+    return msgspec.json.decode(text) if nested else _table(text)
 
 
 def _entries(text: str) -> list[str]:

@@ -21,11 +21,12 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
+from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
 from perdure.console.questions import QuestionApi
 from perdure.console.sessions import SessionApi
 from perdure.console.tokens import same_token
-from perdure.errors import NotFound, NotTaken, Unavailable
+from perdure.errors import BadPerson, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway, Phase
 
@@ -42,7 +43,7 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
     """The application that serves one gateway."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     chats, sessions, questions = ChatApi(gateway, web), SessionApi(gateway), QuestionApi(gateway)
-    processes = ProcessApi(gateway)
+    processes, people = ProcessApi(gateway), PeopleApi(gateway)
 
     def locked(endpoint: Endpoint) -> Endpoint:
         async def guarded(request: Request) -> Response:
@@ -70,12 +71,15 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             Route("/login", _login(token)),
             # `path`, because a name may hold a slash, and an encoded one is a slash again when it gets here.
             Route("/api/chats/{chat:path}/messages", locked(chats.messages), methods=["GET", "POST"]),
+            Route("/api/chats/{chat:path}/messages/{id:path}", locked(chats.message), methods=["PUT", "DELETE"]),
             Route("/api/chats/{chat:path}/events", locked(chats.events), methods=["GET"]),
             Route("/api/questions/{id}/answer", locked(questions.answer), methods=["POST"]),
             Route("/api/approvals/{id}", locked(questions.judge), methods=["POST"]),
             Route("/api/status", locked(sessions.status), methods=["GET"]),
             Route("/api/resume", locked(sessions.resume_all), methods=["POST"]),
             Route("/api/processes", locked(processes.list), methods=["GET"]),
+            Route("/api/people", locked(people.list), methods=["GET"]),
+            Route("/api/people/{verb}", locked(people.act), methods=["POST"]),
             Route("/api/sessions", locked(sessions.list), methods=["GET"]),
             Route("/api/sessions/{session:path}", locked(sessions.get), methods=["GET"]),
             Route("/api/sessions/{session:path}/{verb}", locked(sessions.act), methods=["POST"]),
@@ -85,6 +89,8 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             Unavailable: unavailable,
             NotTaken: not_taken,
             NotFound: not_found,
+            BadPerson: bad_person,
+            TooManyTries: too_many_tries,
             HTTPException: http_error,
             Exception: crashed,
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 
 import msgspec
 from msgspec import Struct
@@ -11,8 +12,11 @@ from starlette.responses import Response, StreamingResponse
 
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.events import Cursor, follow, read_cursor
+from perdure.core import notes
 from perdure.core.address import Address, session_key
-from perdure.core.messages import Inbound, Sender
+from perdure.core.messages import Inbound, Stored
+from perdure.core.people import TOKEN_HOLDER
+from perdure.core.queueing import Fate
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
@@ -30,6 +34,12 @@ class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
     text: str
 
 
+class NewWords(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a change."""
+
+    text: str
+
+
 class ChatApi:
     def __init__(self, gateway: Gateway, web: WebAdapter) -> None:
         self._gateway = gateway
@@ -41,9 +51,29 @@ class ChatApi:
 
     async def _write(self, request: Request) -> Response:
         address, body = _address(request), _read_message(await read_body(request))
-        stored = await self._web.submit(Inbound(address, body.id, Sender("owner"), body.text))
-        found = {"message": stored.message, "session": stored.session, "key": stored.key}
-        return answer(found, 202 if stored.fresh else 200)
+        stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text))
+        if stored.fate is Fate.FULL:
+            cap = self._gateway.settings.queue.cap
+            raise Refusal(
+                429, notes.queue_was_full(cap), "Wait until some are answered; then send it with a new id."
+            )
+        if stored.fate is Fate.ERASED:
+            raise Refusal(410, "a message of this id was here, and was erased", "Send it with a new id.")
+        return answer(_found(stored), 202 if stored.fresh else 200)
+
+    async def message(self, request: Request) -> Response:
+        """Change a message that has not begun, or take it back."""
+        name, address = request.path_params["id"], _address(request)
+        if request.method == "DELETE":
+            change = Inbound(address, name, TOKEN_HOLDER, "", kind="delete")
+        else:
+            text = _read_words(await read_body(request))
+            change = Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
+        stored = await self._web.submit(change)
+        if stored.fate in (Fate.UNKNOWN, Fate.TOO_LATE):
+            known = stored.fate is Fate.TOO_LATE
+            raise Refusal(409 if known else 404, notes.not_waiting(known=known), NOT_CHANGED[stored.fate])
+        return answer(_found(stored) | {"fate": stored.fate})
 
     async def _read(self, request: Request) -> Response:
         key = self._key(request)
@@ -78,11 +108,18 @@ class ChatApi:
 
     async def _check_cursor(self, key: str, cursor: Cursor) -> None:
         """An event id leads into the journal of a session: that must be one of this chat."""
-        session = await self._gateway.store.sessions.get(cursor.session) if cursor.session else None
+        store = self._gateway.store
+        session = await store.sessions.get(cursor.session) if cursor.session else None
+        if session is None and cursor.session and await store.erasing.knows(cursor.session):
+            return  # what was behind it is gone: the stream goes on with what came since
         if cursor.session and (session is None or session.key != key):
             raise Refusal(
                 400, f"Last-Event-ID {str(cursor)!r} is not of this chat", "Send the id of an event of this chat."
             )
+
+
+def _found(stored: Stored) -> dict[str, str]:
+    return {"message": stored.message, "session": stored.session, "key": stored.key}
 
 
 def _address(request: Request) -> Address:
@@ -115,12 +152,32 @@ def _read_message(body: bytes) -> NewMessage:
         raise Refusal(400, f"the body is not a message: {error}", EXAMPLE) from error
     if not 0 < len(message.id) <= 200:
         raise Refusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", EXAMPLE)
-    if not message.text.strip():
-        raise Refusal(400, "text: expected something to answer, got nothing but blanks", EXAMPLE)
-    if "\0" in message.id + message.text:
+    _check_text(message.text)
+    if "\0" in message.id:
         # PostgreSQL keeps no such text, and one gateway must not take what another one cannot.
         raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)
     return message
 
 
+def _read_words(body: bytes) -> str:
+    try:
+        text = msgspec.json.decode(body, type=NewWords).text
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"the body has no new words: {error}", WORDS_EXAMPLE) from error
+    _check_text(text)
+    return text
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise Refusal(400, "text: expected something to answer, got nothing but blanks", EXAMPLE)
+    if "\0" in text:
+        raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)
+
+
+NOT_CHANGED = {
+    Fate.TOO_LATE: "It has begun, or was answered, dropped or deleted. Write a new message instead.",
+    Fate.UNKNOWN: "Name it by the id that you gave it when you wrote it.",
+}
+WORDS_EXAMPLE = 'Send JSON such as {"text": "hello"}.'
 EXAMPLE = 'Send JSON such as {"id": "1", "text": "hello"}, with an id of your own for every new message.'

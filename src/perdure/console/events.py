@@ -16,7 +16,17 @@ from msgspec import Struct
 
 from perdure.console.answers import Refusal
 from perdure.core.address import parse_session_key
-from perdure.core.journal import Asked, Entry, Failed, Finished, Interrupted, Record, ToolEnded, ToolStarted
+from perdure.core.journal import (
+    Asked,
+    Entry,
+    Failed,
+    Finished,
+    Interrupted,
+    Record,
+    ToolEnded,
+    ToolStarted,
+    Undone,
+)
 from perdure.errors import Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway, Phase
@@ -127,6 +137,8 @@ def _event(turn: str, entry: Entry) -> list[tuple[str, dict[str, Any]]]:
             return [("turn", {"turn": turn, "move": entry.move}), _question(turn, entry)]
         case Entry(move=move) if move is not None:
             return [("turn", {"turn": turn, "move": move} | _details(entry))]
+        case Undone():
+            return [("turn", {"turn": turn, "move": entry.kind})]
         case _:
             return []
 

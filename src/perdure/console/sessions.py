@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.answers import OUR_ID, Refusal, answer
+from perdure.errors import StillRuns
 from perdure.operations.look import find_session, list_sessions, session_fields, why
 from perdure.runtime.gateway import Gateway
 from perdure.store.ids import wall_clock
@@ -46,7 +47,7 @@ class SessionApi:
         return answer(fields | {"why": await why(self._gateway.store, session.id, wall_clock)})
 
     async def act(self, request: Request) -> Response:
-        """resume, drop, stop or suspend."""
+        """resume, drop, stop, suspend or erase."""
         operators = self._gateway.operators
         verbs: dict[str, Callable[[Session], Awaitable[bool]]] = {
             "resume": operators.resume,
@@ -55,16 +56,31 @@ class SessionApi:
             "suspend": operators.suspend,
         }
         verb = request.path_params["verb"]
+        if verb == "erase":
+            return await self._erase(request)
         if verb not in verbs:
-            raise Refusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(verbs)}.")
+            raise Refusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(verbs)}, erase.")
         session = await self._session(request)
         return answer({"session": session.id, "verb": verb, "done": await verbs[verb](session)})
+
+    async def _erase(self, request: Request) -> Response:
+        """Of an id, that session goes; of a key, all that it ever had."""
+        name = _name(request)
+        try:
+            erased = await self._gateway.operators.erase(name)
+        except StillRuns as error:
+            raise Refusal(409, error.message, error.hint or "") from error
+        return answer({"session": name, "verb": "erase", "done": bool(erased), "erased": erased})
 
     async def resume_all(self, _: Request) -> Response:
         return answer({"done": await self._gateway.operators.resume_all()})
 
     async def _session(self, request: Request) -> Session:
-        name = request.path_params["session"]
-        if "\0" in name:  # PostgreSQL could not even be asked for it
-            raise Refusal(404, f"no session is named {name!r}", "No name holds the character U+0000.")
-        return await find_session(self._gateway.store, name)
+        return await find_session(self._gateway.store, _name(request))
+
+
+def _name(request: Request) -> str:
+    name: str = request.path_params["session"]
+    if "\0" in name:  # PostgreSQL could not even be asked for it
+        raise Refusal(404, f"no session is named {name!r}", "No name holds the character U+0000.")
+    return name

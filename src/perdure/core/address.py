@@ -12,7 +12,7 @@ from perdure.errors import BadKey
 ChatKind = Literal["dm", "group", "channel"]
 CHAT_KINDS: tuple[str, ...] = get_args(ChatKind)
 
-KEY_FORM = "agent:NAME:PLATFORM:KIND:CHAT[:THREAD]"
+KEY_FORM = "agent:NAME:PLATFORM:KIND:CHAT[:THREAD[:PERSON]]"
 _RESERVED = re.compile(r"[%:\x00-\x20\x7f]")
 _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 
@@ -42,15 +42,43 @@ def split_parts(text: str) -> list[str]:
     return [_ESCAPED.sub(lambda found: chr(int(found[1], 16)), part) for part in text.split(":")]
 
 
-def session_key(agent: str, address: Address) -> str:
-    """Name the conversation of one agent at one address, for ever."""
-    return f"{join_parts('agent', agent)}:{address.lane}"
+class Conversation(Struct, frozen=True):
+    """What a session key names: who talks where, and with whom alone, if it is not with everybody there."""
+
+    agent: str
+    address: Address
+    person: str | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether several people may talk in it."""
+        return self.address.kind != "dm" and self.person is None
+
+    @property
+    def key(self) -> str:
+        """Names the conversation, for ever. Where it is one person's, an empty thread keeps their place."""
+        own = () if self.person is None else (self.person,)
+        gap = ("",) if own and self.address.thread is None else ()
+        return ":".join((join_parts("agent", self.agent), self.address.lane, *gap, *map(join_parts, own)))
+
+
+def session_key(agent: str, address: Address, person: str | None = None) -> str:
+    """Name the conversation of one agent at one address, or with one person there, for ever."""
+    return Conversation(agent, address, person).key
 
 
 def parse_session_key(text: str) -> tuple[str, Address]:
-    """Read a session key back into its agent and its address."""
+    """Read a session key back into its agent and its address, which is the same for everybody there."""
+    found = read_session_key(text)
+    return found.agent, found.address
+
+
+def read_session_key(text: str) -> Conversation:
+    """Read all that a session key says."""
     parts = split_parts(text)
-    if len(parts) not in (5, 6) or parts[0] != "agent" or not all(parts):
+    optional = 5 if len(parts) == 7 else None  # the thread, if a person follows
+    filled = all(part or place == optional for place, part in enumerate(parts))
+    if len(parts) not in (5, 6, 7) or parts[0] != "agent" or not filled:
         raise BadKey(f"not a session key: {text!r}", hint=f"A key looks like {KEY_FORM}.")
     if parts[3] not in CHAT_KINDS:
         kinds = ", ".join(CHAT_KINDS)
@@ -58,8 +86,14 @@ def parse_session_key(text: str) -> tuple[str, Address]:
             f"not a session key: {text!r} has the kind {parts[3]!r}",
             hint=f"The kind is one of {kinds}; a key looks like {KEY_FORM}.",
         )
+    if parts[3] == "dm" and len(parts) == 7:
+        raise BadKey(
+            f"not a session key: {text!r} names a person in a direct chat, where there is only one",
+            hint=f"Only a group or a channel has a conversation per person; a key looks like {KEY_FORM}.",
+        )
     kind: ChatKind = parts[3]  # type: ignore[assignment]  # checked against CHAT_KINDS above
-    return parts[1], Address(parts[2], kind, parts[4], parts[5] if len(parts) == 6 else None)
+    thread, person = [*parts[5:], "", ""][:2]
+    return Conversation(parts[1], Address(parts[2], kind, parts[4], thread or None), person or None)
 
 
 # ── work in the background ──────────────────────────────────────────────────────────────────────────────────
@@ -69,15 +103,15 @@ _WORKER = re.compile(r"(.+)~([1-9][0-9]{0,17})")  # no agent's own name has a ti
 
 def background_key(home: str, number: int) -> str:
     """Name the work of that number in the background of a conversation, at the same address."""
-    agent, address = parse_session_key(home)
-    return session_key(f"{agent}~{number}", address)
+    found = read_session_key(home)
+    return session_key(f"{found.agent}~{number}", found.address, found.person)
 
 
 def home_of(key: str) -> str:
     """The key of the conversation whose people hear of it: of work in the background, the one that asked."""
-    agent, address = parse_session_key(key) if "~" in key else ("", None)
-    found = _WORKER.fullmatch(agent)
-    return session_key(found[1], address) if found and address is not None else key
+    worker = read_session_key(key) if "~" in key else None
+    found = _WORKER.fullmatch(worker.agent) if worker is not None else None
+    return session_key(found[1], worker.address, worker.person) if found and worker is not None else key
 
 
 def work_of(key: str) -> int | None:

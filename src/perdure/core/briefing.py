@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.core import notes
 from perdure.core.effects import REMEDIES, Remedy
-from perdure.core.journal import Call, Cancelled, Failed, Noted, TurnView
+from perdure.core.journal import Call, Cancelled, Failed, Joined, Noted, TurnView
 from perdure.core.session import Why
 from perdure.core.tail import Tail, tail_of
 
@@ -15,17 +15,22 @@ def briefing(view: TurnView, history: Sequence[TurnView]) -> str | None:
     """The note that is due now, if any. A note about an interruption takes the place of every other."""
     last = view.note_due()
     if last is not None:
-        written = sum(not cause.note for cause in view.causes)
-        return notes.recovery_note(last.reason, _known(view), joined=written > 1)
+        return notes.recovery_note(last.reason, _known(view), joined=_joined(view))
     if not history or any(isinstance(record.entry, Noted) for record in view.records):
         return None
     return _about_before(history[-1], written=any(not cause.wish for cause in view.causes))
 
 
+def _joined(view: TurnView) -> bool:
+    """Whether a person has written since the turn began. It may have begun with several messages."""
+    joined = (record.entry for record in view.records if isinstance(record.entry, Joined))
+    return any(not cause.note for entry in joined for cause in entry.causes)
+
+
 def _about_before(before: TurnView, *, written: bool) -> str | None:
     """What a new turn must know of the one before it; `written` says whether it has a message of its own."""
     match before.ended:
-        case Cancelled(why=Why.SUPERSEDED):
+        case Cancelled(why=Why.SUPERSEDED | Why.REPLACED):
             return notes.superseded_note(_known(before))
         case Cancelled(why=Why.SUSPENDED) if before.interrupted is not None:
             return notes.recovery_note(before.interrupted.reason, _known(before), joined=written)

@@ -13,8 +13,12 @@ _COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z_]*)(?:@\S+)?(?:\s+(.*))?", re.DOTAL
 
 # "stop 2", "answer 2 Left": what is to be done with work in the background, and its number. A button may add the
 # id of the turn that it means.
-_VERBS = ("stop", "resume", "drop", "approve", "deny", "why", "answer")
+_VERBS = ("stop", "resume", "drop", "retry", "approve", "deny", "why", "answer")
 _AIMED = re.compile(rf"({'|'.join(_VERBS)})\s+#?([1-9][0-9]{{0,17}})(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
+
+# Begins the event key of a message that is asked again: nobody wrote it twice, and it stands where the command
+# does that wants it.
+AGAIN = "retry:"
 
 
 class Words(Struct, frozen=True):

@@ -85,6 +85,17 @@ def views(records: Iterable[tuple[str, Record]]) -> list[TurnView]:
     return [fold(of_turn) for of_turn in turns.values()]
 
 
+def recalled(turns: Sequence[TurnView]) -> list[TurnView]:
+    """The turns that a model may know of: none that was taken back.
+
+    A summary that was made in one of those stays, in front of the rest: it is of what came before it.
+    """
+    undone = [record for view in turns if view.undone for record in view.records]
+    summaries = [record for record in undone if isinstance(record.entry, Compacted)]
+    kept = [view for view in turns if not view.undone]
+    return [TurnView(records=summaries), *kept] if summaries else kept
+
+
 def conversation(history: Sequence[TurnView], current: TurnView) -> Conversation:
     """What a model reads: the newest summary, what came behind it, and the newest note of the current turn."""
     compacted = _newest_summary([*history, current])
@@ -97,11 +108,10 @@ def conversation(history: Sequence[TurnView], current: TurnView) -> Conversation
 
 
 def _newest_summary(turns: Sequence[TurnView]) -> Compacted | None:
-    for view in reversed(turns):
-        for record in reversed(view.records):
-            if isinstance(record.entry, Compacted):
-                return record.entry
-    return None
+    found = {record.seq: record.entry for view in turns for record in view.records}
+    summaries = [seq for seq, entry in found.items() if isinstance(entry, Compacted)]
+    newest = found[max(summaries)] if summaries else None
+    return newest if isinstance(newest, Compacted) else None
 
 
 def _flat(told: Iterable[Told]) -> Iterator[Message]:

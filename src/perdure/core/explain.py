@@ -31,6 +31,7 @@ ENDINGS: dict[str, str] = {
     Why.CLEARED: "the mark was cleared, and nothing was run.",
     Why.SUSPENDED: "the session was set aside; the next message begins a fresh one, /resume brings it back.",
     Why.SUPERSEDED: "a new message took its place.",
+    Why.REPLACED: "a new message interrupted it for good, as messages do here (`/queue interrupt`).",
 }
 
 STATES = {
@@ -114,6 +115,11 @@ def _next(view: TurnView) -> str:
 
 def _ending(view: TurnView) -> list[str]:
     """What became of it, where that is not plain from its state."""
+    undone = ["It was taken back since: the model does not see it any more."] if view.undone else []
+    return [*_end(view), *undone]
+
+
+def _end(view: TurnView) -> list[str]:
     match view.ended:
         case Failed(error=error):
             return [f"Then: it failed: {error}"]

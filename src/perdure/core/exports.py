@@ -72,6 +72,8 @@ class ExportedMessage(Struct, frozen=True):
     received_at: Time
     attachments: tuple[ExportedAttachment, ...] = ()
     kind: str = "message"
+    manner: str | None = None  # what it does to a turn that runs; an older export does not say
+    sent_at: Time | None = None
 
 
 class ExportedDelivery(Struct, frozen=True):
@@ -133,10 +135,14 @@ _DERIVED = frozenset(
 )
 
 
+def head(version: str, exported_at: int) -> dict[str, Any]:
+    """What a document says of itself."""
+    return {"format": FORMAT, "version": version, "exported_at": exported_at}
+
+
 def opening(version: str, exported_at: int) -> str:
     """The document up to its first session."""
-    head = {"format": FORMAT, "version": version, "exported_at": exported_at}
-    return f'{{"perdure":{_text(head)},"sessions":['
+    return f'{{"perdure":{_text(head(version, exported_at))},"sessions":['
 
 
 def line(session: ExportedSession, *, first: bool) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core.address import Address, join_parts
+from perdure.core.queueing import Fate
 
 
 class Attachment(Struct, frozen=True):
@@ -40,24 +42,35 @@ class Inbound(Struct, frozen=True):
     sender: Sender
     text: str
     account: str = "default"  # our own account on that platform
-    kind: Literal["message", "button"] = "message"
+    kind: Literal["message", "button", "edit", "delete"] = "message"  # the last two are about an earlier message
     sent_at: int | None = None
     attachments: tuple[Attachment, ...] = ()
+    album: str | None = None  # the platform's id of the album that it is a part of
+    version: str = ""  # of an edit: what tells it from other edits of the same message
 
     @property
     def event_key(self) -> str:
         """Names this event; the same event delivered twice has the same key."""
         place = self.address
-        return join_parts(place.platform, self.account, self.kind, place.chat, self.message)
+        version = (self.version,) if self.version else ()
+        return join_parts(place.platform, self.account, self.kind, place.chat, self.message, *version)
+
+    @property
+    def original(self) -> str:
+        """The key of the event that brought the message which this one edits or deletes."""
+        return replace(self, kind="message", version="").event_key
 
 
 class Stored(Struct, frozen=True):
-    """Where a received message ended up."""
+    """Where a received message ended up, and what became of it."""
 
     message: str
     session: str
     key: str
     fresh: bool  # False: it was here before, and this delivery changed nothing
+    fate: Fate = Fate.WAITS
+    quiet: bool = False  # more may belong to it: its turn begins when nothing more comes
+    ended: str | None = None  # the turn that it ended
 
 
 class Outbound(Struct, frozen=True):

@@ -23,10 +23,11 @@ class Why(StrEnum):
     CLEARED = "cleared"
     SUSPENDED = "suspended"
     SUPERSEDED = "superseded"
+    REPLACED = "replaced"
 
 
 # A mark counts no longer once a person, or a Clear decision, ended its turn.
-UNMARKING: frozenset[str] = frozenset((Why.STOPPED, Why.DROPPED, Why.RESET, Why.CLEARED))
+UNMARKING: frozenset[str] = frozenset((Why.STOPPED, Why.DROPPED, Why.RESET, Why.CLEARED, Why.REPLACED))
 
 
 class Mark(Struct, frozen=True):

@@ -8,11 +8,15 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from perdure.core.effects import Effect
+from perdure.core.entries import Sight
 
 ANYTHING: Mapping[str, Any] = {"type": "object"}  # the schema of a tool that says nothing about its arguments
 
 
 def _unheard() -> None: ...
+
+
+def _unseen(_: Sight) -> None: ...
 
 
 class Use(Struct, frozen=True):
@@ -21,6 +25,7 @@ class Use(Struct, frozen=True):
     arguments: dict[str, Any]
     key: str  # the idempotency key: the same for every try of the same call
     alive: Callable[[], None] = _unheard  # a long use calls it whenever something comes of it: then it is not idle
+    saw: Callable[[Sight], None] = _unseen  # its result tells how a process ended: on record together with that
 
 
 class Tool(Struct, frozen=True):

@@ -8,19 +8,21 @@ from itertools import chain
 import msgspec
 from msgspec import Raw
 
-from perdure.core.address import CHAT_KINDS, Address, join_parts, parse_session_key, session_key, split_parts
+from perdure.core.address import CHAT_KINDS, Address, join_parts, read_session_key, split_parts
+from perdure.core.commands import AGAIN
 from perdure.core.delivery import Delivery
 from perdure.core.exports import ExportedDelivery, ExportedEntry, ExportedMessage, ExportedSession, ExportedTurn
 from perdure.core.imports import explained, read_shape, shown
 from perdure.core.journal import Began, Record, TurnView, decode
 from perdure.core.marks import settle_mark
 from perdure.core.messages import Inbound
+from perdure.core.queueing import MODES
 from perdure.core.session import SessionState
 from perdure.core.turn import BEGUN, State
 from perdure.errors import BadKey, IllegalMove, NewerEntry, RecordRefused
 
-MESSAGE_STATES = ("waiting", "taken", "obeyed", "withdrawn", "expired")
-MESSAGE_KINDS = ("message", "command", "wish", "report", "aside")
+MESSAGE_STATES = ("waiting", "taken", "obeyed", "withdrawn", "expired", "deleted")
+MESSAGE_KINDS = ("message", "command", "wish", "report", "aside", "change")
 FILE_STATES = ("referenced", "failed")  # a fetched file is exported as a reference
 DELIVERY_STATES = tuple(state.value for state in Delivery if state is not Delivery.SENDING)
 
@@ -98,6 +100,9 @@ def _vet_message(message: ExportedMessage, turns: Collection[str], place: str) -
     _vet_key(message.key, f"{place}.key")
     _vet_one_of(message.state, MESSAGE_STATES, f"{place}.state")
     _vet_one_of(message.kind, MESSAGE_KINDS, f"{place}.kind")
+    if message.manner is not None:
+        _vet_one_of(message.manner, MODES, f"{place}.manner")
+        _vet_presence(message.manner, message.kind, "message", f"{place}.manner")
     _vet_turn_of(message.turn, turns, f"{place}.turn")
     _vet_presence(message.turn, message.state, "taken", f"{place}.turn")
     try:
@@ -131,7 +136,8 @@ def _vet_together(session: ExportedSession) -> None:
     _vet_unique((message.event_key for message in session.inbox), ".inbox", "event_key")
     _vet_unique((delivery.id for delivery in session.outbox), ".outbox", "id")
     _vet_unique((delivery.delivery_key for delivery in session.outbox), ".outbox", "delivery_key")
-    rows: Iterable[ExportedMessage | ExportedDelivery] = chain(session.inbox, session.outbox)
+    written = (message for message in session.inbox if not message.event_key.startswith(AGAIN))
+    rows: Iterable[ExportedMessage | ExportedDelivery] = chain(written, session.outbox)
     _vet_unique(((row.key, row.position) for row in rows if row.position is not None), "", "position in a chat")
 
 
@@ -148,12 +154,12 @@ def _vet_unique(values: Iterable[object], place: str, name: str) -> None:
 
 def _vet_key(key: str, place: str) -> Address:
     try:
-        agent, address = parse_session_key(key)
+        found = read_session_key(key)
     except BadKey as error:
         raise RecordRefused(place, f"{error.message}. {error.hint}") from None
-    if session_key(agent, address) != key:
-        raise RecordRefused(place, f"expected {shown(session_key(agent, address))}, got {shown(key)}")
-    return address
+    if found.key != key:
+        raise RecordRefused(place, f"expected {shown(found.key)}, got {shown(key)}")
+    return found.address
 
 
 def _is(address: Address, said: object) -> bool:

@@ -21,6 +21,8 @@ from perdure.store.previews import Kept
 from perdure.store.sessions import Session
 from perdure.store.situations import Life
 
+NAMES = "`perdure sessions` lists ids and keys."
+
 
 async def session_fields(store: Store, session: Session) -> dict[str, Any]:
     """A session under the names that its JSON has."""
@@ -69,7 +71,7 @@ def session_line(fields: dict[str, Any], now: int) -> str:
 async def find_session(store: Store, name: str) -> Session:
     found = await store.situations.find_session(name)
     if found is None:
-        raise NotFound(f"no session is named {name!r}", hint="`perdure sessions` lists ids and keys.")
+        raise NotFound(f"no session is named {name!r}", hint=NAMES)
     return found
 
 

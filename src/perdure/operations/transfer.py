@@ -12,6 +12,7 @@ from perdure.core import exports
 from perdure.core.imports import read_document
 from perdure.core.vetting import read_record
 from perdure.errors import BadImport, RecordRefused
+from perdure.operations.personal import export_named, export_person
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.ids import Clock, wall_clock
@@ -63,15 +64,25 @@ async def export_sessions(store: Store, write: Callable[[str], None], *, clock: 
     return count
 
 
-async def export_to(settings: Settings, output: Path | None) -> int:
-    """Export to a file, which appears whole or not at all, or to standard output."""
+async def export_to(
+    settings: Settings, output: Path | None, *, person: str | None = None, session: str | None = None
+) -> int:
+    """Export to a file, which appears whole or not at all, or to standard output; all, or one's, or one."""
+
+    async def export(write: Callable[[str], None]) -> int:
+        if person is None and session is None:
+            return await export_sessions(store, write)
+        text, count = await (export_person(store, person) if person else export_named(store, session or ""))
+        write(text)
+        return count
+
     store = Store(await open_reader(settings.store_url))
     try:
         if output is None:
-            return await export_sessions(store, lambda piece: print(piece, end=""))  # noqa: T201
+            return await export(lambda piece: print(piece, end=""))  # noqa: T201
         draft = output.with_name(f".{output.name}.part")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            count = await export_sessions(store, lambda piece: print(piece, end="", file=file))
+            count = await export(lambda piece: print(piece, end="", file=file))
         draft.replace(output)
         return count
     finally:

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
 from perdure.errors import PerdureError, SendRefused
+
+
+class MenuEntry(Struct, frozen=True):
+    """A command, for a platform that shows what people may write."""
+
+    name: str  # without the slash
+    usage: str
+    summary: str
 
 
 class Capabilities(Struct, frozen=True):
@@ -89,6 +97,9 @@ class Adapter(ABC):
     async def notice(self, address: Address, text: str) -> None:
         """Show something of the moment: nobody owes it, and nobody misses it when it fails."""
         await self.send(Outbound(address, text, f"notice:{secrets.token_hex(8)}"))
+
+    async def menu(self, commands: Sequence[MenuEntry]) -> None:  # noqa: B027 reason: most platforms show none
+        """Publish the menu of commands; called once, after the first `connect`. Nobody waits for it."""
 
     async def find_sent(self, key: str) -> Receipt | None:
         """The receipt of a delivery key that is on the platform; asked only where `read_back` is claimed."""

@@ -1,25 +1,45 @@
-"""Who may do what. One question, asked wherever somebody wants something."""
+"""Who may do what. One question, asked wherever somebody wants something, and answered by the store each time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from perdure.config import Settings
+from perdure.core.address import Address, read_session_key
+from perdure.core.messages import Inbound, Sender
+from perdure.core.people import OPERATOR, Role, Verb, may
+from perdure.store.admission import Admission
+from perdure.store.api import Store
+from perdure.store.database import Work
+from perdure.store.ids import Clock
 
-from perdure.core.messages import Sender
-
-Verb = Literal["talk", "command", "approve", "restart"]
-
-EVERYBODY = "*"
-OPERATOR = Sender("operator")  # whoever runs the gateway: no platform knows them, and no list needs to
+__all__ = ["OPERATOR", "Access", "Verb"]
 
 
 class Access:
-    """The people that the configuration lets in, per platform."""
+    """The people that the configuration lets in, and those who are known by name."""
 
-    def __init__(self, allowed: Mapping[str, Sequence[str]]) -> None:
-        self._allowed = allowed
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._agent = settings.agent.name
+        self._store = store
+        self._admission = Admission(settings.lists, per_person=settings.session.groups == "person")
 
-    def may(self, platform: str, person: Sender, verb: Verb) -> bool:
-        """Whether a person may. A platform without a list has let nobody in that it does not trust itself."""
-        allowed = self._allowed.get(platform, (EVERYBODY,))
-        return EVERYBODY in allowed or person.id in allowed
+    async def role(self, address: Address, person: Sender) -> Role | None:
+        """What somebody is in a chat; None: nobody knows them there."""
+        return await self._store.database.read(lambda tx: self._admission.role(tx, address, person))
+
+    async def may(self, key: str, person: Sender, verb: Verb) -> bool:
+        """Whether somebody may do something in a conversation, as things are now."""
+        there = read_session_key(key)
+        return may(await self.role(there.address, person), verb, shared=there.shared)
+
+    def usual_key(self, inbound: Inbound) -> str:
+        """The conversation that a message belongs to, unless its sender is a guest."""
+        return self._admission.usual_key(self._agent, inbound.address, inbound.sender)
+
+    def door(self, inbound: Inbound) -> Work[str | None]:
+        """The conversation that a message belongs to; None: its sender may not talk."""
+        return self._admission.door(self._agent, inbound.address, inbound.sender)
+
+    async def sweep(self, clock: Clock) -> int:
+        """After return: nothing waits any more from people who may not talk; how many messages did."""
+        work = self._admission.sweep(self._store.ids, clock())
+        return await self._store.database.write(work)

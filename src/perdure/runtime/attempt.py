@@ -10,7 +10,7 @@ from perdure.agents.api import Reply
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key, work_of
 from perdure.core.briefing import briefing
-from perdure.core.conversation import views
+from perdure.core.conversation import recalled, views
 from perdure.core.delivery import split
 from perdure.core.effects import Effect
 from perdure.core.journal import (
@@ -26,6 +26,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Button
+from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
@@ -55,6 +56,7 @@ class Attempt:
         max_length: int | None,
         max_tokens: int | None,
         approval_ms: int,
+        rules: Rules,
         shown: Shown,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
@@ -67,6 +69,7 @@ class Attempt:
         self._max_length = max_length
         self._max_tokens = max_tokens  # of a turn that was cut off and goes on by itself
         self._approval_ms = approval_ms
+        self._rules = rules
         self._shown = shown
         self._changed = changed
         self._owes = owes
@@ -76,6 +79,7 @@ class Attempt:
         self.began = self.heard = steady()  # when this attempt began, and gave its last sign of life
         self.aside: asyncio.Task[None] | None = None  # what is being said in passing, such as that it goes on
         self.hushed = False  # nothing is said in passing any more
+        self.news = claim.more  # somebody may have written; of what another gateway takes in, nobody tells us
 
     @property
     def turn(self) -> str:
@@ -122,6 +126,29 @@ class Attempt:
         await self._save(entries)
         await self._lease.confirmed()
 
+    async def listen(self) -> None:
+        """Let join what waits to be heard; the database is asked only if there may be something."""
+        if not self.news and self._store.database.sole:
+            return
+        self.news = False
+        records = await self._joined()
+        if records is None:
+            raise TurnMoved(f"turn {self.turn} is no longer ours")
+        if records:
+            self._take_in(records)
+            self._changed(self.key)
+            log.info("joined", turn=self.turn, key=self.key)
+            await self._lease.confirmed()
+
+    async def _joined(self) -> list[Record] | None:
+        while True:
+            try:
+                if not await self._store.queue.steers(self.key):
+                    return []
+                return await self._store.queue.join(self._row, self._rules, self._clock())
+            except Unavailable as error:
+                await self._wait_for_store(error)
+
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:
@@ -146,10 +173,11 @@ class Attempt:
         return tuple(Button(option, notes.command("answer", self._work, option)) for option in asked.options)
 
     async def recall(self) -> None:
-        """Read the earlier turns of the session."""
+        """Read the earlier turns of the session, without those that were taken back."""
         while True:
             try:
-                self.history = views(await self._store.journal.before(self._row.session, self._row.first_seq))
+                records = await self._store.journal.before(self._row.session, self._row.first_seq)
+                self.history = recalled(views(records))
                 return
             except Unavailable as error:
                 await self._wait_for_store(error)
@@ -193,10 +221,13 @@ class Attempt:
         records = await self._saved(entries, owed)
         if records is None:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
+        self._take_in(records)
+        (self._owes if owed else self._changed)(self.key)
+
+    def _take_in(self, records: Sequence[Record]) -> None:
         self.alive()
         for record in records:
             self.view.apply(record)
-        (self._owes if owed else self._changed)(self.key)
 
     async def _saved(self, entries: Sequence[Entry], owed: Sequence[Owed]) -> list[Record] | None:
         while True:

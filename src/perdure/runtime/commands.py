@@ -12,17 +12,20 @@ from typing import Protocol
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import work_of
+from perdure.core.address import read_session_key, work_of
 from perdure.core.commands import Words, nearest, read_command
 from perdure.core.explain import explain
 from perdure.core.messages import Inbound
+from perdure.core.queueing import Rules
 from perdure.core.recovery import Reason
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access, Verb
 from perdure.runtime.bell import Bell
 from perdure.runtime.goals import GoalCommand
+from perdure.runtime.queueing import QueueCommand
 from perdure.runtime.runner import Runner
+from perdure.runtime.undoing import UndoCommand
 from perdure.runtime.works import USAGE, WorkCommand
 from perdure.store import verbs
 from perdure.store.api import Store
@@ -77,6 +80,8 @@ class Commands:
         clock: Clock,
         began_at: int,
         goal_turns: int,
+        works: int,
+        rules: Rules,
         answered: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -90,23 +95,40 @@ class Commands:
         self._inherited: set[str] = set()  # orders that were stored before this start
         self._bell = Bell()
         self._goals = GoalCommand(store, goal_turns, clock)
-        self._works = WorkCommand(store, runner, clock, self._aimed)
+        self._queue = QueueCommand(store, runner, rules, clock)
+        self._undoing = UndoCommand(store, clock)
+        self._works = WorkCommand(store, runner, works, clock, self._aimed)
         self.registry = {command.name: command for command in self._all()}
 
     def _all(self) -> list[Command]:
         return [
-            Command("help", "/help", "list the commands", self._help),
-            Command("status", "/status", "say what is going on here", self._status),
-            Command("stop", "/stop [all]", "end what is running; with `all`, drop what waits too", self._stop),
+            Command("help", "/help", "list the commands", self._help, "look"),
+            Command("status", "/status", "say what is going on here", self._status, "look"),
+            Command("whoami", "/whoami", "say who you are here, and what you may do", self._whoami, "look"),
+            Command(
+                "stop", "/stop [all]", "end what is running; with `all`, drop what waits too", self._stop, "end"
+            ),
             Command("new", "/new", "begin a fresh conversation", self._new),
             Command("reset", "/reset", "the same as /new", self._new),
             Command("resume", "/resume [ID]", "go on with what was cut off or set aside", self._resume),
             Command("drop", "/drop [ID]", "give up what was cut off", self._drop),
+            Command(
+                "undo", "/undo", "take the last turn back: I forget it, what it did stays done", self._undoing.undo
+            ),
+            Command("retry", "/retry", "take the last turn back, and ask the same again", self._undoing.retry),
             Command("approve", "/approve [ID]", "let the call run that waits for it", self._approve, "approve"),
             Command("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
-            Command("sessions", "/sessions", "list the conversations of this chat", self._sessions),
-            Command("why", "/why", "explain what became of the last turn, and why", self._why),
+            Command("sessions", "/sessions", "list the conversations of this chat", self._sessions, "look"),
+            Command("why", "/why", "explain what became of the last turn, and why", self._why, "look"),
             Command("goal", "/goal [TEXT | off]", "set, show or end what to work towards", self._goals.run),
+            Command(
+                "queue",
+                notes.QUEUE_USAGE,
+                "show or switch what messages do while I work",
+                self._queue.queue,
+                "look",
+            ),
+            Command("steer", notes.STEER_USAGE, "let what is running take this in", self._queue.steer),
             Command("background", USAGE, "begin work beside the chat, list it or end it", self._works.run),
             Command("restart", "/restart", "restart the gateway", self._restart, "restart"),
         ]
@@ -134,9 +156,11 @@ class Commands:
         words = read_command(order.text) or Words("", order.text)
         command = self.registry.get(words.name)
         log.info("command", name=words.name, key=order.key, order=order.id)
-        if command is None:
+        if not await self._access.may(order.key, order.sender, "talk"):
+            await self._say(order, "")  # whoever may not talk is told nothing
+        elif command is None:
             await self._say(order, notes.unknown_command(words.name, nearest(words.name, self.registry)))
-        elif not self._access.may(order.address.platform, order.sender, command.verb):
+        elif not await self._access.may(order.key, order.sender, command.verb):
             await self._say(order, notes.NOT_ALLOWED)
         elif words.rest and not command.takes_words:
             await self._say(order, notes.usage(command.usage, words.rest))
@@ -148,7 +172,7 @@ class Commands:
     async def _aimed(self, order: Order, name: str, rest: str) -> None:
         """Carry out another command where this one leads."""
         command = self.registry[name]
-        if self._access.may(order.address.platform, order.sender, command.verb):
+        if await self._access.may(order.key, order.sender, command.verb):
             await command.run(order, rest)
         else:
             await self._say(order, notes.NOT_ALLOWED)
@@ -165,7 +189,8 @@ class Commands:
         await self._say(order, "\n".join(lines))
 
     async def _status(self, order: Order, _: str) -> None:
-        beside = [*await self._goals.lines(order.key), *await self._works.lines(order.key)]
+        beside = [*await self._queue.lines(order.key), *await self._goals.lines(order.key)]
+        beside += await self._works.lines(order.key)
         beside += await self._processes(order.key)
         await self._say(order, "\n".join([*self._control.describe(), *await self._explained(order), *beside]))
 
@@ -175,6 +200,12 @@ class Commands:
         return [
             notes.process_line(one.id, one.command, notes.process_state(one.state, None, None)) for one in live
         ]
+
+    async def _whoami(self, order: Order, _: str) -> None:
+        person, role = order.sender, await self._access.role(order.address, order.sender)
+        there = {"shared": read_session_key(order.key).shared, "alone": order.address.kind == "dm"}
+        said = notes.who_you_are(person.id, person.name, role, **there) if role else ""
+        await self._say(order, said)
 
     async def _why(self, order: Order, _: str) -> None:
         await self._say(order, "\n".join(await self._explained(order)))
@@ -186,8 +217,9 @@ class Commands:
         return explain(await self._store.situations.of_session(session), self._clock())
 
     async def _sessions(self, order: Order, _: str) -> None:
-        found = await self._store.sessions.of_key(order.key)
-        await self._say(order, "\n".join(f"{session.id}  {session.state}" for session in reversed(found[-10:])))
+        now, found = self._clock(), await self._store.sessions.talks(order.key)
+        shown = [(talk.id, talk.state.value, now - talk.updated_at, words) for talk, words in found]
+        await self._say(order, notes.talks(shown))
 
     # ── commands that act ───────────────────────────────────────────────────────────────────────────────────
 
@@ -236,6 +268,9 @@ class Commands:
         await self._judge(order, rest, approve=False)
 
     async def _judge(self, order: Order, name: str, *, approve: bool) -> None:
+        if name and not name.startswith(TURN):
+            await self._say(order, notes.usage(self.registry["approve" if approve else "deny"].usage, name))
+            return
         now = self._clock()
         judge = verbs.judge(
             self._store.ids, order.key, order.sender, now, approve=approve, name=name, bound=_bound(order)

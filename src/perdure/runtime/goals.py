@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from perdure.core import notes
-from perdure.core.address import parse_session_key
 from perdure.core.messages import Inbound
-from perdure.runtime.access import Access
 from perdure.store.api import Store
 from perdure.store.goals import Goal, end_goal, set_goal
 from perdure.store.ids import Clock
@@ -43,10 +41,3 @@ class GoalCommand:
 
 def _told(goal: Goal) -> str:
     return notes.goal(goal.text, goal.state, goal.turns, goal.budget)
-
-
-async def end_goals_of_strangers(store: Store, access: Access) -> None:
-    """End the goals of people who may no longer talk: nobody could stop them."""
-    for key, goal in await store.goals.active():
-        if not access.may(parse_session_key(key)[1].platform, goal.person, "talk"):
-            await store.goals.end(key)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 from perdure.config import Settings
-from perdure.core.address import session_key
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Stored
 from perdure.errors import Unavailable
@@ -14,10 +13,12 @@ from perdure.logs import Log
 from perdure.platforms.api import Event
 from perdure.runtime.access import Access
 from perdure.runtime.resets import resets
+from perdure.store.admission import stranger
 from perdure.store.api import Store
 from perdure.store.database import Tx, Work
 from perdure.store.ids import Clock
 from perdure.store.inbox import InboxKind
+from perdure.store.pairings import Refusal, new_code, turn_away
 from perdure.store.verbs import renew_if_due
 
 log = Log("intake")
@@ -37,15 +38,20 @@ class Intake:
         access: Access,
         clock: Clock,
         taken: Taken,
+        owes: Callable[[str], None],
+        ended: Callable[[], None],
         group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
-        self._agent = settings.agent.name
+        self._pairs = settings.access.unknown == "pair"
         self._session = settings.session
+        self._rules = settings.queue_rules
         self._freshness_ms = int(settings.recovery.freshness * 1000)
         self._access = access
         self._clock = clock
         self._taken = taken
+        self._owes = owes  # something is owed to the chat of a key
+        self._ended = ended  # a turn may have ended in the middle of a command
         self._group = group
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
         self._taking: set[asyncio.Task[None]] = set()
@@ -75,30 +81,76 @@ class Intake:
 
     async def _store_event(self, event: Event) -> Stored | None:
         inbound, problem = event.inbound, event.problem
-        if inbound is not None and not self._access.may(inbound.address.platform, inbound.sender, "talk"):
-            problem = f"{inbound.sender.id} is not allowed here"
         if inbound is None or problem is not None:
             await self._store.inbox.reject(event.key, event.raw, problem or "not understood", self._clock())
             log.warning("rejected", event_key=event.key, problem=problem)
             return None
-        return await self._receive(event, inbound)
+        changes = inbound.kind in ("edit", "delete")
+        return await (self._amend(event, inbound) if changes else self._receive(event, inbound))
 
-    async def _receive(self, event: Event, inbound: Inbound) -> Stored:
-        key = session_key(self._agent, inbound.address)
-        ordered = read_command(inbound.text) is not None
-        kind: InboxKind = "command" if ordered else "message"
-        now = self._clock()
-        first = self._renewal(key, now) if not ordered else _nothing
-        stored = await self._store.inbox.receive(inbound, event.raw, key, now, kind, first)
+    async def _amend(self, event: Event, inbound: Inbound) -> Stored:
+        """Change a message that waits, if there is one; whatever else was edited is none of our business."""
+        key, now, door = self._access.usual_key(inbound), self._clock(), self._access.door(inbound)
+        stored = await self._store.queue.amend(inbound, event.raw, key, now, door=door, rules=self._rules)
+        log.info("amended", message=stored.message, key=stored.key, fate=stored.fate)
         if stored.fresh:
-            log.info("received", message=stored.message, key=key, kind=kind)
+            ordered = inbound.kind == "edit" and read_command(inbound.text) is not None
             self._taken(stored, inbound, ordered)
         return stored
 
-    def _renewal(self, key: str, now: int) -> Work[object]:
-        """What begins a fresh conversation if the one so far is too old."""
+    async def _receive(self, event: Event, inbound: Inbound) -> Stored | None:
+        key, now = self._access.usual_key(inbound), self._clock()
+        ordered = read_command(inbound.text) is not None
+        kind: InboxKind = "command" if ordered else "message"
+        renewed: list[str] = []
+        stored = await self._store.inbox.enter(
+            inbound,
+            event.raw,
+            key,
+            now,
+            kind,
+            door=self._access.door(inbound),
+            first=lambda there: self._renewal(there, now, renewed) if not ordered else _nothing,
+            refuse=self._refusal(event, inbound, key, now),
+            rules=self._rules,
+        )
+        for there in renewed:
+            self._owes(there)
+            self._ended()
+        if not isinstance(stored, Stored):
+            self._turned_away(event, inbound, key, stored)
+            return None
+        if stored.fresh:
+            log.info("received", message=stored.message, key=stored.key, kind=kind, fate=stored.fate)
+            self._taken(stored, inbound, ordered)
+        return stored
+
+    def _refusal(self, event: Event, inbound: Inbound, key: str, now: int) -> Work[Refusal]:
+        """What keeps a stranger out: what they sent is rejected; who writes to us alone may ask to come in."""
+        asks = self._pairs and inbound.address.kind == "dm" and inbound.kind == "message"
+        code = new_code() if asks else None
+        problem = stranger(inbound.sender)
+        return turn_away(self._store.ids, event.key, event.raw, inbound, key, problem, now, code=code)
+
+    def _turned_away(self, event: Event, inbound: Inbound, key: str, refusal: Refusal) -> None:
+        log.warning("rejected", event_key=event.key, problem=stranger(inbound.sender), told=refusal)
+        if refusal == "told":
+            self._owes(key)
+        elif refusal == "full":
+            log.warning("too_many_strangers", platform=inbound.address.platform, person=inbound.sender.id)
+
+    def _renewal(self, key: str, now: int, renewed: list[str]) -> Work[object]:
+        """What begins a fresh conversation if the one so far is too old; then its key is among those renewed."""
         rules = resets(self._session, now)
-        return renew_if_due(self._store.ids, key, now, rules, self._freshness_ms) if rules else _nothing
+        if not rules:
+            return _nothing
+        renew = renew_if_due(self._store.ids, key, now, rules, self._freshness_ms)
+
+        def work(tx: Tx) -> None:
+            if renew(tx) is not None:
+                renewed.append(key)
+
+        return work
 
 
 def _nothing(_: Tx) -> None: ...

@@ -7,7 +7,8 @@ way, the journal says that the call has its result; then nobody waits for the co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Container
+from functools import partial
 from pathlib import Path
 
 from perdure.core.effects import Effect
@@ -48,7 +49,8 @@ class Keepers:
     async def work(self) -> None:
         while True:
             try:
-                seen = await in_thread(lambda: kept.survey(self._root, self._over))
+                known = Known(self._over, await self._store.processes.live_directories())
+                seen = await in_thread(partial(kept.survey, self._root, known))
                 self._remember(seen)
                 await self._end_forgotten(seen)
                 await self._clear(seen)
@@ -104,19 +106,20 @@ class Keepers:
         due = {name for name, turn in turns.items() if turn is None or not _waits(turn, name)}
         if not due:
             return
-        for name in await in_thread(lambda: kept.sweep(self._root, KEEP_MS, now, AllBut(due))):
+        for name in await in_thread(lambda: kept.sweep(self._root, KEEP_MS, now, kept.AllBut(due))):
             self._over.pop(name, None)
             log.info("command_cleared", place=name)
 
 
-class AllBut:
-    """Everything but a few: what is not known to be due is spared, also what came since we looked."""
+class Known:
+    """The places that nobody needs to look at: they are over, or their process is attended to by itself."""
 
-    def __init__(self, few: Collection[str]) -> None:
-        self._few = few
+    def __init__(self, over: Container[str], attended: Container[str]) -> None:
+        self._over = over
+        self._attended = attended
 
     def __contains__(self, one: object) -> bool:
-        return one not in self._few
+        return one in self._over or str(one).split("#", 1)[0] in self._attended
 
 
 def _call_of(name: str) -> tuple[str, str]:

@@ -64,12 +64,6 @@ class Records:
         found = await patiently(lambda: self._store.processes.beside(call.partition(":")[0]))
         return [known(process) for process in found]
 
-    async def seen(self, process: str, sighting: Sighting) -> None:
-        row = await patiently(lambda: self._store.processes.get(process))
-        if row is not None:
-            await patiently(lambda: self._store.processes.see(row, end_of(sighting), self._clock()))
-            log.info("process_seen", process=process, key=row.key)
-
 
 class Late:
     """A ledger that is there once the store is open: agents are made before that."""
@@ -98,9 +92,6 @@ class Late:
 
     async def near(self, call: str) -> Sequence[Known]:
         return await self._bound().near(call)
-
-    async def seen(self, process: str, sighting: Sighting) -> None:
-        await self._bound().seen(process, sighting)
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:

@@ -11,23 +11,26 @@ from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Stored
 from perdure.core.patience import Patience
+from perdure.core.queueing import Fate
 from perdure.core.recovery import Reason, RecoveryPolicy
 from perdure.errors import RunEnded, Unavailable
 from perdure.logs import Log
-from perdure.platforms.api import Adapter
+from perdure.operations.erase import Eraser
+from perdure.platforms.api import Adapter, MenuEntry
 from perdure.runtime.access import Access
 from perdure.runtime.agents import Agents
 from perdure.runtime.bell import Feed
 from perdure.runtime.commands import Commands, Control
 from perdure.runtime.connections import Connections
 from perdure.runtime.drain import Notices, drain
-from perdure.runtime.goals import end_goals_of_strangers
 from perdure.runtime.intake import Intake
 from perdure.runtime.keepers import Keepers
 from perdure.runtime.lease import Lease
 from perdure.runtime.ledger import Records
 from perdure.runtime.processes import Background
+from perdure.runtime.queueing import Expiry
 from perdure.runtime.recoverer import Limits, Recoverer
+from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
 from perdure.runtime.watchers import Watchers
@@ -68,8 +71,8 @@ class Loops:
         self._agents = agents
         self._lease = Lease(None if store.database.sole else LEASE_MS)
         self._tasks: list[asyncio.Task[None]] = []
-        allowed = {adapter.name: settings.platform(adapter.name).allow for adapter in adapters}
-        self._access = access = Access(allowed)
+        self._published: set[str] = set()  # platforms that show the menu of commands
+        self.access = access = Access(settings, store)
         self.connections = connections = Connections(adapters, self._connected)
         silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
         self.notices = Notices(connections.connected, silent)
@@ -84,6 +87,7 @@ class Loops:
             max_length=connections.max_length,
             max_tokens=settings.recovery.max_tokens,
             approval_ms=int(settings.tools.approval_expires * 1000),
+            rules=settings.queue_rules,
             ended=lambda: self.keepers.wake(),  # it may have left a command behind
             changed=feed.ring,
             owes=self._changed,
@@ -111,9 +115,11 @@ class Loops:
         )
         self.keepers = Keepers(store, settings.home / "keepers", clock)
         self.background = Background(
-            store, settings.home / "keepers", self._run, clock=clock, told=self._told, group=group
+            store, settings.home / "keepers", self._run, access=access, clock=clock, told=self._told, group=group
         )
         agents.bind(Records(store, self._run, clock, self.background))
+        self.eraser = Eraser(store, settings.home, clock, self._cut_off)
+        self._retention = Retention(self.eraser, settings.retention.age)
         self.recoverer = Recoverer(
             store,
             started,
@@ -137,15 +143,20 @@ class Loops:
             clock=clock,
             began_at=clock(),
             goal_turns=settings.goal.max_turns,
+            works=settings.background.at_once,
+            rules=settings.queue_rules,
             answered=self._changed,
         )
-        self._intake = Intake(store, settings, access, clock, self._taken, group)
+        self._clock = clock
+        self._expiry = Expiry(store, settings.queue_rules, clock, self._changed)
+        self._intake = Intake(store, settings, access, clock, self._taken, self._changed, self.keepers.wake, group)
 
     async def start(self) -> None:
         """Mark lost turns and obey old commands, before anything is connected; then let everything move."""
         self.recoverer.pause_if_crashing(await self.recoverer.mark_lost(Reason.RESTART_INTERRUPTED))
+        await self._expiry.sweep()
+        await self.access.sweep(self._clock)
         await self.commands.catch_up()
-        await end_goals_of_strangers(self._store, self._access)
         await self.background.catch_up()
         for adapter in self._adapters:
             self._begin(self.connections.attend(adapter, self._intake.take))
@@ -157,6 +168,8 @@ class Loops:
             self.sender.work(),
             self.commands.work(),
             self.watchers.work(),
+            self._retention.work(),
+            self._expiry.work(),
             self._beat(),
         ):
             self._begin(work)
@@ -174,7 +187,17 @@ class Loops:
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.append(self._group.create_task(work))
 
+    async def _cut_off(self, turn: str) -> None:
+        """End the attempt at a turn that was ended by somebody else, and wait until it has ended."""
+        over = self.runner.over(turn)
+        self.runner.cut_off(turn)
+        await over.wait()
+
     # ── who wakes whom ──────────────────────────────────────────────────────────────────────────────────────
+
+    def tell(self, key: str) -> None:
+        """Say that something is owed to the chat of a key."""
+        self._changed(key)
 
     def _changed(self, key: str) -> None:
         self._feed.ring(key)
@@ -186,19 +209,46 @@ class Loops:
         self.runner.wake(key)
 
     def _taken(self, stored: Stored, inbound: Inbound, ordered: bool) -> None:
+        match stored.fate:
+            case Fate.FULL:
+                self._changed(stored.key)
+            case Fate.EXPIRED:
+                self._expiry.wake()
+            case _:
+                self._let_in(stored, inbound, ordered)
+
+    def _let_in(self, stored: Stored, inbound: Inbound, ordered: bool) -> None:
         self._feed.ring(stored.key)
+        if stored.ended is not None:
+            self.runner.cut_off(stored.ended)
         if ordered:
             self.commands.wake()
-        else:
-            self.runner.wake(stored.key)
-            if self._control.stopping is not None:
-                restart = self._control.stopping is Reason.RESTART_TIMEOUT
-                self.notices.tell(inbound.address, notes.kept_for_later(restart=restart))
+            return
+        self.runner.wake(stored.key)
+        if stored.quiet:
+            self.runner.wake_later(stored.key)
+        if self._control.stopping is not None and stored.fate is Fate.WAITS:
+            restart = self._control.stopping is Reason.RESTART_TIMEOUT
+            self.notices.tell(inbound.address, notes.kept_for_later(restart=restart))
 
     async def _connected(self, platform: str) -> None:
         """A platform is there: its owed replies go first, then its recoveries; nobody waits for either."""
         self.sender.wake()
+        self._begin(self._publish(platform))
         self._begin(self._recover(platform))
+
+    async def _publish(self, platform: str) -> None:
+        """Let the platform show which commands there are, once. One that fails to works without."""
+        adapter = self.connections.connected.get(platform)
+        if adapter is None or platform in self._published:
+            return
+        self._published.add(platform)
+        commands = self.commands.registry.values()
+        try:
+            await adapter.menu([MenuEntry(each.name, each.usage, each.summary) for each in commands])
+        except Exception as error:  # noqa: BLE001 reason: whatever it is, people can write commands all the same
+            self._published.discard(platform)  # it is tried again with the next connection
+            log.warning("menu_not_published", platform=platform, error=error)
 
     async def _recover(self, platform: str) -> None:
         await self.sender.settle(OWED_FIRST, platform)

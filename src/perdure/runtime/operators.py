@@ -8,6 +8,7 @@ from perdure.runtime.access import OPERATOR
 from perdure.runtime.loops import Loops
 from perdure.store import verbs
 from perdure.store.api import Store
+from perdure.store.erasing import Erased
 from perdure.store.ids import Clock
 from perdure.store.sessions import Session
 
@@ -19,7 +20,7 @@ class Operators:
         self._store = store
         self._loops = loops
         self._run = run
-        self._clock = clock
+        self._clock = self.clock = clock
 
     async def resume(self, session: Session) -> bool:
         """Go on with what was interrupted or set aside, whatever was decided before."""
@@ -56,11 +57,24 @@ class Operators:
             self._loops.runner.cut_off(suspended.turn)
         return suspended.changed
 
+    async def erase(self, name: str) -> list[Erased]:
+        """Erase the session of that id, or all that a key ever had."""
+        erased = await self._loops.eraser.erase(name)
+        for one in erased:
+            self._loops.tell(one.key)
+        return erased
+
     async def resume_all(self) -> bool:
         """Lift the pause that the crash-loop breaker set."""
         paused = self._loops.recoverer.paused
         await self._loops.recoverer.lift_pause()
         return paused
+
+    async def people_changed(self, key: str = "") -> None:
+        """Somebody was let in, or lost rights: the chat of `key` is told, and what was cut off is judged anew."""
+        if key:
+            self._loops.tell(key)
+        await self._loops.recoverer.recover()
 
     async def answer(self, name: str, text: str) -> bool:
         """Answer the question of that name. False: none such waits for an answer."""

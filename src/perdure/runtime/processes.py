@@ -12,9 +12,11 @@ from pathlib import Path
 
 from perdure.core import notes
 from perdure.core.journal import fold
+from perdure.core.messages import Sender
 from perdure.core.turn import FINAL
 from perdure.errors import Unavailable
 from perdure.logs import Log
+from perdure.runtime.access import OPERATOR, Access
 from perdure.runtime.bell import Bell
 from perdure.runtime.glances import Glances
 from perdure.runtime.ledger import STORE_PAUSE, end_of, known
@@ -42,6 +44,7 @@ class Background:
         root: Path,
         run: str,
         *,
+        access: Access,
         clock: Clock,
         told: Callable[[str], None],
         group: asyncio.TaskGroup,
@@ -49,6 +52,7 @@ class Background:
         self._store = store
         self._root = root
         self._run = run
+        self._access = access
         self._clock = clock
         self._told = told  # something waits for a key, or is owed to its chat
         self._group = group
@@ -86,6 +90,7 @@ class Background:
                     if process.id not in self._attended:
                         task = self._group.create_task(self._attend(process))
                         self._attended[process.id] = task
+                await self._give_up_abandoned()
             except Unavailable as error:
                 log.warning("processes_not_looked_at", error=error.message)
             await self._bell.wait(LOOK)
@@ -180,13 +185,32 @@ class Background:
             process = await self._watch(process, tests, final=True)
             if process.scanned == before:
                 break
-        said = tail(place, TAIL)
+        await self._tell_end(process, over, tail(place, TAIL))
+
+    async def _give_up_abandoned(self) -> None:
+        """Tell of processes whose files are where no gateway runs any more: nobody else will, and not for ever."""
+        if self._store.database.sole:
+            return
+        for process in await self._store.processes.abandoned():
+            if not self.is_ours(process):
+                await self._tell_end(process, Lost(notes.PROCESS_GONE), "")
+
+    async def _tell_end(self, process: Process, over: Ended | Lost, said: str) -> None:
         told = await self._store.processes.end(
-            process, end_of(over), lambda row: _words(row, over, said), self._clock()
+            process,
+            end_of(over),
+            lambda row: _words(row, over, said),
+            self._clock(),
+            heard=await self._is_heard(process),
         )
         log.info("process_ended", process=process.id, key=process.key, told=told)
         if told not in (None, "nobody"):
             self._told(process.key)
+
+    async def _is_heard(self, process: Process) -> bool:
+        """Whether a turn may tell of it: whoever began the process may talk still."""
+        ours = process.person in (OPERATOR.id, "")
+        return ours or await self._access.may(process.key, Sender(process.person), "talk")
 
     async def _watch(self, process: Process, tests: Sequence[Test], *, final: bool = False) -> Process:
         """Look at the next piece of output, and tell what was found; the process as it is then on record."""
@@ -195,9 +219,13 @@ class Background:
         quiet = final and bool(process.notify)  # then it is told with the end
         found = Found(look.count, process.scanned, look.until, slow=look.slow, quiet=quiet)
         told = await self._store.processes.find(
-            process, found, lambda notice: _match(process, look, notice), self._clock()
+            process,
+            found,
+            lambda notice: _match(process, look, notice),
+            self._clock(),
+            heard=await self._is_heard(process),
         )
-        if told is not None:
+        if told not in (None, "nobody"):
             log.info("process_matched", process=process.id, key=process.key, told=told, count=look.count)
             self._told(process.key)
         return await self._store.processes.get(process.id) or process

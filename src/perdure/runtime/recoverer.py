@@ -141,18 +141,22 @@ class Recoverer:
 
     async def _surroundings(self, turn: Turn, view: TurnView, address: Address) -> Surroundings:
         session = await self._store.sessions.get(turn.session)
-        # News of a process counts only where nobody has written: a turn that took it along is not about it.
-        causes = [cause for cause in view.causes if not cause.note] or view.causes
-        senders = [cause.sender for cause in causes if not (cause.wish and cause.sender == OPERATOR)]
         return Surroundings(
             session=session.state if session else SessionState.CLOSED,
             last_sign_of_life=await self._last_sign_of_life(view),
             has_address=address.platform in self._served,
-            authorised=all(self._access.may(address.platform, sender, "talk") for sender in senders),
+            authorised=await self._is_authorised(turn, view),
             connected=address.platform in self._connected,
             attached_alive=self._alive(view),
             paused=self.paused,
         )
+
+    async def _is_authorised(self, turn: Turn, view: TurnView) -> bool:
+        """Whether everybody whose words the turn is about may talk here, as things are now."""
+        # News of a process counts only where nobody has written: a turn that took it along is not about it.
+        causes = [cause for cause in view.causes if not cause.note] or view.causes
+        senders = {cause.sender for cause in causes if not (cause.wish and cause.sender == OPERATOR)}
+        return all([await self._access.may(turn.key, sender, "talk") for sender in senders])
 
     async def _last_sign_of_life(self, view: TurnView) -> int | None:
         """The newest content, or the last heartbeat of the run that wrote it."""
@@ -168,7 +172,7 @@ class Recoverer:
         decided = Decided(decision.choice, decision.why, decision.evidence, decision.rule)
         match decision.choice:
             case Choice.RESUME:
-                await self._resume(turn, decided)
+                await self._resume(turn, view, decided)
             case Choice.DELIVER:
                 await self._deliver(turn, view, address, decided)
             case Choice.CLEAR:
@@ -185,9 +189,12 @@ class Recoverer:
         self._runner.wake(turn.key)  # messages may wait behind it
         self._changed(turn.key)
 
-    async def _resume(self, turn: Turn, decided: Decided) -> None:
+    async def _resume(self, turn: Turn, view: TurnView, decided: Decided) -> None:
         """Put the turn back in the queue when there is a place; the runner claims it like any other."""
         async with self._slots:
+            if not await self._is_authorised(turn, view):
+                self.unfinished = True  # somebody was removed while it waited for its place: decided anew
+                return
             over = self._runner.over(turn.id)
             if await self._write(turn, [decided, Requeued()]):
                 self._runner.wake(turn.key)

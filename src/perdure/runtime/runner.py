@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from perdure.agents.api import Agent
 from perdure.core import notes
 from perdure.core.address import work_of
+from perdure.core.queueing import Rules
 from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
@@ -23,6 +24,7 @@ from perdure.store.moves import Turn
 log = Log("runner")
 
 PATIENCE = 3.0  # seconds that an attempt gets to end when it is cut off
+MARGIN = 0.02  # seconds by which one clock may be ahead of another
 
 
 class Runner:
@@ -41,6 +43,7 @@ class Runner:
         max_length: Callable[[str], int | None],
         max_tokens: int | None,
         approval_ms: int,
+        rules: Rules,
         ended: Callable[[], None],
         changed: Callable[[str], None],
         owes: Callable[[str], None],
@@ -56,6 +59,7 @@ class Runner:
         self._max_length = max_length
         self._max_tokens = max_tokens
         self._approval_ms = approval_ms
+        self._rules = rules
         self._ended = ended
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
@@ -69,12 +73,19 @@ class Runner:
         self._entered = Bell()
         self._given_up: dict[str, asyncio.Event] = {}  # by turn; set when nobody waits for its attempt any more
         self._abandoned: set[asyncio.Task[None]] = set()
+        self._listening: dict[str, Attempt] = {}  # the newest attempt, by key
         self.attempts: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}  # what runs now, by turn
 
     def wake(self, key: str) -> None:
-        """Say that a key may have work."""
+        """Say that a key may have work, or what runs there something to hear."""
         self._hints.add(key)
         self._bell.ring()
+        if key in self._listening:
+            self._listening[key].news = True
+
+    def wake_later(self, key: str) -> None:
+        """Say so when nothing more has come for long enough."""
+        asyncio.get_running_loop().call_later(self._rules.quiet_ms / 1000 + MARGIN, self.wake, key)
 
     async def stop_claiming(self) -> None:
         """From now on no turn is claimed. After return: whatever was being claimed is among the attempts."""
@@ -139,7 +150,10 @@ class Runner:
                 self._entering.add(key)
                 claim = await self._claim(key)
                 if claim is None:
+                    self._owes(key)  # news may have become notices
                     return
+                if claim.superseded:
+                    self._ended()
                 await self._run_attempt(claim)
                 if not self._may_have_more(key, claim):
                     return
@@ -159,7 +173,7 @@ class Runner:
 
     async def _claim(self, key: str) -> Claim | None:
         try:
-            return await self._store.turns.claim(key, self._run, self._clock())
+            return await self._store.turns.claim(key, self._run, self._clock(), self._rules)
         except Unavailable as error:
             log.warning("not_claimed", key=key, error=error.message)
             return None
@@ -176,12 +190,15 @@ class Runner:
             max_length=self._max_length(address_of(turn.key).platform),
             max_tokens=self._max_tokens,
             approval_ms=self._approval_ms,
+            rules=self._rules,
             shown=self._preview_of(turn),
             changed=self._changed,
             owes=self._owes,
         )
         task = asyncio.create_task(self._think(attempt))
         self.attempts[turn.id], self._given_up[turn.id] = (attempt, task), asyncio.Event()
+        attempt.news |= turn.key in self._hints
+        self._listening[turn.key] = attempt
         self._enter(turn.key)
         log.info("claimed", turn=turn.id, key=turn.key, attempt=turn.attempt)
         self._owes(turn.key)
@@ -189,7 +206,7 @@ class Runner:
             await self._until_over(turn.id, task)
         finally:
             task.cancel()
-            del self.attempts[turn.id], self._given_up[turn.id]
+            del self.attempts[turn.id], self._given_up[turn.id], self._listening[turn.key]
             self._let_go(turn.id)
             if attempt.used_commands:
                 self._ended()

@@ -26,11 +26,17 @@ class WorkCommand:
     """Begins work, lists it, and lets the other commands reach it by its number."""
 
     def __init__(
-        self, store: Store, runner: Runner, clock: Clock, command: Callable[[Order, str, str], Awaitable[None]]
+        self,
+        store: Store,
+        runner: Runner,
+        most: int,
+        clock: Clock,
+        command: Callable[[Order, str, str], Awaitable[None]],
     ) -> None:
-        """`command` carries out another command, by its name and its words."""
+        """`most` may go on in one chat; `command` carries out another command, by its name and its words."""
         self._store = store
         self._runner = runner
+        self._most = most
         self._clock = clock
         self._command = command
 
@@ -51,11 +57,15 @@ class WorkCommand:
         return [notes.work_line(work.number, STATES[work.state], work.text) for work in going]
 
     async def _begin(self, order: Order, text: str) -> None:
-        now, said = self._clock(), Inbound(order.address, order.message, order.sender, text)
-        begin = begin_work(self._store.ids, order.key, said, f"background:{order.id}", now)
-        number = await self._store.orders.obey(order, begin, notes.work_begun, now)
+        now, files = self._clock(), order.attachments
+        said = Inbound(order.address, order.message, order.sender, text, attachments=files)
+        begin = begin_work(self._store.ids, order.key, said, f"background:{order.id}", now, self._most)
+        number = await self._store.orders.obey(order, begin, self._told, now)
         if number is not None:
             self._runner.wake(background_key(order.key, number))
+
+    def _told(self, number: int | None) -> str:
+        return notes.too_many_works(self._most) if number is None else notes.work_begun(number)
 
     async def _reach(self, order: Order, aim: Aim) -> None:
         """Carry out a command on a work. What comes of it is answered in the chat."""

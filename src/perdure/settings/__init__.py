@@ -14,6 +14,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.core.people import EVERYBODY, TOKEN_HOLDER, Lists
+from perdure.core.queueing import Rules
 from perdure.settings.agent import AgentSettings, ModelSettings, ServerSettings, ToolsSettings
 from perdure.settings.kinds import (
     DURATION,
@@ -27,17 +29,21 @@ from perdure.settings.kinds import (
     Policy,
     TimeOfDay,
 )
+from perdure.settings.queue import InboxSettings, QueueSettings
 
 __all__ = [
     "DURATION",
     "LONGEST",
     "SQLITE",
+    "AccessSettings",
     "AgentSettings",
     "DeliverySettings",
     "DrainSettings",
+    "InboxSettings",
     "ModelSettings",
     "PlatformSettings",
     "Policy",
+    "QueueSettings",
     "RecoverySettings",
     "ServerSettings",
     "SessionSettings",
@@ -106,6 +112,13 @@ class SessionSettings(msgspec.Struct, frozen=True):
             examples=["04:00"],
         ),
     ] = None
+    groups: Annotated[
+        Literal["shared", "person"],
+        Meta(
+            description="In a group, everybody talks in one conversation (`shared`), or each person has one of "
+            "their own (`person`). A guest always has one of their own."
+        ),
+    ] = "shared"
 
 
 class TurnSettings(msgspec.Struct, frozen=True):
@@ -137,6 +150,12 @@ class GoalSettings(msgspec.Struct, frozen=True):
     """How far `/goal` goes by itself."""
 
     max_turns: Annotated[Count, Meta(description="How many turns one goal may begin.")] = 10
+
+
+class BackgroundSettings(msgspec.Struct, frozen=True):
+    """What goes on beside a chat, with `/background`."""
+
+    at_once: Annotated[Count, Meta(description="How many works may go on in the background of one chat.")] = 5
 
 
 class DrainSettings(msgspec.Struct, frozen=True):
@@ -200,6 +219,31 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     )
 
 
+class AccessSettings(msgspec.Struct, frozen=True):
+    """What becomes of people whom nobody knows."""
+
+    unknown: Annotated[
+        Literal["pair", "ignore"],
+        Meta(
+            description="Somebody unknown who writes in a direct chat is told a code, with which `perdure pair` "
+            "lets them in (`pair`), or nothing (`ignore`). In a group they are always told nothing."
+        ),
+    ] = "pair"
+
+
+class RetentionSettings(msgspec.Struct, frozen=True):
+    """How long conversations are kept."""
+
+    age: Annotated[
+        Duration | None,
+        Meta(
+            description="A conversation in which nothing has happened for so long is erased with all that belongs "
+            "to it, and so are events that came to nothing; none, or 0, means that everything is kept.",
+            examples=["90d"],
+        ),
+    ] = None
+
+
 class PlatformSettings(msgspec.Struct, frozen=True):
     """A platform: who may talk there, and what its chats see of a stop and of a recovery."""
 
@@ -207,11 +251,19 @@ class PlatformSettings(msgspec.Struct, frozen=True):
     allow: Annotated[
         list[Id],
         Meta(
-            description="The ids of the people who may talk, as the platform spells them; "
-            "`*` lets everybody in, which on the web is everybody who has the login token.",
+            description="The ids of the owners, as the platform spells them; `*` lets everybody else in, as "
+            "members. On the web, whoever has the login token is an owner anyway.",
             examples=[["ann", "bob"]],
         ),
     ] = msgspec.field(default_factory=lambda: ["*"])
+    allow_chats: Annotated[
+        dict[Id, list[Id]],
+        Meta(
+            description="The members of single chats: the id of a chat, and the ids of people there. `*` lets "
+            "everybody in; without it, nobody comes in there by the `*` of `allow`.",
+            examples=[{"12": ["ann", "bob"]}],
+        ),
+    ] = {}
     recovery: Annotated[
         Policy | None,
         Meta(description="Like `recovery.policy`, which holds if there is none here.", examples=["ask"]),
@@ -262,9 +314,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     turn: TurnSettings = TurnSettings()
     notify: NotifySettings = NotifySettings()
     goal: GoalSettings = GoalSettings()
+    background: BackgroundSettings = BackgroundSettings()
+    queue: QueueSettings = QueueSettings()
+    inbox: InboxSettings = InboxSettings()
     drain: DrainSettings = DrainSettings()
     recovery: RecoverySettings = RecoverySettings()
     delivery: DeliverySettings = DeliverySettings()
+    retention: RetentionSettings = RetentionSettings()
+    access: AccessSettings = AccessSettings()
     platforms: PlatformsSettings = PlatformsSettings()
 
     @property
@@ -285,7 +342,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         platforms: dict[str, PlatformSettings] = msgspec.structs.asdict(self.platforms)
         return platforms.get(name, PlatformSettings())
 
+    @property
+    def queue_rules(self) -> Rules:
+        """How messages wait."""
+        quiet, age = int(self.queue.quiet * 1000), int(self.inbox.max_age * 1000)
+        return Rules(self.queue.mode, self.queue.cap, quiet, age)
+
     def recovery_policy(self, platform: str, chat: str) -> Policy:
         """What becomes of a turn that was cut off in this chat: it says so itself, or its platform, or all."""
         there = self.platform(platform)
         return there.recovery_chats.get(chat) or there.recovery or self.recovery.policy
+
+    def lists(self, platform: str) -> Lists:
+        """Whom the configuration lets in on a platform, and as what."""
+        there = self.platform(platform)
+        holder = {TOKEN_HOLDER.id} if platform == "web" else set()
+        return Lists(
+            owners=frozenset({*there.allow, *holder} - {EVERYBODY}),
+            chats={chat: frozenset(people) for chat, people in there.allow_chats.items()},
+            everybody=EVERYBODY in there.allow,
+        )

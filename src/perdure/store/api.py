@@ -7,15 +7,18 @@ from pathlib import Path
 
 from perdure.errors import ConfigurationError
 from perdure.store.database import Database
+from perdure.store.erasing import Erasing
 from perdure.store.goals import Goals
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
 from perdure.store.orders import Orders
 from perdure.store.outbox import Outbox
+from perdure.store.pairings import Pairings
 from perdure.store.people import People
 from perdure.store.previews import Previews
 from perdure.store.processes import Processes
+from perdure.store.queueing import Queue
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
 from perdure.store.situations import Situations
@@ -40,12 +43,15 @@ class Store:
         self.outbox = Outbox(database, ids)
         self.previews = Previews(database, ids)
         self.orders = Orders(database, ids)
+        self.queue = Queue(database, ids)
         self.goals = Goals(database)
         self.works = Works(database)
         self.runs = Runs(database, ids)
         self.situations = Situations(database)
         self.people = People(database)
+        self.pairings = Pairings(database, ids)
         self.processes = Processes(database, ids)
+        self.erasing = Erasing(database, ids)
         self.transfer = Transfer(database)
 
     @property

@@ -7,13 +7,14 @@ from msgspec import Struct
 
 from perdure.core.journal import Answered, Asked, Began, Claimed, Decided, Joined, Record, Requeued, fold
 from perdure.core.messages import Sender
+from perdure.core.queueing import Rules
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
 from perdure.core.turn import State
-from perdure.store import goals, inbox, journal, leases, news
+from perdure.store import goals, inbox, journal, leases, news, queueing
 from perdure.store.database import Tx
 from perdure.store.ids import Ids
-from perdure.store.moves import BEGUN, COLUMNS, Turn, begun, cancel, get, move
+from perdure.store.moves import COLUMNS, Turn, begun, cancel, get, move
 
 
 class Claim(Struct, frozen=True):
@@ -22,48 +23,44 @@ class Claim(Struct, frozen=True):
     turn: Turn
     records: tuple[Record, ...]
     more: bool  # further messages wait for their turn, or a goal may go on
+    superseded: bool = False  # the turn before it was ended for its sake, and may have left something behind
 
 
-# A message behind a command waits until that is obeyed: `/new` and then "hello" is a hello to the new session.
-_ARRIVED = (
-    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind NOT IN ('command', 'aside') "
-    "AND position > :after AND position < coalesce((SELECT min(c.position) FROM inbox c "
-    f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {inbox.LATEST}) ORDER BY position"
-)
-_NEXT = f"{_ARRIVED} LIMIT 1"
 # A person's, not ours: news of a process answers no question, and joins no turn that may look for itself.
-_ARRIVED_WORDS = _ARRIVED.replace("NOT IN ('command', 'aside')", "IN ('message', 'wish')")
+_ARRIVED_WORDS = (
+    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
+    f"AND position > :after AND {queueing.BEFORE_COMMANDS} ORDER BY position"
+)
 _NEXT_WORDS = f"{_ARRIVED_WORDS} LIMIT 1"
-_ASIDES = (
-    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind = 'aside' "
-    "AND session = :session ORDER BY position"
-)
-_NEXT_OF_NONE_BEGUN = _NEXT.replace(
-    "ORDER BY", f"AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.key = :key AND t.{BEGUN}) ORDER BY"
+_JOINING = _ARRIVED_WORDS.replace("position > :after", "(position > :after OR manner = 'steer')")
+_ASIDES = (  # which kinds there may be is said as in the index of these rows
+    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('report', 'aside') "
+    "AND kind = 'aside' AND session = :session ORDER BY position"
 )
 
 
-def claim(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
+def claim(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Claim | None:
     news.leave_behind(tx, ids, key, now)
-    turn = begun(tx, key)
+    before = turn = begun(tx, key)
     if turn is not None and turn.state is State.INTERRUPTED:
         turn = _unblock(tx, ids, turn, run, now)
     elif turn is not None and turn.state is State.WAITING:
         turn = _answer(tx, ids, turn, run, now)
     if turn is not None:
         return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
-    waits = tx.one(_NEXT, key=key, after=0) is not None or goals.is_due(tx, key)
-    return _begin(tx, ids, key, run, now) if waits else None
+    ready = queueing.is_ready(tx, key, rules, now) or goals.is_due(tx, key)
+    claimed = _begin(tx, ids, key, run, now, rules) if ready else None
+    return msgspec.structs.replace(claimed, superseded=True) if claimed and before else claimed
 
 
 def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
     """The next words of a person answer the question that the turn waits with."""
     question = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-    row = tx.one(_NEXT_WORDS, key=turn.key, after=question.position) if question else None
+    row = tx.one(_NEXT_WORDS + tx.hold, key=turn.key, after=question.position) if question else None
     if question is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
     cause = inbox.as_cause(row)
-    _take(tx, row[0], turn.id)
+    inbox.take(tx, row[0], turn.id)
     move(tx, ids, turn, [answer_to(question, cause.text, cause.sender, cause.message)], (), now)
     return get(tx, turn.id)
 
@@ -119,24 +116,25 @@ def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
 
 
 def _joining(tx: Tx, turn: Turn) -> list[Joined]:
-    """Messages that arrived while the turn was interrupted become part of it, now that it goes on."""
+    """Messages that arrived while the turn was interrupted become part of it, now that it goes on.
+
+    So do those from before that want to steer it, or else they would be heard behind those that came later.
+    """
     last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).note_due()
-    rows = [] if last is None else tx.all(_ARRIVED_WORDS, key=turn.key, after=last.position)
+    rows = [] if last is None else tx.all(_JOINING + tx.hold, key=turn.key, after=last.position)
     for row in rows:
-        _take(tx, row[0], turn.id)
+        inbox.take(tx, row[0], turn.id)
     return [Joined(tuple(inbox.as_cause(row) for row in rows))] if rows else []
 
 
-def _take(tx: Tx, message: str, turn: str) -> None:
-    tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
-
-
-def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
+def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Claim | None:
     lease = leases.take(tx, key, run)
     # Only under the lease is it certain what waits: whoever had it may have begun a turn since we looked.
-    cause = None if lease is None else tx.one(_NEXT_OF_NONE_BEGUN, key=key, after=0)
-    causes = [inbox.as_cause(cause)] if cause else goals.next_causes(tx, ids, key, now) if lease else []
-    if lease is None or not causes:
+    if lease is None or begun(tx, key) is not None:
+        return None
+    rows = queueing.next_rows(tx, key, rules, now)
+    causes = [inbox.as_cause(row) for row in rows] or goals.next_causes(tx, ids, key, now)
+    if not causes:
         return None
     epoch, generation = lease[0], lease[1] + 1
     session, turn = inbox.session_for(tx, ids, key, now), ids.new("t")
@@ -151,8 +149,10 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
     tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=now, session=session)
     causes = [*map(inbox.as_cause, tx.all(_ASIDES, key=key, session=session)), *causes]
     for each in causes:
-        _take(tx, each.inbox, turn)
-    if cause is not None and cause[2] == "report":
+        inbox.take(tx, each.inbox, turn)
+    for cause in rows:
+        if cause[2] != "report":
+            continue
         # It is this turn now that the process belongs to: its next words are no words from an earlier time.
         sql = "UPDATE processes SET generation = :generation WHERE id = (SELECT raw FROM inbox WHERE id = :cause)"
         tx.run(sql, generation=generation, cause=cause[0])
@@ -161,4 +161,4 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int) -> Claim | None:
 
 
 def _more(tx: Tx, key: str) -> bool:
-    return tx.one(_NEXT, key=key, after=0) is not None or goals.is_active(tx, key)
+    return queueing.waits(tx, key) or goals.is_active(tx, key)

@@ -32,7 +32,10 @@ SENDING = "it was being sent when it was exported"
 
 _SESSION = "id, key, state, auto_reset_reason, created_at, updated_at"
 _TURN = "id, key, generation, state, epoch, attempt, began_at, updated_at"
-_MESSAGE = "i.id, i.event_key, i.key, i.state, i.turn, i.body, i.raw, i.position, i.received_at, i.kind"
+_MESSAGE = (
+    "i.id, i.event_key, i.key, i.state, i.turn, i.body, i.raw, i.position, i.received_at, i.kind, i.manner, "
+    "i.sent_at"
+)
 _ATTACHMENT = "a.inbox, a.id, a.ordinal, a.name, a.reference, a.media_type, a.size, a.state, a.problem"
 _DELIVERY = ", ".join(f"o.{name}" for name in ExportedDelivery.__struct_fields__)
 
@@ -95,7 +98,7 @@ def _messages(tx: Tx, session: str, keys: Iterable[str]) -> tuple[ExportedMessag
             "AND i.state <> 'rejected' AND coalesce(t.session, i.session) = :session"
         )
         messages += [
-            ExportedMessage(*(*row[:5], Raw(row[5]), *row[6:9], tuple(files[row[0]]), row[9]))
+            ExportedMessage(*(*row[:5], Raw(row[5]), *row[6:9], tuple(files[row[0]]), *row[9:]))
             for row in tx.all(sql, key=key, session=session)
         ]
     return tuple(sorted(messages, key=lambda message: (message.position, message.id)))

@@ -14,10 +14,11 @@ from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.goals import Verdict, verdict
 from perdure.core.journal import Cause, Finished
-from perdure.core.messages import Inbound, Sender, storable
+from perdure.core.messages import Attachment, Inbound, Sender, storable
 from perdure.store import inbox, outbox
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
+from perdure.store.journal import UNDONE
 from perdure.store.outbox import Owed
 
 _COLUMNS = "g.id, g.session, g.text, g.person, g.message, g.since, g.budget, g.turns, g.state"
@@ -26,7 +27,12 @@ _OF_KEY = (
 )
 _ACTIVE = f"{_OF_KEY} AND g.state = 'active'"
 _BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
-_LAST = "SELECT t.state FROM turns t WHERE t.session = {session} ORDER BY t.first_seq DESC LIMIT 1"
+# A turn that was taken back is none that was completed.
+_LAST = (
+    "SELECT CASE WHEN EXISTS (SELECT 1 FROM journal u WHERE u.session = t.session AND u.seq > t.first_seq "
+    "AND u.turn = t.id AND u.kind = 'undone') THEN 'undone' ELSE t.state END "
+    "FROM turns t WHERE t.session = {session} ORDER BY t.first_seq DESC LIMIT 1"
+)
 # The keys whose goal goes on: its first turn begins as soon as it can, a later one after one that completed. The
 # joins are made in this order, so that only goals are looked at that are active, however many sessions there are.
 DUE = (
@@ -124,10 +130,18 @@ def next_causes(tx: Tx, ids: Ids, key: str, now: int) -> list[Cause]:
     if row is None:
         return []  # this very turn has begun before
     told = notes.goal_note(number, goal.budget)
+    files = _attachments(tx, key, goal) if number == 1 else ()
     return [
-        Cause(row, goal.text, goal.person, goal.message),
+        Cause(row, goal.text, goal.person, goal.message, attachments=files),
         Cause(row, told, goal.person, goal.message, note=True),
     ]
+
+
+def _attachments(tx: Tx, key: str, goal: Goal) -> tuple[Attachment, ...]:
+    """What came with the command that set a goal: one of the last of its chat, since its first turn begins now."""
+    sql = "SELECT body FROM inbox WHERE key = :key AND kind = 'command' ORDER BY position DESC LIMIT 50"
+    said = (msgspec.json.decode(row[0], type=Inbound) for row in tx.all(sql, key=key))
+    return next((each.attachments for each in said if each.message == goal.message), ())
 
 
 def _has_ended(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:
@@ -146,7 +160,8 @@ def _has_ended(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:
 def _verdict(tx: Tx, goal: Goal) -> Verdict | None:
     """What the model has said of the goal since that was set, in whichever turn."""
     rows = tx.all(
-        "SELECT body FROM journal WHERE session = :session AND seq > :since AND kind = 'finished' ORDER BY seq",
+        "SELECT body FROM journal WHERE session = :session AND seq > :since AND kind = 'finished' "
+        f"AND turn NOT IN ({UNDONE}) ORDER BY seq",
         session=goal.session,
         since=goal.since,
     )

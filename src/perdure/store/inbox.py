@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key
+from perdure.core.commands import AGAIN
 from perdure.core.journal import Cause
 from perdure.core.messages import Attachment, Inbound, Stored, storable
-from perdure.store import outbox, sessions
+from perdure.core.queueing import Fate, Mode, Rules, needs_quiet
+from perdure.store import busy, erased, outbox, sessions
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
 
-InboxKind = Literal["message", "command", "wish", "report", "aside"]
+T = TypeVar("T")
+
+InboxKind = Literal["message", "command", "wish", "report", "aside", "change"]
 
 LATEST = 1 << 62  # behind every place of every chat
+UNBOUND = Rules()
+REJECTED_KEPT = 1000  # events that nobody understood, or whose sender nobody knows: the newest
 
 
 class Seen(Struct, frozen=True):
@@ -45,19 +52,48 @@ class Inbox:
         now: int,
         kind: InboxKind = "message",
         first: Work[object] = lambda tx: None,
+        rules: Rules = UNBOUND,
     ) -> Stored:
         """Take a message or a command in, once; of a new one, `first` is done before, in the same transaction.
+
+        The rules say what it does to a turn that runs, and whether it is taken at all.
 
         After return: it will be answered, whatever happens to us; the platform may be told so.
         If we die inside: it is here or not; delivered again, it acts once.
         """
         return await self._database.write(
-            lambda tx: _receive(tx, self._ids, inbound, raw, key, now, kind, first), key=key
+            lambda tx: _receive(tx, self._ids, inbound, raw, key, now, kind, first, rules), key=key
         )
+
+    async def enter(
+        self,
+        inbound: Inbound,
+        raw: str,
+        key: str,
+        now: int,
+        kind: InboxKind,
+        *,
+        door: Work[str | None],
+        first: Callable[[str], Work[object]],
+        refuse: Work[T],
+        rules: Rules = UNBOUND,
+    ) -> Stored | T:
+        """Like `receive`, if the sender may come in: `door` says to which key, and `refuse` is done if to none.
+
+        `key` is the usual one, in whose order the messages of a chat are taken in.
+        """
+
+        def work(tx: Tx) -> Stored | T:
+            there = door(tx)
+            if there is None:
+                return refuse(tx)
+            return _receive(tx, self._ids, inbound, raw, there, now, kind, first(there), rules)
+
+        return await self._database.write(work, key=key)
 
     async def reject(self, event_key: str, raw: str, problem: str, now: int) -> None:
         """Keep an event that cannot be understood, so that it may be acknowledged and looked at."""
-        await self._database.write(lambda tx: _reject(tx, self._ids, event_key, raw, problem, now), key=event_key)
+        await self._database.write(lambda tx: reject(tx, self._ids, event_key, raw, problem, now), key=event_key)
 
     async def waiting(self, key: str, after: int = 0) -> int:
         """How many messages of a key wait for their turn, of those behind a place in the chat."""
@@ -81,21 +117,53 @@ class Inbox:
 
 
 def _receive(
-    tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind, first: Work[object]
+    tx: Tx,
+    ids: Ids,
+    inbound: Inbound,
+    raw: str,
+    key: str,
+    now: int,
+    kind: InboxKind,
+    first: Work[object],
+    rules: Rules,
 ) -> Stored:
-    known = _known(tx, inbound.event_key)
+    known = find(tx, inbound.event_key)
     if known is not None:
         return known
+    if erased.is_event(tx, inbound.event_key):
+        return Stored("", "", key, fresh=False, fate=Fate.ERASED)
+    if inbound.sent_at is not None and inbound.sent_at < rules.too_old_before(now):
+        return _expired(tx, ids, inbound, raw, key, now, kind) or _must_be_known(tx, inbound)
+    if kind == "message" and busy.is_full(tx, key, rules.cap):
+        return busy.refuse(tx, ids, inbound, raw, key, rules.cap, now) or _must_be_known(tx, inbound)
     first(tx)
     session = session_for(tx, ids, key, now) if kind == "message" else sessions.known(tx, ids, key, now)
-    message = put(tx, ids, inbound, raw, key, session, now, kind)
+    manner = busy.mode_of(tx, key, rules.mode) if kind == "message" else None
+    message = put(tx, ids, inbound, raw, key, session, now, kind, manner=manner)
     if message is None:
-        known = _known(tx, inbound.event_key)
-        assert known is not None, f"{inbound.event_key} is neither new nor known"
-        return known
+        return _must_be_known(tx, inbound)
     for ordinal, attachment in enumerate(inbound.attachments):
-        _refer(tx, ids, message, ordinal, attachment)
-    return Stored(message, session, key, fresh=True)
+        refer(tx, ids, message, ordinal, attachment)
+    busy.note_room(tx, key, rules.cap)
+    quiet = kind == "message" and needs_quiet(manner, inbound.album)
+    ended = busy.interrupt(tx, ids, key, manner, now)
+    return Stored(message, session, key, fresh=True, quiet=quiet, ended=ended)
+
+
+def _must_be_known(tx: Tx, inbound: Inbound) -> Stored:
+    known = find(tx, inbound.event_key)
+    assert known is not None, f"{inbound.event_key} is neither new nor known"
+    return known
+
+
+def _expired(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind) -> Stored | None:
+    """Put on record that a message was too old when it came."""
+    session = sessions.known(tx, ids, key, now)
+    message = put(tx, ids, inbound, raw, key, session, now, kind, state="expired")
+    if message is None:
+        return None
+    busy.count_expired(tx, key, 1)
+    return Stored(message, session, key, fresh=True, fate=Fate.EXPIRED)
 
 
 def session_for(tx: Tx, ids: Ids, key: str, now: int) -> str:
@@ -107,21 +175,27 @@ def session_for(tx: Tx, ids: Ids, key: str, now: int) -> str:
     return session
 
 
-def _known(tx: Tx, event_key: str) -> Stored | None:
+def find(tx: Tx, event_key: str) -> Stored | None:
+    """What became of an event that came before. One that was not taken has no place in the chat."""
     row = tx.one(
-        "SELECT id, session, key FROM inbox WHERE event_key = :event AND key IS NOT NULL", event=event_key
+        "SELECT id, session, key, state, position FROM inbox WHERE event_key = :event AND key IS NOT NULL",
+        event=event_key,
     )
-    return Stored(row[0], row[1], row[2], fresh=False) if row else None
+    if row is None:
+        return None
+    fate = Fate.FULL if row[4] is None else Fate.EXPIRED if row[3] == "expired" else Fate.WAITS
+    return Stored(row[0], row[1], row[2], fresh=False, fate=fate)
 
 
 # An event that was rejected is taken in after all if it is understood when it comes again. One that another
 # gateway has taken in, while we waited for the chat's next place, stays as it is.
 _PUT = (
-    "INSERT INTO inbox (id, event_key, key, session, kind, state, bound, body, raw, position, received_at) "
-    "VALUES (:id, :event, :key, :session, :kind, 'waiting', :bound, :body, :raw, :position, :now) "
-    "ON CONFLICT (event_key) DO UPDATE SET key = excluded.key, session = excluded.session, kind = excluded.kind, "
-    "state = 'waiting', bound = excluded.bound, body = excluded.body, raw = excluded.raw, problem = NULL, "
-    "position = excluded.position, received_at = excluded.received_at WHERE inbox.state = 'rejected' RETURNING id"
+    "INSERT INTO inbox (id, event_key, key, session, kind, state, bound, body, raw, position, received_at, "
+    "manner, sent_at) VALUES (:id, :event, :key, :session, :kind, :state, :bound, :body, :raw, :position, :now, "
+    ":manner, :sent_at) ON CONFLICT (event_key) DO UPDATE SET key = excluded.key, session = excluded.session, "
+    "kind = excluded.kind, state = excluded.state, bound = excluded.bound, body = excluded.body, "
+    "raw = excluded.raw, problem = NULL, position = excluded.position, received_at = excluded.received_at, "
+    "manner = excluded.manner, sent_at = excluded.sent_at WHERE inbox.state = 'rejected' RETURNING id"
 )
 
 
@@ -136,9 +210,10 @@ def put(
     kind: InboxKind,
     *,
     event: str | None = None,
+    manner: Mode | None = None,
+    state: Literal["waiting", "expired", "obeyed"] = "waiting",
 ) -> str | None:
     """Write a row that waits, once; a command is bound to the turn that is current now."""
-    begun = tx.one(_BEGUN, key=key) if kind == "command" else None
     row = tx.one(
         _PUT,
         id=ids.new("in"),
@@ -146,11 +221,14 @@ def put(
         key=key,
         session=session,
         kind=kind,
-        bound=begun[0] if begun else None,
+        state=state,
+        bound=busy.bound_to(tx, key) if kind == "command" else None,
         body=msgspec.json.encode(inbound).decode(),
         raw=storable(raw),
         position=sessions.next_position(tx, key),
         now=now,
+        manner=manner,
+        sent_at=None if inbound.sent_at is None else min(inbound.sent_at, now),
     )
     if row is None:
         sessions.give_back(tx, key)
@@ -159,10 +237,8 @@ def put(
     return message
 
 
-_BEGUN = "SELECT id FROM turns WHERE key = :key AND state IN ('queued', 'running', 'waiting', 'interrupted')"
-
-
-def _refer(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: Attachment) -> None:
+def refer(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: Attachment) -> None:
+    """Write down that a file came with a message."""
     tx.run(
         "INSERT INTO attachments (id, inbox, ordinal, name, reference, media_type, size, state) "
         "VALUES (:id, :inbox, :ordinal, :name, :reference, :media_type, :size, 'referenced')",
@@ -173,8 +249,11 @@ def _refer(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: Attachment)
     )
 
 
-def _reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -> None:
-    tx.run(
+def reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -> bool:
+    """Keep an event that begins nothing, and not too many of them. False: it is here already, or was erased."""
+    if erased.is_event(tx, event_key):
+        return False
+    new = tx.run(
         "INSERT INTO inbox (id, event_key, state, raw, problem, received_at) "
         "VALUES (:id, :event, 'rejected', :raw, :problem, :now) ON CONFLICT DO NOTHING",
         id=ids.new("in"),
@@ -183,11 +262,27 @@ def _reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) 
         problem=storable(problem),
         now=now,
     )
+    tx.run(_FORGET, kept=REJECTED_KEPT)
+    return bool(new)
+
+
+_REJECTED = "state = 'rejected' AND key IS NULL"  # repeated word for word: only so does SQLite use their index
+_FORGET = (
+    f"DELETE FROM inbox WHERE {_REJECTED} AND id <= "
+    f"(SELECT id FROM inbox WHERE {_REJECTED} ORDER BY id DESC LIMIT 1 OFFSET :kept)"
+)
+
+
+def turn_away(tx: Tx, message: str, problem: str) -> None:
+    """Reject what was taken in and still waits."""
+    sql = "UPDATE inbox SET state = 'rejected', problem = :problem WHERE id = :id AND state = 'waiting'"
+    tx.run(sql, problem=storable(problem), id=message)
 
 
 _SEEN = (
     "SELECT position, id, 'user', body, received_at, turn FROM inbox "
-    "WHERE key = :key AND position > :after AND kind IN ('message', 'command') "
+    "WHERE key = :key AND position > :after AND kind IN ('message', 'command') AND state <> 'deleted' "
+    f"AND event_key NOT LIKE '{AGAIN}%' "
     "UNION ALL SELECT position, id, 'agent', text, updated_at, turn FROM outbox "
     "WHERE key = :key AND state = 'sent' AND position > :after ORDER BY 1 LIMIT :limit"
 )
@@ -227,6 +322,11 @@ _COUNT = (
     "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
     "AND position > :after AND position < :before"
 )
+
+
+def take(tx: Tx, message: str, turn: str) -> None:
+    """Give a message to a turn."""
+    tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
 
 
 def as_cause(row: Row) -> Cause:

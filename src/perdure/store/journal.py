@@ -16,6 +16,9 @@ _OF_TURN = (
     "SELECT seq, at, kind, version, body FROM journal WHERE session = :session AND seq >= :first_seq "
     "AND turn = :turn ORDER BY seq"
 )
+LATEST = 1 << 62  # behind every entry of every session
+# The turns of a session that were taken back.
+UNDONE = "SELECT u.turn FROM journal u WHERE u.session = :session AND u.kind = 'undone'"
 
 
 class Journal:
@@ -48,14 +51,19 @@ class Journal:
         return [(row[5], as_record(row)) for row in rows]
 
 
-def _before(tx: Tx, session: str, seq: int) -> list[Row]:
+def summed_up(tx: Tx, session: str, before: int = LATEST) -> int:
+    """The seq of the last entry that a summary stands for, of those made before a place; 0 if there is none."""
     row = tx.one(
         "SELECT body FROM journal WHERE session = :session AND kind = 'compacted' AND seq < :seq "
         "ORDER BY seq DESC LIMIT 1",
         session=session,
-        seq=seq,
+        seq=before,
     )
-    through = decode(Compacted.kind, Compacted.version, row[0]).through if row else 0  # type: ignore[attr-defined]
+    return decode(Compacted.kind, Compacted.version, row[0]).through if row else 0  # type: ignore[attr-defined]
+
+
+def _before(tx: Tx, session: str, seq: int) -> list[Row]:
+    through = summed_up(tx, session, seq)
     return tx.all(
         "SELECT seq, at, kind, version, body, turn FROM journal WHERE session = :session AND seq < :seq "
         "AND seq >= coalesce((SELECT max(first_seq) FROM turns WHERE session = :session "

@@ -141,7 +141,8 @@ def set_aside(tx: Tx, session: str) -> str | None:
     """The session's last turn, if it was ended by a suspension, so that there may be work to go on with."""
     row = tx.one(
         "SELECT turn, body FROM journal WHERE session = :session AND kind = 'cancelled' AND turn = "
-        "(SELECT id FROM turns WHERE session = :session ORDER BY first_seq DESC LIMIT 1)",
+        "(SELECT id FROM turns WHERE session = :session ORDER BY first_seq DESC LIMIT 1) "
+        f"AND turn NOT IN ({journal.UNDONE})",
         session=session,
     )
     if row is None or decode(Cancelled.kind, Cancelled.version, row[1]) != Cancelled(Why.SUSPENDED):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address
-from perdure.core.messages import Inbound, Sender
+from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.store import leases, outbox
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
@@ -31,6 +31,7 @@ class Order(Struct, frozen=True):
     message: str
     received_at: int
     position: int  # its place in the chat: what came behind it is none of its business
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Orders:
@@ -65,11 +66,13 @@ _WAITING = (
 def _as_order(row: Row) -> Order:
     inbound = msgspec.json.decode(row[4], type=Inbound)
     sender, address, message = inbound.sender, inbound.address, inbound.message
-    return Order(row[0], row[1], row[2], row[3], inbound.text, sender, address, message, row[5], row[6])
+    said = (inbound.text, sender, address, message)
+    return Order(row[0], row[1], row[2], row[3], *said, row[5], row[6], inbound.attachments)
 
 
 def _obey(tx: Tx, ids: Ids, order: Order, verb: Work[T], say: Callable[[T], str], now: int) -> T | None:
-    if not tx.run("UPDATE inbox SET state = 'obeyed' WHERE id = :id AND state = 'waiting'", id=order.id):
+    sql = "UPDATE inbox SET state = 'obeyed' WHERE id = :id AND state = 'waiting' AND kind = 'command'"
+    if not tx.run(sql, id=order.id):
         return None
     result = verb(tx)
     text = say(result)

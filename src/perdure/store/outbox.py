@@ -195,6 +195,17 @@ def withdraw(tx: Tx, key: str, now: int) -> list[tuple[str, str | None]]:
     return [(row[0], row[1]) for row in rows]
 
 
+def withdraw_turn(tx: Tx, turn: str, now: int) -> list[str]:
+    """Take back what was not sent yet of one turn; the receipts of the messages that it was to edit."""
+    rows = tx.all(
+        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
+        "WHERE turn = :turn AND state = 'owed' RETURNING edits",
+        now=now,
+        turn=turn,
+    )
+    return [row[0] for row in rows if row[0] is not None]
+
+
 def withdraw_notice(tx: Tx, lane: str, reply: str, now: int) -> bool:
     """Take back a notice that was not sent yet. False: it was, or there is none."""
     sql = (

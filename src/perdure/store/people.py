@@ -1,14 +1,13 @@
-"""People: who may talk to the agent, and as what."""
+"""People: who is known by name, as what, and where."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Struct
 
-from perdure.store.database import Database
+from perdure.core.people import Role
+from perdure.store.database import Database, Tx, Work
 
-Role = Literal["owner", "member", "guest"]
+EVERYWHERE = ""  # the chat of somebody who is known on the whole platform
 
 
 class Person(Struct, frozen=True):
@@ -17,31 +16,81 @@ class Person(Struct, frozen=True):
     name: str
     role: Role
     added_at: int
+    chat: str = EVERYWHERE
+
+
+_COLUMNS = ", ".join(Person.__struct_fields__)
+_MARKS = ", ".join(f":{name}" for name in Person.__struct_fields__)
+
+
+def _nothing(_: Tx) -> None: ...
 
 
 class People:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def admit(self, person: Person) -> None:
-        """After return: the person is known, with this role and name."""
-        sql = (
-            "INSERT INTO people (platform, person, name, role, added_at) "
-            "VALUES (:platform, :person, :name, :role, :added_at) "
-            "ON CONFLICT (platform, person) DO UPDATE SET role = excluded.role, name = excluded.name"
-        )
-        values = {name: getattr(person, name) for name in Person.__struct_fields__}
-        await self._database.write(lambda tx: tx.run(sql, **values))
+    async def admit(self, person: Person, then: Work[object] = _nothing) -> None:
+        """After return: the person is known, with this role and name, and `then` is done, in one transaction."""
 
-    async def remove(self, platform: str, person: str) -> bool:
-        """After return: the person is unknown. False: they were so before."""
-        sql = "DELETE FROM people WHERE platform = :platform AND person = :person"
-        return await self._database.write(lambda tx: bool(tx.run(sql, platform=platform, person=person)))
+        def work(tx: Tx) -> None:
+            admit(tx, person)
+            then(tx)
 
-    async def find(self, platform: str, person: str) -> Person | None:
-        sql = (
-            "SELECT platform, person, name, role, added_at FROM people "
-            "WHERE platform = :platform AND person = :person"
-        )
-        row = await self._database.read(lambda tx: tx.one(sql, platform=platform, person=person))
+        await self._database.write(work)
+
+    async def remove(
+        self, platform: str, person: str, chat: str | None = None, then: Work[object] = _nothing
+    ) -> bool:
+        """After return: the person is unknown in that chat, or wherever they were known, and `then` is done.
+
+        False: they were unknown before.
+        """
+
+        def work(tx: Tx) -> bool:
+            there = "" if chat is None else " AND chat = :chat"
+            sql = f"DELETE FROM people WHERE platform = :platform AND person = :person{there}"
+            gone = tx.run(sql, platform=platform, person=person, **({} if chat is None else {"chat": chat}))
+            then(tx)
+            return bool(gone)
+
+        return await self._database.write(work)
+
+    async def find(self, platform: str, person: str, chat: str = EVERYWHERE) -> Person | None:
+        sql = f"SELECT {_COLUMNS} FROM people WHERE platform = :platform AND person = :person AND chat = :chat"
+        row = await self._database.read(lambda tx: tx.one(sql, platform=platform, person=person, chat=chat))
         return Person(*row) if row else None
+
+    async def page(self, after: tuple[str, str, str] = ("", "", ""), limit: int = 100) -> list[Person]:
+        """People in the order of their platforms, ids and chats, beginning behind the one with these."""
+        platform, person, chat = after
+        sql = (
+            f"SELECT {_COLUMNS} FROM people WHERE (platform, person, chat) > (:platform, :person, :chat) "
+            "ORDER BY platform, person, chat LIMIT :limit"
+        )
+        values = {"platform": platform, "person": person, "chat": chat, "limit": limit}
+        return await self._database.read(lambda tx: [Person(*row) for row in tx.all(sql, **values)])
+
+
+def admit(tx: Tx, person: Person) -> None:
+    """Make somebody known; who is so already keeps the first date."""
+    sql = (
+        f"INSERT INTO people ({_COLUMNS}) VALUES ({_MARKS}) ON CONFLICT (platform, person, chat) "
+        "DO UPDATE SET role = excluded.role, name = excluded.name"
+    )
+    tx.run(sql, **{name: getattr(person, name) for name in Person.__struct_fields__})
+
+
+def roles(tx: Tx, platform: str, person: str, chat: str, *, hold: bool = False) -> dict[str, Role]:
+    """The roles that somebody has by name, by chat: in this one, and everywhere.
+
+    With `hold`, nobody takes them away before this transaction ends.
+    """
+    rows = tx.all(
+        "SELECT chat, role FROM people WHERE platform = :platform AND person = :person "
+        f"AND chat IN ('', :chat){tx.hold if hold else ''}",
+        platform=platform,
+        person=person,
+        chat=chat,
+    )
+    return {row[0]: row[1] for row in rows}

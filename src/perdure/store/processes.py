@@ -12,8 +12,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from perdure.core.address import parse_session_key
-from perdure.core.journal import fold
+from perdure.core import notes
+from perdure.core.address import parse_session_key, work_of
+from perdure.core.journal import Sight, fold
 from perdure.core.session import SessionState
 from perdure.store import journal, news, outbox, sessions
 from perdure.store.database import Database, Row, Tx
@@ -22,6 +23,7 @@ from perdure.store.inbox import InboxKind
 from perdure.store.outbox import Owed
 
 WINDOW_MS = 15_000  # one notice of matches at most
+GONE_MS = 86_400_000  # an installation whose last run was silent for so long has gone for good
 STRIKES = 3  # windows in a row with matches beyond their notice: then nobody watches any more
 
 _BEGUN = "SELECT 1 FROM turns WHERE key = :key AND state IN ('queued', 'running', 'waiting', 'interrupted')"
@@ -106,6 +108,10 @@ class Notice(Struct, frozen=True):
 
 _NAMES = Process.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
+_ABANDONED = (
+    f"SELECT {_COLUMNS} FROM processes p WHERE p.state = 'live' AND NOT EXISTS (SELECT 1 FROM runs r "
+    "WHERE r.instance = p.instance AND (r.ended_at IS NULL OR r.heartbeat_at > :limit)) ORDER BY p.id"
+)
 
 
 class Processes:
@@ -117,33 +123,34 @@ class Processes:
         """The process of a call, new or known. After return: it is on record, before anything of it has run."""
         return await self._database.write(lambda tx: _record(tx, self._ids, wish, run, now))
 
-    async def end(self, process: Process, end: End, say: Callable[[Process], str], now: int) -> str | None:
+    async def end(
+        self, process: Process, end: End, say: Callable[[Process], str], now: int, *, heard: bool = True
+    ) -> str | None:
         """Record the end, and tell whoever wishes to hear of it: by a turn, or by a notice where none may begin.
 
+        Not `heard`: whoever began it may not talk any more, so that it begins none, and only others hear of it.
         After return: both are durable; None means that the end was on record before.
         If we die inside: both are, or the next look finds the end again.
         """
         return await self._database.write(
-            lambda tx: _end(tx, self._ids, process.id, end, say, now), key=process.key
+            lambda tx: _end(tx, self._ids, process.id, end, say, now, heard=heard), key=process.key
         )
-
-    async def see(self, process: Process, end: End, now: int) -> None:
-        """Somebody has seen the end: after return, nobody is told of it, nor of anything before it."""
-        await self._database.write(lambda tx: _see(tx, process, end, now), key=process.key)
 
     async def forget(self, process: Process) -> None:
         """Nothing of it ever ran, nor will. After return: it is not on record."""
         sql = "DELETE FROM processes WHERE id = :id AND state = 'live'"
         await self._database.write(lambda tx: tx.run(sql, id=process.id), key=process.key)
 
-    async def find(self, process: Process, found: Found, say: Callable[[Notice], str], now: int) -> str | None:
+    async def find(
+        self, process: Process, found: Found, say: Callable[[Notice], str], now: int, *, heard: bool = True
+    ) -> str | None:
         """Record how far the output was looked at; tell what was found, at most once in a while.
 
         After return: what was found is told, or counted for the next notice. None: nothing is told now.
         If we die inside: that is so, or the same piece of output is looked at again.
         """
         return await self._database.write(
-            lambda tx: _find(tx, self._ids, process.id, found, say, now), key=process.key
+            lambda tx: _find(tx, self._ids, process.id, found, say, now, heard=heard), key=process.key
         )
 
     async def get(self, process: str) -> Process | None:
@@ -164,6 +171,16 @@ class Processes:
             return await self._where("state = 'live' AND key = :key ORDER BY id", key=key)
         found = await self._where("state = 'live'")  # sorted here: SQLite would walk through all of them by id
         return sorted(found, key=lambda process: process.id)
+
+    async def abandoned(self) -> list[Process]:
+        """The living ones of installations that were not heard of for so long that they will hardly return."""
+        found = await self._database.read(lambda tx: tx.all(_ABANDONED, limit=tx.now() - GONE_MS))
+        return [Process(*row) for row in found]
+
+    async def live_directories(self) -> set[str]:
+        """Where processes run that have not ended as far as we know."""
+        sql = "SELECT directory FROM processes WHERE state = 'live'"
+        return await self._database.read(lambda tx: {row[0] for row in tx.all(sql)})
 
     async def page(self, after: str = "", limit: int = 100) -> list[Process]:
         """Processes in the order of their ids, beginning behind `after`."""
@@ -213,13 +230,15 @@ def _origin(tx: Tx, turn: str) -> tuple[str, str, int, str]:
 # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _end(tx: Tx, ids: Ids, process: str, end: End, say: Callable[[Process], str], now: int) -> str | None:
+def _end(
+    tx: Tx, ids: Ids, process: str, end: End, say: Callable[[Process], str], now: int, *, heard: bool
+) -> str | None:
     ended = _mark(tx, process, end, "nobody", now)
     if ended is None:
         return None
     if not ended.is_told:
         return "nobody"
-    told = _tell(tx, ids, ended, "ended", say(ended), "report", now)
+    told = _tell(tx, ids, ended, "ended", say(ended), "report", now, heard=heard)
     tx.run("UPDATE processes SET told = :told WHERE id = :id", told=told, id=process)
     return told
 
@@ -239,19 +258,28 @@ def _mark(tx: Tx, process: str, end: End, told: str, now: int) -> Process | None
     return Process(*row) if row else None
 
 
-def _tell(tx: Tx, ids: Ids, process: Process, event: str, text: str, kind: InboxKind, now: int) -> str:
+def _tell(
+    tx: Tx, ids: Ids, process: Process, event: str, text: str, kind: InboxKind, now: int, *, heard: bool
+) -> str:
     """Let the session hear of it; if that is no longer the one that people talk to, the chat."""
-    session = sessions.current(tx, process.key)
-    if session is None or session.id != process.session or session.state is not SessionState.OPEN:
-        owed = Owed(parse_session_key(process.key)[1], f"{process.id}.{event}", (text,))
+    session, address = sessions.current(tx, process.key), parse_session_key(process.key)[1]
+    if not heard and address.kind == "dm":
+        return "nobody"
+    left = session is None or session.id != process.session or session.state is not SessionState.OPEN
+    if left or not heard:
+        owed = Owed(address, f"{process.id}.{event}", (notes.of_work(work_of(process.key), text),))
         outbox.owe(tx, ids, process.key, None, owed, now)
         return "notice"
     news.put(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
     return kind
 
 
-def _see(tx: Tx, process: Process, end: End, now: int) -> None:
-    if _mark(tx, process.id, end, "seen", now) is None:
+def see(tx: Tx, sight: Sight, now: int) -> None:
+    """Somebody has seen the end: from now on nobody is told of it, nor of anything before it."""
+    process = _held(tx, sight.process)
+    if process is None:
+        return
+    if _mark(tx, process.id, End(sight.lost, sight.exit_code, sight.signal), "seen", now) is None:
         _take_back(tx, process, now)
     news.withdraw(tx, process.key, process.id)
 
@@ -268,7 +296,9 @@ def _take_back(tx: Tx, process: Process, now: int) -> None:
 # ── matches ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _find(tx: Tx, ids: Ids, process: str, found: Found, say: Callable[[Notice], str], now: int) -> str | None:
+def _find(
+    tx: Tx, ids: Ids, process: str, found: Found, say: Callable[[Notice], str], now: int, *, heard: bool
+) -> str | None:
     row = _held(tx, process)
     if row is None or row.state != "live" or not row.watching or row.scanned != found.since:
         return None
@@ -288,7 +318,8 @@ def _find(tx: Tx, ids: Ids, process: str, found: Found, say: Callable[[Notice], 
         id=process,
     )
     text = say(Notice(found.count, row.unnoticed, last))
-    return _tell(tx, ids, row, f"match:{row.notices + 1}", text, "aside" if _is_behind(tx, row) else "report", now)
+    kind: InboxKind = "aside" if _is_behind(tx, row) else "report"
+    return _tell(tx, ids, row, f"match:{row.notices + 1}", text, kind, now, heard=heard)
 
 
 def _count(tx: Tx, row: Process, found: Found) -> None:

@@ -30,14 +30,20 @@ CREATE UNIQUE INDEX sessions_current ON sessions (key) WHERE state <> 'closed';
 CREATE INDEX sessions_of_key ON sessions (key, id);
 
 -- What belongs to a key: who may run it (run, epoch), its newest turn (generation), and the last place
--- given out in the order of what is seen in its chat (position).
+-- given out in the order of what is seen in its chat (position). What a message does there that finds it busy
+-- (mode; none: as configured), since when its queue is full, if the chat was told so (full_since), and how many
+-- messages were too old to be answered, of which the chat was not told yet (untold).
 CREATE TABLE leases (
   key        TEXT PRIMARY KEY,
   run        TEXT REFERENCES runs (id),
   epoch      BIGINT NOT NULL,
   generation BIGINT NOT NULL,
-  position   BIGINT NOT NULL
+  position   BIGINT NOT NULL,
+  mode       TEXT CHECK (mode IN ('queue', 'steer', 'interrupt', 'collect')),
+  full_since BIGINT,
+  untold     BIGINT NOT NULL DEFAULT 0
 );
+CREATE INDEX leases_untold ON leases (key) WHERE untold > 0;
 
 -- A turn's row is the fold of its journal entries, written in the same transaction.
 CREATE TABLE turns (
@@ -67,21 +73,23 @@ CREATE TABLE journal (
   at      BIGINT NOT NULL,
   PRIMARY KEY (session, seq)
 );
+CREATE INDEX journal_of_turn ON journal (turn);
 CREATE INDEX journal_marks ON journal (session, seq) WHERE kind = 'interrupted';
 CREATE INDEX journal_summaries ON journal (session, seq) WHERE kind = 'compacted';
 
 -- What was received. The event key makes the same event act once. A command is bound to the turn that was
 -- current when it was stored; one that was carried out is obeyed. A wish begins a turn without words, and a report
--- one with words of ours. An aside begins none: the session's next turn takes it along.
+-- one with words of ours. An aside begins none: the session's next turn takes it along. A change is an edit of
+-- another message. What a message does to a busy session is fixed when it is stored, as its manner.
 CREATE TABLE inbox (
   id          TEXT PRIMARY KEY,
   event_key   TEXT NOT NULL UNIQUE,
   key         TEXT,
   session     TEXT REFERENCES sessions (id),
   kind        TEXT NOT NULL DEFAULT 'message' CHECK (kind IN
-                ('message', 'command', 'wish', 'report', 'aside')),
+                ('message', 'command', 'wish', 'report', 'aside', 'change')),
   state       TEXT NOT NULL CHECK (state IN
-                ('waiting', 'taken', 'obeyed', 'rejected', 'withdrawn', 'expired')),
+                ('waiting', 'taken', 'obeyed', 'rejected', 'withdrawn', 'expired', 'deleted')),
   turn        TEXT REFERENCES turns (id),
   bound       TEXT REFERENCES turns (id),
   body        TEXT,
@@ -89,13 +97,24 @@ CREATE TABLE inbox (
   problem     TEXT,
   position    BIGINT,
   received_at BIGINT NOT NULL,
+  manner      TEXT CHECK (manner IN ('queue', 'steer', 'interrupt', 'collect')),
+  sent_at     BIGINT,
+  CHECK (manner IS NULL OR kind = 'message'),
   CHECK ((state = 'taken') = (turn IS NOT NULL)),
   CHECK ((state = 'rejected') = (problem IS NOT NULL)),
   CHECK (state = 'rejected' OR (key IS NOT NULL AND body IS NOT NULL AND position IS NOT NULL))
 );
-CREATE INDEX inbox_waiting ON inbox (key, position) WHERE state = 'waiting';
-CREATE INDEX inbox_orders ON inbox (key, position) WHERE state = 'waiting' AND kind = 'command';
+-- Each has its own condition among its columns, or SQLite would rather walk through all that was ever received.
+CREATE INDEX inbox_waiting ON inbox (key, state, position) WHERE state = 'waiting';
+CREATE INDEX inbox_orders ON inbox (key, state, kind, position) WHERE state = 'waiting' AND kind = 'command';
+CREATE INDEX inbox_steering ON inbox (key, state, manner, position) WHERE state = 'waiting' AND manner = 'steer';
+CREATE INDEX inbox_pressing ON inbox (key, state, manner, position) WHERE state = 'waiting' AND manner = 'interrupt';
+CREATE INDEX inbox_news ON inbox (key, state, kind, position) WHERE state = 'waiting' AND kind IN ('report', 'aside');
 CREATE INDEX inbox_seen ON inbox (key, position);
+CREATE INDEX inbox_of_session ON inbox (session);
+CREATE INDEX inbox_of_turn ON inbox (turn) WHERE turn IS NOT NULL;
+CREATE INDEX inbox_bound ON inbox (bound) WHERE bound IS NOT NULL;
+CREATE INDEX inbox_rejected ON inbox (id) WHERE state = 'rejected' AND key IS NULL;
 
 -- What is owed to people: one lane per address, in the order of the ids. A row that edits takes the place of
 -- the message with that receipt.
@@ -172,14 +191,34 @@ CREATE TABLE attachments (
   CHECK ((state = 'failed') = (problem IS NOT NULL))
 );
 
--- Who may talk to the agent.
+-- Who is known by name, and as what: in one chat, or, if none is named, on the whole platform.
 CREATE TABLE people (
   platform TEXT NOT NULL,
   person   TEXT NOT NULL,
   name     TEXT NOT NULL,
   role     TEXT NOT NULL CHECK (role IN ('owner', 'member', 'guest')),
   added_at BIGINT NOT NULL,
-  PRIMARY KEY (platform, person)
+  chat     TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (platform, person, chat)
+);
+
+-- Who asks to be let in, with the digest of the code that they were told in the chat of that key.
+CREATE TABLE pairings (
+  id         TEXT PRIMARY KEY,
+  platform   TEXT NOT NULL,
+  person     TEXT NOT NULL,
+  name       TEXT NOT NULL,
+  key        TEXT NOT NULL,
+  digest     TEXT NOT NULL,
+  asked_at   BIGINT NOT NULL,
+  expires_at BIGINT NOT NULL,
+  UNIQUE (platform, person)
+);
+
+-- Codes that were tried and belong to nobody; those of the last minutes are kept.
+CREATE TABLE pair_tries (
+  id TEXT PRIMARY KEY,
+  at BIGINT NOT NULL
 );
 
 -- Commands that go on in the background, by the directory of their keeper, on record before anything of them runs.
@@ -217,6 +256,17 @@ CREATE TABLE processes (
 );
 CREATE INDEX processes_live ON processes (session) WHERE state = 'live';
 CREATE INDEX processes_of_key ON processes (key, id);
+CREATE INDEX processes_of_session ON processes (session);
+CREATE INDEX processes_of_turn ON processes (turn);
+
+-- What is left of what was erased: digests of events, which must not come back, and the names of what may have left
+-- files behind. A session that is still there is to be erased.
+CREATE TABLE erased (
+  name TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('session', 'turn', 'event', 'file')),
+  at   BIGINT NOT NULL
+);
+CREATE INDEX erased_of_kind ON erased (kind, at);
 
 -- How many transactions each writer has made: tells, after a lost acknowledgement, whether one was kept.
 CREATE TABLE writers (

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct, json
 
-from perdure.core.journal import Interrupted
+from perdure.core.address import home_of
+from perdure.core.journal import Began, Interrupted
 from perdure.core.session import Mark, Recovery, SessionState, recovery_of
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
+from perdure.store.journal import UNDONE
 
 _COLUMNS = "id, key, state, auto_reset_reason, created_at, updated_at"
 _CURRENT = "SELECT id, state FROM sessions WHERE key = :key AND state <> 'closed'"
@@ -49,6 +51,14 @@ class Sessions:
         """The sessions that a key has had, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id"
         return await self._database.read(lambda tx: [_as_session(row) for row in tx.all(sql, key=key)])
+
+    async def talks(self, key: str, limit: int = 10) -> list[tuple[Session, str]]:
+        """The newest sessions of a key, the newest first, each with the words that it began with."""
+        return await self._database.read(lambda tx: _talks(tx, key, limit))
+
+    async def named(self, name: str) -> list[Session]:
+        """The session of that id; or all that a key has had, with the work in its background."""
+        return await self._database.read(lambda tx: _named(tx, name))
 
     async def recovery(self, session: str) -> Recovery:
         """The session's recovery state, derived from its journal."""
@@ -153,6 +163,30 @@ def _as_session(row: Row) -> Session:
     return Session(*(*row[:2], SessionState(row[2]), *row[3:]))
 
 
+def _named(tx: Tx, name: str) -> list[Session]:
+    found = get(tx, name)
+    if found is not None:
+        return [found]
+    rows = tx.all(f"SELECT {_COLUMNS} FROM sessions ORDER BY id") if name.startswith("agent:") else []
+    return [_as_session(row) for row in rows if name in (row[1], home_of(row[1]))]
+
+
+def _talks(tx: Tx, key: str, limit: int) -> list[tuple[Session, str]]:
+    sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id DESC LIMIT :limit"
+    found = [_as_session(row) for row in tx.all(sql, key=key, limit=limit)]
+    return [(session, _first_words(tx, session.id)) for session in found]
+
+
+def _first_words(tx: Tx, session: str) -> str:
+    row = tx.one(
+        f"SELECT body FROM journal WHERE session = :session AND kind = 'began' AND turn NOT IN ({UNDONE}) "
+        "ORDER BY seq LIMIT 1",
+        session=session,
+    )
+    causes = json.decode(row[0], type=Began).causes if row else ()
+    return next((cause.text for cause in causes if cause.text.strip()), "")
+
+
 def _page(tx: Tx, after: str, limit: int) -> list[Session]:
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM sessions WHERE id > :after ORDER BY id LIMIT :limit",
@@ -169,7 +203,7 @@ def read_recovery(tx: Tx, session: str) -> Recovery:
     """Read the marks and the last delivery; nearly every session has no mark, and then that is all."""
     rows = tx.all(
         "SELECT j.seq, j.at, j.body, j.turn, t.state FROM journal j JOIN turns t ON t.id = j.turn "
-        "WHERE j.session = :session AND j.kind = 'interrupted' ORDER BY j.seq",
+        f"WHERE j.session = :session AND j.kind = 'interrupted' AND j.turn NOT IN ({UNDONE}) ORDER BY j.seq",
         session=session,
     )
     marks = [_mark(tx, session, row) for row in rows]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.core.journal import Entry, Record
-from perdure.store import goals, leases
+from perdure.core.journal import Entry, Record, ToolEnded
+from perdure.core.queueing import Rules
+from perdure.store import goals, leases, processes
 from perdure.store.claims import Claim, claim
-from perdure.store.database import Database
+from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
+from perdure.store.inbox import UNBOUND
 from perdure.store.moves import BEGUN, COLUMNS, Turn, append, as_turn, get, move, take_over
 from perdure.store.outbox import Owed
 
@@ -18,14 +20,15 @@ class Turns:
         self._database = database
         self._ids = ids
 
-    async def claim(self, key: str, run: str, now: int) -> Claim | None:
-        """Claim the key's next turn: the one begun before, or a new one from the oldest waiting message, or else
-        from the session's goal.
+    async def claim(self, key: str, run: str, now: int, rules: Rules = UNBOUND) -> Claim | None:
+        """Claim the key's next turn: the one begun before, or a new one from what waits, or else from its goal.
+
+        The rules say what goes together, and what is too old.
 
         After return: the turn is running under a new epoch of ours; nobody else claims it while we live.
         If we die inside: nothing, or a running turn that the next start finds lost.
         """
-        return await self._database.write(lambda tx: claim(tx, self._ids, key, run, now), key=key)
+        return await self._database.write(lambda tx: claim(tx, self._ids, key, run, now, rules), key=key)
 
     async def claimable(self, run: str) -> list[str]:
         """The keys whose next turn this run may claim."""
@@ -39,11 +42,9 @@ class Turns:
         After return: everything is durable; None means that the turn has moved on and nothing was written.
         If we die inside: all of it may be there, or none.
         """
-        if owed or any(entry.move for entry in entries):
-            return await self._database.write(
-                lambda tx: move(tx, self._ids, turn, entries, owed, now), key=turn.key
-            )
-        return await self._database.write(lambda tx: append(tx, turn, entries, now), key=turn.key)
+        return await self._database.write(
+            lambda tx: _append(tx, self._ids, turn, entries, owed, now), key=turn.key
+        )
 
     async def interrupt(self, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
         """Take over a turn whose run is dead. If it was queued or running, it is now interrupted.
@@ -93,3 +94,15 @@ _INTERRUPTED = _OF_TURNS + (
     f"JOIN leases l ON l.key = t.key WHERE t.{BEGUN} AND t.state = 'interrupted' AND l.run = :run "
     "ORDER BY t.began_at, t.id"  # by the id alone, SQLite would rather walk through all turns than sort a few
 )
+
+
+def _append(
+    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int
+) -> list[Record] | None:
+    """Whoever reads of the end of a process has seen it: only then, and from then on, nobody else is told."""
+    moves = owed or any(entry.move for entry in entries)
+    written = move(tx, ids, turn, entries, owed, now) if moves else append(tx, turn, entries, now)
+    if written is not None:
+        for sight in (each for entry in entries if isinstance(entry, ToolEnded) for each in entry.saw):
+            processes.see(tx, sight, now)
+    return written

@@ -15,7 +15,7 @@ from perdure.core.journal import APPROVED, DENIED, LATE, Answered, Decided, Requ
 from perdure.core.messages import Inbound, Sender
 from perdure.core.recovery import Choice
 from perdure.core.session import Reset, SessionState, Why, reset_due
-from perdure.store import inbox, journal, leases, moves, outbox, previews, sessions
+from perdure.store import inbox, journal, leases, moves, news, outbox, previews, sessions
 from perdure.store.claims import answer_to
 from perdure.store.database import Tx, Work
 from perdure.store.ids import Ids
@@ -88,6 +88,7 @@ def renew(ids: Ids, key: str, now: int, *, before: int = LATEST) -> Work[Renewed
             moves.cancel(tx, ids, turn, Why.RESET, now)
         dropped = inbox.withdraw(tx, key, before)
         session = sessions.renew(tx, ids, key, now, reason=None)
+        news.leave_behind(tx, ids, key, now)
         return Renewed(session, turn.id if turn else None, dropped)
 
     return work
@@ -115,6 +116,7 @@ def renew_if_due(ids: Ids, key: str, now: int, resets: Sequence[Reset], freshnes
         fresh = sessions.renew(tx, ids, key, now, reason=reason)
         told = notes.fresh_after_reset(reason, session.id)
         outbox.owe(tx, ids, key, None, Owed(parse_session_key(key)[1], f"fresh.{fresh}", (told,)), now)
+        news.leave_behind(tx, ids, key, now)
         return fresh
 
     return work

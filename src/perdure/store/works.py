@@ -40,14 +40,22 @@ class Works:
         return await self._database.read(lambda tx: _exists(tx, key))
 
 
-def begin_work(ids: Ids, home: str, said: Inbound, event: str, now: int) -> Work[int]:
-    """Store what is to be done in the background of a chat, as a session of its own; its number."""
+def begin_work(ids: Ids, home: str, said: Inbound, event: str, now: int, most: int) -> Work[int | None]:
+    """Store what is to be done in the background of a chat, as a session of its own; its number.
 
-    def work(tx: Tx) -> int:
+    None: as many as may go on there at the same time have not ended.
+    """
+
+    def work(tx: Tx) -> int | None:
         tx.one(f"SELECT 1 FROM leases WHERE key = :key{tx.hold}", key=home)  # nobody else takes the same number
+        if len(_going(tx, home)) >= most:
+            return None
         number = _free_number(tx, home)
         key = background_key(home, number)
-        inbox.put(tx, ids, said, "", key, sessions.known(tx, ids, key, now), now, "message", event=event)
+        session = sessions.known(tx, ids, key, now)
+        message = inbox.put(tx, ids, said, "", key, session, now, "message", event=event)
+        for ordinal, attachment in enumerate(said.attachments if message else ()):
+            inbox.refer(tx, ids, str(message), ordinal, attachment)
         return number
 
     return work

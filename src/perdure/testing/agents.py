@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from perdure.agents.api import Agent, Reply
 from perdure.core.conversation import AssistantMessage, conversation
 from perdure.core.effects import Effect
-from perdure.core.journal import Asked, Entry, ToolEnded, ToolStarted, TurnView
+from perdure.core.journal import Asked, Entry, Joined, ToolEnded, ToolStarted, TurnView, fold
 from perdure.errors import StoreBroken, TurnWaits
 from perdure.testing.crashes import Crash
 from perdure.testing.plans import DONE, FAILED, UNKNOWN, Plan, Question, Step, call_of, in_doubt, is_ended
@@ -170,6 +170,19 @@ class AgentConformance:
             self._paint(plan, turn)
         raise AssertionError("the agent never asks")
 
+    def test_what_people_want_heard_is_heard_between_steps_or_waits(self) -> None:
+        """B80: heard once or not at all, wherever it crashes, and no finished step is run again for it."""
+        for at in range(1, ATTEMPTS):
+            plan, turn = _plan(), RecordingTurn().crash(at, after=True)
+            turn.waiting = ["And water the plants."]
+            reply = self._attempt(plan, turn)
+            if reply is not None:
+                self._settle(plan, turn, reply, {})
+                _expect_heard(turn, "at the end")
+                return
+            _expect_heard(self._go_on(plan, turn, f"died after append {at}"), f"died after append {at}")
+        raise AssertionError("the agent never ends")
+
     # ── attempts ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _attempt(self, plan: Plan, turn: RecordingTurn) -> Reply | None:
@@ -198,7 +211,9 @@ class AgentConformance:
         await asyncio.wait({task}, timeout=PATIENCE)
         return task.cancelled()
 
-    def _go_on(self, plan: Plan, turn: RecordingTurn, where: str, came: Mapping[str, str] | None = None) -> None:
+    def _go_on(
+        self, plan: Plan, turn: RecordingTurn, where: str, came: Mapping[str, str] | None = None
+    ) -> RecordingTurn:
         """Resume a turn that died, to its end, and hold it against what was on record when it died."""
         before, doubts = plan.counted(), plan.unknowable(turn)
         done = [step.name for step in plan.steps if is_ended(turn, step.name)]
@@ -208,6 +223,7 @@ class AgentConformance:
         again = [name for name in [*done, *doubts] if plan.counted()[name] > before[name]]
         _expect(not again, f"{where}: {again} were run again")
         self._settle(plan, resumed, reply, {**(came or {}), **dict.fromkeys(doubts, UNKNOWN)}, where)
+        return resumed
 
     def _settle(
         self,
@@ -257,6 +273,15 @@ class AgentConformance:
 def _expect(holds: bool, otherwise: str) -> None:
     if not holds:
         raise AssertionError(otherwise)
+
+
+def _expect_heard(turn: RecordingTurn, where: str) -> None:
+    """What waited has joined the turn once, when no step was under way, or waits still."""
+    places = [place for place, entry in enumerate(turn.entries) if isinstance(entry, Joined)]
+    _expect(len(places) + len(turn.waiting) == 1, f"{where}: heard {len(places)} times, {turn.waiting} waits")
+    for place in places:
+        under_way = [call.request.tool for call in fold(turn.records[:place]).open_calls]
+        _expect(not under_way, f"{where}: heard while {under_way} had no result")
 
 
 def _has(error: BaseException, kind: type[BaseException]) -> bool:

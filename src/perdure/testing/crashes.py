@@ -1,12 +1,14 @@
-"""Crashes in process: a database that dies at the n-th call, before or after it took place.
+"""Crashes: a database that dies at the n-th call, before or after it took place.
 
-From that call on the database answers nobody, as if the process had been killed: nothing that the gateway
-does afterwards, not even its tidying up, reaches the disk.
+In process, the database answers nobody from that call on, as if the process had been killed: nothing that the
+gateway does afterwards, not even its tidying up, reaches the disk. In a process of its own, it is killed indeed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -73,6 +75,17 @@ class CrashingDatabase:
     def _die(self) -> None:
         self._dead.set()
         raise Crash
+
+
+class KillingDatabase(CrashingDatabase):
+    """The same for a gateway that has a process to itself: at the n-th call, that is killed with SIGKILL."""
+
+    def arm(self, at: int, *, after: bool) -> None:
+        """Die at the n-th call from now on."""
+        self._at, self._after = self.calls + at, after
+
+    def _die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def crashing(at: int | None = None, *, after: bool = False) -> Callable[[Database], CrashingDatabase]:

@@ -7,16 +7,15 @@ remembers what was sent, and can lose answers, refuse, redeliver and cut the lin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Literal
+from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address
-from perdure.core.messages import Button, Inbound, Outbound, Receipt, Sender, Stored
+from perdure.core.messages import Attachment, Button, Inbound, Outbound, Receipt, Sender, Stored
 from perdure.errors import NotConnected, PerdureError, SendRefused, SendUnknown
-from perdure.platforms.api import Adapter, Capabilities, Event
+from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
 
 
 class Posted(Struct, frozen=True):
@@ -39,8 +38,10 @@ class SimulatedPlatform:
         self.posted: list[Posted] = []
         self.drafts: list[str] = []  # every text that was shown of growing answers
         self.acknowledged: list[str] = []
+        self.menus: list[tuple[MenuEntry, ...]] = []  # as each gateway has published it
         self.turned_away: list[str] = []  # handed over, and not taken
         self.reachable = True  # switch: the platform is down
+        self.groups: set[str] = set()  # switch: chats that several people share
         self.refusals: set[str] = set()  # switch: chats that take no message
         self.lose_answers = 0  # switch: how many sends take place without an answer
         self.redeliver = 0  # switch: how many events are handed over a second time
@@ -49,21 +50,52 @@ class SimulatedPlatform:
         self._adapters: list[SimulatedAdapter] = []
         self._count = 0
 
-    def write(self, text: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
-        """A person writes; the id of the message."""
-        return self._happen(text, Address(self.name, "dm", chat, thread), sender, "message")
+    def write(
+        self,
+        text: str,
+        *,
+        chat: str = "1",
+        thread: str | None = None,
+        sender: str = "ann",
+        album: str | None = None,
+        sent_at: int | None = None,
+        files: Sequence[str] = (),
+    ) -> str:
+        """A person writes, and may add files, of which there are the names; the id of the message."""
+        address, attached = self._place(chat, thread), tuple(Attachment(name, f"file:{name}") for name in files)
+        said = Inbound(address, self._next(), Sender(sender), text, album=album, sent_at=sent_at)
+        return self._happen(msgspec.structs.replace(said, attachments=attached))
+
+    def edit(
+        self, message: str, text: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann"
+    ) -> str:
+        """A person gives a message other words; the id of that event."""
+        return self._change(Inbound(self._place(chat, thread), message, Sender(sender), text, kind="edit"))
+
+    def delete(self, message: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
+        """A person takes a message away; the id of that event."""
+        return self._change(Inbound(self._place(chat, thread), message, Sender(sender), "", kind="delete"))
 
     def press(self, command: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
         """A person presses the button of a command; the id of that event."""
-        return self._happen(command, Address(self.name, "dm", chat, thread), sender, "button")
+        address = self._place(chat, thread)
+        return self._happen(Inbound(address, self._next(), Sender(sender), command, kind="button"))
 
-    def _happen(self, text: str, address: Address, sender: str, kind: Literal["message", "button"]) -> str:
+    def _place(self, chat: str, thread: str | None) -> Address:
+        return Address(self.name, "group" if chat in self.groups else "dm", chat, thread)
+
+    def _next(self) -> str:
         self._count += 1
-        message = f"m{self._count}"
-        self._missed.append(Inbound(address, message, Sender(sender), text, kind=kind))
+        return f"m{self._count}"
+
+    def _change(self, inbound: Inbound) -> str:
+        return self._happen(msgspec.structs.replace(inbound, version=self._next()))
+
+    def _happen(self, inbound: Inbound) -> str:
+        self._missed.append(inbound)
         for adapter in self._adapters:
             adapter.look()
-        return message
+        return inbound.version or inbound.message
 
     def garble(self, raw: str) -> None:
         """Something arrives that no adapter can understand."""
@@ -103,9 +135,9 @@ class SimulatedPlatform:
     def discard(self, raw: str) -> None:
         self._garbled.remove(raw)
 
-    def confirm(self, message: str) -> None:
-        self.acknowledged.append(message)
-        self._missed = [inbound for inbound in self._missed if inbound.message != message]
+    def confirm(self, event: Inbound) -> None:
+        self.acknowledged.append(event.version or event.message)
+        self._missed = [inbound for inbound in self._missed if inbound.event_key != event.event_key]
 
     def deliver(self, outbound: Outbound) -> Receipt:
         """Take a message of ours, as far as the switches let it through."""
@@ -204,7 +236,7 @@ class SimulatedAdapter(Adapter):
 
     def _event(self, inbound: Inbound) -> Event:
         async def ack(_: Stored | None) -> None:
-            self._platform.confirm(inbound.message)
+            self._platform.confirm(inbound)
 
         async def fail(_: PerdureError) -> None:
             self._platform.turned_away.append(inbound.message)
@@ -226,6 +258,9 @@ class SimulatedAdapter(Adapter):
         if self._cut:
             raise NotConnected("the simulated platform cut the line")
         self._platform.replace(receipt, outbound)
+
+    async def menu(self, commands: Sequence[MenuEntry]) -> None:
+        self._platform.menus.append(tuple(commands))
 
     async def find_sent(self, key: str) -> Receipt | None:
         return self._platform.find(key)

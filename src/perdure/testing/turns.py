@@ -41,7 +41,8 @@ class RecordingTurn:
 
     Every `append` counts. With `crash()` or `break_store()` one of them is the last: from then on nothing can be
     saved, as if the process had been killed, or its disk had failed. `resumed()` is the same turn after the
-    restart, and `answered()` after a person has answered its question.
+    restart, and `answered()` after a person has answered its question. What is in `waiting` is taken in where the
+    agent listens.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class RecordingTurn:
         self._at: int | None = None
         self._when: When = lambda _: False
         self._after = False
+        self.waiting: list[str] = []  # what people wrote meanwhile and want heard
         if not self.view.records:
             began = Began(tuple(_cause(text, number) for number, text in enumerate(texts or ("Go.",), 1)))
             self.write(began, Claimed("r1", 1, 1))
@@ -124,6 +126,7 @@ class RecordingTurn:
         read = [_read_back(record) for record in self.records]
         turn = RecordingTurn(records=read, history=self.history, shows=self.shows, turn=self.turn)
         attempt = turn.view.attempt + 1
+        turn.waiting = list(self.waiting)
         turn.write(*entries, Claimed(f"r{attempt}", attempt, attempt))
         return turn
 
@@ -140,6 +143,18 @@ class RecordingTurn:
         if fatal:
             self.over = self._end()
             raise self.over
+
+    async def listen(self) -> None:
+        if self.over is not None:
+            raise self.over
+        if self.waiting:
+            joined = Joined(tuple(_cause(text, 1000 + len(self.records)) for text in self.waiting))
+            heard, self.waiting = self.waiting, []
+            try:
+                await self.append(joined)
+            finally:
+                if joined not in self.entries:
+                    self.waiting = heard
 
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""

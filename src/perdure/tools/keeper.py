@@ -10,20 +10,19 @@ Each command has a keeper, so it loads little, and of ours only two modules besi
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import sys
-from contextlib import suppress
 
 TYPE_CHECKING = False  # as in `typing`, which would take as long to load as all the rest
 if TYPE_CHECKING:
+    import signal
+
     from perdure.tools.keeping import IGNORED, STOPS, Keeping
-    from perdure.tools.place import FORMAT, Record, claim, content
+    from perdure.tools.place import FORMAT, Record, claim, content, loads
 else:  # alone, not as a part of the package, whose own start would cost more than ours
     sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 reason: pathlib is large
     from keeping import IGNORED, STOPS, Keeping
-    from place import FORMAT, claim, content
+    from place import FORMAT, claim, content, loads, signal
 
 DEFAULTS = {"timeout": None, "cap": 8 << 20, "grace": 5.0, "shell": "/bin/sh", "input": True, "umask": 0o022}
 
@@ -50,7 +49,7 @@ def main() -> None:
 
 def read_order(place: int) -> Record:
     """What to do, with the usual for whatever an older gateway knew nothing of."""
-    order: Record = DEFAULTS | json.loads(content(place, "order.json"))
+    order: Record = DEFAULTS | loads(content(place, "order.json"))
     if order["version"] > FORMAT:
         raise ValueError(f"the order has format {order['version']}, and this keeper knows {FORMAT}")
     return order
@@ -66,8 +65,10 @@ def detach(kept: set[int]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 reason: pathlib is large
         if descriptor > 2 and descriptor not in kept:
-            with suppress(OSError):  # the one that listed them
+            try:
                 os.close(descriptor)
+            except OSError:  # the one that listed them
+                continue
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)

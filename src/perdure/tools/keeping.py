@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
-import signal
 import time
-from contextlib import suppress
 
 TYPE_CHECKING = False  # see keeper.py
 if TYPE_CHECKING:
+    import signal
+
     from perdure.tools.place import (
         FORMAT,
         Record,
         content,
+        dumps,
         encoded,
         identity,
+        loads,
         members,
         now_ms,
         put,
@@ -24,7 +25,20 @@ if TYPE_CHECKING:
         signal_session,
     )
 else:
-    from place import FORMAT, content, encoded, identity, members, now_ms, put, reason, signal_session
+    from place import (
+        FORMAT,
+        content,
+        dumps,
+        encoded,
+        identity,
+        loads,
+        members,
+        now_ms,
+        put,
+        reason,
+        signal,
+        signal_session,
+    )
 
 LINGER = 0.3  # seconds in which what the children of an ended command say is still taken
 STUBBORN = 5.0  # seconds in which we go on killing what does not die
@@ -32,6 +46,63 @@ STOPS = {signal.SIGTERM, signal.SIGINT}
 IGNORED = {signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ}  # by the keeper, not by its command
 _TICK = 0.05
 _PIECE = 1 << 16  # bytes: as much as a pipe holds
+_LONGEST = 86_400_000.0  # milliseconds that the kernel is asked to wait; it refuses 25 days
+
+
+class Output:
+    """What a command says, on disk: how it began, and its end.
+
+    The first half of what may be kept is the file `output`. The other half rolls: what comes next fills pieces of
+    a quarter each, named by their place in the whole, and before a third is begun the older one is removed. So
+    whenever we die, the files say by themselves what they are.
+    """
+
+    def __init__(self, place: int, cap: int) -> None:
+        self._place, self._quarter = place, cap // 4
+        self._rolling: list[tuple[str, int]] = []  # the pieces of the end, and what they are written to
+        self._file, self._room = self._open("output"), cap - 2 * self._quarter
+        self._head = self._file
+        self.seen = self.kept = 0
+        self.problem: list[str] | None = None
+
+    def add(self, said: bytes) -> None:
+        """Store what was said, if the disk lets us, and count it."""
+        at, self.seen = self.seen, self.seen + len(said)
+        try:
+            while said and self.problem is None and self._has_room(at):
+                written = os.write(self._file, said[: self._room])
+                said, at = said[written:], at + written
+                self.kept += written
+                self._room -= written
+        except OSError as error:
+            # For good, even if there is room again: no gap is left but the one in the middle.
+            self.problem = ["output", "", reason(error)]
+
+    def _has_room(self, at: int) -> bool:
+        """Whether there is room for what is said at that place of the whole; a full piece is followed by a new."""
+        if not self._room and self._quarter:
+            if len(self._rolling) == 2:
+                self._drop(*self._rolling.pop(0))
+            self._file, self._room = self._open(f"output.{at}"), self._quarter
+            self._rolling.append((f"output.{at}", self._file))
+        return self._room > 0
+
+    def _open(self, name: str) -> int:
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600, dir_fd=self._place)
+
+    def _drop(self, name: str, file: int) -> None:
+        os.unlink(name, dir_fd=self._place)
+        os.close(file)
+        self.kept -= self._quarter
+
+    def close(self) -> None:
+        """Wait until it is on disk."""
+        for file in (self._head, *(each for _, each in self._rolling)):
+            try:
+                os.fsync(file)
+            except OSError as error:
+                self.problem = self.problem or ["output", "", reason(error)]
+            os.close(file)
 
 
 class Keeping:
@@ -40,7 +111,7 @@ class Keeping:
     def __init__(self, place: int, order: Record, wake: int) -> None:
         self.place, self.order, self.wake = place, order, wake
         self.child = 0
-        self.output = -1
+        self.output: Output | None = None
         self.input: int | None = None
         self.pipe: int | None = None  # what the command says; None when nobody can say anything any more
         self.due: float | None = None  # when its time is up
@@ -66,7 +137,7 @@ class Keeping:
 
     def start(self) -> None:
         """Start the command, and record who it is."""
-        self.output = os.open("output", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600, dir_fd=self.place)
+        self.output = Output(self.place, self.order["cap"])
         reads, (self.pipe, says) = self.open_input(), os.pipe()
         os.set_blocking(self.pipe, False)
         failed, fails = os.pipe()
@@ -78,9 +149,11 @@ class Keeping:
         for descriptor in (reads, says, fails):
             os.close(descriptor)
         with os.fdopen(failed, "rb") as failure:
-            self.result["problem"] = json.loads(failure.read() or "null")
-        with suppress(OSError):  # a full disk; the command is ours to keep all the same
+            self.result["problem"] = loads(failure.read() or b"null")
+        try:
             put(self.place, "child", {"version": FORMAT, **identity(self.child)}, durable=False)
+        except OSError:  # a full disk; the command is ours to keep all the same
+            return
 
     def open_input(self) -> int:
         """Where the command reads: a pipe with a name, held open by us so that writers come and go."""
@@ -110,7 +183,7 @@ class Keeping:
             os.execve(order["shell"], line, env)  # noqa: S606 reason: it is the shell
         except (OSError, ValueError) as error:
             code = 127 if kind == "shell" and isinstance(error, FileNotFoundError) else 126
-            os.write(fails, json.dumps([kind, order[kind], reason(error)]).encode())
+            os.write(fails, dumps([kind, order[kind], reason(error)]).encode())
         finally:
             os._exit(code)
 
@@ -150,7 +223,7 @@ class Keeping:
         if self.kill is not None:
             return _TICK * 1000
         due = self.due if self.ended is None else self.ended + LINGER
-        return None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1
+        return None if due is None else min(max(0.0, due - time.monotonic()) * 1000 + 1, _LONGEST)
 
     def press(self) -> None:
         """End a command whose time is up, and kill one that was asked long enough."""
@@ -191,7 +264,7 @@ class Keeping:
 
     def wished_grace(self) -> float:
         try:
-            return float(json.loads(content(self.place, "stop"))["grace"])
+            return float(loads(content(self.place, "stop"))["grace"])
         except (OSError, ValueError, KeyError):
             return float(self.order["grace"])
 
@@ -203,8 +276,8 @@ class Keeping:
             piece = os.read(self.pipe, _PIECE)
         except BlockingIOError:
             return None
-        if piece:
-            self.keep(piece)
+        if piece and self.output is not None:
+            self.output.add(piece)
         else:
             os.close(self.pipe)
             self.pipe = None
@@ -216,27 +289,16 @@ class Keeping:
             if not self.take():
                 break
 
-    def keep(self, piece: bytes) -> None:
-        """Store output up to the cap, and count the rest."""
-        self.result["seen"] += len(piece)
-        piece = b"" if self.result["problem"] else piece[: self.order["cap"] - self.result["kept"]]
-        try:
-            while piece:
-                written = os.write(self.output, piece)
-                self.result["kept"] += written
-                piece = piece[written:]
-        except OSError as error:
-            # For good, even if there is room again: what is kept is how it began, without a gap.
-            self.result["problem"] = ["output", "", reason(error)]
-
     def finish(self) -> None:
         """Write the result, however long a full disk takes."""
         self.result.setdefault("ended_at", now_ms())
         if self.child:
             code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
             self.result["exit_code" if code >= 0 else "signal"] = abs(code)
-        with suppress(OSError):
-            os.fsync(self.output)
+        if self.output is not None:
+            self.output.close()
+            self.result |= {"seen": self.output.seen, "kept": self.output.kept}
+            self.result["problem"] = self.result["problem"] or self.output.problem
         while True:
             try:
                 return put(self.place, "result.json", self.result)
@@ -252,7 +314,6 @@ class Keeping:
         for number in STOPS:
             signal.signal(number, signal.SIG_DFL)
         os.set_blocking(self.pipe, True)
-        for descriptor in (self.place, self.output):
-            os.close(descriptor)
+        os.close(self.place)
         while os.read(self.pipe, _PIECE):
             pass

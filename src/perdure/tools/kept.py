@@ -17,7 +17,7 @@ from perdure.core import notes
 from perdure.errors import ToolFailed
 from perdure.tools.beginning import Order, begin
 from perdure.tools.place import FORMAT, lives, members, put, signal_exactly
-from perdure.tools.remains import read, read_text, size, survey, sweep
+from perdure.tools.remains import AllBut, kept_from, newest, read, read_text, size, survey, sweep
 from perdure.tools.sightings import (
     Ended,
     Lost,
@@ -34,6 +34,7 @@ from perdure.tools.sightings import (
 from perdure.tools.threads import in_thread
 
 __all__ = [
+    "AllBut",
     "Ended",
     "Lost",
     "Missing",
@@ -45,7 +46,9 @@ __all__ = [
     "begin",
     "close_input",
     "forestall",
+    "kept_from",
     "look",
+    "newest",
     "read",
     "read_text",
     "size",

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from perdure.tools.sightings import Sighting
-
 
 class Known(Struct, frozen=True):
     """A process on record."""
@@ -41,6 +39,3 @@ class Ledger(Protocol):
 
     async def near(self, call: str) -> Sequence[Known]:
         """The processes of the chat, those that run before the others."""
-
-    async def seen(self, process: str, sighting: Sighting) -> None:
-        """Say that the end was seen. After return: nobody is told of it any more."""

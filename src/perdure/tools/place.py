@@ -5,19 +5,73 @@ The keeper and the gateway both use this; see `keeper.py` for why it loads so li
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import time
-from contextlib import suppress
 
 TYPE_CHECKING = False  # as in `typing`, which would take as long to load as all the rest
 if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
     from typing import Any
 
     Record = dict[str, Any]
+else:  # what `signal` is made of: that itself loads `enum` and all that it needs
+    import _signal as signal
 
 FORMAT = 1  # of the records; who finds a higher one does not touch it
+
+
+# ── notation ────────────────────────────────────────────────────────────────────────────────────────────────
+# Records are JSON. The library for that takes longer to load than all the rest of a keeper, but the part of it
+# that is written in C does not.
+
+
+class _Usual:
+    """What the scanner of the library asks a decoder for: nothing out of the ordinary."""
+
+    strict, parse_float, parse_int, parse_constant = True, float, int, float
+
+    def __getattr__(self, hook: str) -> None: ...
+
+
+try:
+    from _json import encode_basestring_ascii as _quoted
+    from _json import make_scanner
+
+    _scan: Callable[[str, int], tuple[Any, int]] = make_scanner(_Usual())  # type: ignore[arg-type]
+except ImportError:  # a Python without that part
+    from json import JSONDecoder
+    from json.encoder import encode_basestring_ascii as _quoted
+
+    _scan = JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+def loads(text: bytes) -> Any:
+    """The value that some JSON stands for; `ValueError` if it is none."""
+    plain = text.decode().strip()
+    try:
+        value, end = _scan(plain, 0)
+    except StopIteration as error:
+        raise ValueError(f"not JSON: {plain[:40]!r}") from error
+    if end != len(plain):
+        raise ValueError(f"not JSON: {plain[end : end + 40]!r}")
+    return value
+
+
+def dumps(value: object) -> str:
+    """A value as JSON, in letters that every encoding has."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_quoted(name)}: {dumps(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(dumps, value)) + "]"
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value).replace("inf", "Infinity")
+
+
+# ── records ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def now_ms() -> int:
@@ -49,7 +103,7 @@ def put(place: int, name: str, record: Record, *, durable: bool = True) -> None:
 def write(place: int, name: str, record: Record, *, durable: bool) -> None:
     """Write a record; over what is there, because that may hold the room on the disk for it."""
     with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=place), "wb") as file:
-        file.write(json.dumps(record).encode())
+        file.write(dumps(record).encode())
         file.truncate()
         if durable:
             file.flush()
@@ -110,21 +164,30 @@ def members(session: int) -> list[tuple[int, int]]:
 def signal_session(session: int, number: int) -> None:
     """Signal every process of a session; not by group, because `timeout` and shells make groups of their own."""
     for pid, started in members(session):
-        with suppress(PermissionError):  # it has become somebody else, by `sudo` for one
+        try:
             signal_exactly(pid, started, number)
+        except PermissionError:  # it has become somebody else, by `sudo` for one
+            continue
 
 
 def signal_exactly(pid: int, started: int, number: int) -> None:
     """Signal this very process, if it lives, and never one that has got its number since."""
-    handle = None
-    with suppress(ProcessLookupError):
-        try:
-            with suppress(AttributeError, OSError):  # an old kernel, or a sandbox; then we look, and hurry
-                handle = os.pidfd_open(pid)
-            if lives(pid, started) and handle is None:
-                os.kill(pid, number)
-            elif lives(pid, started) and handle is not None:
-                signal.pidfd_send_signal(handle, number)
-        finally:
-            if handle is not None:
-                os.close(handle)
+    handle = _handle(pid)
+    try:
+        if lives(pid, started) and handle is None:
+            os.kill(pid, number)
+        elif lives(pid, started) and handle is not None:
+            signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _handle(pid: int) -> int | None:
+    """A handle of the process that has this number now; None if there is none, or no handle to be had."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # an old kernel, or a sandbox; then we look, and hurry
+        return None

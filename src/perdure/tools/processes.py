@@ -1,6 +1,6 @@
 """`process`: looking after commands that `shell` has begun in the background.
 
-Whoever sees the end of a process here is told of it no other way. That is written down before the model reads it.
+Whoever sees the end of a process here is told of it no other way. That is written down together with the result.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from perdure.core import notes
 from perdure.core.effects import Effect
+from perdure.core.entries import Sight
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import kept
@@ -54,7 +55,7 @@ def process_tool(keepers: Path, ledger: Ledger) -> Tool:
             case "write":
                 return await _write(place, use.key, text, end=end)
         shown = _log(place, offset) if action == "log" else _tail(place)
-        return await _told(ledger, known, kept.look(place), shown)
+        return _told(use, known, kept.look(place), shown)
 
     return as_tool(process)
 
@@ -79,16 +80,16 @@ def _line(known: Known) -> str:
     )
 
 
-async def _told(ledger: Ledger, known: Known, seen: Sighting, output: str) -> str:
-    """How it is, as the model reads it; an end is written down as seen first."""
+def _told(use: Use, known: Known, seen: Sighting, output: str) -> str:
+    """How it is, as the model reads it; of an end, that it was seen."""
     match seen:
         case Running():
             return notes.process_running(known.id, output)
-        case Ended():
-            await ledger.seen(known.id, seen)
+        case Ended(exit_code=code, signal=signal):
+            use.saw(Sight(known.id, exit_code=code, signal=signal))
             return f"{known.id}: {ending(seen)}.\n{output or notes.NO_OUTPUT}"
         case Lost(problem):
-            await ledger.seen(known.id, seen)
+            use.saw(Sight(known.id, lost=True))
             return f"{known.id}: {problem}\n{output or notes.NO_OUTPUT}"
         case Missing() | Refused() if known.state != "live":
             how = notes.process_state(known.state, known.exit_code, known.signal)
@@ -109,16 +110,17 @@ def _tail(place: Path) -> str:
 
 def tail(place: Path, most: int) -> str:
     """The end of what a process has said."""
-    size = kept.size(place)
-    text, _ = kept.read_text(place, max(0, size - most), most, final=True)
-    return (f"{notes.left_out(size - most)}\n" if size > most else "") + text.rstrip()
+    since = kept.kept_from(place, max(0, kept.size(place) - most))
+    text, _ = kept.read_text(place, since, most, final=True)
+    return (f"{notes.left_out(since)}\n" if since else "") + text.rstrip()
 
 
 def _log(place: Path, offset: int) -> str:
     size = kept.size(place)
-    since = max(0, size + offset) if offset < 0 else offset
+    wanted = max(0, size + offset) if offset < 0 else offset
+    since = kept.kept_from(place, wanted)
     text, until = kept.read_text(place, since, LOG, final=since + LOG >= size)
-    return notes.process_log(text, since, until, size)
+    return notes.process_log(text, since, until, size, since - wanted)
 
 
 async def _write(place: Path, key: str, text: str, *, end: bool) -> str:

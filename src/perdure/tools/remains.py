@@ -3,32 +3,77 @@
 from __future__ import annotations
 
 import codecs
+import os
 import shutil
-from collections.abc import Container
+from collections.abc import Collection, Container
 from pathlib import Path
 
 from perdure.tools.sightings import Ended, Lost, Refused, Sighting, Unclaimed, forestall, look
 
+FIRST = "output"  # the file with how it began; those with its end are named after it, with their place behind
 _GONE = ".gone-"  # begins the name of a place that is being removed
 
 
 def size(place: Path) -> int:
-    """How many bytes of output can be read."""
+    """How many bytes a command has said, as far as they were kept: where what it says next begins."""
+    file, start = newest(place)
     try:
-        return (place / "output").stat().st_size
+        return start + file.stat().st_size
+    except FileNotFoundError:
+        return size(place) if file.name != FIRST else 0  # the end has rolled on meanwhile
+
+
+def newest(place: Path) -> tuple[Path, int]:
+    """The file that what a command says goes to, and the place of its beginning in the whole."""
+    start, name = _files(place)[-1]
+    return place / name, start
+
+
+def _files(place: Path) -> list[tuple[int, str]]:
+    """The files with what a command has said, by their place in the whole: its beginning, then its end."""
+    try:
+        names = os.listdir(place)  # noqa: PTH208 reason: it is asked for often
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    rolling = (name.removeprefix(f"{FIRST}.") for name in names if name.startswith(f"{FIRST}."))
+    return [(0, FIRST), *sorted((int(start), f"{FIRST}.{start}") for start in rolling if start.isdecimal())]
+
+
+def kept_from(place: Path, offset: int) -> int:
+    """The offset itself, or, if what was said there was not kept, the next one of which it was."""
+    for start, name in _files(place):
+        if offset < start or offset < start + _length(place / name):
+            return max(offset, start)
+    return offset
+
+
+def _length(file: Path) -> int:
+    try:
+        return file.stat().st_size
     except FileNotFoundError:
         return 0
 
 
 def read(place: Path, offset: int, limit: int) -> tuple[bytes, int]:
-    """Some output from an offset on, and the offset after it."""
+    """Some output from an offset on, and the offset after it.
+
+    Where the middle was not kept, what is read ends; from an offset in there, the reading goes on behind it.
+    """
+    read, at = b"", kept_from(place, offset)
+    for start, name in _files(place):
+        if start <= at < start + _length(place / name) and len(read) < limit:
+            piece = _piece(place / name, at - start, limit - len(read))
+            read, at = read + piece, at + len(piece)
+    return read, at
+
+
+def _piece(file: Path, offset: int, limit: int) -> bytes:
     try:
-        with (place / "output").open("rb") as output:
+        with file.open("rb") as output:
             output.seek(offset)
-            piece = output.read(limit)
+            return output.read(limit)
     except FileNotFoundError:
-        piece = b""
-    return piece, offset + len(piece)
+        return b""
 
 
 def read_text(place: Path, offset: int, limit: int, *, final: bool = False) -> tuple[str, int]:
@@ -64,6 +109,16 @@ def sweep(root: Path, older_than_ms: int, now_ms: int, spared: Container[str] = 
     for rest in root.glob(f"{_GONE}*"):
         shutil.rmtree(rest, ignore_errors=True)  # what cannot be removed now is tried again the next time
     return sorted(place.name for place in swept)
+
+
+class AllBut:
+    """Everything but a few: what is not known to be due is spared, also what came since we looked."""
+
+    def __init__(self, few: Collection[str]) -> None:
+        self._few = few
+
+    def __contains__(self, one: object) -> bool:
+        return one not in self._few
 
 
 def _places(root: Path, without: Container[str] = ()) -> list[Path]:

@@ -104,11 +104,11 @@ async def in_background(
 
 
 async def _until_over(place: Path, cap: int, alive: Callable[[], None]) -> Sighting:
-    """Wait for the end of a command. What it says meanwhile is a sign of life; behind the cap, nobody can tell."""
+    """Wait for the end of a command. What it says meanwhile is a sign of life."""
     heard = 0
     while isinstance(seen := await kept.until_over(place, LISTEN), Running):
         size = kept.size(place)
-        if size != heard or size >= cap:
+        if size != heard or size == cap:  # a keeper of an earlier version stops there, and nobody can tell
             heard = size
             alive()
     return seen
@@ -161,7 +161,8 @@ def told(place: Path, seen: Sighting) -> str:
     match seen:
         case Ended():
             how = "stopped" if seen.stopped else "its time was up" if seen.timed_out else seen.problem
-            return notes.command_ended(seen.exit_code, seen.signal, seen.seen - seen.kept, output, how)
+            lost, middle = seen.seen - seen.kept, kept.size(place) == seen.seen
+            return notes.command_ended(seen.exit_code, seen.signal, lost, output, how, middle=middle)
         case Lost():
             raise OutcomeUnknown(notes.command_lost(seen.problem, output))
         case _:
@@ -171,8 +172,10 @@ def told(place: Path, seen: Sighting) -> str:
 def output_of(place: Path, most: int = MOST) -> str:
     """What a command has said: all of it, or its beginning and its end."""
     size = kept.size(place)
-    if size <= most:
-        return kept.read_text(place, 0, most, final=True)[0]
-    head, _ = kept.read_text(place, 0, most // 2)
-    tail, _ = kept.read_text(place, size - most // 2, most // 2, final=True)
-    return f"{head}\n{notes.left_out(size - most)}\n{tail}"
+    text, until = kept.read_text(place, 0, most, final=size <= most)
+    if until >= size:
+        return text
+    head, until = kept.read_text(place, 0, most // 2)
+    since = kept.kept_from(place, max(until, size - most // 2))
+    tail, _ = kept.read_text(place, since, most // 2, final=True)
+    return f"{head}\n{notes.left_out(since - until)}\n{tail}" if since > until else head + tail

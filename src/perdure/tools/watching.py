@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.errors import ToolFailed
-from perdure.tools.remains import read
+from perdure.tools.remains import kept_from, read
 
 MOST = 8  # patterns of one command
 LONGEST = 200  # characters of one pattern
@@ -98,7 +98,7 @@ def look_for(tests: Sequence[Test], place: Path, since: int, *, final: bool) -> 
             return _look(found, end, slow=True)
     if rest and any(test(rest) for test in tests):
         return _look([*found, rest], end)
-    if final or len(piece) == PIECE == len(rest):
+    if final or len(piece) == PIECE == len(rest) or kept_from(place, end) > end:
         return _look(found, end)
     return _look(found, end - min(len(rest), HELD))
 

@@ -9,6 +9,7 @@ from perdure.core.notes.offline import *
 from perdure.core.notes.people import *
 from perdure.core.notes.processes import *
 from perdure.core.notes.providers import *
+from perdure.core.notes.queueing import *
 from perdure.core.notes.stopping import *
 from perdure.core.notes.tools import *
 from perdure.core.notes.words import *

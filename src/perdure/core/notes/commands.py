@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.core.notes.words import count_of_messages
+from collections.abc import Sequence
+
+from perdure.core.notes.words import ago, beginning, count_of_messages
 
 
 def unknown_command(name: str, meant: str | None) -> str:
@@ -59,6 +61,49 @@ JUDGED = {
     "late": "That comes too late: it is not run.",
     "nothing": "Nothing waits for your approval here.",
 }
+
+
+_TALKS = {"open": "this one", "suspended": "set aside", "closed": "earlier"}
+
+
+def talks(found: Sequence[tuple[str, str, int, str]]) -> str:
+    """The conversations of a chat: id, state, how long ago it was last used, and its first words."""
+    lines = [
+        f"{name}  {_TALKS[state]}, {ago(age)} ago: {f'“{beginning(words)}”' if words else 'nothing was said'}"
+        for name, state, age, words in found
+    ]
+    if any(state != "open" for _, state, _, _ in found):
+        lines.append("/resume ID brings one of them back.")
+    return "\n".join(lines)
+
+
+UNDO_REFUSED = {
+    "running": "The last turn has not ended yet. /stop ends it; then /{command} works.",
+    "waiting": "Your last message still waits for its turn. /stop all drops it; then /{command} works.",
+    "summed": "I cannot go further back: what came before stands in a summary now. /new begins afresh.",
+    "nothing": "There is nothing here to take back.",
+    "unasked": "The last turn was not begun by a message, so there is nothing to ask again. /undo takes it back.",
+}
+
+
+def undone(words: str, *, acted: bool, lives: bool, goal: bool) -> str:
+    said = [f"Taken back: {_quoted(words)} I do not see it any more, nor my answer."]
+    said += ["What its tools did stays done."] if acted else []
+    said += ["A command that it began still runs; /status shows it."] if lives else []
+    said += ["The goal waits for your next message; /goal off ends it."] if goal else []
+    return " ".join(said)
+
+
+def asked_again(words: str, *, acted: bool, lives: bool) -> str:
+    said = [f"Asking again: {_quoted(words)}"]
+    said += ["What its tools did the first time stays done."] if acted else []
+    said += ["A command that it began still runs; /status shows it."] if lives else []
+    return " ".join(said)
+
+
+def _quoted(words: str) -> str:
+    """The first words of a message, as the end of a sentence."""
+    return f"“{beginning(words)}”." if words.strip() else "a message without words."
 
 
 NO_GATEWAY = "No gateway is running here now; what is under way is taken up at the next start."

@@ -23,7 +23,7 @@ _COMMAND_PROBLEMS = {
     "shell": "The command was not started: {subject} could not run it ({reason}).",
     "start": "The command was not started ({reason}).",
     "early": "The command was stopped before it was started.",
-    "output": "Its output could not be kept whole ({reason}); what is there is how it began.",
+    "output": "Its output could not be kept whole ({reason}); what it said after that is missing.",
     "survivors": "Some of its processes could not be ended: {subject}.",
 }
 

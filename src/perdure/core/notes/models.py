@@ -142,10 +142,13 @@ def left_out(size: int) -> str:
     return f"[… {size} bytes left out …]"
 
 
-def command_ended(exit_code: int | None, signal: int | None, cut: int, output: str, also: str = "") -> str:
-    """What became of a command, for the model."""
+def command_ended(
+    exit_code: int | None, signal: int | None, cut: int, output: str, also: str = "", *, middle: bool = False
+) -> str:
+    """What became of a command, for the model. `middle` says that what was cut off was not at the end."""
     how = f"ended by signal {signal}" if signal is not None else f"exit code {exit_code}"
-    left_out = f"\n[… {cut} bytes of output were not kept …]" if cut else ""
+    where = "in the middle " if middle else ""
+    left_out = f"\n[… {cut} bytes {where}of its output were not kept …]" if cut else ""
     return f"{how}{f' ({also})' if also else ''}\n{output.rstrip() or NO_OUTPUT}{left_out}"
 
 

@@ -64,9 +64,52 @@ DROPPED_REPLY = (
 
 
 def queue_full(cap: int) -> str:
-    return f"{cap} messages are waiting here already, so this one was not taken. Send it again a little later."
+    return (
+        f"{_waiting(cap)} here already, so this one was not taken, and neither are those behind it until I have "
+        "caught up. Send them again a little later."
+    )
+
+
+def queue_was_full(cap: int) -> str:
+    return f"{_waiting(cap)} already"
+
+
+def _waiting(count: int) -> str:
+    return "1 message is waiting" if count == 1 else f"{count} messages are waiting"
 
 
 def too_old(count: int) -> str:
-    messages = "1 message was" if count == 1 else f"{count} messages were"
-    return f"{messages} too old to answer when I came back. Send again whatever still matters."
+    messages, them = ("1 message was", "it") if count == 1 else (f"{count} messages were", "them")
+    return f"{messages} too old to answer when I got to {them}. Send again whatever still matters."
+
+
+# ── who may ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def pairing_code(code: str) -> str:
+    return (
+        f"I don't know you yet. Ask whoever runs me to enter: perdure pair {code}. The code is good for one hour."
+    )
+
+
+PAIRED = "You're in. Say hello!"
+
+
+RIGHTS = {
+    "owner": "You may do everything here, and restart me.",
+    "member": "You may talk to me, use the commands, and approve what I ask about. Only an owner may restart me.",
+    "guest": "You may talk to me, look at what is going on, and end your own work.",
+}
+
+
+def who_you_are(person: str, name: str, role: str, *, shared: bool, alone: bool) -> str:
+    """Who somebody is, what they may do, and with whom they share the conversation."""
+    known = f"{name} ({person})" if name and name != person else person
+    said = [f"You are {known}, {'an' if role == 'owner' else 'a'} {role} here.", RIGHTS[role]]
+    if not alone:
+        said.append(
+            "Everybody here shares one conversation with me."
+            if shared
+            else "Here you have a conversation of your own."
+        )
+    return " ".join(said)

@@ -41,6 +41,9 @@ OUTPUT_CLEARED = "Its output was cleared away."
 PROCESS_ELSEWHERE = "the process was to be started by a gateway on another machine, and its files are there."
 
 
+PROCESS_GONE = "The gateway that began it has not been heard of for a day, and only there could it be seen."
+
+
 INPUT_UNKNOWN = "the process may have been given this input already, wholly or in part."
 
 
@@ -74,9 +77,10 @@ def process_running(process: str, output: str) -> str:
     return f"{process}: running. Its output so far:\n{output or NO_OUTPUT}"
 
 
-def process_log(text: str, since: int, until: int, size: int) -> str:
+def process_log(text: str, since: int, until: int, size: int, skipped: int = 0) -> str:
     more = f" Go on with offset={until}." if until < size else ""
-    return f"{text.rstrip() or NO_OUTPUT}\n[bytes {since} to {until} of {size}.{more}]"
+    lost = f" The {skipped} bytes before them were not kept." if skipped else ""
+    return f"{text.rstrip() or NO_OUTPUT}\n[bytes {since} to {until} of {size}.{lost}{more}]"
 
 
 def process_written(size: int, *, end: bool) -> str:

@@ -40,5 +40,11 @@ def clipped(text: str, limit: int) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[len(text) - tail :]}"
 
 
+def beginning(text: str, most: int = 40) -> str:
+    """The first words of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most].rstrip()}…"
+
+
 def count_of_messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count} messages"

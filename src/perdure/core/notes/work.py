@@ -133,6 +133,14 @@ def work_begun(number: int) -> str:
     return f"I work on it in the background, as number {number}; the answer comes here. {stop} ends it."
 
 
+def too_many_works(most: int) -> str:
+    going = "1 work goes" if most == 1 else f"{most} works go"
+    return (
+        f"I have not begun this: {going} on in the background here already, and that is the most. "
+        "/background lists what goes on, and /background stop N ends one."
+    )
+
+
 NO_WORK = "Nothing is going on in the background."
 
 

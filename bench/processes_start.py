@@ -1,0 +1,110 @@
+"""How long a command takes until its first own act: `python -m bench.processes_start ROUNDS`.
+
+Under a keeper, as the gateway begins it, and bare, as asyncio does; the two take turns. The act is a word into a
+pipe that we read, by the shell itself, so that both do the same and nothing else is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from perdure.tools import kept
+from perdure.tools.kept import Order, Running
+
+ENV = {"PATH": os.environ.get("PATH", os.defpath)}
+PATIENCE = 30.0
+
+
+class Start(NamedTuple):
+    act: float  # seconds until the command did something
+    cpu: float  # CPU seconds of everything but the command itself
+
+
+class Pipe:
+    """Where commands say that they have begun."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._handle = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self.word = f"echo x > {path}"
+
+    async def measure(self, begin: Callable[[], Awaitable[None]]) -> float:
+        """Seconds from the wish to the word."""
+        loop = asyncio.get_running_loop()
+        heard: asyncio.Future[float] = loop.create_future()
+        loop.add_reader(self._handle, _set_now, heard)
+        began = time.perf_counter()
+        beginning = asyncio.ensure_future(begin())
+        try:
+            return await asyncio.wait_for(heard, PATIENCE) - began
+        finally:
+            loop.remove_reader(self._handle)
+            os.read(self._handle, 100)
+            await beginning
+
+
+def _set_now(heard: asyncio.Future[float]) -> None:
+    if not heard.done():
+        heard.set_result(time.perf_counter())
+
+
+async def bare(pipe: Pipe, folder: Path) -> Start:
+    running: list[asyncio.subprocess.Process] = []
+
+    async def begin() -> None:
+        piped = asyncio.subprocess.PIPE
+        command = f"{pipe.word}; read line"
+        running.append(
+            await asyncio.create_subprocess_shell(command, stdin=piped, stdout=piped, cwd=folder, env=ENV)
+        )
+
+    before = time.process_time()
+    act = await pipe.measure(begin)
+    used = time.process_time() - before
+    await running[0].communicate(b"\n")
+    return Start(act, used)
+
+
+async def under_a_keeper(pipe: Pipe, folder: Path, place: Path) -> Start:
+    before = _used()
+    act = await pipe.measure(lambda: kept.begin(place, Order(f"{pipe.word}; read line", str(folder), ENV)))
+    seen = kept.look(place)
+    assert isinstance(seen, Running), seen
+    used = _used() - before + on_cpu(seen.keeper)
+    await kept.write(place, b"\n")
+    await kept.until_over(place)
+    return Start(act, used)
+
+
+def _used() -> float:
+    """The CPU seconds that we have used, and the processes that we started and that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def on_cpu(pid: int) -> float:
+    """The seconds that a process of one thread was on a CPU, to the microsecond."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+async def measure(rounds: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="perdure-bench-") as name:
+        folder = Path(name)
+        pipe = Pipe(folder / "pipe")
+        for number in range(rounds + 1):
+            pair = await bare(pipe, folder), await under_a_keeper(pipe, folder, folder / "keepers" / f"{number}")
+            if number:  # the first of each kind finds nothing warm
+                print(json.dumps(pair), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(measure(int(sys.argv[1])))

@@ -1,0 +1,100 @@
+"""People over HTTP, for whoever runs the gateway: who is known, who asks, and the verbs that change that."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.console.answers import Refusal, answer
+from perdure.console.chats import read_body
+from perdure.core.people import Role
+from perdure.errors import BadPerson, TooManyTries
+from perdure.operations.people import Change, Register
+from perdure.runtime.gateway import Gateway
+
+MOST_LETTERS = 1000
+EXAMPLE = 'Send JSON such as {"code": "ABCD-EFGH", "role": "member"}; docs/people.md has the others.'
+
+
+class Words(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class Pairing(Words):
+    code: str
+    role: Role = "member"
+    here: bool = False
+
+
+class Adding(Words):
+    who: str
+    role: Role = "member"
+    chat: str = ""
+    name: str = ""
+
+
+class Changing(Words):
+    who: str
+    role: Role
+    chat: str = ""
+
+
+class Removing(Words):
+    who: str
+    chat: str | None = None
+
+
+SHAPES: dict[str, type[Words]] = {"pair": Pairing, "add": Adding, "role": Changing, "remove": Removing}
+
+
+class PeopleApi:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def list(self, request: Request) -> Response:
+        after = request.query_params.get("after", "")
+        if "\0" in after or len(after) > MOST_LETTERS:
+            raise Refusal(400, f"after={after[:60]!r} is nobody's place", "Give the `place` of the last one seen.")
+        return answer(await self._register().page(after))
+
+    async def act(self, request: Request) -> Response:
+        """pair, add, role or remove."""
+        verb = request.path_params["verb"]
+        if verb not in SHAPES:
+            raise Refusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(SHAPES)}.")
+        words = _read(await read_body(request), SHAPES[verb])
+        act: Callable[..., Awaitable[Change]] = getattr(self._register(), verb)
+        change = await act(**msgspec.structs.asdict(words))
+        if change.done:
+            await self._gateway.operators.people_changed(change.key)
+        return answer({"done": change.done, "said": change.said, "who": change.who})
+
+    def _register(self) -> Register:
+        return Register(self._gateway.settings, self._gateway.store, self._gateway.operators.clock)
+
+
+def _read(body: bytes, shape: type[Words]) -> Words:
+    try:
+        words = msgspec.json.decode(body, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"the body does not fit: {error}", EXAMPLE) from error
+    if any("\0" in text or len(text) > MOST_LETTERS for text in _texts(words)):
+        raise Refusal(400, f"expected texts of at most {MOST_LETTERS} characters, none of them NUL", EXAMPLE)
+    return words
+
+
+def _texts(words: Words) -> list[str]:
+    return [text for text in msgspec.structs.astuple(words) if isinstance(text, str)]
+
+
+async def bad_person(_: Request, error: Exception) -> Response:
+    assert isinstance(error, BadPerson)  # noqa: S101 reason: registered for this class alone
+    return answer({"error": error.message, "hint": error.hint}, 400)
+
+
+async def too_many_tries(_: Request, error: Exception) -> Response:
+    assert isinstance(error, TooManyTries)  # noqa: S101 reason: registered for this class alone
+    return answer({"error": error.message, "hint": error.hint}, 429)

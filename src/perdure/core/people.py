@@ -1,0 +1,65 @@
+"""People: the roles they may have, what each role may do, and who has which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from perdure.core.messages import Sender
+
+Role = Literal["owner", "member", "guest"]
+Verb = Literal["talk", "look", "end", "command", "approve", "restart"]
+ROLES: tuple[Role, ...] = get_args(Role)
+VERBS: tuple[Verb, ...] = get_args(Verb)
+
+EVERYBODY = "*"
+OPERATOR = Sender("operator")  # whoever runs the gateway: no platform knows them, and no list needs to
+TOKEN_HOLDER = Sender("owner")  # who writes on the web: whoever has the login token runs the gateway
+
+# The one table of rights; docs/people.md prints it.
+MAY: dict[Role, frozenset[Verb]] = {
+    "guest": frozenset(("talk", "look", "end")),
+    "member": frozenset(("talk", "look", "end", "command", "approve")),
+    "owner": frozenset(VERBS),
+}
+MEANING: dict[Verb, str] = {
+    "talk": "talk to the agent, and answer what it asks",
+    "look": "look at what is going on",
+    "end": "end what is running",
+    "command": "use all the other commands",
+    "approve": "approve or deny calls of tools",
+    "restart": "restart the gateway",
+}
+
+
+def may(role: Role | None, verb: Verb, *, shared: bool = False) -> bool:
+    """Whether a role has a right. A guest has none in a conversation that others share: theirs is their own."""
+    return role is not None and verb in MAY[role] and not (shared and role == "guest")
+
+
+class Lists(Struct, frozen=True):
+    """Whom the configuration of a platform lets in."""
+
+    owners: frozenset[str] = frozenset()
+    chats: Mapping[str, frozenset[str]] = {}  # people by chat; `*` stands for everybody
+    everybody: bool = False
+
+    def role_of(self, person: str, chat: str, here: Role | None, anywhere: Role | None) -> Role | None:
+        """The role of a person in a chat, who has these roles by name, there and on the whole platform.
+
+        Whoever is named comes before whoever is anybody, and a chat comes before its platform. An owner by the
+        configuration is one everywhere. None: nobody knows them.
+        """
+        listed = self.chats.get(chat)
+        if person in self.owners:
+            return "owner"
+        if here is not None:
+            return here
+        if listed is not None and person in listed:
+            return "member"
+        if anywhere is not None:
+            return anywhere
+        anybody = self.everybody if listed is None else EVERYBODY in listed
+        return "member" if anybody else None

@@ -1,0 +1,40 @@
+"""The slow loop that finishes what was begun to be erased, and erases what is too old to be kept."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.errors import PerdureError, StoreBroken
+from perdure.logs import Log
+from perdure.operations.erase import Eraser
+
+log = Log("retention")
+
+LOOK = 600.0  # seconds between two looks
+BREATH = 1.0  # seconds between two batches, in which others are served
+
+
+class Retention:
+    """Looks at the start, and then every few minutes."""
+
+    def __init__(self, eraser: Eraser, age: float | None) -> None:
+        self._eraser = eraser
+        self._age_ms = int((age or 0) * 1000)
+
+    async def work(self) -> None:
+        while True:
+            try:
+                await self._eraser.go_on()
+                await self._retain()
+                await self._eraser.forget()
+            except StoreBroken:
+                raise
+            except (PerdureError, OSError) as error:  # the next look tries again
+                log.warning("not_erased", error=error)
+            await asyncio.sleep(LOOK)
+
+    async def _retain(self) -> None:
+        more = self._age_ms > 0
+        while more:
+            more = (await self._eraser.retain(self._age_ms)).more
+            await asyncio.sleep(BREATH if more else 0)

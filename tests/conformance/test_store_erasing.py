@@ -1,0 +1,271 @@
+"""Erasing: every row of a session goes, and nothing of it comes back; what is not its own stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.core.effects import Effect
+from perdure.core.journal import ModelAnswered, ToolCall, ToolEnded, ToolStarted, fold
+from perdure.core.messages import Attachment, Inbound, Sender
+from perdure.core.queueing import Fate
+from perdure.core.turn import State
+from perdure.store import erased, verbs
+from perdure.store.erasing import AT_ONCE, Erased, work_off
+from perdure.store.goals import set_goal
+from perdure.store.moves import Turn
+from perdure.store.processes import End, Process, Wish
+from perdure.store.works import begin_work
+from support.stores import Gateway, calling, chat, key_of, message
+
+pytestmark = pytest.mark.anyio
+
+WORDS = "marzipan"
+DAY = 86_400_000
+
+
+async def fills(gateway: Gateway, *, chat_name: str = "c1") -> tuple[Turn, Process]:
+    """A session with words in every table that may hold any."""
+    file = (Attachment(f"{WORDS}.png", f"ref {WORDS}", "image/png", 3),)
+    said = Inbound(chat(chat_name), f"m {chat_name}", Sender("ada", "Ada"), WORDS, attachments=file)
+    await gateway.store.inbox.receive(said, WORDS, key_of(chat_name), gateway.now())
+    claim = await gateway.claims(chat_name)
+    assert claim is not None
+    turn = claim.turn
+    await gateway.appends(turn, ModelAnswered(1, WORDS, (ToolCall("c1", "shell", {"command": WORDS}),), "tool"))
+    wish = Wish(turn.id, "c1", f"{turn.id}~c1", f"echo {WORDS}", patterns=(WORDS,))
+    process = await gateway.store.processes.record(wish, gateway.run, gateway.now())
+    await gateway.store.previews.begin(turn.id, turn.key, turn.epoch, gateway.now())
+    await gateway.finishes(turn, WORDS, WORDS, chat_name=chat_name)
+    ordered = message(f"/goal {WORDS}", chat_name=chat_name, id=f"g {chat_name}")
+    await gateway.store.inbox.receive(ordered, WORDS, key_of(chat_name), gateway.now(), "command")
+    order = (await gateway.store.orders.waiting(gateway.run))[-1]
+    setting = set_goal(gateway.store.ids, key_of(chat_name), ordered, 5, gateway.now())
+    await gateway.store.orders.obey(order, setting, lambda _: f"A goal: {WORDS}", gateway.now())
+    sql = "UPDATE attachments SET state = 'fetched', path = :path WHERE path IS NULL"
+    await gateway.tampers(sql, path=f"attachments/{turn.id}.png")
+    return turn, process
+
+
+async def erases(gateway: Gateway, session: str) -> Erased:
+    assert await gateway.store.erasing.begin(session, gateway.now()) is not None
+    found = await gateway.store.erasing.finish(session, gateway.now())
+    assert found is not None
+    return found
+
+
+async def test_nothing_of_a_session_is_left_but_names(gateway: Gateway) -> None:
+    """B104."""
+    turn, _ = await fills(gateway)
+    assert await erases(gateway, turn.session) == Erased(turn.session, turn.key, 1, 2, 3, 1, 1)
+    await gateway.reopen()
+    left = {table: rows for table, rows in (await gateway.everything()).items() if rows}
+    assert set(left) == {"runs", "leases", "erased"}
+    assert WORDS not in str(left)
+    assert await gateway.store.erasing.remains() == ({turn.id}, {f"attachments/{turn.id}.png"})
+    assert await gateway.store.erasing.open() == []
+
+
+async def test_other_sessions_stay_as_they_are(gateway: Gateway) -> None:
+    mine, _ = await fills(gateway)
+    before = await gateway.everything()
+    other, _ = await fills(gateway, chat_name="c2")
+    await erases(gateway, other.session)
+    after = await gateway.everything(but=["leases", "erased"])
+    assert after == {table: rows for table, rows in before.items() if table in after}
+    assert (await gateway.row(mine)).state is State.DONE
+
+
+async def test_message_that_was_erased_does_not_come_back(gateway: Gateway) -> None:
+    turn, _ = await fills(gateway)
+    await erases(gateway, turn.session)
+    said = Inbound(chat(), "m c1", Sender("ada"), WORDS)
+    stored = await gateway.store.inbox.receive(said, WORDS, key_of(), gateway.now())
+    assert (stored.fresh, stored.fate, stored.message) == (False, Fate.ERASED, "")
+    await gateway.store.inbox.reject(said.event_key, WORDS, "garbled", gateway.now())
+    assert await gateway.rows("SELECT 1 FROM inbox") == []
+    fresh = await gateway.begins("something else")
+    assert fresh.session != turn.session
+    assert fresh.generation == turn.generation + 1
+
+
+async def test_turn_that_runs_is_ended_first_and_what_waits_is_dropped(gateway: Gateway) -> None:
+    turn = await gateway.begins("work")
+    await gateway.hears("more")
+    begun = await gateway.store.erasing.begin(turn.session, gateway.now())
+    assert begun is not None
+    assert (begun.turns, begun.ended) == ((turn.id,), (turn.id,))
+    assert (await gateway.row(turn)).state is State.CANCELLED
+    assert await gateway.claims() is None
+    assert await gateway.finishes(turn, "too late") is None
+    fresh = await gateway.begins("another")
+    assert fresh.session != turn.session
+    await gateway.store.erasing.finish(turn.session, gateway.now())
+    assert (await gateway.row(fresh)).state is State.RUNNING
+    assert [one.text for one in (await gateway.snapshot()).inbox] == ["another"]
+
+
+async def test_erasing_that_was_begun_is_found_after_a_crash(gateway: Gateway) -> None:
+    turn, _ = await fills(gateway)
+    await gateway.store.erasing.begin(turn.session, gateway.now())
+    await gateway.reopen()
+    assert await gateway.store.erasing.open() == [turn.session]
+    assert await gateway.store.erasing.finish(turn.session, gateway.now()) is not None
+    assert await gateway.store.erasing.open() == []
+    assert await gateway.store.erasing.finish(turn.session, gateway.now()) is None
+    assert await gateway.store.erasing.begin(turn.session, gateway.now()) is None
+
+
+async def test_large_session_goes_some_rows_at_a_time_and_can_be_read_meanwhile(gateway: Gateway) -> None:
+    turn = await gateway.begins("work")
+    for number in range(4):
+        calls = [f"c{number}.{call}" for call in range(50)]
+        await gateway.appends(turn, calling(*calls, step=number))
+        intents = [ToolStarted(call, "look", Effect.PURE, call) for call in calls]
+        await gateway.appends(turn, *intents, *(ToolEnded(call, "ok", WORDS) for call in calls))
+    await gateway.finishes(turn, "done")
+    for number in range(AT_ONCE):
+        ordered = message("/help", id=f"h{number}")
+        await gateway.store.inbox.receive(ordered, "", key_of(), gateway.now(), "command")
+    await gateway.store.erasing.begin(turn.session, gateway.now())
+    some = await gateway.store.database.write(lambda tx: work_off(tx, gateway.store.ids, turn.session, 1))
+    assert some is not None
+    assert some.total() == AT_ONCE
+    assert fold(await gateway.store.journal.of_turn(turn.session, turn.id)).causes, "the turn cannot be read"
+    assert await gateway.store.erasing.finish(turn.session, gateway.now()) is not None
+    assert await gateway.rows("SELECT 1 FROM inbox UNION ALL SELECT 1 FROM journal") == []
+    names = await gateway.rows("SELECT count(*) FROM erased WHERE kind = 'event'")
+    assert names == [(AT_ONCE + 1,)]
+
+
+async def test_session_that_is_brought_back_in_the_middle_goes_all_the_same(gateway: Gateway) -> None:
+    turn = await gateway.begins("work")
+    await gateway.store.erasing.begin(turn.session, gateway.now())
+    wish = message("", id="wish")
+    verb = verbs.resume(gateway.store.ids, key_of(), gateway.run, wish, gateway.now(), session=turn.session)
+    await gateway.store.orders.perform(key_of(), verb)
+    again = await gateway.begins("more")
+    assert again.session == turn.session
+    assert await gateway.store.erasing.finish(turn.session, gateway.now()) is not None
+    assert await gateway.rows("SELECT 1 FROM turns") == []
+
+
+async def test_nobody_hears_of_a_process_that_is_ended_for_the_erasing(gateway: Gateway) -> None:
+    turn, process = await fills(gateway)
+    await gateway.store.erasing.begin(turn.session, gateway.now())
+    row = await gateway.store.processes.get(process.id)
+    assert row is not None
+    assert (row.is_told, row.watches) == (False, [])
+    assert await gateway.store.processes.end(process, End(exit_code=0), lambda _: WORDS, gateway.now()) == "nobody"
+
+
+async def test_message_received_by_an_erased_session_stays_with_the_turn_that_took_it(gateway: Gateway) -> None:
+    old = await gateway.begins("old")
+    await gateway.finishes(old)
+    await gateway.hears("for the next")
+    renew = verbs.renew(gateway.store.ids, key_of(), gateway.now(), before=0)
+    await gateway.store.orders.perform(key_of(), renew)
+    claim = await gateway.claims()
+    assert claim is not None
+    assert claim.turn.session != old.session
+    await erases(gateway, old.session)
+    rows = await gateway.rows("SELECT session, turn FROM inbox")
+    assert rows == [(claim.turn.session, claim.turn.id)]
+
+
+async def test_command_bound_to_an_erased_turn_stays_with_its_own_session(gateway: Gateway) -> None:
+    old = await gateway.begins("old")
+    await gateway.finishes(old)
+    await gateway.store.orders.perform(key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now()))
+    await gateway.store.inbox.receive(message("/why"), "", key_of(), gateway.now(), "command")
+    await gateway.tampers("UPDATE inbox SET bound = :turn WHERE kind = 'command'", turn=old.id)
+    await erases(gateway, old.session)
+    assert await gateway.rows("SELECT bound FROM inbox WHERE kind = 'command'") == [(None,)]
+
+
+async def test_key_names_all_that_was_in_its_chat(gateway: Gateway) -> None:
+    first = await gateway.begins("one")
+    await gateway.finishes(first)
+    await gateway.store.orders.perform(key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now()))
+    second = await gateway.begins("two")
+    beside = begin_work(gateway.store.ids, key_of(), message("three"), "background:1", gateway.now(), 9)
+    await gateway.store.orders.perform(key_of(), beside)
+    await gateway.hears("elsewhere", chat_name="c2")
+    found = [session.id for session in await gateway.store.sessions.named(key_of())]
+    assert found[:2] == [first.session, second.session]
+    assert len(found) == 3
+    assert [one.id for one in await gateway.store.sessions.named(first.session)] == [first.session]
+    assert await gateway.store.sessions.named("nothing") == []
+    for session in found:
+        await erases(gateway, session)
+    assert [one.text for one in (await gateway.snapshot()).inbox] == ["elsewhere"]
+
+
+# ── retention ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def idle(gateway: Gateway, limit: int = 10) -> list[str]:
+    return await gateway.store.erasing.idle(1 << 40, limit)
+
+
+async def test_idle_sessions_are_those_in_which_nothing_is_under_way_or_owed(gateway: Gateway) -> None:
+    done = await gateway.begins("done", chat_name="c1")
+    await gateway.finishes(done)
+    running = await gateway.begins("runs", chat_name="c2")
+    owing = await gateway.begins("owes", chat_name="c3")
+    await gateway.finishes(owing, "a reply", chat_name="c3")
+    busy = await gateway.begins("has a process", chat_name="c4")
+    wish = Wish(busy.id, "c1", "d1", "sleep 9", notify=False)
+    process = await gateway.store.processes.record(wish, gateway.run, gateway.now())
+    await gateway.finishes(busy)
+    await gateway.hears("waits", chat_name="c5")
+    assert await idle(gateway) == [done.session]
+    await gateway.finishes(running)
+    await gateway.delivers()
+    await gateway.store.processes.end(process, End(exit_code=0), lambda row: row.id, gateway.now())
+    found = [done.session, running.session, owing.session, busy.session]
+    assert sorted(await idle(gateway)) == sorted(found)
+    assert len(await idle(gateway, 2)) == 2
+    assert await gateway.store.erasing.idle(0, 10) == []
+
+
+async def test_session_is_spared_when_somebody_writes_after_it_was_found_idle(gateway: Gateway) -> None:
+    turn = await gateway.begins("work")
+    await gateway.finishes(turn)
+    assert await idle(gateway) == [turn.session]
+    await gateway.hears("still here")
+    assert await gateway.store.erasing.begin(turn.session, gateway.now(), idle_since=1 << 40) is None
+    await gateway.finishes((await gateway.claims()).turn)  # type: ignore[union-attr]
+    assert await gateway.store.erasing.begin(turn.session, gateway.now(), idle_since=1 << 40) is not None
+
+
+async def test_session_is_not_idle_while_its_last_turn_is_young(gateway: Gateway) -> None:
+    turn = await gateway.begins("work")
+    began = (await gateway.row(turn)).updated_at
+    await gateway.finishes(turn)
+    assert await gateway.store.erasing.idle(began + 1, 10) == []
+
+
+async def test_events_that_came_to_nothing_go_by_age_and_do_not_come_back(gateway: Gateway) -> None:
+    kept = await gateway.begins("taken")
+    await gateway.store.inbox.reject("web:default:message:c1:r", WORDS, "garbled", gateway.now())
+    await gateway.hears("withdrawn", chat_name="c2")
+    stop = verbs.stop(gateway.store.ids, key_of("c2"), None, gateway.now(), everything=True)
+    await gateway.store.orders.perform(key_of("c2"), stop)
+    assert await gateway.store.erasing.leftovers(0, gateway.now(), 10) == 0
+    assert await gateway.store.erasing.leftovers(1 << 40, gateway.now(), 1) == 1
+    assert await gateway.store.erasing.leftovers(1 << 40, gateway.now(), 10) == 1
+    assert await gateway.rows("SELECT state FROM inbox") == [("taken",)]
+    assert not (await gateway.hears("withdrawn", chat_name="c2")).fresh
+    assert (await gateway.row(kept)).state is State.RUNNING
+
+
+async def test_what_is_left_of_the_erased_goes_after_a_month_but_for_what_is_not_finished(
+    gateway: Gateway,
+) -> None:
+    turn, _ = await fills(gateway)
+    await erases(gateway, turn.session)
+    open_ = await gateway.begins("to be erased", chat_name="c2")
+    await gateway.store.erasing.begin(open_.session, gateway.now())
+    assert await gateway.store.erasing.forget(erased.KEEP_MS) == 0
+    assert await gateway.store.erasing.forget(erased.KEEP_MS + DAY) > 0
+    assert await gateway.rows("SELECT name FROM erased") == [(open_.session,)]

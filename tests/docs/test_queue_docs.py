@@ -1,0 +1,23 @@
+"""The page on the queue: its modes are those that there are, and its numbers those of the settings."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.config import KNOWN
+from perdure.core.notes import QUEUE_MODES
+from perdure.core.queueing import MODES
+from support.markdown import page
+
+PAGE = page("docs/queue.md")
+
+
+def test_every_mode_is_told() -> None:
+    assert tuple(re.findall(r"^\| `([a-z]+)` \|", PAGE.text, re.MULTILINE)) == MODES
+    assert tuple(QUEUE_MODES) == MODES
+
+
+def test_numbers_are_the_defaults() -> None:
+    told = dict(re.findall(r"`((?:queue|inbox)\.[a-z_]+)` \(([^)]+)\)", PAGE.text))
+    assert told == {"queue.quiet": "1.5 s", "queue.cap": "100", "inbox.max_age": "24 hours"}
+    assert [KNOWN[key].default for key in told] == ["1500ms", "100", "24h"]

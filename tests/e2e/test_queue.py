@@ -1,0 +1,345 @@
+"""Messages to a busy conversation, through a platform: they wait, steer, interrupt or are collected."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from perdure.agents.api import Reply, TurnContext
+from perdure.core import notes
+from perdure.core.journal import Cancelled, Joined
+from perdure.core.queueing import MODES, Mode
+from perdure.core.session import Why
+from perdure.testing import SettableClock, SimulatedPlatform
+from support.inprocess import crashing_at_the_end, serving
+from support.recovering import Bench, key_of, replies, turns_in
+from support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+QUICK = {"QUEUE__QUIET": "50ms"}
+WORK = "step a 0s\nsay: one"
+
+# What people write while the turn of "one" is in its step, and what they see then.
+WRITTEN = {mode: ["two", "three"] for mode in MODES} | {"interrupt": ["three"]}
+SEEN = {
+    "queue": ["one", "two", "three"],
+    "steer": ["one\ntwo\nthree"],
+    "interrupt": ["three"],
+    "collect": ["one", "two\nthree"],
+}
+TURNS = {"queue": 3, "steer": 1, "interrupt": 2, "collect": 2}
+
+
+async def taken(platform: SimulatedPlatform) -> None:
+    await eventually("everything is stored", lambda: not platform.pending())
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_b80_messages_that_come_while_a_turn_runs(mode: Mode, tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE=mode, **QUICK) as gateway:
+        platform.write(WORK)
+        await bench.hangs()
+        platform.redeliver = 2
+        last = [platform.write(f"say: {text}") for text in WRITTEN[mode]][-1]
+        if mode == "interrupt":
+            await replies(platform, *SEEN[mode])
+        await taken(platform)
+        bench.release()
+        await replies(platform, *SEEN[mode])
+        assert platform.posted[-1].reply_to == last, "B79: attached to the newest message"
+        turns = await turns_in(gateway.store, key_of(platform))
+    assert len(turns) == TURNS[mode]
+    assert bench.ran["a"] == 1
+    if mode == "interrupt":
+        assert turns[0].ended == Cancelled(Why.REPLACED)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_b80_waiting_messages_survive_a_crash_in_every_mode(mode: Mode, tmp_path: Path) -> None:
+    """The turn was cut off in the middle, and the mode was switched to another one by the configuration."""
+    platform, bench, clock = SimulatedPlatform("web"), Bench("a"), SettableClock()
+    options = {"agent": bench.agent, "clock": clock, **QUICK}
+    async with crashing_at_the_end(tmp_path, platform, QUEUE__MODE=mode, **options):
+        platform.write(WORK)
+        await bench.hangs()
+        for text in WRITTEN[mode]:
+            platform.write(f"say: {text}")
+        if mode == "interrupt":
+            await replies(platform, *SEEN[mode])
+        await taken(platform)
+    bench.release()
+    async with serving(tmp_path, platform, QUEUE__MODE="queue", **options) as gateway:
+        await replies(platform, *SEEN[mode])
+        turns = await turns_in(gateway.store, key_of(platform))
+    assert len(turns) == TURNS[mode]
+
+
+async def test_b80_message_that_steers_is_heard_after_the_running_step_and_before_the_next(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a", "b")
+    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="steer") as gateway:
+        platform.write("step a 0s\nstep b 0s\nsay: done")
+        await bench.hangs()
+        platform.write("say: and this")
+        await taken(platform)
+        bench.release()
+        await replies(platform, "done\nand this")
+        (turn,) = await turns_in(gateway.store, key_of(platform))
+    kinds = [record.entry.kind for record in turn.records]
+    assert kinds.index("joined") == kinds.index("tool_ended") + 1
+    assert bench.words()[:2] == [
+        ["step a 0s\nstep b 0s\nsay: done"],
+        ["step a 0s\nstep b 0s\nsay: done", "say: and this"],
+    ]
+    assert bench.ran == {"a": 1, "b": 1}
+
+
+async def test_b80_model_is_told_that_interrupted_work_was_left(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
+        platform.write("once a 0s\nsay: one")
+        await bench.hangs()
+        platform.write("say: two")
+        await replies(platform, "two")
+        platform.write("/why")
+        await eventually("it is explained", lambda: len(platform.replies()) == 2)
+        turns = await turns_in(gateway.store, key_of(platform))
+    assert any("left unfinished" in note for notes_of in bench.notes() for note in notes_of)
+    assert [turn.state for turn in turns] == ["cancelled", "done"]
+    assert all(call.ended is not None for call in turns[0].calls.values()), "B64"
+
+
+async def test_b80_turn_that_was_interrupted_for_good_never_comes_back(tmp_path: Path) -> None:
+    platform, bench, clock = SimulatedPlatform("web"), Bench("a", "b"), SettableClock()
+    options = {"agent": bench.agent, "clock": clock, "QUEUE__MODE": "interrupt"}
+    async with crashing_at_the_end(tmp_path, platform, **options):
+        platform.write(WORK)
+        await bench.hangs()
+        platform.write("step b 0s\nsay: two")
+        await bench.hangs(2)
+    bench.release()
+    async with serving(tmp_path, platform, **options) as gateway:
+        await replies(platform, "two")
+        turns = await turns_in(gateway.store, key_of(platform))
+    assert [turn.state for turn in turns] == ["cancelled", "done"]
+    assert bench.ran["a"] == 1
+
+
+async def test_b28_message_that_interrupts_during_a_drain_is_answered_after_the_restart(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(
+        tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt", DRAIN__DEADLINE="20s"
+    ) as gateway:
+        platform.write(WORK)
+        await bench.hangs()
+        gateway.stop()
+        await eventually("it drains", lambda: gateway.phase != "ready")
+        platform.write("say: two")
+    bench.release()
+    async with serving(tmp_path, platform, agent=bench.agent):
+        await eventually("it is answered", lambda: platform.replies()[-1:] == ["two"])
+    assert "one" not in platform.replies()
+
+
+# ── commands ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b81_queue_shows_and_switches_the_mode_of_one_chat(tmp_path: Path) -> None:
+    platform = SimulatedPlatform("web")
+    async with serving(tmp_path, platform):
+        platform.write("/queue")
+        platform.write("/queue Collect")
+        platform.write("/queue")
+        said = [notes.queue_shown("queue", 0), notes.queue_switched("collect"), notes.queue_shown("collect", 0)]
+        await replies(platform, *said)
+    async with serving(tmp_path, platform) as gateway:
+        assert await gateway.store.queue.mode(key_of(platform), "queue") == "collect"
+        platform.write("/status")
+        platform.write("/queue", chat="2")
+        await eventually("both are answered", lambda: platform.replies("2") and len(platform.replies()) == 4)
+        assert notes.queue_line("collect") in platform.replies()[-1]
+        assert platform.replies("2") == [notes.queue_shown("queue", 0)]
+
+
+async def test_b81_steer_and_queue_put_words_in_a_manner_of_their_own(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
+        platform.write(WORK)
+        await bench.hangs()
+        platform.redeliver = 2
+        platform.write("/queue say: later")
+        platform.write("/steer say: also")
+        platform.write("/status")
+        await eventually("they are answered", lambda: len(platform.replies()) == 3)
+        assert platform.replies()[:2] == [notes.queued(busy=True, before=0), notes.steered(busy=True)]
+        assert "2 messages are waiting for their turn." in platform.replies()[2]
+        bench.release()
+        await eventually("all is answered", lambda: platform.replies()[3:] == ["one\nalso", "later"])
+        assert len(await turns_in(gateway.store, key_of(platform))) == 2
+
+
+async def test_b81_steer_begins_a_turn_when_none_runs_and_wants_words(tmp_path: Path) -> None:
+    platform = SimulatedPlatform("web")
+    async with serving(tmp_path, platform):
+        platform.write("/steer")
+        platform.write("/steer say: hello")
+        await replies(platform, notes.STEER_WHAT, "hello")
+
+
+async def test_b80_switching_does_not_change_what_already_waits(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent, **QUICK):
+        platform.write(WORK)
+        await bench.hangs()
+        platform.write("say: two")
+        platform.write("/queue collect")
+        platform.write("say: three")
+        platform.write("say: four")
+        await taken(platform)
+        bench.release()
+        await replies(platform, notes.queue_switched("collect"), "one", "two", "three\nfour")
+
+
+# ── the cap ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b80_flood_is_told_once_that_no_more_is_taken(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__CAP="3"):
+        platform.write(WORK)
+        await bench.hangs()
+        for number in range(30):
+            platform.write(f"say: {number}")
+        await taken(platform)
+        bench.release()
+        await replies(platform, notes.queue_full(3), "one", "0", "1", "2")
+        platform.write("say: again")
+        await replies(platform, notes.queue_full(3), "one", "0", "1", "2", "again")
+
+
+# ── albums, edits, age ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_album_is_one_turn(tmp_path: Path) -> None:
+    platform = SimulatedPlatform("web")
+    async with serving(tmp_path, platform, **QUICK) as gateway:
+        for text in ("say: one", "say: two", "say: three"):
+            platform.write(text, album="x")
+        await replies(platform, "one\ntwo\nthree")
+        assert len(await turns_in(gateway.store, key_of(platform))) == 1
+
+
+async def test_b85_message_that_waits_is_edited_or_deleted_by_its_sender(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent):
+        work = platform.write(WORK)
+        await bench.hangs()
+        two, three, four = (platform.write(f"say: {text}") for text in ("two", "three", "four"))
+        platform.redeliver = 2
+        platform.edit(two, "say: TWO")
+        platform.delete(three)
+        platform.edit(four, "say: nonsense", sender="eve")
+        platform.delete(four, sender="eve")
+        platform.edit(work, "say: too late")
+        platform.delete(work)
+        await taken(platform)
+        bench.release()
+        await replies(platform, "one", "TWO", "four")
+        platform.delete(two)
+        await taken(platform)
+    assert platform.replies() == ["one", "TWO", "four"]
+
+
+async def test_b85_edit_that_makes_a_command_is_carried_out(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
+        platform.write(WORK)
+        await bench.hangs()
+        word = platform.write("stop")
+        await taken(platform)
+        platform.edit(word, "/stop")
+        await replies(platform, notes.stopped("turn", 0, 0, 0))
+        (turn,) = await turns_in(gateway.store, key_of(platform))
+    assert turn.ended == Cancelled(Why.STOPPED)
+
+
+async def test_b72_messages_from_long_ago_are_reported_once(tmp_path: Path) -> None:
+    platform, clock = SimulatedPlatform("web"), SettableClock()
+    for number in range(40):
+        platform.write(f"say: {number}", sent_at=clock() - 25 * 3_600_000)
+    platform.write("/restart", sent_at=clock() - 25 * 3_600_000)
+    platform.write("say: yesterday", sent_at=clock() - 23 * 3_600_000)
+    async with serving(tmp_path, platform, clock=clock, QUEUE__QUIET="500ms") as gateway:
+        await eventually("both are told", lambda: len(platform.replies()) == 2)
+        assert sorted(platform.replies()) == sorted(["yesterday", notes.too_old(41)])
+        assert gateway.phase == "ready"
+    async with serving(tmp_path, platform, clock=clock):
+        platform.write("say: done")
+        await eventually("the next is answered", lambda: len(platform.replies()) == 3)
+
+
+async def test_b72_messages_that_waited_too_long_are_reported_and_not_answered(tmp_path: Path) -> None:
+    """Over a restart, with a command among them, and in a conversation whose turn does not go on."""
+    platform, bench, clock = SimulatedPlatform("web"), Bench("a"), SettableClock()
+    options = {"agent": bench.agent, "clock": clock, "INBOX__MAX_AGE": "2h", "RECOVERY__POLICY": "off"}
+    async with crashing_at_the_end(tmp_path, platform, **options):
+        platform.write(WORK)
+        await bench.hangs()
+        platform.write("say: two")
+        platform.write("say: three")
+        await taken(platform)
+    clock.move(3 * 3600)
+    bench.release()
+    async with serving(tmp_path, platform, **options):
+        await eventually("it is told", lambda: notes.too_old(2) in platform.replies())
+        platform.write("say: four")
+        await eventually("the next is answered", lambda: "four" in "".join(platform.replies()[-1:]))
+    assert not {"two", "three"} & set(platform.replies())
+
+
+async def test_b80_messages_that_interrupt_one_after_the_other_end_with_the_last(tmp_path: Path) -> None:
+    """Each either ended the one before, or was heard together with it, as it came about."""
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
+        platform.write(WORK)
+        await bench.hangs()
+        for number in range(20):
+            platform.write(f"say: {number}")
+        await eventually("the last is answered", lambda: "".join(platform.replies()[-1:]).endswith("19"))
+        turns = await turns_in(gateway.store, key_of(platform))
+        assert await gateway.store.inbox.waiting(key_of(platform)) == 0
+    heard = [cause.text for turn in turns for cause in turn.causes]
+    assert heard == [WORK, *(f"say: {number}" for number in range(20))]
+
+
+async def test_b78_hundreds_of_waiting_messages_grow_no_stack(tmp_path: Path) -> None:
+    platform, depths = SimulatedPlatform("web"), list[int]()
+
+    class Deep:
+        async def run(self, context: TurnContext) -> Reply:
+            depths.append(len(inspect.stack(0)))
+            return Reply(context.view.causes[-1].text)
+
+    for number in range(300):
+        platform.write(str(number))
+    async with serving(tmp_path, platform, agent=Deep(), QUEUE__CAP="1000"):
+        await replies(platform, *map(str, range(300)))
+    assert len(depths) == 300
+    assert len(set(depths)) == 1
+
+
+async def test_b80_thousand_messages_join_one_turn(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), Bench("a")
+    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="steer", QUEUE__CAP="1000") as gateway:
+        platform.write(WORK)
+        await bench.hangs()
+        for number in range(1000):
+            platform.write(f"say: {number}")
+        await taken(platform)
+        bench.release()
+        await replies(platform, "\n".join(["one", *map(str, range(1000))]))
+        (turn,) = await turns_in(gateway.store, key_of(platform))
+    assert sum(isinstance(record.entry, Joined) for record in turn.records) == 1

@@ -1,0 +1,89 @@
+"""Mutations: patches that each break one promise, and name the test that must notice.
+
+A patch is a unified diff below a header in plain words. Its hunks are found by their lines, wherever those stand,
+so that a patch outlives changes around it; what is not found exactly once does not apply.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+SOURCE = ROOT / "src"
+
+_TEST = re.compile(r"^Test: (tests/\S+\.py::.+)$", re.MULTILINE)
+
+
+class DoesNotApply(Exception):
+    """The source has changed, and the patch must follow it."""
+
+
+class Hunk(Struct, frozen=True):
+    """Lines of a file, and what stands there instead in the mutant."""
+
+    file: str  # below the source folder
+    before: str
+    after: str
+
+
+class Mutation(Struct, frozen=True):
+    name: str
+    breaks: str  # what is broken, in a sentence
+    test: str  # the one that must fail, as pytest names it
+    hunks: tuple[Hunk, ...]
+
+    def apply(self, folder: Path) -> None:
+        """Change a copy of the source; `DoesNotApply` if it is not what the patch expects."""
+        for hunk in self.hunks:
+            path = folder / hunk.file
+            text = path.read_text() if path.is_file() else ""
+            if (found := text.count(hunk.before)) != 1:
+                raise DoesNotApply(f"{self.name}: {hunk.file} has these lines {found} times:\n{hunk.before}")
+            path.write_text(text.replace(hunk.before, hunk.after))
+
+
+def mutations() -> list[Mutation]:
+    """All of them, by name."""
+    return [read(path) for path in sorted(FOLDER.glob("*.patch"))]
+
+
+def read(path: Path) -> Mutation:
+    header, found, diff = path.read_text().partition("--- a/src/")
+    test = _TEST.search(header)
+    if not found or test is None:
+        raise ValueError(f"{path.name} needs a sentence, a line `Test: tests/…::name`, and a diff of src")
+    breaks = " ".join(header[: test.start()].split())
+    return Mutation(path.stem, breaks, test.group(1), tuple(_hunks(found + diff)))
+
+
+def _hunks(diff: str) -> Iterator[Hunk]:
+    file, before, after = "", "", ""
+    for line in [*diff.splitlines(keepends=True), "@@"]:
+        if line.startswith(("--- ", "@@")):
+            if before:
+                yield Hunk(file, before, after)
+            before, after = "", ""
+        elif line.startswith("+++ "):
+            file = line.strip().removeprefix("+++ b/src/")
+        elif line[0] in " -+":
+            before += line[1:] if line[0] != "+" else ""
+            after += line[1:] if line[0] != "-" else ""
+
+
+def is_defined(test: str) -> bool:
+    """Whether there is a test of this name, as far as its file tells; its parameters are not looked at."""
+    file, _, name = test.partition("::")
+    path = ROOT / file
+    if not path.is_file():
+        return False
+    found = {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, _NAMED)}
+    return name.partition("[")[0] in found
+
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

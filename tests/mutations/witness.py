@@ -1,0 +1,72 @@
+"""What a run of a mutant brings along: it tells how the test ended, and that nobody used the real source.
+
+As a plugin of pytest it writes down what came of each test. As the `sitecustomize` of the mutant's folder it is
+loaded by every Python of the run, also by a gateway that a test starts, and ends one that would use another source.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+FOLDER, VERDICT = "MUTANT_FOLDER", "MUTANT_VERDICT"  # not of ours: a gateway refuses settings that it does not know
+FOREIGN = "foreign"  # a file in the folder that tells of a process which would have used another source
+
+
+class Guard(importlib.abc.MetaPathFinder):
+    """Lets `perdure` come from the mutant's folder and from nowhere else."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name == "perdure":
+            spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+            origin = spec.origin if spec is not None else None
+            if not str(origin).startswith(f"{self._folder}{os.sep}"):
+                Path(self._folder, FOREIGN).write_text(f"{sys.argv} would use {origin}\n")
+                os._exit(97)
+        return None
+
+
+def pytest_exception_interact(
+    node: pytest.Item | pytest.Collector,
+    call: pytest.CallInfo[object],
+    report: pytest.TestReport | pytest.CollectReport,
+) -> None:
+    """Write down each failure: when it came, and whether an assertion failed."""
+    import pytest
+
+    assert call.excinfo is not None
+    error = call.excinfo.value
+    timeout = isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout")
+    failed = isinstance(error, AssertionError | pytest.fail.Exception) and not timeout
+    _write(f"{report.when}\t{'assertion' if failed else 'error'}\t{type(error).__name__}: {error}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    import perdure
+
+    _write(f"source\t{perdure.__file__}\t{session.testscollected}")
+
+
+def _write(line: str) -> None:
+    if verdict := os.environ.get(VERDICT):
+        with Path(verdict).open("a") as file:
+            file.write(" ".join(line.split("\n")) + "\n")
+
+
+if folder := os.environ.get(FOLDER):
+    if not any(isinstance(finder, Guard) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Guard(folder))

@@ -1,0 +1,124 @@
+"""Gateways with a fault each, for a drill that must notice it.
+
+A test copies this file into a home, and the drill's own process loads it from there: it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from perdure.core.address import Address
+from perdure.core.messages import Inbound, Outbound, Receipt
+from perdure.platforms.api import Adapter, Event
+from perdure.runtime.gateway import Gateway
+from perdure.store.database import Database, Work
+
+T = TypeVar("T")
+
+
+class _Over(Adapter):
+    """An adapter over another one, which it may change."""
+
+    def __init__(self, beneath: Adapter) -> None:
+        self.beneath = beneath
+        self.name = beneath.name
+        self.capabilities = beneath.capabilities
+
+    async def connect(self) -> None:
+        await self.beneath.connect()
+
+    async def receive(self) -> AsyncGenerator[Event]:
+        async for event in self.beneath.receive():
+            yield event
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        return await self.beneath.send(outbound)
+
+    async def find_sent(self, key: str) -> Receipt | None:
+        return await self.beneath.find_sent(key)
+
+
+class _Deaf(_Over):
+    """Acknowledges some events, and throws them away."""
+
+    def __init__(self, beneath: Adapter, ignores: Callable[[Inbound], bool]) -> None:
+        super().__init__(beneath)
+        self._ignores = ignores
+
+    async def receive(self) -> AsyncGenerator[Event]:
+        async for event in self.beneath.receive():
+            if event.inbound is not None and self._ignores(event.inbound):
+                await event.ack(None)
+            else:
+                yield event
+
+
+class _Stammering(_Over):
+    """Says every answer twice."""
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        await self.beneath.send(replace(outbound, key=f"{outbound.key}~"))
+        return await self.beneath.send(outbound)
+
+
+class _Restless(_Over):
+    """Greets a chat of the first round whenever it is started."""
+
+    async def connect(self) -> None:
+        await super().connect()
+        if self.name == "plain":
+            await self.send(Outbound(Address("plain", "dm", "1-once"), "Are you still there?", "greeting"))
+
+
+class _Forgetful:
+    """A database that forgets at every start which steps were taken."""
+
+    def __init__(self, beneath: Database) -> None:
+        self.beneath = beneath
+        self.sole = beneath.sole
+        self._forgot = False
+
+    async def write(self, work: Work[T], *, key: str = "") -> T:
+        if not self._forgot:
+            self._forgot = True
+            steps = "('tool_started', 'tool_ended')"
+            await self.beneath.write(lambda tx: tx.run(f"DELETE FROM journal WHERE kind IN {steps}"))
+        return await self.beneath.write(work, key=key)
+
+    async def read(self, work: Work[T]) -> T:
+        return await self.beneath.read(work)
+
+    @property
+    def problem(self) -> str | None:
+        return self.beneath.problem
+
+    async def close(self) -> None:
+        await self.beneath.close()
+
+
+def loses(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
+    """Messages that are acknowledged and thrown away."""
+    deaf = [_Deaf(adapter, lambda inbound: inbound.text.startswith("once ")) for adapter in adapters]
+    return Gateway(settings, adapters=deaf, **more)
+
+
+def hangs(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
+    """Answers of people that never come through."""
+    deaf = [_Deaf(adapter, lambda inbound: "/approve" in inbound.text) for adapter in adapters]
+    return Gateway(settings, adapters=deaf, **more)
+
+
+def doubles(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
+    return Gateway(settings, adapters=[_Stammering(adapter) for adapter in adapters], **more)
+
+
+def wakes(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
+    return Gateway(settings, adapters=[_Restless(adapter) for adapter in adapters], **more)
+
+
+def repeats(settings: Any, *, wrap: Callable[[Database], Database], **more: Any) -> Gateway:
+    """Steps that were finished, and are forgotten."""
+    return Gateway(settings, wrap=lambda database: _Forgetful(wrap(database)), **more)

@@ -1,0 +1,87 @@
+"""Where a drill kills, and which settings hold in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from perdure.config import load
+from perdure.testing.drill import Point, random_points, sweep_points
+from perdure.testing.drill.child import from_wire, to_wire
+from perdure.testing.drill.points import WEIGHTS, in_rounds
+from perdure.testing.drill.scenes import PLATFORMS, SCENES, talks
+from perdure.testing.drill.settings import apart, for_drill
+
+OURS = Path("/ours")
+
+
+def test_seed_decides_the_points() -> None:
+    assert random_points(7, 50) == random_points(7, 50)
+    assert random_points(7, 50) != random_points(8, 50)
+    assert random_points(7, 50)[:12] == random_points(7, 12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_start_is_killed_only_where_there_is_something_to_recover(seed: int) -> None:
+    rounds = in_rounds(random_points(seed, 200))
+    assert all(first.place != "start" for first, *_ in rounds)
+    assert all(len(points) <= 2 for points in rounds)
+
+
+def test_every_kind_of_point_is_drawn() -> None:
+    assert {point.place for point in random_points(1, 500)} == set(WEIGHTS)
+
+
+def test_sweep_goes_before_and_after_each_call() -> None:
+    assert [str(point) for point in sweep_points(4)] == [
+        "before store call 1",
+        "after store call 1",
+        "before store call 2",
+        "after store call 2",
+    ]
+    assert str(Point("step", 3)) == "in the middle of step or command 3"
+    assert str(Point("ack", 2, after=True)) == "after the record of acknowledgement 2"
+
+
+def test_conversations_take_their_turns_on_every_platform() -> None:
+    where = {(talk.chat.partition("-")[2], talk.platform) for number in range(3) for talk in talks(number)}
+    assert len(where) == len(SCENES) * len(PLATFORMS)
+
+
+def test_drill_has_the_users_rules_and_none_of_their_places(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        '[store]\nurl = "postgresql://me@here/mine"\n'
+        '[recovery]\npolicy = "ask"\nmax_without_progress = 1\n'
+        '[queue]\nmode = "collect"\n'
+        '[tools]\napprovals = "all"\ndirectory = "/mine"\nload = ["mine:tool"]\nenv = ["MY_SECRET"]\n'
+        '[model]\nname = "openai:gpt-5"\napi_key = "sk-mine"\n'
+        '[agent]\nmax_steps = 7\nentrypoint = "mine:agent"\ntools = ["clarify"]\n'
+        '[platforms.web]\nallow = ["ann"]\n[retention]\nage = "1d"\n'
+    )
+    found = for_drill(load(tmp_path, {}), OURS)
+    assert (found.recovery.policy, found.queue.mode, found.tools.approvals) == ("ask", "collect", "all")
+    assert found.agent.max_steps == 7
+    assert found.recovery.max_without_progress == 3
+    ours = load(OURS, {})
+    assert found.store_url == ours.store_url
+    assert found.workspace == ours.workspace
+    assert (found.model, found.platforms, found.retention) == (ours.model, ours.platforms, ours.retention)
+    assert (found.tools.load, found.tools.env) == (ours.tools.load, ours.tools.env)
+    assert (found.agent.entrypoint, found.agent.tools) == (ours.agent.entrypoint, ours.agent.tools)
+    assert from_wire(to_wire(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("freshness", "moves"),
+    [
+        pytest.param(3600.0, True, id="an hour"),
+        pytest.param(0.0, True, id="for ever"),
+        pytest.param(60.0, False, id="a minute"),
+    ],
+)
+def test_clock_moves_on_with_every_kill_unless_work_would_go_stale(freshness: float, moves: bool) -> None:
+    settings = load(OURS, {})
+    settings = replace(settings, recovery=replace(settings.recovery, freshness=freshness))
+    assert (apart(settings) > 300) == moves
