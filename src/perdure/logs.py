@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from functools import lru_cache
 from typing import Any
 
 
@@ -33,18 +34,27 @@ class Log:
     def _write(
         self, level: int, event: str, fields: dict[str, Any], exc_info: BaseException | None = None
     ) -> None:
-        if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"fields": fields}, exc_info=exc_info)
+        if not self._logger.isEnabledFor(level):
+            return
+        crash = (type(exc_info), exc_info, exc_info.__traceback__) if exc_info else None
+        # Made by hand: `Logger.log` looks for its caller through the whole stack, and no line of ours names it.
+        record = logging.LogRecord(self._logger.name, level, "", 0, event, None, crash)
+        record.__dict__["fields"] = fields
+        self._logger.handle(record)
 
 
 class _Format(logging.Formatter):
-    converter = staticmethod(time.gmtime)
-
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={_plain(value)}" for name, value in getattr(record, "fields", {}).items())
-        when = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
-        line = f"{when}.{record.msecs:03.0f}Z {record.levelname.lower():7} {record.getMessage()}{fields}"
+        when = f"{_second(int(record.created))}.{int(record.msecs):03}Z"
+        line = f"{when} {record.levelname.lower():7} {record.getMessage()}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    """A second of the clock; most events come several in one."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _plain(value: Any) -> str:
@@ -60,3 +70,5 @@ def to_stderr(level: int = logging.INFO) -> None:
     logger.handlers = [writer]
     logger.setLevel(level)
     logger.propagate = False
+    # What no line of ours says need not be found out for each of them.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

@@ -194,6 +194,24 @@ def test_lost_messages_are_counted_and_it_ends_with_code_1(home: Path) -> None:
     forget(report)
 
 
+def test_messages_that_only_a_kill_can_lose_are_counted(home: Path) -> None:
+    """B70: an acknowledgement that comes before the message is stored."""
+    early = "broken_gateways:acknowledges_early"
+    assert not run(home, [Point("rest")], gateway=early).failed
+    report = run(home, [Point("ack", 3, after=True)], gateway=early)
+    assert report.lost >= 1, report.findings
+    assert report.repeated == report.duplicates == report.phantoms == report.stuck == 0, report.findings
+
+
+def test_answers_that_only_a_kill_can_double_are_counted(home: Path) -> None:
+    """B74: a send that nobody confirmed, to a platform that cannot tell, without a mark."""
+    boast = "broken_gateways:claims_too_much"
+    assert not run(home, [Point("rest")], gateway=boast).failed
+    report = run(home, [Point("send", nth, after=True) for nth in (1, 2, 3, 4, 5)], gateway=boast)
+    assert report.duplicates >= 1, report.findings
+    assert report.lost == report.repeated == report.phantoms == report.stuck == 0, report.findings
+
+
 def test_answers_that_come_twice_are_counted(home: Path) -> None:
     report = run(home, [Point("rest")], gateway="broken_gateways:doubles")
     assert report.duplicates >= 9

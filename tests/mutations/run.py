@@ -48,7 +48,6 @@ def observe(folder: Path, tests: Sequence[str]) -> Seen:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
     env = inherited | {
         "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "tests")]),
-        "PYTHONDONTWRITEBYTECODE": "1",
         witness.FOLDER: str(folder),
         witness.VERDICT: str(told),
     }
@@ -93,8 +92,7 @@ def conclusion(seen: Seen) -> tuple[str, str]:
 
 def copied(folder: Path) -> Path:
     """A copy of the source, so that it may be broken."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(SOURCE, folder, dirs_exist_ok=True, ignore=ignored)
+    shutil.copytree(SOURCE, folder, dirs_exist_ok=True)
     return folder
 
 
@@ -126,7 +124,7 @@ def main(names: Sequence[str]) -> int:
         for verdict in pool.map(judge, chosen):
             mutation = verdict.mutation
             alive += verdict.what != "killed"
-            print(f"{mutation.name:{width}}  {verdict.what:14}  {verdict.seconds:4.0f} s  {mutation.test}")
+            print(f"{mutation.name:{width}}  {verdict.what:14}  {verdict.seconds:4.0f} s  {mutation.test}", flush=True)
             if verdict.what != "killed":
                 print(f"    {mutation.breaks}\n    {verdict.words}")
     print(f"{len(chosen) - alive} of {len(chosen)} killed")

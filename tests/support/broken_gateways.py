@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from perdure.core.address import Address
-from perdure.core.messages import Inbound, Outbound, Receipt
+from perdure.core.messages import Inbound, Outbound, Receipt, Stored
 from perdure.platforms.api import Adapter, Event
 from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database, Work
@@ -54,6 +54,26 @@ class _Deaf(_Over):
                 await event.ack(None)
             else:
                 yield event
+
+
+class _Hasty(_Over):
+    """Acknowledges before anything is stored."""
+
+    async def receive(self) -> AsyncGenerator[Event]:
+        async for event in self.beneath.receive():
+            await event.ack(None)
+            yield replace(event, ack=_nothing)
+
+
+async def _nothing(_: Stored | None) -> None: ...
+
+
+class _Boastful(_Over):
+    """Claims that the same delivery key twice is one message, which is true of one platform only."""
+
+    def __init__(self, beneath: Adapter) -> None:
+        super().__init__(beneath)
+        self.capabilities = replace(beneath.capabilities, idempotent_send=True)
 
 
 class _Stammering(_Over):
@@ -103,6 +123,16 @@ def loses(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
     """Messages that are acknowledged and thrown away."""
     deaf = [_Deaf(adapter, lambda inbound: inbound.text.startswith("once ")) for adapter in adapters]
     return Gateway(settings, adapters=deaf, **more)
+
+
+def acknowledges_early(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
+    """Messages that are lost only if the kill comes at the right moment."""
+    return Gateway(settings, adapters=[_Hasty(adapter) for adapter in adapters], **more)
+
+
+def claims_too_much(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
+    """Answers that come twice only if the kill comes at the right moment."""
+    return Gateway(settings, adapters=[_Boastful(adapter) for adapter in adapters], **more)
 
 
 def hangs(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
