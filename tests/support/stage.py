@@ -119,6 +119,7 @@ class Stage:
         await asyncio.wait({self._running})
         error = None if self._running.cancelled() else self._running.exception()
         assert error is None or isinstance(error, Crash), f"the gateway ended with {error!r}"
+        await self.database.close()  # which a kernel does for the dead, also in the middle of their farewell
         await self.start()
 
     async def arm(self, calls: int, *, after: bool) -> None:
