@@ -239,7 +239,8 @@ def erase(
     json: Json = False,
 ) -> None:
     """Remove a session for good, with all that belongs to it."""
-    from perdure.operations.erase import erase_from, erased_line, to_erase
+    from perdure.operations.erase import erased_line, to_erase
+    from perdure.runtime.eraser import erase_from
 
     settings = load()
     lines = asyncio.run(looking(settings, lambda store: to_erase(store, session)))

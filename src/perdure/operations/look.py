@@ -11,7 +11,7 @@ import msgspec
 from perdure.core.address import parse_session_key
 from perdure.core.explain import explain
 from perdure.core.journal import Entry, ModelAnswered, ToolCall
-from perdure.core.notes import NO_GATEWAY, ago
+from perdure.core.notes import NO_GATEWAY, SESSION_NAMES, ago
 from perdure.errors import NotFound
 from perdure.settings import SQLITE, Settings
 from perdure.store.api import Store
@@ -20,8 +20,6 @@ from perdure.store.locks import lock_holder
 from perdure.store.previews import Kept
 from perdure.store.sessions import Session
 from perdure.store.situations import Life
-
-NAMES = "`perdure sessions` lists ids and keys."
 
 
 async def session_fields(store: Store, session: Session) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def session_line(fields: dict[str, Any], now: int) -> str:
 async def find_session(store: Store, name: str) -> Session:
     found = await store.situations.find_session(name)
     if found is None:
-        raise NotFound(f"no session is named {name!r}", hint=NAMES)
+        raise NotFound(f"no session is named {name!r}", hint=SESSION_NAMES)
     return found
 
 

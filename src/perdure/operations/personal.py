@@ -16,8 +16,8 @@ from perdure.core import exports
 from perdure.core.address import read_session_key
 from perdure.core.exports import ExportedAttachment, ExportedMessage, ExportedSession
 from perdure.core.messages import Inbound
+from perdure.core.notes import SESSION_NAMES
 from perdure.errors import NotFound
-from perdure.operations.look import NAMES
 from perdure.operations.people import read_name
 from perdure.store.api import Store
 from perdure.store.ids import Clock, wall_clock
@@ -41,7 +41,7 @@ async def export_named(store: Store, name: str, *, clock: Clock = wall_clock) ->
     """The session of that id, or all of a key, as one readable document; and how many there are."""
     named = await store.sessions.named(name)
     if not named:
-        raise NotFound(f"no session is named {name!r}", hint=NAMES)
+        raise NotFound(f"no session is named {name!r}", hint=SESSION_NAMES)
     keys = sorted({session.key for session in named})
     wanted = {session.id for session in named}
     found = [one for key in keys for one in await store.transfer.dump(key) if one.id in wanted]

@@ -15,7 +15,6 @@ from perdure.core.queueing import Fate
 from perdure.core.recovery import Reason, RecoveryPolicy
 from perdure.errors import RunEnded, Unavailable
 from perdure.logs import Log
-from perdure.operations.erase import Eraser
 from perdure.platforms.api import Adapter, MenuEntry
 from perdure.runtime.access import Access
 from perdure.runtime.agents import Agents
@@ -23,6 +22,7 @@ from perdure.runtime.bell import Feed
 from perdure.runtime.commands import Commands, Control
 from perdure.runtime.connections import Connections
 from perdure.runtime.drain import Notices, drain
+from perdure.runtime.eraser import Eraser
 from perdure.runtime.intake import Intake
 from perdure.runtime.keepers import Keepers
 from perdure.runtime.lease import Lease

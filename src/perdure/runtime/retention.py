@@ -6,7 +6,7 @@ import asyncio
 
 from perdure.errors import PerdureError, StoreBroken
 from perdure.logs import Log
-from perdure.operations.erase import Eraser
+from perdure.runtime.eraser import Eraser
 
 log = Log("retention")
 

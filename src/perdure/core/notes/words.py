@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+SESSION_NAMES = "`perdure sessions` lists ids and keys."
+
 CAUSES = {
     "restart_timeout": "a gateway restart",
     "shutdown_timeout": "a gateway shutdown",
