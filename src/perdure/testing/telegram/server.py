@@ -30,6 +30,7 @@ from perdure.testing.telegram.world import World
 TOKEN = "7000001:local-telegram-token"  # noqa: S105 reason: it opens nothing but this emulator
 LONGEST_POLL = 50.0
 MOST_UPDATES = 100
+HELD = 0.01  # seconds between two looks at whether an answer is still held back
 
 
 class Call(Struct):
@@ -181,8 +182,8 @@ class _Door:
 
 async def _befall(fault: Fault, line: Line, status: int, body: bytes) -> tuple[int, bytes]:
     fault.reached.set()
-    if fault.hold:
-        await line.wait_for(asyncio.to_thread(fault.released.wait))
+    while fault.hold and not fault.released.is_set():
+        await line.idle(HELD)
     if fault.cut:
         await line.cut()
         raise Left
