@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -70,8 +71,8 @@ class Client:
         given = {name: value for name, value in (params or {}).items() if value is not None}
         status, body = await self._http.post(f"/bot{self._token}/{method}", msgspec.json.encode(given), timeout)
         try:
-            answer = msgspec.json.decode(body, type=Answer)
-        except msgspec.MsgspecError as error:
+            answer = _read(body)
+        except (ValueError, RecursionError) as error:
             raise SendUnknown(f"what answered {method} with {status} is not Telegram") from error
         if answer.ok:
             return answer.result
@@ -82,6 +83,17 @@ class Client:
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def _read(body: bytes) -> Answer:
+    """Read an answer. Half a character in somebody's words must not keep everybody else's from us."""
+    try:
+        return msgspec.json.decode(body, type=Answer)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        mended = json.dumps(json.loads(body), ensure_ascii=False).encode(errors="replace")
+        return msgspec.json.decode(mended, type=Answer)
 
 
 def failure(refused: CallRefused) -> SendError:
