@@ -312,7 +312,7 @@ def drill(
     gateway: Annotated[str, typer.Option(metavar="MODULE:OBJECT", help="Kill what this makes instead.")] = "",
     json: Json = False,
 ) -> None:
-    """Prove that nothing is lost: kill a gateway again and again, and count.
+    """Put the promises to the test: kill a gateway again and again, and count.
 
     It runs conversations in a temporary home, with your configuration, but with the offline model and on
     simulated platforms: your database, your files and your chats are not touched. It kills the gateway with

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.journal import Answered, ToolStarted
+from perdure.core.notes import usage
 from perdure.platforms.api import Capabilities
 from perdure.testing import SimulatedPlatform
 from support.approving import DONE, GUARDED, QUESTION, Asking
@@ -99,7 +100,7 @@ async def test_b66_wrong_id_and_other_chats_approve_nothing(home: Path) -> None:
             scene.platform.write(f"/approve {name}")
         scene.platform.press(approve.command, chat="2")
         scene.platform.write("/approve", chat="2")
-        await scene.sees(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
+        await scene.sees(usage("/approve [ID]", "x"), NOTHING, NOTHING, NOTHING, NOTHING)
         await scene.sees(NOTHING, NOTHING, chat="2")
         assert (await scene.view()).state == "waiting"
         assert scene.runs() == 0

@@ -154,6 +154,7 @@ async def test_b22_turn_is_marked_on_disk_before_it_is_cancelled(
         await witness.running.wait()
         gateway.stop(ending)
         await stopped(gateway)
+    assert witness.found, "it was cancelled before it was marked"
     [(state, body)] = witness.found
     assert state == State.INTERRUPTED
     assert f'"reason":"{reason}"' in body

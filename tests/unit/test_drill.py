@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perdure.config import load
 from perdure.testing.drill import Point, random_points, sweep_points
-from perdure.testing.drill.child import from_wire, to_wire
+from perdure.testing.drill.orders import from_wire, to_wire
 from perdure.testing.drill.points import WEIGHTS, in_rounds
 from perdure.testing.drill.scenes import PLATFORMS, SCENES, talks
 from perdure.testing.drill.settings import apart, for_drill

@@ -84,7 +84,7 @@ class Admission:
         return True
 
 
-_WAITING = "SELECT id, key, kind, body FROM inbox WHERE state = 'waiting' ORDER BY key, position"
+_WAITING = "SELECT id, key, kind, body FROM inbox WHERE state = 'waiting' ORDER BY key, state, position"
 _GOALS = "SELECT g.id, s.key, g.person FROM goals g JOIN sessions s ON s.id = g.session WHERE g.state = 'active'"
 
 

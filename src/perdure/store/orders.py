@@ -59,7 +59,7 @@ _WAITING = (
     "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
     "FROM inbox i JOIN leases l ON l.key = i.key "
     "WHERE i.state = 'waiting' AND i.kind = 'command' "
-    f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD})) ORDER BY i.key, i.position"
+    f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD})) ORDER BY i.key, i.state, i.kind, i.position"
 )
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from perdure.testing.agents import AgentConformance
-from perdure.testing.crashes import Crash, CrashingDatabase
+from perdure.testing.crashes import Crash, CrashingDatabase, KillingDatabase
 from perdure.testing.faults import FaultyDatabase, SettableClock
 from perdure.testing.plans import Plan, Question, Step
 from perdure.testing.platform import SimulatedPlatform
@@ -35,6 +35,7 @@ __all__ = [
     "FaultyDatabase",
     "Floods",
     "Hangs",
+    "KillingDatabase",
     "LocalProvider",
     "NeverEnds",
     "Plan",

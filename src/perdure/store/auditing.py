@@ -1,0 +1,108 @@
+"""Questions about a whole database, for whoever checks from outside what a gateway did. Each is one snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from msgspec import Struct
+
+from perdure.core.entries import Cancelled, Entry, Joined, ModelAnswered, ToolEnded, ToolStarted, decode
+from perdure.core.turn import BEGUN
+from perdure.store.database import Database
+
+_BEGUN = ", ".join(f"'{state}'" for state in BEGUN)
+# One question, so that nothing is overlooked on its way from one table to the other.
+_UNDER_WAY = (
+    f"SELECT 1 FROM turns WHERE state IN ({_BEGUN}) "
+    "UNION ALL SELECT 1 FROM outbox WHERE state IN ('owed', 'sending', 'unknown') "
+    "UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside' "
+    "UNION ALL SELECT 1 FROM processes WHERE state = 'live' LIMIT 1"
+)
+
+
+class Taken(Struct, frozen=True):
+    """A turn."""
+
+    id: str
+    key: str
+    state: str
+
+
+class Received(Struct, frozen=True):
+    """What became of a message, and the turn that it is part of."""
+
+    event_key: str
+    state: str
+    turn: str | None
+
+
+class Made(Struct, frozen=True):
+    """A call of a tool that was begun, and its end if there is one."""
+
+    turn: str
+    key: str
+    tool: str
+    ended: ToolEnded | None
+
+
+class Auditing:
+    """Reads all there is; nothing of a running gateway needs it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def is_quiet(self) -> bool:
+        """Whether nothing is under way: no turn, no reply, no message, no process."""
+        return not await self._all(_UNDER_WAY)
+
+    async def turns(self, since: str = "") -> list[Taken]:
+        """Every turn behind the one of that id, in the order in which they began."""
+        rows = await self._all("SELECT id, key, state FROM turns WHERE id > :since ORDER BY id", since=since)
+        return [Taken(*row) for row in rows]
+
+    async def received(self) -> list[Received]:
+        return [Received(*row) for row in await self._all("SELECT event_key, state, turn FROM inbox")]
+
+    async def calls(self, since: str = "") -> list[Made]:
+        """Every call of the turns behind the one of that id."""
+        begun: dict[tuple[str, str], ToolStarted] = {}
+        ends: dict[tuple[str, str], ToolEnded] = {}
+        for turn, entry in await self._entries("'tool_started', 'tool_ended'", since):
+            if isinstance(entry, ToolStarted):
+                begun[turn, entry.call] = entry
+            elif isinstance(entry, ToolEnded):
+                ends[turn, entry.call] = entry
+        return [Made(at[0], started.key, started.tool, ends.get(at)) for at, started in begun.items()]
+
+    async def final_answers(self, since: str = "") -> Counter[str]:
+        """How many final answers a model gave, by turn; but for turns that further words have joined."""
+        entries = await self._entries("'model_answered', 'joined'", since)
+        joined = {turn for turn, entry in entries if isinstance(entry, Joined)}
+        finals = [turn for turn, entry in entries if isinstance(entry, ModelAnswered) and not entry.calls]
+        return Counter(turn for turn in finals if turn not in joined)
+
+    async def cancelled(self, why: str) -> set[str]:
+        """The turns that were cancelled for that reason."""
+        entries = await self._entries("'cancelled'")
+        return {turn for turn, entry in entries if isinstance(entry, Cancelled) and entry.why == why}
+
+    async def expired(self) -> set[str]:
+        """The turns of which a reply, or a part of one, was given up."""
+        rows = await self._all("SELECT turn FROM outbox WHERE state = 'expired' AND turn IS NOT NULL")
+        return {row[0] for row in rows}
+
+    async def lost_processes(self) -> list[str]:
+        """The commands of processes whose end nobody knows."""
+        return [row[0] for row in await self._all("SELECT command FROM processes WHERE state = 'lost'")]
+
+    async def _entries(self, kinds: str, since: str = "") -> list[tuple[str, Entry]]:
+        rows = await self._all(
+            "SELECT turn, kind, version, body FROM journal "
+            f"WHERE turn > :since AND kind IN ({kinds}) ORDER BY session, seq",
+            since=since,
+        )
+        return [(turn, decode(kind, version, body)) for turn, kind, version, body in rows]
+
+    async def _all(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        return await self._database.read(lambda tx: tx.all(sql, **values))

@@ -1,0 +1,7 @@
+"""The drill: conversations with a gateway that is killed again and again, and a count of what that did to them."""
+
+from perdure.testing.drill.points import Point, random_points, sweep_points
+from perdure.testing.drill.report import Report, Waits
+from perdure.testing.drill.rounds import Drill
+
+__all__ = ["Drill", "Point", "Report", "Waits", "random_points", "sweep_points"]

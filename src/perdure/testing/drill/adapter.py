@@ -1,0 +1,97 @@
+"""The drilled gateway's end of the line to the simulated platforms."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import msgspec
+
+from perdure.core.messages import Inbound, Outbound, Receipt, Stored
+from perdure.errors import SendRefused
+from perdure.platforms.api import Adapter, Capabilities, Event
+from perdure.testing.drill import wire
+
+
+class Line:
+    """One connection for all platforms. When it is gone, so is the drill: then we have no business here."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[wire.Told]] = {}
+        self._queues: dict[str, asyncio.Queue[Inbound]] = {}
+
+    @classmethod
+    async def open(cls, path: Path) -> Line:
+        with wire.within_reach(path) as short:
+            return cls(*await asyncio.open_unix_connection(short, limit=wire.LONGEST))
+
+    async def attend(self, arm: Callable[[wire.Arm], None]) -> None:
+        """Hear what the platforms say."""
+        async for said in wire.lines(self._reader):
+            match wire.from_platforms.decode(said):
+                case wire.Handed(platform, inbound):
+                    self.events(platform).put_nowait(inbound)
+                case wire.Told(number) as told:
+                    if not self._asked[number].done():  # whoever asked may have been cut off
+                        self._asked[number].set_result(told)
+                case wire.Arm() as armed:
+                    arm(armed)
+        os._exit(1)
+
+    def events(self, platform: str) -> asyncio.Queue[Inbound]:
+        return self._queues.setdefault(platform, asyncio.Queue())
+
+    def say(self, message: wire.FromGateway) -> None:
+        wire.put(self._writer, message)
+
+    async def ask(self, make: Callable[[int], wire.Request]) -> Receipt | None:
+        """Make a request, and wait for its answer."""
+        number = next(self._numbers)
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        self.say(make(number))
+        try:
+            told = await self._asked[number]
+            if told.refused:
+                raise SendRefused(told.refused)
+            return told.receipt
+        finally:
+            del self._asked[number]
+
+
+class LineAdapter(Adapter):
+    """A simulated platform, over the line."""
+
+    def __init__(self, name: str, capabilities: Capabilities, line: Line) -> None:
+        self.name = name
+        self.capabilities = capabilities
+        self._line = line
+
+    async def connect(self) -> None:
+        self._line.say(wire.Listen(self.name))
+
+    async def receive(self) -> AsyncGenerator[Event]:
+        events = self._line.events(self.name)
+        while True:
+            yield self._event(await events.get())
+
+    def _event(self, inbound: Inbound) -> Event:
+        async def ack(_: Stored | None) -> None:
+            await self._line.ask(lambda number: wire.Ack(number, self.name, inbound.event_key))
+
+        return Event(msgspec.json.encode(inbound).decode(), inbound.event_key, inbound, ack=ack)
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        receipt = await self._line.ask(lambda number: wire.Send(number, self.name, outbound))
+        return receipt or Receipt(outbound.key)
+
+    async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
+        await self._line.ask(lambda number: wire.Edit(number, self.name, receipt, outbound))
+
+    async def find_sent(self, key: str) -> Receipt | None:
+        return await self._line.ask(lambda number: wire.Find(number, self.name, key))

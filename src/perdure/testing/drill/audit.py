@@ -1,0 +1,228 @@
+"""Counts what a drill did to its conversations: by what people saw, what was left in files, and the journal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perdure.core import notes
+from perdure.core.address import parse_session_key
+from perdure.core.session import Why
+from perdure.core.turn import FINAL
+from perdure.errors import PerdureError
+from perdure.store.auditing import Auditing
+from perdure.store.database import Database
+from perdure.store.reader import open_reader
+from perdure.testing.drill.people import People, Written
+from perdure.testing.drill.points import Point
+from perdure.testing.drill.report import FAULTS, UNKNOWN
+from perdure.testing.drill.scenes import Talk
+from perdure.testing.drill.traces import Traces
+
+MARKED = notes.maybe_duplicate("").strip()
+REHEARSED = ("step", "once")  # tools that leave a trace by their key
+
+Findings = dict[str, list[str]]
+
+
+class Audit:
+    """Looks at the drill's database beside its gateways, and writes nothing."""
+
+    def __init__(self, home: Path, people: People, *, may_give_up: bool = False) -> None:
+        self._url = f"sqlite:///{home / 'perdure.db'}"
+        self._people = people
+        self._may_give_up = may_give_up
+        self._database: Database | None = None
+        self._since = ""  # the last turn of the rounds before
+        self._finished: dict[
+            str, tuple[str, int]
+        ] = {}  # by call: its chat, and how often it had run when finished
+        self._final: dict[str, tuple[str, int]] = {}  # by turn: the same of answers that were final
+        self._talks: list[Talk] = []
+        self._where: dict[str, str] = {}  # by chat: where the gateway was killed
+        self._closed: dict[str, int] = {}  # by chat: how many messages people had seen when its round was over
+        self.given_up = 0
+        self.traces = Traces(home)
+
+    async def open(self) -> None:
+        self._database = await open_reader(self._url)
+
+    async def close(self) -> None:
+        if self._database is not None:
+            await self._database.close()
+
+    @property
+    def _store(self) -> Auditing:
+        if self._database is None:
+            raise PerdureError("the drill has not been opened")
+        return Auditing(self._database)
+
+    # ── during the drill ────────────────────────────────────────────────────────────────────────────────────
+
+    async def is_quiet(self) -> bool:
+        """Whether nothing is left to be done."""
+        if self._people.unread() or not await self._store.is_quiet():
+            return False
+        return not self._people.unread()  # it may have done something meanwhile
+
+    def begin_round(self, talks: Sequence[Talk], points: Sequence[Point]) -> None:
+        self._talks += talks
+        self._where |= {talk.chat: ", then ".join(map(str, points)) for talk in talks}
+
+    async def note_kill(self) -> None:
+        """Remember what was finished when the gateway was killed: none of it must be done again."""
+        ran, chats = self.traces.by_key(), await self._chats(self._since)
+        for call in await self._store.calls(self._since):
+            if call.ended is not None:
+                self._finished.setdefault(call.key, (chats[call.turn], ran[call.key]))
+        for turn, count in (await self._store.final_answers(self._since)).items():
+            self._final.setdefault(turn, (chats[turn], count))
+
+    async def end_round(self, talks: Sequence[Talk]) -> None:
+        """From now on nobody asks anything of these conversations."""
+        self._since = max([self._since, *(turn.id for turn in await self._store.turns(self._since))])
+        self._closed |= {talk.chat: len(self._people.seen(talk)) for talk in talks}
+
+    async def _chats(self, since: str = "") -> dict[str, str]:
+        return {turn.id: _chat(turn.key) for turn in await self._store.turns(since)}
+
+    # ── at the end ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def turns(self) -> int:
+        return len(await self._store.turns())
+
+    async def findings(self) -> Findings:
+        """Everything that must be told, by the name of its count."""
+        found: Findings = {name: [] for name in (*FAULTS, UNKNOWN)}
+        await self._find_lost(found)
+        found["lost"] += [*self._untold(), *await self._undone()]
+        found["repeated"] += [*self._repeated(), *await self._answered_again()]
+        found["duplicates"] += self._duplicates()
+        found["phantoms"] += [*await self._unasked(), *self._woken()]
+        found["stuck"] += await self._stuck()
+        found[UNKNOWN] += [*await self._in_doubt(), *self._marked()]
+        return found
+
+    def _in(self, chat: str) -> str:
+        """A chat, and where the gateway was killed in its round."""
+        return f"{chat} (killed {self._where[chat]})" if chat in self._where else chat
+
+    async def _find_lost(self, found: Findings) -> None:
+        """Look for the answer to each message that people wrote."""
+        received = {each.event_key: each for each in await self._store.received()}
+        states = {turn.id: turn.state for turn in await self._store.turns()}
+        replaced = await self._store.cancelled(Why.REPLACED)  # by a later message: such is the mode of the queue
+        given_up = await self._store.cancelled(Why.SUPERSEDED) if self._may_give_up else set()
+        expired = await self._store.expired()
+        for written in self._people.written:
+            message, chat = received.get(written.event_key), self._in(written.talk.chat)
+            turn = message.turn if message and message.turn else ""
+            if turn in replaced or self._is_answered(written, turn, states.get(turn, "")):
+                continue
+            if turn in expired:
+                found[UNKNOWN].append(f"{chat}: an answer was cut off and not sent again, as configured")
+            elif turn in given_up and self._is_told(written, f"{turn}."):
+                self.given_up += 1
+            else:
+                state = message.state if message else "not stored"
+                found["lost"].append(f"{chat}: {written.mark} never came; its message is {state}")
+
+    def _is_answered(self, written: Written, turn: str, state: str) -> bool:
+        """An answer has the mark; one that says why there is none has at least the name of its turn."""
+        marked = any(written.mark in each.text for each in self._people.seen(written.talk))
+        return marked or (state == "failed" and self._is_told(written, f"{turn}:"))
+
+    def _is_told(self, written: Written, about: str) -> bool:
+        return any(each.key.startswith(about) for each in self._people.seen(written.talk))
+
+    def _untold(self) -> Iterator[str]:
+        for talk in self._talks:
+            news = [each.text for each in self._people.seen(talk) if "background process" in each.text]
+            for told in talk.told:
+                if not any(told in text for text in news):
+                    yield f"{self._in(talk.chat)}: nobody was told of the end of its process"
+
+    async def _undone(self) -> list[str]:
+        """Calls that are without a result though their turn has ended, and results of what left no trace."""
+        found, ran = [], self.traces.by_key()
+        ended = {turn.id: _chat(turn.key) for turn in await self._store.turns() if turn.state in FINAL}
+        for call in await self._store.calls():
+            if call.turn in ended and call.ended is None:
+                found.append(f"{self._in(ended[call.turn])}: the call {call.key} never had a result")
+            elif call.tool in REHEARSED and call.ended and call.ended.outcome == "ok" and not ran[call.key]:
+                found.append(
+                    f"{self._in(ended.get(call.turn, call.turn))}: {call.key} has a result, and never ran"
+                )
+        return found
+
+    def _repeated(self) -> Iterator[str]:
+        by_key, by_name = self.traces.by_key(), self.traces.by_name()
+        for key, (chat, ran) in self._finished.items():
+            if by_key[key] > ran:
+                yield f"{self._in(chat)}: the call {key} was finished, and ran again"
+        for talk in self._talks:
+            for name in (*talk.once, *talk.commands):
+                if by_name[name] > 1:
+                    yield f"{self._in(talk.chat)}: {name} ran {notes.times(by_name[name])}"
+
+    async def _answered_again(self) -> list[str]:
+        now = await self._store.final_answers()
+        return [
+            f"{self._in(chat)}: the final answer of {turn} was there, and the model was asked again"
+            for turn, (chat, count) in self._final.items()
+            if now[turn] > count
+        ]
+
+    def _duplicates(self) -> Iterator[str]:
+        for talk in self._talks:
+            clean = [each.text for each in self._people.seen(talk) if MARKED not in each.text]
+            shown = Counter({mark: sum(mark in text for text in clean) for mark in talk.marks})
+            others = [text for text in clean if not any(mark in text for mark in talk.marks)]
+            shown.update(text.splitlines()[0] for text in others if talk.chat in text)
+            for text, count in shown.items():
+                if count > 1:
+                    yield f"{self._in(talk.chat)}: {text!r} was shown {notes.times(count)}"
+
+    async def _unasked(self) -> list[str]:
+        allowed = {talk.chat: talk.turns for talk in self._talks}
+        return [
+            f"{self._in(chat)}: {count} turns, and people asked for {allowed.get(chat, 0)}"
+            for chat, count in Counter((await self._chats()).values()).items()
+            if count > allowed.get(chat, 0)
+        ]
+
+    def _woken(self) -> Iterator[str]:
+        for talk in self._talks:
+            seen = self._people.seen(talk)
+            for each in seen[self._closed.get(talk.chat, len(seen)) :]:
+                yield f"{self._in(talk.chat)}: {each.text.splitlines()[0]!r} came when all was over"
+        for each in self._people.strays({talk.chat for talk in self._talks}):
+            yield f"{each.address.chat}: {each.text!r} came, where nobody had written"
+
+    async def _stuck(self) -> list[str]:
+        begun = [turn for turn in await self._store.turns() if turn.state not in FINAL]
+        return [f"{self._in(_chat(turn.key))}: the turn {turn.id} is {turn.state}" for turn in begun]
+
+    async def _in_doubt(self) -> list[str]:
+        ran, chats = self.traces.by_key(), await self._chats()
+        calls = [
+            f"{self._in(chats[call.turn])}: `{call.tool}` was cut off; the agent was told, and did not repeat it "
+            f"(it {'had' if ran[call.key] else 'had not'} begun)"
+            for call in await self._store.calls()
+            if call.ended is not None and call.ended.outcome == "unknown"
+        ]
+        lost = await self._store.lost_processes()
+        return [*calls, *(f"nobody knows how `{command}` ended; its chat was told so" for command in lost)]
+
+    def _marked(self) -> Iterator[str]:
+        for talk in self._talks:
+            for each in self._people.seen(talk):
+                if MARKED in each.text:
+                    yield f"{self._in(talk.chat)}: a message was cut off, and sent again with a mark"
+            for _ in self._people.leftovers(talk):
+                yield f"{self._in(talk.chat)}: an answer that was growing was cut off; what was shown of it stays"
+
+
+def _chat(key: str) -> str:
+    return parse_session_key(key)[1].chat

@@ -1,0 +1,104 @@
+"""The people of a drill: they write, answer what they are asked, and do what they are told to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from perdure.core.address import join_parts
+from perdure.core.notes import PREVIEW_ENDED
+from perdure.testing.drill.scenes import Talk
+from perdure.testing.platform import Posted, SimulatedPlatform
+
+ANSWER = "Right"
+GO_ON = "/resume"
+
+
+class Written(Struct, frozen=True):
+    """A message that must be answered."""
+
+    talk: Talk
+    event_key: str
+    mark: str
+
+
+class People:
+    def __init__(self, platforms: Mapping[str, SimulatedPlatform]) -> None:
+        self._platforms = platforms
+        self._read = dict.fromkeys(platforms, 0)  # how many posts of each platform were read
+        self._answered: set[str] = set()  # delivery keys of what they have reacted to
+        self.written: list[Written] = []
+        self.by_hand = 0  # how often they had to ask that something go on
+
+    def begin(self, talks: Sequence[Talk]) -> None:
+        for talk in talks:
+            self._write(talk, talk.texts, talk.marks)
+
+    def write_late(self, talks: Sequence[Talk]) -> None:
+        """Write what is written while the gateway is down."""
+        for talk in talks:
+            self._write(talk, talk.late, talk.marks[len(talk.texts) :])
+
+    def _write(self, talk: Talk, texts: Sequence[str], marks: Sequence[str]) -> None:
+        for text, mark in zip(texts, marks, strict=False):
+            message = self._platforms[talk.platform].write(text, chat=talk.chat)
+            key = join_parts(talk.platform, "default", "message", talk.chat, message)
+            self.written.append(Written(talk, key, mark))
+
+    def react(self) -> None:
+        """Answer whatever is new, each question once, however often it is shown."""
+        for name, platform in self._platforms.items():
+            new, self._read[name] = platform.posted[self._read[name] :], len(platform.posted)
+            for posted in new:
+                if posted.key not in self._answered and self._answer(platform, posted):
+                    self._answered.add(posted.key)
+
+    def _answer(self, platform: SimulatedPlatform, posted: Posted) -> bool:
+        """Whether there was something to answer."""
+        if posted.text.startswith("May I do this?"):
+            self._press(platform, posted, "Approve", "/approve")
+        elif posted.text.startswith("Which way"):
+            self._press(platform, posted, ANSWER, ANSWER)
+        elif f"Say {GO_ON}" in posted.text or f"{GO_ON} brings this one back" in posted.text:
+            self.by_hand += 1
+            self._press(platform, posted, "Resume", GO_ON)
+        else:
+            return False
+        return True
+
+    def _press(self, platform: SimulatedPlatform, posted: Posted, label: str, words: str) -> None:
+        """Press the button of that label; without it, write the words."""
+        buttons = posted.buttons if platform.capabilities.buttons else ()
+        command = next((button.command for button in buttons if button.label == label), None)
+        if command is None:
+            platform.write(words, chat=posted.address.chat)
+        else:
+            platform.press(command, chat=posted.address.chat)
+
+    def unread(self) -> bool:
+        """Whether there is something that nobody has read, or something written that nobody has taken."""
+        return any(
+            platform.pending() or self._read[name] < len(platform.posted)
+            for name, platform in self._platforms.items()
+        )
+
+    def signs(self) -> int:
+        """Grows whenever a gateway has done something that people can see."""
+        return sum(len(each.posted) + len(each.acknowledged) for each in self._platforms.values())
+
+    def seen(self, talk: Talk) -> list[Posted]:
+        """What they see in a chat, but for what is left of answers that were growing."""
+        return [each for each in self._shown(talk) if not each.preview and each.text != PREVIEW_ENDED]
+
+    def leftovers(self, talk: Talk) -> list[Posted]:
+        """Answers that were growing, and grow no more."""
+        return [each for each in self._shown(talk) if each.preview]
+
+    def _shown(self, talk: Talk) -> list[Posted]:
+        return [each for each in self._platforms[talk.platform].posted if each.address.chat == talk.chat]
+
+    def strays(self, chats: set[str]) -> list[Posted]:
+        """What was said in chats that nobody has written in."""
+        posts = [posted for platform in self._platforms.values() for posted in platform.posted]
+        return [posted for posted in posts if posted.address.chat not in chats]

@@ -1,0 +1,80 @@
+"""Where a drill kills: points drawn from a seed, the same for the same seed, or walked through one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Literal
+
+from msgspec import Struct
+
+Place = Literal["store", "start", "send", "ack", "step", "rest"]
+
+# How often each is drawn, and the farthest n. One round makes about so many of each; an n that it does not reach
+# becomes a kill at rest.
+WEIGHTS: dict[Place, tuple[int, int]] = {
+    "store": (9, 170),
+    "start": (3, 110),
+    "send": (3, 14),
+    "ack": (2, 12),
+    "step": (4, 10),
+    "rest": (1, 1),
+}
+
+_WORDS: dict[Place, str] = {
+    "store": "store call {nth}",
+    "start": "store call {nth} of the next start",
+    "send": "the record of send {nth}",
+    "ack": "the record of acknowledgement {nth}",
+}
+
+
+class Point(Struct, frozen=True):
+    """The n-th of something, before or after it took place."""
+
+    place: Place
+    nth: int = 1
+    after: bool = False
+
+    def __str__(self) -> str:
+        match self.place:
+            case "rest":
+                return "at rest"
+            case "step":
+                return f"in the middle of step or command {self.nth}"
+            case place:
+                return f"{'after' if self.after else 'before'} {_WORDS[place].format(nth=self.nth)}"
+
+
+def random_points(seed: int, kills: int) -> list[Point]:
+    """So many points. The same seed gives the same points, and more of them begin with the same ones."""
+    return list(islice(_drawn(random.Random(seed)), kills))  # noqa: S311 reason: nothing is secret about it
+
+
+def _drawn(chance: random.Random) -> Iterator[Point]:
+    places, weights = list(WEIGHTS), [weight for weight, _ in WEIGHTS.values()]
+    last: Place = "start"  # there must be something to recover: no start is killed first, nor twice in a row
+    while True:
+        [place] = chance.choices(places, weights)
+        if place == last == "start":
+            continue
+        last = place
+        nth, after = chance.randint(1, WEIGHTS[place][1]), chance.random() < 0.5
+        yield Point(place, nth, after and place not in ("step", "rest"))
+
+
+def sweep_points(kills: int) -> list[Point]:
+    """Before and after store call 1, 2, 3 and so on."""
+    return [Point("store", 1 + number // 2, bool(number % 2)) for number in range(kills)]
+
+
+def in_rounds(points: Sequence[Point]) -> list[list[Point]]:
+    """The points by rounds: one that kills a start belongs to the kill before it."""
+    rounds: list[list[Point]] = []
+    for point in points:
+        if point.place == "start" and rounds:
+            rounds[-1].append(point)
+        else:
+            rounds.append([point])
+    return rounds
