@@ -134,7 +134,7 @@ def test_b66_approval_is_given_by_a_button_and_not_by_a_stranger(tmp_path: Path,
         wait_for("it goes on", lambda: len(telegram.texts(group)) > 1)
 
 
-def test_b45_cut_off_turn_is_resumed_by_a_button(tmp_path: Path, telegram: LocalTelegram) -> None:
+def test_cut_off_turn_is_resumed_by_a_button(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__RECOVERY="ask") as process:
         telegram.write("step slow 2s\nsay: done")
         wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
@@ -186,6 +186,15 @@ def test_b75_long_text_comes_in_parts_that_telegram_takes(tmp_path: Path, telegr
         telegram.write("flood: 9000")
         wait_for("it arrives in parts", lambda: len(telegram.texts()) >= 6)
     assert all(units(text) <= 4096 for text in telegram.texts())
+
+
+def test_b76_growing_answer_is_one_message_that_is_edited(tmp_path: Path, telegram: LocalTelegram) -> None:
+    words = " ".join(f"word{number}" for number in range(20))
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write(f"stream: {words}")
+        wait_for_texts(telegram, words)
+    assert len(telegram.sent) == 1
+    assert telegram.sent[0].before, "it was seen to grow"
 
 
 # ── faults ──────────────────────────────────────────────────────────────────────────────────────────────────
