@@ -49,10 +49,7 @@ class Http:
         except BaseException:
             connection.abort()
             raise
-        if connection.reusable:
-            self._idle.append(connection)
-        else:
-            connection.abort()
+        self._keep(connection)
         return status, answer
 
     async def close(self) -> None:
@@ -75,6 +72,15 @@ class Http:
                 return connection
             connection.abort()
         return None
+
+    def _keep(self, connection: _Connection) -> None:
+        """Keep a connection for the next request, and let go of those that nobody has needed for long."""
+        if connection.reusable:
+            self._idle.append(connection)
+        else:
+            connection.abort()
+        while self._idle and not self._idle[0].fresh:
+            self._idle.pop(0).abort()
 
     async def _opened(self) -> _Connection:
         try:
