@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run check format test soak bench lock clean
+.PHONY: help run check format test mutants soak bench lock clean
 
 help:             ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,6 +25,9 @@ format: $(READY)  ## put the source in shape
 
 test: check       ## everything that must be green, on both databases, with real processes
 	$(BIN)/pytest -q -n 2 --dist worksteal --ignore=tests/unit --ignore=tests/soak tests
+
+mutants: $(READY) ## break the source on purpose, one promise at a time: its test must notice (ONE=name)
+	PYTHONPATH=tests $(BIN)/python -m mutations.run $(ONE)
 
 soak: $(READY)    ## the long sweeps, and what needs strace or mounts
 	$(BIN)/pytest -q tests/soak

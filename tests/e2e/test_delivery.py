@@ -14,6 +14,7 @@ from perdure.store.api import Store
 from perdure.store.database import Database
 from perdure.testing import FaultyDatabase, SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
+from support.stopping import dying
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -83,6 +84,15 @@ async def test_b74_unknown_send_is_resolved(
         platform.write("say: hi")
         await replies(platform, *seen)
         await nothing_owed(gateway.store)
+
+
+async def test_b73_answer_is_sent_after_the_restart_when_killed_at_the_end_of_its_turn(tmp_path: Path) -> None:
+    platform = SimulatedPlatform()
+    async with dying(tmp_path, platform, fact="SELECT 1 FROM turns WHERE state = 'done'"):
+        platform.write("say: hi")
+    assert platform.replies() == []
+    async with serving(tmp_path, platform):
+        await replies(platform, "hi")
 
 
 async def test_b75_reply_waits_for_its_platform_and_uses_up_no_attempt(tmp_path: Path) -> None:

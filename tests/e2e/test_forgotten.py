@@ -74,3 +74,18 @@ async def test_process_of_an_installation_that_never_returns_is_told_as_lost_onc
         gateway.loops.background.begun(process.id)
     async with serving(here, platform, STORE__URL=postgres_url):
         await sees(platform, "begun", "has not been heard of for a day")
+
+
+async def test_b91_process_whose_files_are_gone_is_told_as_lost_once(home: Path, elsewhere: Path) -> None:
+    """As after a restore of the database alone."""
+    platform = SimulatedPlatform()
+    async with crashing_at_the_end(home, platform) as gateway:
+        platform.write("background: sleep 600\nsay: begun")
+        await sees(platform, "begun")
+        await runs(home, await the_process(gateway))
+    (home / "keepers").rename(elsewhere)
+    async with serving(home, platform) as gateway:
+        await sees(platform, "begun", "Its files are gone")
+        assert (await the_process(gateway, "lost")).told == "report"
+    async with serving(home, platform):
+        await sees(platform, "begun", "Its files are gone")

@@ -6,7 +6,6 @@ so that a patch outlives changes around it; what is not found exactly once does 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,16 +73,3 @@ def _hunks(diff: str) -> Iterator[Hunk]:
         elif line[0] in " -+":
             before += line[1:] if line[0] != "+" else ""
             after += line[1:] if line[0] != "-" else ""
-
-
-def is_defined(test: str) -> bool:
-    """Whether there is a test of this name, as far as its file tells; its parameters are not looked at."""
-    file, _, name = test.partition("::")
-    path = ROOT / file
-    if not path.is_file():
-        return False
-    found = {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, _NAMED)}
-    return name.partition("[")[0] in found
-
-
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

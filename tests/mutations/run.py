@@ -1,7 +1,7 @@
 """`make mutants`: break the source in one place at a time, and see that the test which is named there notices.
 
-A mutant is killed if that test fails by an assertion. One that survives shows a hole in the tests. A patch that does
-not apply, a test that cannot be collected, or an error that is none of its assertions is neither, and fails as well.
+A mutant is killed if that test fails by an assertion. One that survives shows a hole in the tests. A patch that
+does not apply, a test that cannot be collected, an error that is no assertion: each is neither, and fails as well.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def main(names: Sequence[str]) -> int:
         for verdict in pool.map(judge, chosen):
             mutation = verdict.mutation
             alive += verdict.what != "killed"
-            print(f"{mutation.name:{width}}  {verdict.what:14}  {verdict.seconds:4.0f} s  {mutation.test}", flush=True)
+            took = f"{verdict.seconds:4.0f} s"
+            print(f"{mutation.name:{width}}  {verdict.what:14}  {took}  {mutation.test}", flush=True)
             if verdict.what != "killed":
                 print(f"    {mutation.breaks}\n    {verdict.words}")
     print(f"{len(chosen) - alive} of {len(chosen)} killed")

@@ -1,7 +1,7 @@
 """What a run of a mutant brings along: it tells how the test ended, and that nobody used the real source.
 
 As a plugin of pytest it writes down what came of each test. As the `sitecustomize` of the mutant's folder it is
-loaded by every Python of the run, also by a gateway that a test starts, and ends one that would use another source.
+loaded by every Python of the run, also by a gateway that a test starts; one that would use another source ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-FOLDER, VERDICT = "MUTANT_FOLDER", "MUTANT_VERDICT"  # not of ours: a gateway refuses settings that it does not know
+FOLDER, VERDICT = "MUTANT_FOLDER", "MUTANT_VERDICT"  # no settings of ours: a gateway refuses unknown ones
 FOREIGN = "foreign"  # a file in the folder that tells of a process which would have used another source
 
 
@@ -68,5 +68,4 @@ def _write(line: str) -> None:
 
 
 if folder := os.environ.get(FOLDER):
-    if not any(isinstance(finder, Guard) for finder in sys.meta_path):
-        sys.meta_path.insert(0, Guard(folder))
+    sys.meta_path.insert(0, Guard(folder))

@@ -1,37 +1,49 @@
-"""Sweeps over scenes with people in them: crash at the n-th store call, before and after it, for every n.
+"""The sweep: a scene is crashed at every call to the store, the platform and the model, before and after it.
 
-A scene knows what people write, how they answer what they are asked, and what they must have seen at the end. Each
-point opens the same home in a new gateway, which must bring everything to its end by itself.
+A scene knows what people write, how they answer what they are asked, and what they must have seen at the end.
+After each crash the same home is opened by a new gateway, which must bring everything to its end by itself:
+nothing lost, nothing repeated, no phantom turn, every turn final.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
+
+from msgspec import Struct, field
 
 from perdure.agents.api import Agent
 from perdure.config import load
+from perdure.core import notes
+from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ToolEnded, TurnView, fold
 from perdure.core.turn import FINAL
 from perdure.errors import Unavailable
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
-from perdure.store.database import Database
-from perdure.testing import Crash, CrashingDatabase, SettableClock, SimulatedPlatform
-from perdure.testing.crashes import crashing
+from perdure.testing import Crash, SettableClock, SimulatedPlatform
+from support.fuses import Fuse, FusedAdapter, FusedDatabase, FusedModel
+from support.moments import Moment, moment_of
 from support.shelling import Commands
+from support.stopping import looking_at
 from support.waiting import eventually
 
 E = TypeVar("E", bound=Entry)
+
+LINGERING = 10.0  # seconds after which a gateway that was killed and did not notice is ended
+MARKED = notes.maybe_duplicate("").strip()
 
 
 class World:
     """What outlives a crash: the home, the platform and the people. Subclasses say what happens in it."""
 
+    name: ClassVar[str]
     writes: tuple[str, ...] = ()
     sees: tuple[str, ...] = ()
     turns: int | None = None  # how many there are at the end; None: one for each of the writes
@@ -39,6 +51,8 @@ class World:
     answers: ClassVar[dict[str, str]] = {}  # what a person writes, by how that begins which they were told
     can = Capabilities(idempotent_send=True, keeps_missed=True)
     settings: ClassVar[dict[str, str]] = {}
+    quiet = True  # nobody notices anything if no gateway is killed
+    before: tuple[str, ...] = ()  # facts that killed earlier gateways, one after the other
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -46,12 +60,28 @@ class World:
         self.commands = Commands(home)
         self.platform = SimulatedPlatform(capabilities=self.can)
         self._answered: set[str] = set()
+        self._gateway: Gateway | None = None
+        self.begin()
+
+    @classmethod
+    @contextmanager
+    def staged(cls, folder: Path) -> Iterator[Callable[[str], World]]:
+        """Worlds of this kind in a folder, by name, and whatever else they need while they are used."""
+        yield lambda name: cls(folder / name)
+
+    def begin(self) -> None:
+        """People write."""
         for text in self.writes:
             self.platform.write(text)
 
     def agent(self) -> Agent | None:
         """An agent of one's own; None: the built-in one."""
         return None
+
+    @property
+    def gateway(self) -> Gateway:
+        assert self._gateway is not None, "no gateway runs"
+        return self._gateway
 
     def react(self) -> None:
         """People answer what they were asked, each question once; what is lost on the way comes again."""
@@ -72,62 +102,114 @@ class World:
         """Whether people see what they must see at the end."""
         return self.platform.replies() == list(self.sees)
 
+    async def is_over(self, store: Store) -> bool:
+        """Whether nothing is left to be done."""
+        return not await open_work(store)
+
     def check(self, views: list[TurnView]) -> None:
         """What else must be true at the end."""
 
+    async def check_store(self, store: Store) -> None:
+        """What else must be true of the store at the end."""
+
     # ── gateways ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def run(self, wrap: Callable[[Database], Database] = CrashingDatabase) -> bool:
-        """Run a gateway until it crashes (False) or has nothing left to do (True)."""
+    async def run(self, fuse: Fuse) -> bool:
+        """Run a gateway until it is killed, is stopped, or has nothing left to do (True)."""
         self.clock.move(600)  # so that a few crashes are no crash loop
-        names = {"RECOVERY__MAX_WITHOUT_PROGRESS": "9", **self.settings}
-        settings = load(self.home, {f"PERDURE_{name}": value for name, value in names.items()})
-        options: dict[str, Any] = {"wrap": wrap, "clock": self.clock, "agent": self.agent()}
-        gateway = Gateway(settings, adapters=[self.platform.adapter()], **options)
-        running = asyncio.create_task(gateway.run())
-        settled = asyncio.create_task(eventually("everything is answered", lambda: self._settled(gateway)))
-        await asyncio.wait({running, settled}, return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
-            await self._until_settled(settled)
-            gateway.stop()
-        else:
-            settled.cancel()
+        self._gateway = self._make(fuse)
+        running = asyncio.create_task(self.gateway.run())
+        settled = asyncio.create_task(eventually("everything is answered", self.settled))
+        burnt = asyncio.create_task(fuse.burnt.wait())
+        await asyncio.wait({running, settled, burnt}, return_when=asyncio.FIRST_COMPLETED)
+        over = settled.done() and not fuse.burnt.is_set()
+        if over:
+            self.gateway.stop()
+        settled.cancel()
+        burnt.cancel()
+        if fuse.burnt.is_set() and not (await asyncio.wait({running}, timeout=LINGERING))[0]:
+            running.cancel()  # wherever it waits, it is dead
+            await asyncio.wait({running})
+            await self.gateway.store.close()  # its files, which the kernel would close
         try:
             await running
-        except Crash:
-            return False
-        return True
+        except (Crash, asyncio.CancelledError):
+            over = False
+        if over and settled.exception() is not None:
+            raise AssertionError(f"people see {self.platform.replies()}") from settled.exception()
+        return over
 
-    async def _until_settled(self, settled: asyncio.Task[bool]) -> None:
-        try:
-            await settled
-        except AssertionError as error:
-            raise AssertionError(f"people see {self.platform.replies()}") from error
+    def _make(self, fuse: Fuse) -> Gateway:
+        names = {"RECOVERY__MAX_WITHOUT_PROGRESS": "9", **self.settings}
+        settings = load(self.home, {f"PERDURE_{name}": value for name, value in names.items()})
+        return Gateway(
+            settings,
+            adapters=[FusedAdapter(self.platform, fuse)],
+            agent=self.agent(),
+            clock=self.clock,
+            wrap=lambda database: FusedDatabase(database, fuse),
+            wrap_model=lambda model: FusedModel(model, fuse),
+        )
 
-    async def _settled(self, gateway: Gateway) -> bool:
+    async def settled(self) -> bool:
         self.react()
-        if not self.has_seen() or gateway.phase != "ready" or self.platform.pending():
+        if not self.has_seen() or self.gateway.phase != "ready" or self.platform.pending():
             return False
-        # Asked of the database beneath the wrapper: looking at the gateway is no call of the gateway's.
+        # Asked of the database beneath the fuse: looking at the gateway is no call of the gateway's.
         try:
-            return not await open_work(Store(gateway.store.database.beneath))  # type: ignore[attr-defined]
+            return await self.is_over(Store(self.gateway.store.database.beneath))  # type: ignore[attr-defined]
         except Unavailable:
             return False  # it has just crashed
 
-    async def verify(self) -> None:
+    # ── afterwards ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def runs(self) -> Counter[str]:
+        """How often each call of a rehearsed step really ran, by its key."""
+        trace = self.home / "rehearsal.log"
+        return Counter(line.split()[1] for line in (trace.read_text() if trace.exists() else "").splitlines())
+
+    async def verify(self) -> list[TurnView]:
         """Everything was answered once, and the store tells so."""
         assert self.has_seen(), self.platform.replies()
-        gateway = Gateway(load(self.home, {}), adapters=[], clock=self.clock)
-        running = asyncio.create_task(gateway.run())
-        await eventually("the store is open", lambda: gateway.phase == "ready")
-        views = await turns_of(gateway.store)
-        gateway.stop()
-        await running
+        assert not self.platform.pending(), "a message was never acknowledged"
+        self._check_deliveries()
+        async with looking_at(self.home) as store:
+            views = await turns_of(store)
+            assert not await store.outbox.open(), "something is still owed"
+            await self.check_store(store)
         wanted = len(self.writes) if self.turns is None else self.turns
         assert self.some or len(views) == wanted, "a phantom turn"
         for view in views:
             check_turn(view)
+            self._check_runs(view)
         self.check(views)
+        return views
+
+    def _check_deliveries(self) -> None:
+        """Each delivery key is there once where the platform can tell; elsewhere a second one says what it is."""
+        for key, count in Counter(posted.key for posted in self.platform.posted).items():
+            texts = [posted.text for posted in self.platform.posted if posted.key == key]
+            can_tell = self.can.idempotent_send or self.can.read_back
+            assert count == 1 or not can_tell, f"{texts} were delivered with one key"
+            assert sum(MARKED not in text for text in texts) <= 1, f"{texts} are not marked"
+
+    def _check_runs(self, view: TurnView) -> None:
+        runs = self.runs()
+        for call in view.calls.values():
+            if call.request.tool in ("step", "once") and call.started and call.ended:
+                ran = runs[call.started.key]
+                assert ran >= (call.ended.outcome == "ok"), "a result of a call that never ran"
+                assert ran <= 1 or call.started.effect is not Effect.ONCE, "a `once` call ran twice"
+
+    def noticed(self, views: list[TurnView]) -> set[str]:
+        """What a person, the model or the world can notice of the crash."""
+        ends = [entry for view in views for entry in entries_of(view, ToolEnded)]
+        found = {
+            "unknown": any(entry.outcome == "unknown" for entry in ends),
+            "again": any(count > 1 for count in self.runs().values()),
+            "marked": any(MARKED in posted.text for posted in self.platform.posted),
+        }
+        return {name for name, true in found.items() if true}
 
 
 def check_turn(view: TurnView) -> None:
@@ -145,11 +227,13 @@ def entries_of(view: TurnView, kind: type[E]) -> list[E]:
 
 
 async def turns_of(store: Store) -> list[TurnView]:
-    return [
-        fold(await store.journal.of_turn(turn.session, turn.id))
-        for session in await store.sessions.page()
-        for turn in await store.turns.of_session(session.id)
-    ]
+    """Every turn, and each row is the fold of its journal."""
+    views = []
+    for session in await store.sessions.page():
+        for turn in await store.turns.of_session(session.id):
+            views.append(fold(await store.journal.of_turn(turn.session, turn.id)))
+            assert views[-1].state == turn.state, "the row is not the fold of its journal"
+    return views
 
 
 async def open_work(store: Store) -> list[str]:
@@ -161,19 +245,77 @@ async def open_work(store: Store) -> list[str]:
     ]
 
 
-async def sweep(make: Callable[[str], World], sides: Sequence[bool] = (False, True)) -> int:
-    """Crash before (False) or after each call until a run survives; how many points there were."""
-    points = 0
-    for after in sides:
-        at = 1
-        while True:
-            world = make(f"{'after' if after else 'before'}-{at}")
-            survived = await world.run(crashing(at, after=after))
-            if not survived:
-                assert await world.run()
-            await world.verify()
-            if survived:
-                break
-            points += 1
-            at += 1
-    return points
+# ── the sweep itself ────────────────────────────────────────────────────────────────────────────────────────
+
+STARTS = 2  # as many as a planned stop after the crash needs
+
+
+class Swept(Struct):
+    """What a sweep went through."""
+
+    calls: dict[str, int] = field(default_factory=dict)  # of a gateway that nobody kills, by what was called
+    moments: Counter[Moment] = field(default_factory=Counter)  # how many points there were in each
+    noticed: dict[str, Counter[Moment]] = field(default_factory=dict)  # and at how many something was noticed
+
+    @property
+    def points(self) -> int:
+        return self.moments.total()
+
+
+async def sweep(make: Callable[[str], World], *, every: int = 1, first: int = 0) -> Swept:
+    """Crash at every n-th point, until a run survives."""
+    swept = Swept(calls=await _survey(make("unharmed")))
+    # Before and after each call; how many there are depends a little on how tasks are scheduled.
+    point = first
+    while await _crash(make(f"point-{point}"), Fuse(1 + point // 2, after=bool(point % 2)), swept):
+        point += every
+    return swept
+
+
+async def _survey(world: World) -> dict[str, int]:
+    """The calls of a gateway that nobody kills."""
+    await _lead_up(world)
+    fuse = Fuse()
+    await _finish(world, over=await world.run(fuse))
+    noticed = world.noticed(await world.verify())
+    assert not (noticed and world.quiet) or world.before, "something was noticed, and nothing happened"
+    return dict(Counter(fuse.calls))
+
+
+async def _crash(world: World, fuse: Fuse, swept: Swept) -> bool:
+    """Crash at one point; False if the gateway came to its end before it."""
+    await _lead_up(world)
+    over = await world.run(fuse)
+    crashed = fuse.burnt.is_set()
+    moment = await moment_of(world.home) if crashed else Moment.OVER
+    try:
+        await _finish(world, over=over)
+        views = await world.verify()
+    except AssertionError as error:
+        error.add_note(f"killed at call {len(fuse.calls)} ({fuse.calls[-1]}) of {world.home.name}: {moment}")
+        raise
+    if crashed:
+        swept.moments[moment] += 1
+        for noticed in world.noticed(views):
+            swept.noticed.setdefault(noticed, Counter())[moment] += 1
+    return crashed
+
+
+async def _finish(world: World, *, over: bool) -> None:
+    """Start gateways that nobody kills until everything is done; people may stop one of them."""
+    for _ in range(STARTS):
+        over = over or await world.run(Fuse())
+    assert over, "it was not brought to its end"
+
+
+async def _lead_up(world: World) -> None:
+    for fact in world.before:
+        fuse = Fuse(fact=fact)
+        await world.run(fuse)
+        assert fuse.burnt.is_set(), f"never came true: {fact}"
+
+
+def run_sweep(scene: type[World], folder: Path, *, every: int = 1, first: int = 0) -> Swept:
+    """Sweep over a scene."""
+    with scene.staged(folder) as make:
+        return asyncio.run(partial(sweep, make, every=every, first=first)())

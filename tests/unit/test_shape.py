@@ -105,3 +105,37 @@ def test_tools_are_run_by_journalled_calls_only() -> None:
 def test_only_the_store_speaks_sql() -> None:
     statement = r"^\s*(SELECT .+ FROM|INSERT INTO|UPDATE \w+ SET|DELETE FROM|CREATE (TABLE|INDEX))"
     assert {name.split("/")[0] for name in where(says(statement))} == {"store"}
+
+
+def test_platforms_are_acknowledged_from_the_intake_only() -> None:
+    """What was not stored must come again."""
+    assert where(calls("ack", "fail", of="event")) == {"runtime/intake.py"}
+
+
+def test_the_journal_is_only_appended_to() -> None:
+    assert where(says(r"INSERT INTO journal")) <= {"store/journal.py", "store/load.py"}
+    assert where(says(r"UPDATE journal")) == set()
+    assert where(says(r"DELETE FROM journal")) <= {"store/erasing.py"}, "a person may ask to be forgotten"
+
+
+def test_epochs_grow_in_one_place_only() -> None:
+    """Or else somebody could hold a turn whom nothing fences."""
+    assert where(says(r"epoch = epoch \+ 1")) == {"store/leases.py"}
+
+
+def test_sending_is_said_in_one_place_only() -> None:
+    assert where(says(r"SET state = 'sending'")) == {"store/outbox.py"}
+    assert where(calls("start", of="outbox")) == {"runtime/sender.py"}, "it is said right before it is done"
+
+
+def test_recovery_is_decided_in_one_place_only() -> None:
+    """Whoever wants a turn to go on says so to the recoverer, or is a person."""
+    assert where(calls("decide")) == {"runtime/recoverer.py"}
+    assert where(calls("Requeued")) == {"runtime/recoverer.py", "store/claims.py", "store/verbs.py"}
+
+
+def test_nobody_looks_at_the_clock_who_is_given_one() -> None:
+    """What time it is, is told by a clock that a test can set."""
+    # A keeper is a program of its own, and nobody gives it one.
+    assert where(calls("time", "time_ns", of="time")) == {"store/ids.py", "tools/place.py"}
+    assert where(calls("now", "today", "utcnow", of="datetime")) == set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from perdure.agents.api import Agent, Model
@@ -30,8 +30,15 @@ OFFLINE = "offline"
 class Agents:
     """One agent per platform. Whatever is missing for one of them is told before anything starts."""
 
-    def __init__(self, settings: Settings, platforms: Iterable[str], own: Agent | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        platforms: Iterable[str],
+        own: Agent | None = None,
+        wrap: Callable[[Model], Model] = lambda model: model,
+    ) -> None:
         self._settings = settings
+        self._wrap = wrap
         self._models: dict[str, Model] = {}
         self._boxes: dict[bool, list[Toolbox]] = {}
         self._mcp: McpTools | None = None
@@ -95,7 +102,7 @@ class Agents:
 
     def _model(self, name: str) -> Model:
         if name not in self._models:
-            self._models[name] = self._open_model(name)
+            self._models[name] = self._wrap(self._open_model(name))
         return self._models[name]
 
     def _open_model(self, name: str) -> Model:

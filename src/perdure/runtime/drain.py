@@ -72,9 +72,11 @@ async def drain(
 
 async def _first_of(ended: Awaitable[object], hurried: Callable[[], Awaitable[object]], at_most: float) -> None:
     tasks = {asyncio.ensure_future(ended), asyncio.ensure_future(hurried())}
-    await asyncio.wait(tasks, timeout=at_most, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()
+    try:
+        await asyncio.wait(tasks, timeout=at_most, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _cut_off(runner: Runner, reason: Reason) -> None:

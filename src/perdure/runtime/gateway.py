@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from perdure.agents.api import Agent
+from perdure.agents.api import Agent, Model
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.recovery import Reason
@@ -62,6 +62,7 @@ class Gateway:
         clock: Clock = wall_clock,
         steady: Clock = steady_clock,
         wrap: Callable[[Database], Database] = lambda database: database,
+        wrap_model: Callable[[Model], Model] = lambda model: model,
         end_by: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         """`end_by` is told, whenever a stop is asked for, in how many seconds it ends at the latest.
@@ -70,7 +71,7 @@ class Gateway:
         """
         self.settings = settings
         self.adapters: list[Adapter] = list(adapters) if adapters is not None else configured(settings)
-        self._agents = Agents(settings, [adapter.name for adapter in self.adapters], agent)
+        self._agents = Agents(settings, [adapter.name for adapter in self.adapters], agent, wrap_model)
         self._clock = clock
         self._steady = steady
         self._wrap = wrap

@@ -69,6 +69,7 @@ class Loops:
         self._group = group
         self._adapters = adapters
         self._agents = agents
+        self._clock = clock
         self._lease = Lease(None if store.database.sole else LEASE_MS)
         self._tasks: list[asyncio.Task[None]] = []
         self._published: set[str] = set()  # platforms that show the menu of commands
@@ -76,23 +77,7 @@ class Loops:
         self.connections = connections = Connections(adapters, self._connected)
         silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
         self.notices = Notices(connections.connected, silent)
-        self.runner = Runner(
-            store,
-            agents.on,
-            self._run,
-            lease=self._lease,
-            clock=clock,
-            steady=steady,
-            connected=connections.connected,
-            max_length=connections.max_length,
-            max_tokens=settings.recovery.max_tokens,
-            approval_ms=int(settings.tools.approval_expires * 1000),
-            rules=settings.queue_rules,
-            ended=lambda: self.keepers.wake(),  # it may have left a command behind
-            changed=feed.ring,
-            owes=self._changed,
-            group=group,
-        )
+        self.runner = self._make_runner(steady)
         self.watchers = Watchers(
             self.runner,
             connections.connected,
@@ -120,36 +105,60 @@ class Loops:
         agents.bind(Records(store, self._run, clock, self.background))
         self.eraser = Eraser(store, settings.home, clock, self._cut_off)
         self._retention = Retention(self.eraser, settings.retention.age)
-        self.recoverer = Recoverer(
-            store,
-            started,
-            self.runner,
-            limits=Limits(self._policy, settings.recovery.concurrency),
-            access=access,
-            clock=clock,
-            served={adapter.name for adapter in adapters},
-            alive=self.keepers.alive,
-            connected=connections.connected,
-            max_length=connections.max_length,
-            changed=self._changed,
-            group=group,
-        )
-        self.commands = Commands(
-            store,
-            self._run,
-            self.runner,
-            control,
-            access,
-            clock=clock,
-            began_at=clock(),
-            goal_turns=settings.goal.max_turns,
-            works=settings.background.at_once,
-            rules=settings.queue_rules,
-            answered=self._changed,
-        )
-        self._clock = clock
+        self.recoverer = self._make_recoverer(started)
+        self.commands = self._make_commands()
         self._expiry = Expiry(store, settings.queue_rules, clock, self._changed)
         self._intake = Intake(store, settings, access, clock, self._taken, self._changed, self.keepers.wake, group)
+
+    def _make_runner(self, steady: Clock) -> Runner:
+        return Runner(
+            self._store,
+            self._agents.on,
+            self._run,
+            lease=self._lease,
+            clock=self._clock,
+            steady=steady,
+            connected=self.connections.connected,
+            max_length=self.connections.max_length,
+            max_tokens=self._settings.recovery.max_tokens,
+            approval_ms=int(self._settings.tools.approval_expires * 1000),
+            rules=self._settings.queue_rules,
+            ended=lambda: self.keepers.wake(),  # it may have left a command behind
+            changed=self._feed.ring,
+            owes=self._changed,
+            group=self._group,
+        )
+
+    def _make_recoverer(self, started: Started) -> Recoverer:
+        return Recoverer(
+            self._store,
+            started,
+            self.runner,
+            limits=Limits(self._policy, self._settings.recovery.concurrency),
+            access=self.access,
+            clock=self._clock,
+            served={adapter.name for adapter in self._adapters},
+            alive=self.keepers.alive,
+            connected=self.connections.connected,
+            max_length=self.connections.max_length,
+            changed=self._changed,
+            group=self._group,
+        )
+
+    def _make_commands(self) -> Commands:
+        return Commands(
+            self._store,
+            self._run,
+            self.runner,
+            self._control,
+            self.access,
+            clock=self._clock,
+            began_at=self._clock(),
+            goal_turns=self._settings.goal.max_turns,
+            works=self._settings.background.at_once,
+            rules=self._settings.queue_rules,
+            answered=self._changed,
+        )
 
     async def start(self) -> None:
         """Mark lost turns and obey old commands, before anything is connected; then let everything move."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from perdure.core import notes
-from perdure.core.journal import fold
+from perdure.core.journal import Call, fold
 from perdure.core.messages import Sender
 from perdure.core.turn import FINAL
 from perdure.errors import Unavailable
@@ -135,6 +135,8 @@ class Background:
             match kept.look(self._place(process)):
                 case Ended() | Lost() as over:
                     await self._conclude(process, over)
+                case Missing() if await self._said_that_it_began(process):
+                    await self._conclude(process, Lost(notes.PROCESS_FILES_GONE))
                 case Missing() | Unclaimed() | Refused() if await self._was_never_begun(process):
                     await self._store.processes.forget(process)
                 case _:
@@ -162,11 +164,16 @@ class Background:
         finally:
             over.cancel()
 
+    async def _said_that_it_began(self, process: Process) -> bool:
+        """Whether the call that started it has said so: then somebody relies on it."""
+        call = await self._call(process)
+        return call is not None and call.ended is not None and call.ended.outcome == "ok"
+
     async def _was_never_begun(self, process: Process) -> bool:
         """Whether the call that was to start it is over, and has not; from now on it never will."""
         turn = await self._store.turns.get(process.turn)
         if turn is not None and turn.state not in FINAL:
-            call = fold(await self._store.journal.of_turn(turn.session, turn.id)).calls.get(process.call)
+            call = await self._call(process)
             if call is None or call.ended is None:
                 return False
         place = self._place(process)
@@ -175,6 +182,9 @@ class Background:
                 return await in_thread(lambda: kept.forestall(place))
             case sighting:
                 return isinstance(sighting, Refused)
+
+    async def _call(self, process: Process) -> Call | None:
+        return fold(await self._store.journal.of_turn(process.session, process.turn)).calls.get(process.call)
 
     async def _conclude(self, process: Process, over: Ended | Lost) -> None:
         """Look at the rest of the output, then tell of the end."""

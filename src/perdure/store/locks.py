@@ -10,7 +10,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from perdure.errors import LockHeld
+from perdure.errors import ConfigurationError, LockHeld
 
 
 class FileLock:
@@ -21,8 +21,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def take(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -35,6 +34,16 @@ class FileLock:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
+
+    def _open(self) -> int:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self._path} cannot be written: {error.strerror}",
+                hint="A gateway must be able to write there: make it writable, or choose another home.",
+            ) from error
 
     def release(self) -> None:
         if self._descriptor is not None:

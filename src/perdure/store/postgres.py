@@ -38,8 +38,15 @@ READERS = 3
 PATIENCE = 10.0  # seconds for which an unreachable server is asked again before a write is reported as not done
 _PAUSE = 0.2
 _NAMED = re.compile(r"(?<!:):([a-z_]+)")
-# A dead connection is noticed, and an abandoned transaction ends, even when nothing announces it.
-_CONNECT = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+# A dead connection is noticed, and an abandoned transaction ends, even when nothing announces it. Without the last
+# one, a connection on which something was just said would be waited for until TCP gives up: a quarter of an hour.
+_CONNECT = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 11_000,
+}
 _SESSION = "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = '60s'"
 _NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _COUNT = "UPDATE writers SET transactions = :next WHERE id = :id AND transactions = :done"

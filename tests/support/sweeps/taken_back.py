@@ -1,16 +1,18 @@
-"""The sweep over `/undo` and `/retry`: crashed before and after every store call, each acts once."""
+"""Scenes of what people take back: `/undo`, `/retry`, and the erasing of a session."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import ClassVar
 
-import pytest
-
 from perdure.core import notes
 from perdure.core.journal import TurnView, Undone
-from support.sweeping import World, entries_of, sweep
+from perdure.errors import NotFound, Unavailable
+from perdure.store.api import Store
+from perdure.testing import Crash
+from support.sweeping import World, entries_of
+
+WORDS = "marzipan"
 
 
 def taken_back(words: str, *, acted: bool = False) -> str:
@@ -20,6 +22,7 @@ def taken_back(words: str, *, acted: bool = False) -> str:
 class Undo(World):
     """A turn that did something, taken back."""
 
+    name = "undo"
     writes = ("once b 0s\nsay: hello",)
     sees = ("hello", taken_back("once b 0s\nsay: hello", acted=True))
     answers: ClassVar = {"hello": "/undo"}
@@ -31,6 +34,7 @@ class Undo(World):
 class UndoTwice(World):
     """Two commands at once, each of which takes one turn back."""
 
+    name = "undo, twice"
     writes = ("say: one", "say: two")
     sees = ("one", "two", taken_back("say: two"), taken_back("say: one"))
     answers: ClassVar = {"two": "/undo"}
@@ -46,14 +50,15 @@ class UndoTwice(World):
 class Retry(World):
     """A turn that is asked again, once."""
 
+    name = "retry"
     writes = ("say: one", "step b 0s\nsay: two")
     sees = ("one", "two", notes.asked_again("step b 0s\nsay: two", acted=False, lives=False), "two")
     turns = 3
-    _asked = False
+    asked = False
 
     def react(self) -> None:
-        if "two" in self.platform.replies() and not self._asked:
-            self._asked = True
+        if "two" in self.platform.replies() and not self.asked:
+            self.asked = True
             self.platform.redeliver = 1
             self.platform.write("/retry")
 
@@ -63,14 +68,33 @@ class Retry(World):
         assert views[1].anchor == views[2].anchor
 
 
-SCENES = [Undo, UndoTwice, Retry]
-# How many points each sweep had when it was written: with fewer, it no longer reaches what it did.
-POINTS = {"Undo": 70, "UndoTwice": 95, "Retry": 105}
+class Erase(World):
+    """B104: a session with a command; an operator who asks for its end until nothing of it is left."""
+
+    name = "erasing"
+    writes = (f"run: echo {WORDS}\nsay: {WORDS}",)
+    sees = (WORDS,)
+    turns = 0
+
+    async def is_over(self, store: Store) -> bool:
+        if not await super().is_over(store):
+            return False
+        try:
+            found = await store.sessions.page()
+            for session in found:
+                await self.gateway.operators.erase(session.id)
+        except (Crash, Unavailable, NotFound):
+            return False  # it has just crashed, or the gateway was faster
+        return not found and not self.places()
+
+    def places(self) -> list[Path]:
+        root = self.home / "keepers"
+        return [path for path in root.iterdir() if path.is_dir()] if root.exists() else []
+
+    def check(self, views: list[TurnView]) -> None:
+        assert self.places() == []
+        files = (path for path in self.home.rglob("*") if path.is_file())
+        assert [path for path in files if WORDS.encode() in path.read_bytes()] == []
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__.lower())
-def test_turn_is_taken_back_once_when_killed_at_any_store_call(scene: type[World], tmp_path: Path) -> None:
-    """B71, B81: one scene, every point."""
-    points = asyncio.run(sweep(lambda name: scene(tmp_path / name)))
-    print(f"sweep {scene.__name__}: {points} points")
-    assert points >= POINTS[scene.__name__]
+SCENES: list[type[World]] = [Undo, UndoTwice, Retry, Erase]

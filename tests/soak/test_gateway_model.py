@@ -1,0 +1,9 @@
+"""Many more stories of a gateway than `make test` has time for; see `support/stories.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.stories import stories
+
+TestGatewayModel = pytest.mark.timeout(7200)(stories(2000))

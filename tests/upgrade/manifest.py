@@ -1,0 +1,41 @@
+"""What is kept with the home of a version: what was in it, and what people must see when it is carried on."""
+
+from __future__ import annotations
+
+import sqlite3
+import tarfile
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from upgrade.scenes import Scene
+
+FOLDER = Path(__file__).parent / "versions"
+
+
+class Manifest(Struct, frozen=True):
+    version: str
+    made_at: int
+    found: dict[str, dict[str, int]]  # how many rows of each state there are, by table
+    scenes: tuple[Scene, ...]
+
+
+def versions() -> list[str]:
+    return sorted(path.name for path in FOLDER.iterdir())
+
+
+def read(version: str) -> Manifest:
+    return msgspec.json.decode((FOLDER / version / "manifest.json").read_bytes(), type=Manifest)
+
+
+def unpack(version: str, home: Path) -> Path:
+    """Make a version's home again; its database."""
+    home.mkdir(mode=0o700, parents=True)
+    with tarfile.open(FOLDER / version / "home.tar.xz") as archive:
+        archive.extractall(home, filter="data")
+    return home / "perdure.db"
+
+
+def counted(database: sqlite3.Connection, table: str) -> dict[str, int]:
+    return dict(database.execute(f"SELECT state, count(*) FROM {table} GROUP BY state ORDER BY state"))

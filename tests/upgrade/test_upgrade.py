@@ -1,0 +1,120 @@
+"""B65: what an earlier version has begun, this one carries on; each version has left a home for that."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.platforms.api import Capabilities
+from perdure.store.ids import wall_clock
+from perdure.testing import SettableClock, SimulatedPlatform
+from perdure.version import __version__
+from support.inprocess import crashing_at_the_end, serving
+from support.keeping import end_all
+from support.sweeping import check_turn, open_work, turns_of
+from support.waiting import eventually
+from upgrade.manifest import Manifest, counted, read, unpack, versions
+from upgrade.scenes import STATES, Scene
+
+pytestmark = pytest.mark.anyio
+
+MINUTES = 600  # between the kill and the upgrade
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    for _ in end_all(tmp_path / "home" / "keepers"):
+        yield tmp_path / "home"
+
+
+class Upgrade:
+    """The platforms as the new version finds them, at a time not long after the kill."""
+
+    def __init__(self, home: Path, manifest: Manifest) -> None:
+        self.home = home
+        self.manifest = manifest
+        self._clock = SettableClock()
+        self._clock.move((manifest.made_at - wall_clock()) / 1000)
+        can_tell = {scene.platform: scene.platform != "lossy" for scene in manifest.scenes}
+        self._platforms = {
+            name: SimulatedPlatform(name, capabilities=Capabilities(idempotent_send=tells, keeps_missed=True))
+            for name, tells in can_tell.items()
+        }
+
+    @property
+    def gateway(self) -> dict[str, Any]:
+        self._clock.move(MINUTES)  # a few starts are no crash loop
+        return {"clock": self._clock, "PLATFORMS__WEB__ALLOW": "ann"}
+
+    @property
+    def platforms(self) -> list[SimulatedPlatform]:
+        return list(self._platforms.values())
+
+    def reply_to_all(self) -> None:
+        for scene in self.manifest.scenes:
+            for text in scene.then:
+                self._platforms[scene.platform].write(text, chat=scene.chat, sender=scene.sender)
+
+    async def is_carried_on(self, scene: Scene, sees: tuple[str, ...]) -> None:
+        platform = self._platforms[scene.platform]
+        fact = f"chat {scene.chat} of {scene.platform} sees {sees}"
+        await eventually(fact, lambda: len(platform.replies(scene.chat)) >= len(sees))
+        seen = platform.replies(scene.chat)
+        assert len(seen) == len(sees), f"{fact}, and not {seen}"
+        assert all(words in text for words, text in zip(sees, seen, strict=True)), f"{fact}, and not {seen}"
+
+    def sees_by_itself(self, scene: Scene) -> tuple[str, ...]:
+        return () if scene.then else scene.sees
+
+
+def test_this_version_has_left_a_home() -> None:
+    """It is made before the release: see CONTRIBUTING.md."""
+    assert __version__ in versions()
+
+
+@pytest.mark.parametrize("version", versions())
+def test_database_has_what_its_manifest_says(version: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(unpack(version, tmp_path / "home"))) as database:
+        found = {table: counted(database, table) for table in STATES}
+    assert found == read(version).found
+
+
+@pytest.mark.parametrize("version", versions())
+async def test_b65_everything_is_carried_on_as_promised(version: str, home: Path) -> None:
+    manifest = read(version)
+    unpack(version, home)
+    upgrade = Upgrade(home, manifest)
+    async with serving(home, *upgrade.platforms, **upgrade.gateway) as gateway:
+        for scene in manifest.scenes:
+            await upgrade.is_carried_on(scene, upgrade.sees_by_itself(scene))
+        upgrade.reply_to_all()
+        for scene in manifest.scenes:
+            await upgrade.is_carried_on(scene, scene.sees)
+        await eventually("nothing is left to do", lambda: _is_done(gateway.store))
+        for view in await turns_of(gateway.store):
+            check_turn(view)
+        rows = await gateway.store.database.read(lambda tx: tx.all("SELECT state FROM goals"))
+    assert rows == [("reached",)]
+
+
+@pytest.mark.parametrize("version", versions())
+async def test_b65_nothing_is_said_twice_when_the_new_version_is_killed_as_well(version: str, home: Path) -> None:
+    """Once it has been migrated and taken over; and again when it has answered."""
+    manifest = read(version)
+    unpack(version, home)
+    upgrade = Upgrade(home, manifest)
+    for _ in range(2):
+        async with crashing_at_the_end(home, *upgrade.platforms, **upgrade.gateway):
+            await eventually("somebody is answered", lambda: upgrade.platforms[0].posted)
+    async with serving(home, *upgrade.platforms, **upgrade.gateway):
+        for scene in manifest.scenes:
+            await upgrade.is_carried_on(scene, upgrade.sees_by_itself(scene))
+
+
+async def _is_done(store: Any) -> bool:
+    return not await open_work(store)
