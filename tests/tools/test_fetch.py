@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import gzip
 import ipaddress
 import ssl
@@ -19,6 +18,7 @@ from perdure.errors import ToolFailed
 from perdure.tools.addresses import Address
 from perdure.tools.apart import run_apart
 from perdure.tools.fetch import READ, REDIRECTS, fetch, fetch_tool
+from support.certificates import certificate_for
 from support.web import Page, Web, web
 
 pytestmark = pytest.mark.anyio
@@ -353,27 +353,7 @@ async def test_every_address_of_a_host_must_be_permitted(server: Web) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for one name, and for no address, with its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("named.localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    place = tmp_path_factory.mktemp("tls") / "certificate.pem"
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    place.write_bytes(made.public_bytes(serialization.Encoding.PEM) + secret)
-    return place
+    return certificate_for("named.localhost", tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

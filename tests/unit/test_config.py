@@ -74,6 +74,17 @@ DEFAULTS = {
     "platforms.web.system_prompt": "none",
     "platforms.web.tools": "none",
     "platforms.web.recovery_chats": "{}",
+    "platforms.telegram.enabled": "true",
+    "platforms.telegram.allow": "[]",
+    "platforms.telegram.allow_chats": "{}",
+    "platforms.telegram.recovery": "none",
+    "platforms.telegram.banner": "true",
+    "platforms.telegram.model": "none",
+    "platforms.telegram.system_prompt": "none",
+    "platforms.telegram.tools": "none",
+    "platforms.telegram.recovery_chats": "{}",
+    "platforms.telegram.token": "none",
+    "platforms.telegram.base_url": "https://api.telegram.org",
 }
 
 
@@ -364,7 +375,7 @@ PEOPLE = "a list of texts"
 TRUTH = "true or false"
 SECTIONS = (
     "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, drain, recovery, "
-    "delivery, retention, access, platforms.web"
+    "delivery, retention, access, platforms.web, platforms.telegram"
 )
 EXAMPLES = {
     "store.url": 'url = "sqlite:///perdure.db"',
@@ -541,8 +552,8 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
             id="a slip of the pen in a section",
         ),
         pytest.param(
-            "[platforms.telegram]\ntoken = 'hunter2'",
-            f"platforms.telegram: unknown section. Remove it; the sections are: {SECTIONS}.",
+            "[platforms.zulip]\ntoken = 'hunter2'",
+            f"platforms.zulip: unknown section. Remove it; the sections are: {SECTIONS}.",
             id="a platform of a later version",
         ),
         pytest.param(
@@ -562,12 +573,12 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         ),
         pytest.param(
             "[platform]\nrecovery = 'off'",
-            "platform: unknown section. Did you mean [platforms.web]?",
+            "platform: unknown section. Did you mean [platforms.web] or [platforms.telegram]?",
             id="a platform without a name",
         ),
         pytest.param(
             "[platforms]\nrecovery = 'off'",
-            "platforms.recovery: unknown key. Did you mean platforms.web.recovery?",
+            "platforms.recovery: unknown key. Did you mean platforms.web.recovery or platforms.telegram.recovery?",
             id="a key of all platforms",
         ),
         pytest.param(
@@ -577,7 +588,7 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         ),
         pytest.param(
             "[web]\nbanner = true",
-            "web.banner: unknown key. Did you mean platforms.web.banner?",
+            "web.banner: unknown key. Did you mean platforms.web.banner or platforms.telegram.banner?",
             id="a key of the platform in the section of the same name",
         ),
         pytest.param(
@@ -602,7 +613,7 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         ),
         pytest.param(
             "platforms = 'web'",
-            'platforms: expected a section, got "web". '
+            "platforms: expected a section, got (hidden). "
             "Write [platforms.web] on a line of its own, and its keys beneath it.",
             id="a value for a group of sections",
         ),
@@ -695,13 +706,13 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
             id="a key like no other",
         ),
         pytest.param(
-            "PERDURE_PLATFORMS__TELEGRAM__TOKEN",
+            "PERDURE_PLATFORMS__ZULIP__TOKEN",
             "hunter2",
             f"unknown key. Remove it; the sections are: {SECTIONS}.",
             id="a setting of a later version",
         ),
         pytest.param(
-            "PERDURE_PLATFORMS__TELEGRAM__RECOVERY",
+            "PERDURE_PLATFORMS__ZULIP__RECOVERY",
             "off",
             f"unknown key. Remove it; the sections are: {SECTIONS}.",
             id="a setting of a platform of a later version",
@@ -721,7 +732,7 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
         pytest.param(
             "PERDURE_PLATFORMS_WEB__RECOVERY",
             "off",
-            "unknown key. Did you mean PERDURE_PLATFORMS__WEB__RECOVERY?",
+            "unknown key. Did you mean PERDURE_PLATFORMS__WEB__RECOVERY or PERDURE_PLATFORMS__TELEGRAM__RECOVERY?",
             id="an underscore too few",
         ),
         pytest.param(
@@ -866,3 +877,10 @@ def test_nothing_heavy_is_imported_when_settings_are_loaded(tmp_path: Path) -> N
     done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
     heavy = {"asyncio", "difflib", "pydantic", "sqlalchemy", "structlog", "httpx", "typer", "starlette"}
     assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_token_of_a_bot_is_shown_nowhere(tmp_path: Path) -> None:
+    settings = configured(tmp_path, "[platforms.telegram]\ntoken = '1:hunter2'\n")
+    assert settings.platforms.telegram.token == "1:hunter2"  # noqa: S105 reason: it opens nothing
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in " ".join(problems(tmp_path, "[platforms.telegram]\ntoken = ['1:hunter2']\n"))

@@ -61,14 +61,30 @@ def resolution(*, idempotent: bool, read_back: bool, choice: UnknownChoice) -> R
 
 
 def split(text: str, limit: int | None) -> list[str]:
-    """Cut a reply into parts of at most `limit` characters, at the best places; lose nothing but blanks."""
+    """Cut a reply into parts of at most `limit` UTF-16 units, at the best places; lose nothing but blanks."""
     parts = []
     rest = text.replace("\x00", "").strip()  # nobody can see a zero byte
-    while limit is not None and len(rest) > limit:
-        end, start = _cut(rest, limit)
+    while limit is not None and (room := fitting(rest, limit)) < len(rest):
+        end, start = _cut(rest, room)
         parts.append(rest[:end].rstrip())
         rest = rest[start:].lstrip()
     return [*parts, rest] if rest or not parts else parts
+
+
+def fitting(text: str, limit: int) -> int:
+    """How many characters of a text, at least one, have room in so many UTF-16 units.
+
+    That is how the strictest platforms count; for the others it is never too long.
+    """
+    beginning = text[:limit]
+    if beginning.isascii():
+        return len(beginning)
+    room = limit
+    for count, char in enumerate(beginning):
+        room -= 2 if char > "\uffff" else 1
+        if room < 0:
+            return max(count, 1)
+    return len(beginning)
 
 
 def _cut(text: str, limit: int) -> tuple[int, int]:

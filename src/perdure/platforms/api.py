@@ -35,7 +35,7 @@ class Capabilities(Struct, frozen=True):
     edit: bool = False  # a message can be edited: then people see an answer grow
     edit_every: float = 1.5  # seconds that one edit of a growing answer waits for the next
     live: bool = False  # `glimpse` shows a growing answer, and leaves nothing behind
-    max_length: int | None = None  # of one message, in characters
+    max_length: int | None = None  # of one message, in UTF-16 units
 
 
 async def _nothing(_: Stored | None) -> None: ...

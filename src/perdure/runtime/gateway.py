@@ -15,11 +15,11 @@ from perdure.core.recovery import Reason
 from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.platforms.web import WebAdapter
 from perdure.runtime.agents import Agents
 from perdure.runtime.bell import Feed
 from perdure.runtime.loops import Loops
 from perdure.runtime.operators import Operators
+from perdure.runtime.platforms import configured
 from perdure.runtime.watchers import steady_clock
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
@@ -70,7 +70,7 @@ class Gateway:
         `clock` tells what time it is, `steady` how much of it has passed: nobody sets that one.
         """
         self.settings = settings
-        self.adapters: list[Adapter] = list(adapters) if adapters is not None else [WebAdapter()]
+        self.adapters: list[Adapter] = list(adapters) if adapters is not None else configured(settings)
         self._agents = Agents(settings, [adapter.name for adapter in self.adapters], agent, wrap_model)
         self._clock = clock
         self._steady = steady

@@ -27,7 +27,9 @@ from perdure.settings.kinds import (
     Id,
     ModelName,
     Policy,
+    Secret,
     TimeOfDay,
+    Url,
 )
 from perdure.settings.queue import InboxSettings, QueueSettings
 
@@ -48,6 +50,7 @@ __all__ = [
     "ServerSettings",
     "SessionSettings",
     "Settings",
+    "TelegramSettings",
     "ToolsSettings",
 ]
 
@@ -295,10 +298,38 @@ class PlatformSettings(msgspec.Struct, frozen=True):
     ] = {}
 
 
+class TelegramSettings(PlatformSettings, frozen=True):
+    """A bot on [Telegram](telegram.md)."""
+
+    allow: Annotated[
+        list[Id],
+        Meta(
+            description="The ids of the owners, as numbers in quotes; `*` lets everybody else in, as members. "
+            "Whoever is not known asks by writing to the bot, and is let in with `perdure pair`.",
+            examples=[["123456789"]],
+        ),
+    ] = msgspec.field(default_factory=list)
+    token: Annotated[
+        Secret | None,
+        Meta(description="The bot's token, from @BotFather. Without one, Telegram is not used.", examples=["…"]),
+    ] = None
+    base_url: Annotated[
+        Url,
+        Meta(description="The server of the Bot API: what comes before `/bot<token>/<method>`."),
+    ] = "https://api.telegram.org"
+
+    def __repr__(self) -> str:
+        return "TelegramSettings(token=(hidden))"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("token", "(hidden)")]
+
+
 class PlatformsSettings(msgspec.Struct, frozen=True):
     """The platforms that this version has."""
 
     web: PlatformSettings = PlatformSettings()
+    telegram: TelegramSettings = TelegramSettings()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from perdure.core.notes.processes import *
 from perdure.core.notes.providers import *
 from perdure.core.notes.queueing import *
 from perdure.core.notes.stopping import *
+from perdure.core.notes.telegram import *
 from perdure.core.notes.tools import *
 from perdure.core.notes.words import *
 from perdure.core.notes.work import *

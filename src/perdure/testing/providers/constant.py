@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from perdure.testing.line import Line
 from perdure.testing.providers.answers import Reply, Usage, Wish
 from perdure.testing.providers.dialect import Dialect
-from perdure.testing.providers.line import Line
 
 BLANK = "0123456789abcdef01234567"  # stands for the number of an answer until it is given
 MODEL = "constant"

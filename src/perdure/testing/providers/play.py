@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from msgspec import Struct, structs
 
+from perdure.testing.line import Line
 from perdure.testing.providers.answers import (
     Answer,
     Asked,
@@ -23,7 +24,6 @@ from perdure.testing.providers.answers import (
     flood,
 )
 from perdure.testing.providers.dialect import Dialect
-from perdure.testing.providers.line import Line
 
 
 class Over(Exception):

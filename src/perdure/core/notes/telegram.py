@@ -1,0 +1,20 @@
+"""What operators and people read because of Telegram."""
+
+from __future__ import annotations
+
+TELEGRAM_UNKNOWN_BOT = (
+    "Telegram does not know this bot: its token is wrong or was revoked. Ask @BotFather for the token, set "
+    "platforms.telegram.token to it, and start the gateway again"
+)
+TELEGRAM_CONTESTED = (
+    "another program reads the messages of this Telegram bot, and only one can: stop the other one, or give each "
+    "a bot of its own"
+)
+TELEGRAM_BLOCKED = "the person has blocked the bot, or is gone"
+TELEGRAM_KICKED = "the bot is not in this chat any more"
+TELEGRAM_MUTED = "the bot may not write in this chat: make it an administrator, or let members write"
+TELEGRAM_NO_TOPIC = "the topic was deleted or closed"
+TELEGRAM_NO_CHAT = "there is no such chat, or the person has never begun one with the bot"
+PRESS_NOT_TAKEN = "You may not do that here."
+PRESS_KNOWN = "You have pressed this already."
+PRESS_MEANS_NOTHING = "This button means nothing any more. Write instead what you want."

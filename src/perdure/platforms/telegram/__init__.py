@@ -1,0 +1,5 @@
+"""Telegram, through its Bot API."""
+
+from perdure.platforms.telegram.adapter import TelegramAdapter
+
+__all__ = ["TelegramAdapter"]

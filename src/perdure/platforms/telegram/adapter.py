@@ -1,0 +1,262 @@
+"""One bot on Telegram.
+
+Updates are asked for with the offset of the first that is not stored yet: Telegram keeps the others, and gives
+them again, to us or to whoever comes after us. Nothing is kept here that a restart would need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core import notes
+from perdure.core.address import Address
+from perdure.core.messages import Inbound, Outbound, Receipt, Stored
+from perdure.errors import NotConnected, PerdureError, SendError, SendUnknown
+from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
+from perdure.platforms.telegram.buttons import keyboard
+from perdure.platforms.telegram.client import CallRefused, Client, bad_token, failure
+from perdure.platforms.telegram.markup import render, units
+from perdure.platforms.telegram.updates import WANTED, NotUnderstood, Reader, Update, User
+
+PUBLIC_API = "https://api.telegram.org"
+
+POLL = 50  # seconds that a poll waits for something to happen
+MARGIN = 10.0  # seconds more that its answer gets
+STORE_PAUSE = 1.0  # seconds before what could not be stored is asked for again
+CONTESTED_PAUSE = 5.0  # seconds between two tries to be the only one who polls
+ROOM = 96  # characters that a mark on a reply may need beside it
+LONGEST = 4096
+LONGEST_SUMMARY = 256
+
+
+class _Numbered(Struct, frozen=True):
+    update_id: int
+
+
+class _SentMessage(Struct, frozen=True):
+    message_id: int
+
+
+class _Taking:
+    """An update that was handed over: whether it is stored, once that is known."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def settle(self, stored: bool) -> None:
+        if not self.stored.done():
+            self.stored.set_result(stored)
+
+
+class TelegramAdapter(Adapter):
+    """Polls for updates, and sends messages as one bot."""
+
+    name = "telegram"
+    capabilities = Capabilities(
+        keeps_missed=True,
+        buttons=True,
+        edit=True,
+        edit_every=3.0,  # a group takes twenty messages and edits a minute
+        max_length=LONGEST - ROOM,
+    )
+
+    def __init__(self, token: str, base_url: str = PUBLIC_API) -> None:
+        self._client = Client(base_url, token)
+        self._reader: Reader | None = None
+        self._account = ""
+        self._offset: int | None = None
+        self._contested = False
+        self._asides: set[asyncio.Task[None]] = set()  # what nobody waits for
+
+    # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def connect(self) -> None:
+        if self._contested:  # two who try at once would only end each other's polls
+            await asyncio.sleep(CONTESTED_PAUSE)
+        me = msgspec.json.decode(await self._ask("getMe"), type=User)
+        self._account, self._reader = str(me.id), Reader(me)
+
+    async def receive(self) -> AsyncGenerator[Event]:
+        """Hand updates over, and confirm those that are stored with the next poll.
+
+        If we die inside: Telegram gives again what was not confirmed; what is stored already acts no second time.
+        """
+        while True:
+            taking: list[_Taking] = []
+            for raw in await self._poll():
+                number = _number(raw)
+                event = self._event(raw, taken := _Taking(number))
+                taking.append(taken)
+                if event is None:
+                    taken.settle(True)
+                else:
+                    yield event
+            await self._settle(taking)
+
+    async def _poll(self) -> list[msgspec.Raw]:
+        asked = {"offset": self._offset, "timeout": POLL, "allowed_updates": WANTED}
+        found = await self._ask("getUpdates", asked, POLL + MARGIN)
+        self._contested = False
+        try:
+            return msgspec.json.decode(found, type=list[msgspec.Raw])
+        except msgspec.MsgspecError as error:
+            raise NotConnected(f"Telegram's updates cannot be read: {error}") from error
+
+    async def _settle(self, taking: list[_Taking]) -> None:
+        """Move the offset behind all that is stored, up to the first that is not."""
+        for taken in taking:
+            if not await taken.stored:
+                await asyncio.sleep(STORE_PAUSE)
+                return
+            self._offset = taken.number + 1
+
+    async def _ask(self, method: str, params: dict[str, Any] | None = None, timeout: float = 30.0) -> msgspec.Raw:
+        """Call what may be called again: whatever goes wrong, there is no connection."""
+        try:
+            return await self._client.call(method, params, timeout)
+        except SendUnknown as error:
+            raise NotConnected(error.message) from error
+        except CallRefused as refused:
+            if refused.says("webhook is active"):
+                await self._ask("deleteWebhook")
+                return await self._ask(method, params, timeout)
+            self._contested = refused.code == 409
+            if self._contested:
+                raise NotConnected(notes.TELEGRAM_CONTESTED) from refused
+            if refused.code == 429:
+                await asyncio.sleep(refused.parameters.retry_after or STORE_PAUSE)
+            raise bad_token() if refused.code in (401, 404) else NotConnected(refused.message) from refused
+
+    def _event(self, raw: msgspec.Raw, taken: _Taking) -> Event | None:
+        """The event that an update is; None if it was not meant for us, and is nothing to keep."""
+        assert self._reader is not None, "not connected"  # noqa: S101
+        text, key = bytes(raw).decode(errors="replace"), f"telegram:{self._account}:update:{taken.number}"
+
+        async def fail(_: PerdureError) -> None:
+            taken.settle(False)
+
+        async def kept(_: Stored | None) -> None:
+            taken.settle(True)
+
+        query: str | None = None
+        try:
+            update = msgspec.json.decode(raw, type=Update)
+            query = update.callback_query.id if update.callback_query else None
+            inbound = self._reader.read(update)
+        except (NotUnderstood, msgspec.MsgspecError) as error:
+            if query:
+                self._aside(self._answer_press(query, notes.PRESS_MEANS_NOTHING))
+            return Event(text, key, problem=f"not understood: {error}", ack=kept, fail=fail)
+        if inbound is None:
+            return None
+
+        async def ack(stored: Stored | None) -> None:
+            taken.settle(True)
+            self._show_taken(inbound, stored, query)
+
+        return Event(text, inbound.event_key, inbound, ack=ack, fail=fail)
+
+    def _show_taken(self, inbound: Inbound, stored: Stored | None, query: str | None) -> None:
+        """Let people see that something came in."""
+        if query is not None:
+            fresh = "" if stored is not None and stored.fresh else notes.PRESS_KNOWN
+            self._aside(self._answer_press(query, notes.PRESS_NOT_TAKEN if stored is None else fresh))
+        elif stored is not None and stored.fresh and inbound.kind == "message":
+            self._aside(self._typing(inbound.address))
+
+    # ── what nobody waits for ───────────────────────────────────────────────────────────────────────────────
+
+    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
+    async def _typing(self, address: Address) -> None:
+        await self._try("sendChatAction", {**_place(address), "action": "typing"})
+
+    async def _answer_press(self, query: str, text: str) -> None:
+        await self._try("answerCallbackQuery", {"callback_query_id": query, "text": text or None})
+
+    async def _try(self, method: str, params: dict[str, Any]) -> None:
+        try:
+            await self._client.call(method, params)
+        except (SendError, CallRefused):
+            return  # it was of the moment
+
+    # ── out ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        params = {**_place(outbound.address), "reply_parameters": _anchor(outbound.reply_to)}
+        answer = await self._write("sendMessage", params, outbound)
+        try:
+            return Receipt(str(msgspec.json.decode(answer, type=_SentMessage).message_id))
+        except msgspec.MsgspecError as error:
+            raise SendUnknown(f"Telegram's answer cannot be read: {error}") from error
+
+    async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
+        params = {"chat_id": outbound.address.chat, "message_id": int(receipt.message)}
+        await self._write("editMessageText", params, outbound)
+
+    async def _write(self, method: str, params: dict[str, Any], outbound: Outbound) -> msgspec.Raw:
+        """Put the words of a message somewhere; follow a chat that has moved, and do without marks if need be."""
+        text, entities = render(outbound.text)
+        if not text.strip():
+            text, entities = outbound.text, []
+        if units(text) > LONGEST:
+            text, entities = notes.growing(text, LONGEST), []  # what is left out is seen to be
+        params |= {"reply_markup": keyboard(outbound.buttons), "link_preview_options": {"is_disabled": True}}
+        params |= {"text": text, "entities": entities or None}
+        try:
+            return await self._client.call(method, params)
+        except CallRefused as refused:
+            if refused.says("message is not modified"):
+                return msgspec.Raw(b"true")
+            moved = refused.parameters.migrate_to_chat_id
+            again = params | ({"chat_id": moved} if moved else {})
+            if entities and refused.says("entit"):
+                again |= {"text": outbound.text, "entities": None}
+            if again == params:
+                raise failure(refused) from refused
+        try:
+            return await self._client.call(method, again)
+        except CallRefused as refused:
+            raise failure(refused) from refused
+
+    async def menu(self, commands: Sequence[MenuEntry]) -> None:
+        shown = [{"command": each.name, "description": each.summary[:LONGEST_SUMMARY]} for each in commands]
+        await self._ask("setMyCommands", {"commands": shown})
+
+    async def close(self) -> None:
+        """Confirm what is stored, so that nobody is given it again; then let go."""
+        for task in self._asides:
+            task.cancel()
+        try:
+            if self._offset is not None and not self._contested:
+                await self._client.call("getUpdates", {"offset": self._offset, "limit": 1, "timeout": 0}, MARGIN)
+        except (SendError, CallRefused):
+            return  # then it comes again, and is known
+        finally:
+            await self._client.close()
+
+
+def _anchor(message: str | None) -> dict[str, Any] | None:
+    """What is answered. The name of a wish goes on behind the message that it came with."""
+    number = (message or "").partition(".")[0]
+    return {"message_id": int(number), "allow_sending_without_reply": True} if number.isdecimal() else None
+
+
+def _place(address: Address) -> dict[str, Any]:
+    return {"chat_id": address.chat, "message_thread_id": int(address.thread) if address.thread else None}
+
+
+def _number(raw: msgspec.Raw) -> int:
+    try:
+        return msgspec.json.decode(raw, type=_Numbered).update_id
+    except msgspec.MsgspecError as error:
+        raise NotConnected(f"Telegram sent an update without a number: {error}") from error

@@ -1,0 +1,52 @@
+"""Buttons under a message: what is behind each fits into 64 bytes, and is understood after any restart.
+
+Nothing is kept for them. A short command stands behind its button as it is. Of a long one that ends in the words
+on the button only what comes before them does, and they are read from the button when it is pressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.core.messages import Button
+
+MOST_BYTES = 64
+WIDE = 18  # letters on a button that shares its row
+
+WHOLE, BEGINNING = "=", "+"
+
+
+def keyboard(buttons: Sequence[Button]) -> dict[str, Any] | None:
+    """The buttons as Telegram shows them; one whose command cannot be put behind it is left out."""
+    shown = [
+        {"text": button.label, "callback_data": data}
+        for number, button in enumerate(buttons)
+        if button.label.strip() and (data := _data(number, button)) is not None
+    ]
+    if not shown:
+        return None
+    narrow = len(shown) <= 3 and all(len(button["text"]) <= WIDE for button in shown)
+    return {"inline_keyboard": [shown] if narrow else [[button] for button in shown]}
+
+
+def _data(number: int, button: Button) -> str | None:
+    whole = f"{WHOLE}{button.command}"
+    if _fits(whole):
+        return whole
+    beginning = f"{BEGINNING}{number}:{button.command.removesuffix(button.label)}"
+    return beginning if button.command.endswith(button.label) and _fits(beginning) else None
+
+
+def _fits(data: str) -> bool:
+    return len(data.encode()) <= MOST_BYTES
+
+
+def command_behind(data: str, shown: dict[str, str]) -> str | None:
+    """The command of a button that was pressed; `shown` are the words on each button by what is behind it."""
+    if data.startswith(WHOLE):
+        return data[1:]
+    number, colon, beginning = data[1:].partition(":")
+    if data.startswith(BEGINNING) and colon and number.isdigit() and data in shown:
+        return f"{beginning}{shown[data]}"
+    return None

@@ -1,0 +1,113 @@
+"""Calls of the Bot API, and what its refusals mean to a sender."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core import notes
+from perdure.errors import NotConnected, PerdureError, SendError, SendRefused, SendRetry, SendUnknown
+from perdure.platforms.telegram.http import Http
+
+CALLING = 30.0  # seconds that a call may take
+SHORTEST_WAIT = 1.0
+
+_GONE = {  # what Telegram says of a place that takes no message, and what we say
+    "bot was blocked by the user": notes.TELEGRAM_BLOCKED,
+    "user is deactivated": notes.TELEGRAM_BLOCKED,
+    "bot was kicked": notes.TELEGRAM_KICKED,
+    "bot is not a member": notes.TELEGRAM_KICKED,
+    "not enough rights": notes.TELEGRAM_MUTED,
+    "message thread not found": notes.TELEGRAM_NO_TOPIC,
+    "topic_closed": notes.TELEGRAM_NO_TOPIC,
+    "chat not found": notes.TELEGRAM_NO_CHAT,
+}
+
+
+class Parameters(Struct, frozen=True):
+    retry_after: float | None = None
+    migrate_to_chat_id: int | None = None
+
+
+class Answer(Struct, frozen=True):
+    ok: bool
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error_code: int = 0
+    description: str = ""
+    parameters: Parameters = Parameters()
+
+
+class CallRefused(PerdureError):
+    """The Bot API refused a call, and says why."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.description or f"error {answer.error_code}")
+        self.code = answer.error_code
+        self.parameters = answer.parameters
+
+    def says(self, *words: str) -> bool:
+        said = self.message.lower()
+        return any(word in said for word in words)
+
+
+class Client:
+    """One bot. No error of its own ever holds the token."""
+
+    def __init__(self, root: str, token: str) -> None:
+        self._http = Http(root)
+        self._token = token
+
+    async def call(
+        self, method: str, params: dict[str, Any] | None = None, timeout: float = CALLING
+    ) -> msgspec.Raw:
+        """The result of a method.
+
+        `CallRefused`: it was not done, for a reason. `SendUnknown`: it may have been done. `NotConnected`: it
+        was not even asked.
+        """
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        status, body = await self._http.post(f"/bot{self._token}/{method}", msgspec.json.encode(given), timeout)
+        try:
+            answer = _read(body)
+        except (ValueError, RecursionError) as error:
+            raise SendUnknown(f"what answered {method} with {status} is not Telegram") from error
+        if answer.ok:
+            return answer.result
+        refused = CallRefused(answer)
+        if refused.code >= 500:
+            raise SendUnknown(f"Telegram failed at {method}: {refused.message}")
+        raise refused
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+def _read(body: bytes) -> Answer:
+    """Read an answer. Half a character in somebody's words must not keep everybody else's from us."""
+    try:
+        return msgspec.json.decode(body, type=Answer)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        mended = json.dumps(json.loads(body), ensure_ascii=False).encode(errors="replace")
+        return msgspec.json.decode(mended, type=Answer)
+
+
+def failure(refused: CallRefused) -> SendError:
+    """What a refusal means for what was to be sent."""
+    if refused.code == 429:
+        after = max(SHORTEST_WAIT, refused.parameters.retry_after or 0)
+        return SendRetry(f"Telegram wants us to wait {after:g} s", after=after)
+    if refused.code in (401, 404):
+        return bad_token()
+    for said, words in _GONE.items():
+        if refused.says(said):
+            return SendRefused(words)
+    return SendRefused(f"Telegram does not take it: {refused.message}")
+
+
+def bad_token() -> NotConnected:
+    return NotConnected(notes.TELEGRAM_UNKNOWN_BOT)

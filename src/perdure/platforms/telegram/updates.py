@@ -1,0 +1,232 @@
+"""Updates of the Bot API, read: what somebody said to us, what was not meant for us, and what makes no sense."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from perdure.core.address import Address
+from perdure.core.messages import Attachment, Inbound, Sender
+from perdure.platforms.telegram.buttons import command_behind
+
+WANTED = ("message", "edited_message", "callback_query")  # the kinds of updates that we ask for
+ALBUMS = 100  # how many albums in groups are remembered as meant for us
+
+
+class User(Struct, frozen=True):
+    id: int
+    is_bot: bool = False
+    first_name: str = ""
+    last_name: str | None = None
+    username: str | None = None
+
+    @property
+    def sender(self) -> Sender:
+        full = " ".join(name for name in (self.first_name, self.last_name) if name)
+        return Sender(str(self.id), full or self.username or "")
+
+
+class Chat(Struct, frozen=True):
+    id: int
+    type: str
+
+
+class Entity(Struct, frozen=True):
+    type: str
+    offset: int
+    length: int
+    user: User | None = None
+
+
+class File(Struct, frozen=True):
+    file_id: str
+    file_name: str | None = None
+    mime_type: str | None = None
+    file_size: int | None = None
+
+
+class Pressable(Struct, frozen=True):
+    text: str = ""
+    callback_data: str | None = None
+
+
+class Markup(Struct, frozen=True):
+    inline_keyboard: list[list[Pressable]] = []
+
+
+class Message(Struct, frozen=True):
+    message_id: int
+    chat: Chat
+    date: int = 0
+    author: User | None = field(default=None, name="from")
+    text: str | None = None
+    caption: str | None = None
+    entities: list[Entity] = []
+    caption_entities: list[Entity] = []
+    message_thread_id: int | None = None
+    is_topic_message: bool = False
+    reply_to_message: Message | None = None
+    forum_topic_created: dict[str, Any] | None = None
+    edit_date: int | None = None
+    media_group_id: str | None = None
+    photo: list[File] = []
+    document: File | None = None
+    voice: File | None = None
+    audio: File | None = None
+    video: File | None = None
+    reply_markup: Markup | None = None
+
+    @property
+    def words(self) -> str:
+        return self.text or self.caption or ""
+
+    @property
+    def marks(self) -> list[Entity]:
+        return self.entities if self.text else self.caption_entities
+
+    @property
+    def address(self) -> Address:
+        kind = {"private": "dm", "channel": "channel"}.get(self.chat.type, "group")
+        # In an ordinary group a reply has the number of a thread too, and is in no topic.
+        thread = str(self.message_thread_id) if self.is_topic_message else None
+        return Address("telegram", kind, str(self.chat.id), thread)  # type: ignore[arg-type]
+
+
+class Query(Struct, frozen=True):
+    id: str
+    author: User = field(name="from")
+    message: Message | None = None
+    data: str | None = None
+
+
+class Update(Struct, frozen=True):
+    update_id: int
+    message: Message | None = None
+    edited_message: Message | None = None
+    callback_query: Query | None = None
+
+
+class NotUnderstood(Exception):
+    """An update makes no sense to us, and why."""
+
+
+class Reader:
+    """Reads updates for one bot. In a group, only what is meant for the bot is heard."""
+
+    def __init__(self, me: User) -> None:
+        self._me = me
+        self._name = f"@{me.username}".lower()
+        self._address = re.compile(rf"\s*{re.escape(self._name)}\b[\s,:]*", re.IGNORECASE)
+        self._albums: deque[str] = deque(maxlen=ALBUMS)
+
+    def read(self, update: Update) -> Inbound | None:
+        """What somebody said, wrote anew, or pressed; None if it was not meant for us."""
+        if update.callback_query is not None:
+            return self._pressed(update.callback_query)
+        message = update.message or update.edited_message
+        if message is None:
+            raise NotUnderstood("an update of a kind that we did not ask for")
+        if message.author is None or message.author.is_bot or not self._meant(message):
+            return None
+        files = attachments(message)
+        if not message.words and not files:
+            raise NotUnderstood("a message without words and without a file that we know")
+        said = self._inbound(message, message.author, files)
+        if update.message is not None:
+            return said
+        return msgspec.structs.replace(said, kind="edit", version=str(update.update_id))
+
+    def _inbound(self, message: Message, author: User, files: tuple[Attachment, ...]) -> Inbound:
+        return Inbound(
+            message.address,
+            str(message.message_id),
+            author.sender,
+            self._address.sub("", message.words, count=1) if self._addressed(message) else message.words,
+            account=str(self._me.id),
+            sent_at=(message.edit_date or message.date) * 1000 or None,
+            attachments=files,
+            album=message.media_group_id,
+        )
+
+    def _addressed(self, message: Message) -> bool:
+        return self._address.match(message.words) is not None
+
+    def _pressed(self, query: Query) -> Inbound:
+        message = query.message
+        if message is None or query.data is None:
+            raise NotUnderstood("a button without a message")
+        rows = message.reply_markup.inline_keyboard if message.reply_markup else []
+        shown = {each.callback_data: each.text for row in rows for each in row if each.callback_data}
+        command = command_behind(query.data, shown)
+        if command is None:
+            raise NotUnderstood("a button that is none of ours, or whose message is gone")
+        # A command says itself what it is about, so each acts once. Words are an answer to the message they stand
+        # under, and of those a person gives one.
+        once = (str(query.author.id), command) if command.startswith("/") else (str(query.author.id),)
+        return Inbound(
+            message.address,
+            str(message.message_id),
+            query.author.sender,
+            command,
+            account=str(self._me.id),
+            kind="button",
+            version=" ".join(once),
+        )
+
+    # ── what is meant for us ────────────────────────────────────────────────────────────────────────────────
+
+    def _meant(self, message: Message) -> bool:
+        if message.chat.type == "private":
+            return True
+        heard = self._commanded(message) or self._mentioned(message) or self._answered(message)
+        album = message.media_group_id
+        if heard and album:
+            self._albums.append(album)
+        return heard or (album is not None and album in self._albums)
+
+    def _commanded(self, message: Message) -> bool:
+        """A command at the beginning, unless it names another bot."""
+        first = next((each for each in message.marks if each.type == "bot_command" and each.offset == 0), None)
+        if first is None:
+            return False
+        _, at, name = _marked(message.words, first).partition("@")
+        return not at or f"@{name}".lower() == self._name
+
+    def _mentioned(self, message: Message) -> bool:
+        return any(
+            (each.type == "mention" and _marked(message.words, each).lower() == self._name)
+            or (each.user is not None and each.user.id == self._me.id)
+            for each in message.marks
+        )
+
+    def _answered(self, message: Message) -> bool:
+        answered = message.reply_to_message
+        # What stands first in a topic counts as answered by everything in it.
+        if answered is None or answered.author is None or answered.forum_topic_created is not None:
+            return False
+        return answered.author.id == self._me.id
+
+
+def _marked(text: str, entity: Entity) -> str:
+    raw = text.encode("utf-16-le", "surrogatepass")
+    return raw[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le", "replace")
+
+
+def attachments(message: Message) -> tuple[Attachment, ...]:
+    """The files of a message, by reference; of a photo only the largest."""
+    files = [
+        ("photo.jpg", "image/jpeg", message.photo[-1] if message.photo else None),
+        ("document", "application/octet-stream", message.document),
+        ("voice.ogg", "audio/ogg", message.voice),
+        ("audio", "audio/mpeg", message.audio),
+        ("video.mp4", "video/mp4", message.video),
+    ]
+    return tuple(
+        Attachment(file.file_name or name, file.file_id, file.mime_type or kind, file.file_size)
+        for name, kind, file in files
+        if file is not None
+    )

@@ -1,0 +1,18 @@
+"""The platforms that the configuration asks for."""
+
+from __future__ import annotations
+
+from perdure.config import Settings
+from perdure.platforms.api import Adapter
+from perdure.platforms.web import WebAdapter
+
+
+def configured(settings: Settings) -> list[Adapter]:
+    """An adapter for each platform in use. One that is not costs nothing, not even its import."""
+    adapters: list[Adapter] = [WebAdapter()]
+    telegram = settings.platforms.telegram
+    if telegram.enabled and telegram.token is not None:
+        from perdure.platforms.telegram import TelegramAdapter
+
+        adapters.append(TelegramAdapter(telegram.token, telegram.base_url))
+    return adapters

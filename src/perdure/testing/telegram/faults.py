@@ -1,0 +1,36 @@
+"""What goes wrong between a bot and Telegram: refusals, lost answers, and answers that are held back."""
+
+from __future__ import annotations
+
+import threading
+
+from perdure.testing.telegram.refusals import Refused
+
+
+class Fault:
+    """Befalls one call of one method, once.
+
+    `effect`: whether the call takes place all the same. Then, in this order, the answer is held back until
+    `release()`, the connection is cut, or the answer is another one.
+    """
+
+    def __init__(
+        self,
+        *,
+        effect: bool = False,
+        hold: bool = False,
+        cut: bool = False,
+        refusal: Refused | None = None,
+        page: tuple[int, bytes] | None = None,
+    ) -> None:
+        self.effect = effect
+        self.hold = hold
+        self.cut = cut
+        self.refusal = refusal
+        self.page = page  # a status and a body that is none of the Bot API's
+        self.reached = threading.Event()  # a call has met it
+        self.released = threading.Event()
+
+    def release(self) -> None:
+        """Let the held answer go."""
+        self.released.set()

@@ -1,0 +1,180 @@
+"""The methods of the Bot API that a gateway needs, on the world that they act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from perdure.testing.telegram.refusals import NOT_MODIFIED, QUERY_TOO_OLD, bad
+from perdure.testing.telegram.texts import formatted
+from perdure.testing.telegram.world import Sent, World
+
+Params = dict[str, Any]
+
+MOST_COMMANDS = 100
+LONGEST_DATA = 64  # bytes behind a button
+ACTIONS = frozenset(
+    [
+        "typing",
+        "upload_photo",
+        "record_video",
+        "upload_video",
+        "record_voice",
+        "upload_voice",
+        "upload_document",
+        "choose_sticker",
+        "find_location",
+        "record_video_note",
+        "upload_video_note",
+    ]
+)
+
+
+class Methods:
+    """Each is called with its parameters, and returns its result or raises `Refused`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = self._world = world
+        self.webhook = ""
+        self.commands: list[dict[str, Any]] = []
+        self.actions: list[tuple[int, str]] = []  # chats, and what the bot is seen to do there
+        self.answers: list[Params] = []  # what people see for a moment after a press
+        self._known: dict[str, Callable[[Params], Any]] = {
+            method.__name__.lstrip("_").replace("_", ""): method
+            for method in (
+                self._get_me,
+                self._set_webhook,
+                self._delete_webhook,
+                self._set_my_commands,
+                self._send_chat_action,
+                self._send_message,
+                self._edit_message_text,
+                self._answer_callback_query,
+                self._get_file,
+            )
+        }
+
+    def find(self, name: str) -> Callable[[Params], Any] | None:
+        return self._known.get(name.lower())
+
+    def _get_me(self, _: Params) -> Any:
+        return self._world.bot
+
+    def _set_webhook(self, params: Params) -> Any:
+        self.webhook = params.get("url", "")
+        return True
+
+    def _delete_webhook(self, params: Params) -> Any:
+        self.webhook = ""
+        if params.get("drop_pending_updates"):
+            self._world.updates.clear()
+        return True
+
+    def _set_my_commands(self, params: Params) -> Any:
+        commands = params.get("commands") or []
+        if len(commands) > MOST_COMMANDS:
+            raise bad("BOT_COMMANDS_TOO_MUCH")
+        for each in commands:
+            if not re.fullmatch(r"[a-z0-9_]{1,32}", each["command"]):
+                raise bad("BOT_COMMAND_INVALID")
+            if not 1 <= len(each["description"]) <= 256:
+                raise bad("BOT_COMMAND_DESCRIPTION_INVALID")
+        self.commands = commands
+        return True
+
+    def _send_chat_action(self, params: Params) -> Any:
+        chat = self._world.place(params.get("chat_id"), params.get("message_thread_id"))
+        if params.get("action") not in ACTIONS:
+            raise bad("wrong parameter action in request")
+        self.actions.append((chat["id"], params["action"]))
+        return True
+
+    def _send_message(self, params: Params) -> Any:
+        world, thread = self._world, params.get("message_thread_id")
+        chat = world.place(params.get("chat_id"), thread)
+        text, entities = formatted(params)
+        reply, buttons = self._answered(chat["id"], params), _buttons(params)
+        message = world.envelope(chat["id"], world.bot, None if thread is None else int(thread))
+        message |= {"text": text} | ({"entities": entities} if entities else {})
+        message |= {"reply_to_message": _without_reply(reply)} if reply else {}
+        message |= {"reply_markup": {"inline_keyboard": buttons}} if buttons else {}
+        world.messages[chat["id"], message["message_id"]] = message
+        answered = reply["message_id"] if reply else None
+        world.sent.append(
+            Sent(
+                chat["id"],
+                message["message_id"],
+                text,
+                message.get("message_thread_id"),
+                answered,
+                entities,
+                buttons,
+            )
+        )
+        return message
+
+    def _answered(self, chat: int, params: Params) -> dict[str, Any] | None:
+        """The message that is answered, if it is there."""
+        wanted = params.get("reply_parameters")
+        if not wanted:
+            return None
+        found = self._world.messages.get((chat, int(wanted["message_id"])))
+        if found is None and not wanted.get("allow_sending_without_reply"):
+            raise bad("message to be replied not found")
+        return found
+
+    def _edit_message_text(self, params: Params) -> Any:
+        world, chat = self._world, self._world.place(params.get("chat_id"))
+        message = world.messages.get((chat["id"], int(params.get("message_id") or 0)))
+        if message is None:
+            raise bad("message to edit not found")
+        if message["from"]["id"] != world.bot["id"]:
+            raise bad("message can't be edited")
+        text, entities = formatted(params)
+        buttons = _buttons(params)
+        sent = next(
+            each for each in world.sent if (each.chat, each.message) == (chat["id"], message["message_id"])
+        )
+        if (sent.text, sent.entities, sent.buttons) == (text, entities, buttons):
+            raise NOT_MODIFIED
+        sent.before = [*sent.before, sent.text]
+        sent.text, sent.entities, sent.buttons = text, entities, buttons
+        for name in ("entities", "reply_markup"):
+            message.pop(name, None)
+        message |= {"text": text, "edit_date": message["date"]} | ({"entities": entities} if entities else {})
+        message |= {"reply_markup": {"inline_keyboard": buttons}} if buttons else {}
+        return message
+
+    def _answer_callback_query(self, params: Params) -> Any:
+        if params.get("callback_query_id") not in self._world.queries:
+            raise QUERY_TOO_OLD
+        if len(params.get("text") or "") > 200:
+            raise bad("MESSAGE_TOO_LONG")
+        self._world.queries.discard(params["callback_query_id"])
+        self.answers.append(params)
+        return True
+
+    def _get_file(self, params: Params) -> Any:
+        reference = params.get("file_id")
+        if reference not in self._world.files:
+            raise bad("invalid file_id")
+        size = len(self._world.files[reference])
+        name = f"documents/{reference}"
+        return {"file_id": reference, "file_unique_id": f"u-{reference}", "file_size": size, "file_path": name}
+
+
+def _without_reply(message: dict[str, Any]) -> dict[str, Any]:
+    """Telegram shows what is answered, but not what that answers."""
+    return {name: value for name, value in message.items() if name != "reply_to_message"}
+
+
+def _buttons(params: Params) -> list[list[dict[str, Any]]]:
+    markup = params.get("reply_markup") or {}
+    rows: list[list[dict[str, Any]]] = markup.get("inline_keyboard") or []
+    for button in (button for row in rows for button in row):
+        if not button.get("text"):
+            raise bad('can\'t parse inline keyboard button: Field "text" must be of type String')
+        if not 1 <= len(button.get("callback_data", "").encode()) <= LONGEST_DATA:
+            raise bad("BUTTON_DATA_INVALID")
+    return rows

@@ -1,0 +1,154 @@
+"""What people do in Telegram."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from perdure.testing.telegram.world import Sent, World
+
+
+class People:
+    """They write, edit and press; whoever is not named is Ann, in her own chat with the bot."""
+
+    def __init__(self, world: World, lock: threading.RLock) -> None:
+        self.world = world
+        self.lock = lock
+        self.ann: int = self.person("ann")
+
+    def person(self, name: str) -> int:
+        """Somebody by that name, who has begun a chat with the bot; their id, which is that chat's too."""
+        with self.lock:
+            number: int = self.world.person(name)["id"]
+            return number
+
+    def group(self, title: str = "A group", *, forum: bool = False, basic: bool = False) -> int:
+        """A supergroup, or a basic group, with the bot in it; its id."""
+        with self.lock:
+            return self.world.group(title, forum=forum, basic=basic)
+
+    def topic(self, chat: int | None = None, name: str = "A topic") -> int:
+        """A topic in a forum or in a chat with the bot; its id."""
+        with self.lock:
+            return self.world.topic(chat or self.ann, name)
+
+    def remove_topic(self, topic: int, chat: int | None = None) -> None:
+        with self.lock:
+            del self.world.topics[chat or self.ann][topic]
+
+    def migrate(self, chat: int) -> int:
+        """A basic group becomes a supergroup; its new id."""
+        with self.lock:
+            return self.world.migrate(chat)
+
+    def block(self, name: str = "ann") -> None:
+        with self.lock:
+            self.world.block(name)
+
+    def unblock(self, name: str = "ann") -> None:
+        with self.lock:
+            self.world.closed.pop(self.world.person(name)["id"], None)
+
+    def kick(self, chat: int) -> None:
+        with self.lock:
+            self.world.kick(chat)
+
+    # ── what they say ───────────────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self,
+        text: str,
+        *,
+        chat: int | None = None,
+        sender: str = "ann",
+        thread: int | None = None,
+        reply_to: int | None = None,
+        album: str | None = None,
+    ) -> int:
+        """A person writes; the id of the message."""
+        with self.lock:
+            message = self._begin(chat, sender, thread, reply_to, album)
+            return self.world.arrive(message | self.world.said(text))
+
+    def share(
+        self,
+        kind: str,
+        name: str,
+        content: bytes = b"content",
+        *,
+        caption: str = "",
+        chat: int | None = None,
+        sender: str = "ann",
+        album: str | None = None,
+    ) -> int:
+        """A person sends a `photo`, a `document` or a `voice`; the id of the message."""
+        with self.lock:
+            file = self.world.upload(content, name)
+            if kind == "photo":
+                small = {**self.world.upload(b"small", name), "width": 90, "height": 90}
+                shown: Any = [_without_name(small), _without_name({**file, "width": 800, "height": 600})]
+            elif kind == "voice":
+                shown = _without_name(file) | {"duration": 3, "mime_type": "audio/ogg"}
+            else:
+                shown = file | {"mime_type": "text/plain"}
+            message = self._begin(chat, sender, None, None, album) | {kind: shown}
+            return self.world.arrive(message | self.world.said(caption, caption=True))
+
+    def edit(self, message: int, text: str, *, chat: int | None = None) -> None:
+        """A person gives a message other words."""
+        with self.lock:
+            there = self.world.messages[chat or self.ann, message]
+            kept = {name: value for name, value in there.items() if name not in ("text", "entities")}
+            changed = kept | {"edit_date": there["date"] + 1} | self.world.said(text)
+            self.world.arrive(changed, "edited_message")
+
+    def press(self, label: str, *, chat: int | None = None, sender: str = "ann", sent: Sent | None = None) -> str:
+        """A person presses the newest button with that label, or that of a message; the id of the press."""
+        with self.lock:
+            shown = [sent] if sent else [each for each in reversed(self.seen(chat)) if label in each.labels()]
+            button = next(each for row in shown[0].buttons for each in row if each["text"] == label)
+            message = self.world.messages[shown[0].chat, shown[0].message]
+            query = f"q{self.world.next_number()}"
+            self.world.queries.add(query)
+            pressed = {"id": query, "from": self.world.brief(sender), "chat_instance": "1", "message": message}
+            self.world.happen({"callback_query": pressed | {"data": button["callback_data"]}})
+            return query
+
+    def happen(self, update: dict[str, Any]) -> int:
+        """Anything else happens; the id of its update."""
+        with self.lock:
+            return self.world.happen(update)
+
+    def _begin(
+        self, chat: int | None, sender: str, thread: int | None, reply_to: int | None, album: str | None
+    ) -> dict[str, Any]:
+        person = self.world.person(sender)
+        place = chat or person["id"]
+        message = self.world.envelope(place, person, thread)
+        if reply_to is not None:
+            message["reply_to_message"] = self.world.messages[place, reply_to]
+        return message | ({"media_group_id": album} if album else {})
+
+    # ── what they see ───────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def sent(self) -> list[Sent]:
+        """Every message of the bot's, in order."""
+        return list(self.world.sent)
+
+    def seen(self, chat: int | None = None) -> list[Sent]:
+        """The bot's messages in a chat."""
+        return [each for each in self.sent if each.chat == (chat or self.ann)]
+
+    def texts(self, chat: int | None = None) -> list[str]:
+        """What the bot's messages in a chat say now."""
+        return [each.text for each in self.seen(chat)]
+
+    def unconfirmed(self) -> list[int]:
+        """The updates that the bot has not confirmed."""
+        with self.lock:
+            return [each["update_id"] for each in self.world.updates]
+
+
+def _without_name(file: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in file.items() if name != "file_name"}

@@ -1,0 +1,211 @@
+"""Telegram on this machine: the Bot API over real HTTP, for one bot, and the people who talk to it.
+
+It keeps updates until they are confirmed by a higher offset, ends a poll when another begins, refuses what the
+service refuses in the same words, and can fail in the ways that the service and the network do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import defaultdict, deque
+from typing import Any
+from urllib.parse import parse_qsl
+
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from perdure.testing.line import HangUp, Left, Line
+from perdure.testing.serving import LocalServer
+from perdure.testing.telegram.faults import Fault
+from perdure.testing.telegram.methods import Methods
+from perdure.testing.telegram.people import People
+from perdure.testing.telegram.refusals import ANOTHER_POLLER, NOT_FOUND, UNAUTHORIZED, WEBHOOK_ACTIVE, Refused, bad
+from perdure.testing.telegram.world import World
+
+TOKEN = "7000001:local-telegram-token"  # noqa: S105 reason: it opens nothing but this emulator
+LONGEST_POLL = 50.0
+MOST_UPDATES = 100
+HELD = 0.01  # seconds between two looks at whether an answer is still held back
+
+
+class Call(Struct):
+    """A call that a bot made, and what became of it."""
+
+    method: str
+    params: dict[str, Any]
+    status: int = 0
+
+
+class LocalTelegram(People, LocalServer):
+    """Listens while its `with` block runs. `calls` are all calls of the bot, `sent` all its messages."""
+
+    def __init__(self, *, token: str = TOKEN, port: int = 0) -> None:
+        LocalServer.__init__(self, "local-telegram", port)
+        self.token = token
+        self.calls: list[Call] = []
+        self.methods = Methods(World(self._wake))
+        People.__init__(self, self.methods.world, threading.RLock())
+        self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self._poller: asyncio.Event | None = None  # of the poll under way: set when it must look
+        self._ended_polls: set[asyncio.Event] = set()
+
+    def befall(self, method: str, fault: Fault) -> Fault:
+        """Let the next call of a method that nothing befalls yet meet a fault."""
+        with self.lock:
+            self._faults[method.lower()].append(fault)
+        return fault
+
+    def count(self, method: str) -> int:
+        """How often a method was called."""
+        return sum(call.method.lower() == method.lower() for call in self.calls)
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        if self._poller is not None:
+            self._poller.set()
+
+    def _app(self, hang_up: HangUp) -> Starlette:
+        door = _Door(self, hang_up)
+        return Starlette(
+            routes=[
+                Route("/file/bot{token}/{path:path}", door, methods=["GET"]),
+                Route("/bot{token}/{method}", door, methods=["GET", "POST"]),
+            ]
+        )
+
+    # ── what the door asks ──────────────────────────────────────────────────────────────────────────────────
+
+    def next_fault(self, method: str) -> Fault | None:
+        with self.lock:
+            waiting = self._faults[method.lower()]
+            return waiting.popleft() if waiting else None
+
+    def perform(self, method: str, params: dict[str, Any]) -> Any:
+        found = self.methods.find(method)
+        if found is None:
+            raise NOT_FOUND
+        with self.lock:
+            return found(params)
+
+    async def updates(self, params: dict[str, Any], line: Line) -> list[dict[str, Any]]:
+        """What was not confirmed, as soon as there is something; a later poll ends an earlier one."""
+        if self.methods.webhook:
+            raise WEBHOOK_ACTIVE
+        offset, limit = int(params.get("offset") or 0), int(params.get("limit") or MOST_UPDATES)
+        timeout = min(LONGEST_POLL, float(params.get("timeout") or 0))
+        if not 1 <= limit <= MOST_UPDATES:
+            raise bad("limit must be between 1 and 100")
+        with self.lock:
+            self.world.forget(offset)
+            if params.get("allowed_updates") is not None:
+                self.world.allowed = params["allowed_updates"]
+        return await self._poll(limit, timeout, line)
+
+    async def _poll(self, limit: int, timeout: float, line: Line) -> list[dict[str, Any]]:
+        if self._poller is not None:
+            self._ended_polls.add(self._poller)
+            self._poller.set()
+        mine = self._poller = asyncio.Event()
+        try:
+            async with asyncio.timeout(timeout):
+                while not (found := self.world.updates[:limit]):
+                    await line.wait_for(mine.wait())
+                    if mine in self._ended_polls:
+                        raise ANOTHER_POLLER
+                    mine.clear()
+            return found
+        except TimeoutError:
+            return []
+        finally:
+            self._ended_polls.discard(mine)
+            self._poller = None if self._poller is mine else self._poller
+
+
+class _Door:
+    """Where calls come in."""
+
+    def __init__(self, telegram: LocalTelegram, hang_up: HangUp) -> None:
+        self._telegram = telegram
+        self._hang_up = hang_up
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        line, path = Line(scope, receive, send, self._hang_up), scope["path_params"]
+        try:
+            body = await line.read()
+            if "path" in path:
+                await self._download(path, line)
+            else:
+                await self._take(path, _params(scope, body), line)
+        except Left:
+            return
+        finally:
+            await line.forget()
+
+    async def _download(self, path: dict[str, str], line: Line) -> None:
+        content = self._telegram.world.files.get(path["path"].removeprefix("documents/"))
+        if path["token"] != self._telegram.token or content is None:
+            await line.answer(404, json.dumps(NOT_FOUND.body()).encode())
+        else:
+            await line.answer(200, content)
+
+    async def _take(self, path: dict[str, str], params: dict[str, Any], line: Line) -> None:
+        call = Call(path["method"], params)
+        self._telegram.calls.append(call)
+        fault = self._telegram.next_fault(call.method)
+        status, body = 200, b""
+        if fault is None or fault.effect:
+            status, body = await self._answer(path["token"], call, line)
+        if fault is not None:
+            status, body = await _befall(fault, line, status, body)
+        call.status = status
+        await line.answer(status, body)
+
+    async def _answer(self, token: str, call: Call, line: Line) -> tuple[int, bytes]:
+        try:
+            if token != self._telegram.token:
+                raise UNAUTHORIZED if ":" in token else NOT_FOUND
+            polls = call.method.lower() == "getupdates"
+            found = self._telegram.updates(call.params, line) if polls else None
+            result = await found if found is not None else self._telegram.perform(call.method, call.params)
+        except Refused as refused:
+            return refused.code, json.dumps(refused.body()).encode()
+        return 200, json.dumps({"ok": True, "result": result}).encode()
+
+
+async def _befall(fault: Fault, line: Line, status: int, body: bytes) -> tuple[int, bytes]:
+    fault.reached.set()
+    while fault.hold and not fault.released.is_set():
+        await line.idle(HELD)
+    if fault.cut:
+        await line.cut()
+        raise Left
+    if fault.refusal is not None:
+        return fault.refusal.code, json.dumps(fault.refusal.body()).encode()
+    return fault.page or (status, body)
+
+
+def _params(scope: Scope, body: bytes) -> dict[str, Any]:
+    """The parameters of a call: JSON, or a form in which what is not text is JSON; both may be in the address."""
+    given = dict(parse_qsl(scope["query_string"].decode()))
+    kind = Headers(scope=scope).get("content-type", "").split(";")[0]
+    if kind == "application/json" and body:
+        found: dict[str, Any] = json.loads(body)
+        return given | found
+    return {name: _value(value) for name, value in (given | dict(parse_qsl(body.decode()))).items()}
+
+
+def _value(text: str) -> Any:
+    if text[:1] in "[{" or text in ("true", "false"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text

@@ -1,0 +1,185 @@
+"""What Telegram holds for one bot: people, chats, messages, and updates that were not confirmed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from perdure.testing.telegram.refusals import BLOCKED, bad, forbidden
+from perdure.testing.telegram.texts import found_entities
+
+BOT_ID = 7000001
+BOT_NAME = "perdure_test_bot"
+
+# Kinds of updates that a bot gets only if it names them.
+UNASKED = ("chat_member", "message_reaction", "message_reaction_count")
+
+
+class Sent(Struct):
+    """A message of the bot's, as people see it now."""
+
+    chat: int
+    message: int
+    text: str
+    thread: int | None = None
+    reply_to: int | None = None
+    entities: list[dict[str, Any]] = []
+    buttons: list[list[dict[str, Any]]] = []
+    before: list[str] = []  # what it said before its edits
+
+    def labels(self) -> list[str]:
+        return [button["text"] for row in self.buttons for button in row]
+
+
+class World:
+    """Not safe for several threads by itself: whoever uses it holds the server's lock."""
+
+    def __init__(self, happened: Callable[[], None]) -> None:
+        self._happened = happened
+        self.bot = {
+            "id": BOT_ID,
+            "is_bot": True,
+            "first_name": "Perdure",
+            "username": BOT_NAME,
+            "can_join_groups": True,
+            "can_read_all_group_messages": False,
+            "supports_inline_queries": False,
+            "can_connect_to_business": False,
+            "has_main_web_app": False,
+            "has_topics_enabled": True,
+        }
+        self.people: dict[str, dict[str, Any]] = {}
+        self.chats: dict[int, dict[str, Any]] = {}
+        self.topics: dict[int, dict[int, str]] = {}
+        self.moved: dict[int, int] = {}  # groups that became supergroups
+        self.closed: dict[int, Exception] = {}  # chats that take no message, and why
+        self.messages: dict[tuple[int, int], dict[str, Any]] = {}
+        self.sent: list[Sent] = []
+        self.updates: list[dict[str, Any]] = []  # not confirmed
+        self.allowed: list[str] | None = None
+        self.files: dict[str, bytes] = {}
+        self.queries: set[str] = set()  # presses that the bot has not answered
+        self._numbers = itertools.count(5000)
+        self._ids: dict[int, itertools.count[int]] = {}
+        self._users = itertools.count(1001)
+
+    # ── people and places ───────────────────────────────────────────────────────────────────────────────────
+
+    def person(self, name: str) -> dict[str, Any]:
+        """Somebody by that name; they have begun a chat with the bot."""
+        if name not in self.people:
+            number = next(self._users)
+            self.people[name] = {"id": number, "is_bot": False, "first_name": name.title(), "username": name}
+            self._open({"id": number, "type": "private", "first_name": name.title(), "username": name})
+        return self.people[name]
+
+    def group(self, title: str, *, forum: bool = False, basic: bool = False) -> int:
+        number = -next(self._numbers) if basic else -(10**12) - next(self._numbers)
+        chat = {"id": number, "type": "group" if basic else "supergroup", "title": title}
+        return self._open(chat | ({"is_forum": True} if forum else {}))
+
+    def _open(self, chat: dict[str, Any]) -> int:
+        number: int = chat["id"]
+        self.chats[number], self._ids[number] = chat, itertools.count(1)
+        self.topics[number] = {}
+        return number
+
+    def topic(self, chat: int, name: str) -> int:
+        number = self.next_id(chat)
+        self.topics[chat][number] = name
+        return number
+
+    def migrate(self, chat: int) -> int:
+        """A group becomes a supergroup, with another id."""
+        new = self.group(self.chats[chat]["title"])
+        self.moved[chat] = new
+        sender = self.person("ann")
+        self.arrive({**self.envelope(chat, sender), "migrate_to_chat_id": new})
+        self.arrive({**self.envelope(new, sender), "migrate_from_chat_id": chat})
+        return new
+
+    def place(self, chat: Any, thread: Any = None) -> dict[str, Any]:
+        """The chat that a call names, if the bot may write there."""
+        try:
+            number = int(chat)
+        except (TypeError, ValueError):
+            raise bad("chat_id is empty" if chat in (None, "") else "chat not found") from None
+        if number in self.moved:
+            moved_to = self.moved[number]
+            raise bad("group chat was upgraded to a supergroup chat", migrate_to_chat_id=moved_to)
+        if number in self.closed:
+            raise self.closed[number]
+        if number not in self.chats:
+            raise bad("chat not found")
+        if thread is not None and int(thread) not in self.topics[number]:
+            raise bad("message thread not found")
+        return self.chats[number]
+
+    def block(self, name: str) -> None:
+        self.closed[self.person(name)["id"]] = BLOCKED
+
+    def kick(self, chat: int) -> None:
+        kind = self.chats[chat]["type"]
+        self.closed[chat] = forbidden(f"bot was kicked from the {kind} chat")
+
+    # ── messages ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def next_id(self, chat: int) -> int:
+        return next(self._ids[chat])
+
+    def envelope(self, chat: int, sender: dict[str, Any], thread: int | None = None) -> dict[str, Any]:
+        topic = {"message_thread_id": thread, "is_topic_message": True} if thread is not None else {}
+        now = int(time.time())
+        own = {"message_id": self.next_id(chat), "from": _brief(sender), "chat": self.chats[chat], "date": now}
+        return own | topic
+
+    def arrive(self, message: dict[str, Any], kind: str = "message") -> int:
+        """A message of a person is there, and the bot gets an update."""
+        self.messages[message["chat"]["id"], message["message_id"]] = message
+        self.happen({kind: message})
+        number: int = message["message_id"]
+        return number
+
+    def said(self, text: str, *, caption: bool = False) -> dict[str, Any]:
+        """The words of a message, and what Telegram marks in them."""
+        names = ("caption", "caption_entities") if caption else ("text", "entities")
+        found = found_entities(text)
+        return ({names[0]: text} if text else {}) | ({names[1]: found} if found else {})
+
+    def happen(self, update: dict[str, Any]) -> int:
+        """Something happens that the bot is told of, if it wants to hear of that kind."""
+        number = next(self._numbers)
+        kinds = set(update) - {"update_id"}
+        wanted = self.allowed is None and not kinds & set(UNASKED)
+        if wanted or (self.allowed is not None and (kinds & set(self.allowed) or not self.allowed)):
+            self.updates.append({"update_id": number, **update})
+            self._happened()
+        return number
+
+    def forget(self, offset: int) -> None:
+        """Confirm what is before an offset; a negative one leaves only the newest."""
+        if offset < 0:
+            del self.updates[:offset]
+        elif offset > 0:
+            self.updates[:] = [update for update in self.updates if update["update_id"] >= offset]
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def brief(self, name: str) -> dict[str, Any]:
+        """Somebody, as messages name them."""
+        return _brief(self.person(name))
+
+    def upload(self, content: bytes, name: str) -> dict[str, Any]:
+        number = next(self._numbers)
+        reference = f"file-{number}"
+        self.files[reference] = content
+        return {"file_id": reference, "file_unique_id": f"u{number}", "file_size": len(content), "file_name": name}
+
+
+def _brief(user: dict[str, Any]) -> dict[str, Any]:
+    return {name: user[name] for name in ("id", "is_bot", "first_name", "username")}

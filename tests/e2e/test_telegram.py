@@ -1,0 +1,336 @@
+"""Telegram through a real gateway, against an emulator of the Bot API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from perdure.core import notes
+from perdure.testing.telegram import (
+    BLOCKED,
+    BOT_NAME,
+    BROKEN,
+    UNAUTHORIZED,
+    UNPARSABLE,
+    Fault,
+    LocalTelegram,
+    too_many,
+    units,
+)
+from support.gateway import Person
+from support.telegram import problems, rows, telegram_gateway, wait_for_texts, wait_until_confirmed
+from support.waiting import wait_for
+
+
+@pytest.fixture
+def telegram() -> Iterator[LocalTelegram]:
+    with LocalTelegram() as running:
+        yield running
+
+
+def test_b79_message_is_answered_where_it_was_written(tmp_path: Path, telegram: LocalTelegram) -> None:
+    topic = telegram.topic()
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        first = telegram.write("say: **hello**")
+        second = telegram.write("say: there", thread=topic)
+        wait_for("both are answered", lambda: len(telegram.sent) == 2)
+        seen = {sent.text: (sent.reply_to, sent.thread) for sent in telegram.sent}
+        assert seen == {"hello": (first, None), "there": (second, topic)}
+        assert next(sent for sent in telegram.sent if sent.text == "hello").entities[0]["type"] == "bold"
+        keys = {key for (key,) in rows(process, "SELECT key FROM sessions")}
+        assert keys == {f"agent:main:telegram:dm:{telegram.ann}", f"agent:main:telegram:dm:{telegram.ann}:{topic}"}
+        assert (telegram.ann, "typing") in telegram.methods.actions
+        menu = [each["command"] for each in telegram.methods.commands]
+        assert {"help", "stop", "new", "resume"} <= set(menu)
+        web = Person(process)
+        web.say("say: on the web")
+        assert web.wait_for_replies(1) == ["on the web"], "the web is served beside it"
+        wait_until_confirmed(telegram)
+        assert process.stop() == 0
+    assert telegram.token not in process.log()
+
+
+def test_b102_group_is_answered_when_the_bot_is_meant_and_by_those_who_may(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    forum = telegram.group("Forum", forum=True)
+    topic = telegram.topic(forum)
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.write("say: among ourselves", chat=forum, thread=topic)
+        telegram.write(f"@{BOT_NAME} say: mine", chat=forum, sender="eve", thread=topic)
+        telegram.write("/stop@another_bot", chat=forum)
+        telegram.write(f"@{BOT_NAME} say: one", chat=forum, thread=topic)
+        [one] = wait_for_texts(telegram, "one", chat=forum)
+        assert one.thread == topic
+        telegram.write("say: two", chat=forum, thread=topic, reply_to=one.message)
+        wait_for_texts(telegram, "one", "two", chat=forum)
+        wait_until_confirmed(telegram)
+        raw = "".join(str(row) for row in rows(process, "SELECT raw FROM inbox"))
+    assert "among ourselves" not in raw, "what is not meant for us is not kept"
+    assert telegram.seen(telegram.person("eve")) == []
+
+
+def test_stranger_is_told_a_code_and_let_in_with_it(tmp_path: Path, telegram: LocalTelegram) -> None:
+    bob = telegram.person("bob")
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write("say: let me in", sender="bob")
+        [told] = wait_for("bob is told", lambda: telegram.texts(bob))
+        assert "code" in told
+
+
+def test_b85_edit_changes_a_message_that_waits(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write("step slow 1s\nsay: first")
+        second = telegram.write("say: wrogn")
+        telegram.edit(second, "say: right")
+        wait_for_texts(telegram, "first", "right")
+
+
+def test_album_is_one_turn_and_files_are_references(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram, QUEUE__QUIET="200ms") as process:
+        telegram.share("photo", "cat.jpg", caption="say: a cat", album="a")
+        telegram.share("document", "notes.txt", album="a")
+        wait_for("the album is answered", lambda: telegram.texts())
+        kept = rows(process, "SELECT name, media_type, state FROM attachments ORDER BY id")
+        turns = rows(process, "SELECT id FROM turns")
+    assert [(name, kind) for name, kind, _ in kept] == [("photo.jpg", "image/jpeg"), ("notes.txt", "text/plain")]
+    assert (len(turns), len(telegram.sent)) == (1, 1)
+
+
+# ── buttons ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_b67_question_is_answered_by_a_button_after_a_kill(tmp_path: Path, telegram: LocalTelegram) -> None:
+    far = "A way so long that its name has no room behind a button: over the hills and far away"
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.write(f"ask: Which way? | Left | {far}\nstep go 0s")
+        question = wait_for("the question is asked", lambda: telegram.seen())[0]
+        assert question.labels() == ["Left", far]
+        wait_until_confirmed(telegram)
+        process.kill()
+        telegram.press(far)
+        process.start()
+        wait_for_texts(telegram, question.text, f"{far}\ngo: done")
+        telegram.press("Left", sent=question)
+        wait_until_confirmed(telegram)
+        wait_for("both presses are answered", lambda: len(telegram.methods.answers) == 2)
+        assert telegram.methods.answers[1]["text"] == notes.PRESS_KNOWN
+        assert len(rows(process, "SELECT id FROM turns")) == 1, "a second press begins nothing"
+
+
+def test_b66_approval_is_given_by_a_button_and_not_by_a_stranger(tmp_path: Path, telegram: LocalTelegram) -> None:
+    group = telegram.group()
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write(f"@{BOT_NAME} danger: rm -rf nothing-there", chat=group)
+        asked = wait_for("it asks", lambda: telegram.seen(group))[0]
+        assert asked.labels() == ["Approve", "Deny"]
+        telegram.press("Approve", chat=group, sender="eve")
+        wait_for("eve is told", lambda: telegram.methods.answers)
+        assert telegram.methods.answers[0]["text"] == notes.PRESS_NOT_TAKEN
+        telegram.press("Deny", chat=group)
+        wait_for("it goes on", lambda: len(telegram.texts(group)) > 1)
+
+
+def test_cut_off_turn_is_resumed_by_a_button(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__RECOVERY="ask") as process:
+        telegram.write("step slow 2s\nsay: done")
+        wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
+        process.kill()
+        process.start()
+        asked = wait_for("the chat is asked", lambda: telegram.seen())[0]
+        assert asked.labels() == ["Resume", "Drop"]
+        telegram.press("Resume")
+        wait_for("it goes on", lambda: telegram.texts()[-1] == "done")
+
+
+def test_button_of_another_program_is_told_to_mean_nothing(tmp_path: Path, telegram: LocalTelegram) -> None:
+    chat = {"id": telegram.ann, "type": "private"}
+    pressed = {"id": "q1", "from": {"id": telegram.ann, "is_bot": False, "first_name": "Ann"}}
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.world.queries.add("q1")
+        message = {"message_id": 1, "chat": chat, "date": 0}
+        telegram.happen({"callback_query": {**pressed, "message": message, "data": "buy", "chat_instance": "1"}})
+        wait_for("it is answered", lambda: telegram.methods.answers)
+    assert telegram.methods.answers[0]["text"] == notes.PRESS_MEANS_NOTHING
+
+
+# ── texts ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["**a *b `c [d](e", "<b>&lt;", "_" * 50, "```", "# ", "[x](http://[)", "a\\"])
+def test_hostile_text_arrives(tmp_path: Path, telegram: LocalTelegram, text: str) -> None:
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write(f"say: {text}")
+        wait_for("it arrives", lambda: telegram.texts())
+    assert all(call.status == 200 for call in telegram.calls if call.method == "sendMessage")
+
+
+def test_text_is_sent_plain_when_its_marks_are_refused(tmp_path: Path, telegram: LocalTelegram) -> None:
+    telegram.befall("sendMessage", Fault(refusal=UNPARSABLE))
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write("say: **bold**")
+        wait_for_texts(telegram, "**bold**")
+
+
+def test_b75_long_text_comes_in_parts_that_telegram_takes(tmp_path: Path, telegram: LocalTelegram) -> None:
+    smiles = "\N{GRINNING FACE}" * 4500
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write(f"say: {smiles[:1500]}")
+        wait_for("it arrives", lambda: telegram.texts())
+        for count in range(2):
+            telegram.write(f"say: {'word ' * 700}{count}")
+        wait_for("the others arrive", lambda: len(telegram.texts()) == 3)
+        telegram.write("flood: 9000")
+        wait_for("it arrives in parts", lambda: len(telegram.texts()) >= 6)
+    assert all(units(text) <= 4096 for text in telegram.texts())
+
+
+def test_b76_growing_answer_is_one_message_that_is_edited(tmp_path: Path, telegram: LocalTelegram) -> None:
+    words = " ".join(f"word{number}" for number in range(20))
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write(f"stream: {words}")
+        wait_for_texts(telegram, words)
+    assert len(telegram.sent) == 1
+    assert telegram.sent[0].before, "it was seen to grow"
+
+
+# ── faults ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_b75_reply_waits_as_long_as_telegram_wants(tmp_path: Path, telegram: LocalTelegram) -> None:
+    telegram.befall("sendMessage", Fault(refusal=too_many(1)))
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.write("say: patience")
+        wait_for_texts(telegram, "patience")
+        assert process.stop() == 0
+    assert telegram.count("sendMessage") == 2
+
+
+def test_b75_refused_reply_is_given_up_and_the_next_one_is_sent(tmp_path: Path, telegram: LocalTelegram) -> None:
+    telegram.befall("sendMessage", Fault(refusal=BLOCKED))
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.write("say: one")
+        wait_for("it is refused", lambda: rows(process, "SELECT id FROM outbox WHERE state = 'refused'"))
+        telegram.write("say: two")
+        wait_for_texts(telegram, "two")
+        [(problem,)] = rows(process, "SELECT problem FROM outbox WHERE state = 'refused'")
+    assert problem == notes.TELEGRAM_BLOCKED
+
+
+def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram: LocalTelegram) -> None:
+    topic = telegram.topic()
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.write("step slow 1s\nsay: too late", thread=topic)
+        wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
+        telegram.remove_topic(topic)
+        found = wait_for(
+            "it is refused", lambda: rows(process, "SELECT problem FROM outbox WHERE state = 'refused'")
+        )
+    assert found == [(notes.TELEGRAM_NO_TOPIC,)]
+
+
+def test_reply_follows_a_group_that_has_become_a_supergroup(tmp_path: Path, telegram: LocalTelegram) -> None:
+    group = telegram.group(basic=True)
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.write(f"@{BOT_NAME} step slow 1s\nsay: moved", chat=group)
+        wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
+        new = telegram.migrate(group)
+        wait_for_texts(telegram, "moved", chat=new)
+
+
+@pytest.mark.parametrize(
+    ("settings", "seen"),
+    [
+        pytest.param({}, ["hi", notes.maybe_duplicate("hi")], id="it is sent again with a mark"),
+        pytest.param({"DELIVERY__UNKNOWN": "drop"}, ["hi", notes.DROPPED_REPLY], id="or given up with a notice"),
+    ],
+)
+def test_b74_reply_whose_answer_was_lost(
+    tmp_path: Path, telegram: LocalTelegram, settings: dict[str, str], seen: list[str]
+) -> None:
+    telegram.befall("sendMessage", Fault(cut=True, effect=True))
+    with telegram_gateway(tmp_path / "home", telegram, **settings):
+        telegram.write("say: hi")
+        wait_for_texts(telegram, *seen)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(refusal=BROKEN), Fault(page=(502, b"<html>Bad Gateway</html>")), Fault(page=(200, b"{}"))],
+    ids=["an error of theirs", "a page of another server", "an answer that is none"],
+)
+def test_b74_reply_whose_outcome_telegram_does_not_tell(
+    tmp_path: Path, telegram: LocalTelegram, fault: Fault
+) -> None:
+    telegram.befall("sendMessage", fault)
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write("say: hi")
+        wait_for_texts(telegram, notes.maybe_duplicate("hi"))
+
+
+def test_b70_update_that_makes_no_sense_is_kept_and_confirmed(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.happen({"message": {"message_id": "seven", "chat": []}})
+        telegram.happen({"message": "half a character: \ud800"})
+        telegram.share("sticker", "wave.webp")
+        telegram.world.allowed = None
+        telegram.happen({"brand_new_kind": {"surprise": 1}})
+        telegram.write("say: still here")
+        wait_for_texts(telegram, "still here")
+        wait_until_confirmed(telegram)
+        kept = rows(process, "SELECT raw, problem FROM inbox WHERE state = 'rejected' ORDER BY received_at, id")
+    assert len(kept) == 4
+    assert any('"seven"' in raw for raw, _ in kept)
+
+
+# ── connections ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_another_poller_is_told_clearly_and_nothing_is_lost(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        wait_for("it polls", lambda: telegram.count("getUpdates"))
+        httpx.post(f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0})
+        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_CONTESTED}" in problems(process))
+        assert notes.TELEGRAM_CONTESTED in process.log()
+        telegram.write("say: after all")
+        wait_for_texts(telegram, "after all")
+
+
+def test_revoked_token_is_told_clearly_and_the_web_goes_on(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:  # noqa: S106
+        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in problems(process))
+        web = Person(process)
+        web.say("say: on the web")
+        assert web.wait_for_replies(1) == ["on the web"]
+        assert process.stop() == 0
+
+
+def test_b75_gateway_waits_for_telegram_that_is_down(tmp_path: Path, telegram: LocalTelegram) -> None:
+    for _ in range(2):
+        telegram.befall("getMe", Fault(cut=True))
+    telegram.befall("getUpdates", Fault(refusal=BROKEN))
+    telegram.befall("getUpdates", Fault(refusal=UNAUTHORIZED))
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write("say: at last")
+        wait_for_texts(telegram, "at last")
+
+
+def test_webhook_of_an_earlier_program_is_removed(tmp_path: Path, telegram: LocalTelegram) -> None:
+    telegram.methods.webhook = "https://example.org/hook"
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write("say: hi")
+        wait_for_texts(telegram, "hi")
+    assert telegram.methods.webhook == ""
+
+
+def test_stop_confirms_what_is_stored_and_takes_no_poll_to_its_end(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.write("say: hi")
+        wait_for_texts(telegram, "hi")
+        assert process.stop() == 0
+    assert telegram.unconfirmed() == []

@@ -1,0 +1,46 @@
+"""A real gateway that serves Telegram, against an emulator of its Bot API."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from perdure.testing.telegram import LocalTelegram, Sent
+from support.gateway import GatewayProcess, gateway
+from support.waiting import wait_for
+
+
+@contextmanager
+def telegram_gateway(home: Path, telegram: LocalTelegram, **settings: str) -> Iterator[GatewayProcess]:
+    """A started gateway whose owner is Ann."""
+    ours = {"TOKEN": telegram.token, "BASE_URL": telegram.url, "ALLOW": str(telegram.ann)}
+    named = {f"PLATFORMS__TELEGRAM__{name}": value for name, value in ours.items()}
+    with gateway(home, **(named | settings)) as process:
+        yield process
+
+
+def wait_for_texts(telegram: LocalTelegram, *texts: str, chat: int | None = None) -> list[Sent]:
+    """Wait until the bot's messages in a chat say this."""
+    wait_for(f"the chat sees {texts}", lambda: telegram.texts(chat) == list(texts) or None)
+    return telegram.seen(chat)
+
+
+def wait_until_confirmed(telegram: LocalTelegram) -> None:
+    wait_for("all updates are confirmed", lambda: not telegram.unconfirmed())
+
+
+def problems(process: GatewayProcess) -> list[str]:
+    """What the gateway says keeps it from serving everybody."""
+    status: dict[str, Any] = httpx.get(f"{process.url}/readyz", timeout=30).json()
+    return [str(problem) for problem in status.get("reasons", [])]
+
+
+def rows(process: GatewayProcess, sql: str) -> list[tuple[Any, ...]]:
+    """Look into the database of a gateway."""
+    with closing(sqlite3.connect(f"file:{process.home / 'perdure.db'}?mode=ro", uri=True)) as database:
+        return database.execute(sql).fetchall()
