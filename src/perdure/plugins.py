@@ -20,7 +20,7 @@ def load_object(name: str, home: Path) -> Any:
     except ImportError as error:
         hint = f"Put {module.split('.')[0]}.py into {home}, or install the package that has it."
         raise ConfigurationError(f"{name!r} cannot be imported: {error}", hint=hint) from error
-    except Exception as error:
+    except Exception as error:  # reason: a module of somebody else may fail in any way
         raise ConfigurationError(
             f"{name!r} cannot be imported: {type(error).__name__}: {error}",
             hint=f"The module is there, but fails while it is loaded; `python -m {module}` shows where.",
@@ -40,7 +40,7 @@ def entry_points(group: str) -> dict[str, Any]:
     for point in metadata.entry_points(group=group):
         try:
             found[point.name] = point.load()
-        except Exception as error:
+        except Exception as error:  # reason: the same
             raise ConfigurationError(
                 f"the plug-in {point.name!r} ({point.value}) cannot be loaded: {error}",
                 hint="Mend or remove the package that brings it.",

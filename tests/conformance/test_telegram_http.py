@@ -68,12 +68,12 @@ async def listening(server: Server, context: ssl.SSLContext | None = None) -> As
 async def test_connection_is_used_again_while_it_is_there() -> None:
     server = Server(OK, CHUNKED, LAST, OK)
     async with listening(server) as port:
-        http = Http(f"http://127.0.0.1:{port}/root/")
+        http = Http(f"http://127.0.0.1:{port}/beneath/")
         answers = [await http.post("/bot1:x/getMe", b"{}", 5) for _ in range(4)]
         await http.close()
     assert answers == [(200, b"ok"), (200, b"okay"), (200, b"ok"), (200, b"ok")]
     assert server.connections == 2
-    assert server.heads[0].startswith("POST /root/bot1:x/getMe HTTP/1.1\r\n")
+    assert server.heads[0].startswith("POST /beneath/bot1:x/getMe HTTP/1.1\r\n")
     assert f"host: 127.0.0.1:{port}\r\n" in server.heads[0].lower()
 
 

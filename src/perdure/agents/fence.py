@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from perdure.agents.api import TurnContext
@@ -45,34 +46,29 @@ class Fenced:
         self._context.alive()
 
     async def append(self, *entries: Entry) -> None:
-        self.check()
-        try:
+        with self._watched():
             await self._context.append(*entries)
-        except asyncio.CancelledError:  # may be a deadline of the agent's own, which is not the end of the turn
-            raise
-        except BaseException as error:
-            self._over = error
-            raise
 
     async def listen(self) -> None:
-        self.check()
-        try:
+        with self._watched():
             await self._context.listen()
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self._over = error
-            raise
 
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:
+        with self._watched():
+            await self._context.ask(question, text, options, *also, approves=approves)
+        raise AssertionError("a question always ends the attempt")
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Remember what ends the turn, if something does."""
         self.check()
         try:
-            await self._context.ask(question, text, options, *also, approves=approves)
-        except asyncio.CancelledError:
+            yield
+        except asyncio.CancelledError:  # may be a deadline of the agent's own, which is not the end of the turn
             raise
-        except BaseException as error:
+        except BaseException as error:  # reason: whatever it is, it is said again to whoever goes on
             self._over = error
             raise
 

@@ -64,7 +64,7 @@ class FunctionAgent:
             text = await self._function(context)
         except SystemExit as error:  # or the whole gateway would end
             raise RuntimeError(f"{self._name} wanted to end the process, with {error.code!r}") from error
-        except Exception as error:
+        except Exception as error:  # reason: a function of somebody else may fail in any way
             fenced.check()  # what ended the turn goes before what the function made of it
             reason = next(_reasons(error), None)
             if reason is None:

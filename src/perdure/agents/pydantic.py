@@ -89,7 +89,7 @@ class PydanticAgent:
                 usage_limits=UsageLimits(request_limit=self._bounds.steps, total_tokens_limit=self._bounds.tokens),
                 capabilities=[ReinjectSystemPrompt(), _Journalled(journal, self._effects, clarify=self._clarify)],
             )
-        except Exception as error:
+        except Exception as error:  # reason: an agent of somebody else may fail in any way
             fenced.check()  # what ended the turn goes before what the library made of it
             raise self._told(error, context) from error
         fenced.check()

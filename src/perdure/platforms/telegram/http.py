@@ -46,7 +46,7 @@ class Http:
         except (OSError, EOFError, TimeoutError, h11.RemoteProtocolError) as error:
             connection.abort()
             raise SendUnknown(f"no answer came from {self._host}: {_reason(error)}") from error
-        except BaseException:
+        except BaseException:  # reason: half an exchange must not be left to the next one
             connection.abort()
             raise
         self._keep(connection)
