@@ -21,7 +21,14 @@ from perdure.testing.telegram import (
     units,
 )
 from support.gateway import Person
-from support.telegram import problems, rows, telegram_gateway, wait_for_texts, wait_until_confirmed
+from support.telegram import (
+    problems,
+    rows,
+    telegram_gateway,
+    wait_for_texts,
+    wait_until_confirmed,
+    wait_until_settled,
+)
 from support.waiting import wait_for
 
 
@@ -83,7 +90,7 @@ def test_stranger_is_told_a_code_and_let_in_with_it(tmp_path: Path, telegram: Lo
 
 def test_b85_edit_changes_a_message_that_waits(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram):
-        telegram.write("step slow 1s\nsay: first")
+        telegram.write("step slow 3s\nsay: first")
         second = telegram.write("say: wrogn")
         telegram.edit(second, "say: right")
         wait_for_texts(telegram, "first", "right")
@@ -110,6 +117,7 @@ def test_b67_question_is_answered_by_a_button_after_a_kill(tmp_path: Path, teleg
         question = wait_for("the question is asked", lambda: telegram.seen())[0]
         assert question.labels() == ["Left", far]
         wait_until_confirmed(telegram)
+        wait_until_settled(process)
         process.kill()
         telegram.press(far)
         process.start()

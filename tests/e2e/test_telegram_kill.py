@@ -91,9 +91,8 @@ def test_b72_messages_written_while_down_are_answered_in_order(tmp_path: Path, t
 
 def test_b73_answer_is_sent_after_a_kill_while_telegram_was_down(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("step slow 1s\nsay: kept")
-        wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
         held = telegram.befall("sendMessage", Fault(cut=True))
+        telegram.write("step slow 1s\nsay: kept")
         wait_for("the answer met a cut line", held.reached.is_set)
         process.kill()
         process.start()

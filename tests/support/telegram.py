@@ -34,6 +34,14 @@ def wait_until_confirmed(telegram: LocalTelegram) -> None:
     wait_for("all updates are confirmed", lambda: not telegram.unconfirmed())
 
 
+def wait_until_settled(process: GatewayProcess) -> None:
+    """Wait until the gateway knows of everything it sent that it arrived: before, a kill leaves it unknown."""
+    wait_for(
+        "every send has its receipt",
+        lambda: rows(process, "SELECT count(*) FROM outbox WHERE state <> 'sent'") == [(0,)],
+    )
+
+
 def problems(process: GatewayProcess) -> list[str]:
     """What the gateway says keeps it from serving everybody."""
     status: dict[str, Any] = httpx.get(f"{process.url}/readyz", timeout=30).json()
