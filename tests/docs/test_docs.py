@@ -13,9 +13,13 @@ import pytest
 
 from perdure import __version__, errors
 from perdure.config import KNOWN, SECTIONS, describe, load
+from perdure.console.app import rooms
+from perdure.console.gate import Gate
+from perdure.console.routes import calls
 from perdure.core.people import MEANING, Role, may
 from perdure.core.recovery import Choice, Reason
 from perdure.core.turn import diagram
+from perdure.runtime.gateway import Gateway
 from perdure.settings import DURATION
 from support.markdown import ROOT, Page, page, pages
 from support.promises import counts
@@ -64,11 +68,21 @@ def roles() -> str:
     return "\n".join(lines)
 
 
+def routes() -> str:
+    """What can be asked over HTTP."""
+    words = {"api": "yes", "page": "page", "no": "no"}
+    gateway = Gateway(load(ROOT / "none", {}))
+    rows = [each for each, _ in calls(*rooms(gateway, Gate("token")))]
+    lines = [f"| `{row.method} {row.address}` | {words[row.login]} | {row.gives} |" for row in rows]
+    return "\n".join(["| call | login | answer |", "|---|---|---|", *lines])
+
+
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("docs/configuration.md", "settings", settings),
     ("docs/architecture.md", "turn", turn),
     ("docs/promises.md", "counts", counts),
     ("docs/people.md", "roles", roles),
+    ("docs/http.md", "calls", routes),
 ]
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.events import Cursor, follow, read_cursor
+from perdure.console.routes import call
 from perdure.core import notes
 from perdure.core.address import Address, session_key
 from perdure.core.messages import Inbound, Stored
@@ -45,11 +46,9 @@ class ChatApi:
         self._gateway = gateway
         self._web = web
 
-    async def messages(self, request: Request) -> Response:
-        """Write a message to a chat, or read what is there."""
-        return await (self._write(request) if request.method == "POST" else self._read(request))
-
-    async def _write(self, request: Request) -> Response:
+    @call("POST", "/api/chats/{chat:path}/messages", "takes a message: 202, or 200 if it is here already")
+    async def write(self, request: Request) -> Response:
+        """Write a message to a chat."""
         address, body = _address(request), _read_message(await read_body(request))
         stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text))
         if stored.fate is Fate.FULL:
@@ -61,26 +60,42 @@ class ChatApi:
             raise Refusal(410, "a message of this id was here, and was erased", "Send it with a new id.")
         return answer(_found(stored), 202 if stored.fresh else 200)
 
-    async def message(self, request: Request) -> Response:
-        """Change a message that has not begun, or take it back."""
+    @call(
+        "PUT",
+        "/api/chats/{chat:path}/messages/{id:path}",
+        "gives a message that has not begun other words, see [below](#change-a-message)",
+    )
+    async def change(self, request: Request) -> Response:
+        """Give a message that has not begun other words."""
         name, address = request.path_params["id"], _address(request)
-        if request.method == "DELETE":
-            change = Inbound(address, name, TOKEN_HOLDER, "", kind="delete")
-        else:
-            text = _read_words(await read_body(request))
-            change = Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
+        text = _read_words(await read_body(request))
+        return await self._alter(
+            Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
+        )
+
+    @call("DELETE", "/api/chats/{chat:path}/messages/{id:path}", "takes a message back that has not begun")
+    async def take_back(self, request: Request) -> Response:
+        """Take a message back that has not begun."""
+        return await self._alter(
+            Inbound(_address(request), request.path_params["id"], TOKEN_HOLDER, "", kind="delete")
+        )
+
+    async def _alter(self, change: Inbound) -> Response:
         stored = await self._web.submit(change)
         if stored.fate in (Fate.UNKNOWN, Fate.TOO_LATE):
             known = stored.fate is Fate.TOO_LATE
             raise Refusal(409 if known else 404, notes.not_waiting(known=known), NOT_CHANGED[stored.fate])
         return answer(_found(stored) | {"fate": stored.fate})
 
-    async def _read(self, request: Request) -> Response:
+    @call("GET", "/api/chats/{chat:path}/messages", "what is in the chat, in order")
+    async def read(self, request: Request) -> Response:
+        """What is in a chat."""
         key = self._key(request)
         after = await self._place(key, request.query_params.get("after") or "0")
         seen = await self._gateway.store.inbox.seen(key, after, PAGE + 1)
         return answer({"messages": seen[:PAGE], "more": len(seen) > PAGE})
 
+    @call("GET", "/api/chats/{chat:path}/events", "what happens in the chat, as it happens")
     async def events(self, request: Request) -> Response:
         """Follow what happens in a chat."""
         key = self._key(request)

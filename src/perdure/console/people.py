@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import Refusal, answer
 from perdure.console.chats import read_body
+from perdure.console.routes import call
 from perdure.core.people import Role
 from perdure.errors import BadPerson, TooManyTries
 from perdure.operations.people import Change, Register
@@ -54,12 +55,18 @@ class PeopleApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
+    @call(
+        "GET",
+        "/api/people",
+        "who is known and who asks to be let in, see [below](#people); `after` pages by `place`",
+    )
     async def list(self, request: Request) -> Response:
         after = request.query_params.get("after", "")
         if "\0" in after or len(after) > MOST_LETTERS:
             raise Refusal(400, f"after={after[:60]!r} is nobody's place", "Give the `place` of the last one seen.")
         return answer(await self._register().page(after))
 
+    @call("POST", "/api/people/{verb}", "`pair`, `add`, `role` or `remove` somebody")
     async def act(self, request: Request) -> Response:
         """pair, add, role or remove."""
         verb = request.path_params["verb"]

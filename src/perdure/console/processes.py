@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.answers import OUR_ID, Refusal, answer
+from perdure.console.routes import call
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
 
@@ -18,6 +19,11 @@ class ProcessApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
+    @call(
+        "GET",
+        "/api/processes",
+        "every process that was begun in the background, and what became of it; `after` pages by id",
+    )
     async def list(self, request: Request) -> Response:
         after = request.query_params.get("after", "")
         if after and not OUR_ID.fullmatch(after):

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import Refusal, answer
 from perdure.console.chats import read_body
+from perdure.console.routes import call
 from perdure.runtime.gateway import Gateway
 
 
@@ -23,6 +24,7 @@ class QuestionApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
+    @call("POST", "/api/questions/{id}/answer", 'answers a question of the agent, with `{"answer": …}`')
     async def answer(self, request: Request) -> Response:
         """Answer a question that a turn waits with."""
         try:
@@ -40,6 +42,11 @@ class QuestionApi:
             )
         return answer({"question": name, "answered": True})
 
+    @call(
+        "POST",
+        "/api/approvals/{id}",
+        'lets a call run that waits for approval, or not: `{"approve": true}` or `false`',
+    )
     async def judge(self, request: Request) -> Response:
         """Approve or deny a call."""
         try:

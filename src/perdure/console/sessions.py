@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.answers import OUR_ID, Refusal, answer
+from perdure.console.routes import call
 from perdure.errors import StillRuns
 from perdure.operations.look import find_session, list_sessions, session_fields, why
 from perdure.runtime.gateway import Gateway
@@ -21,6 +22,7 @@ class SessionApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
+    @call("GET", "/api/status", "how the gateway is")
     async def status(self, _: Request) -> Response:
         gateway = self._gateway
         return answer(
@@ -34,6 +36,7 @@ class SessionApi:
             }
         )
 
+    @call("GET", "/api/sessions", "every session, with its recovery state; `after` pages by id")
     async def list(self, request: Request) -> Response:
         after = request.query_params.get("after", "")
         if after and not OUR_ID.fullmatch(after):
@@ -41,11 +44,13 @@ class SessionApi:
         found = await list_sessions(self._gateway.store, after, PAGE + 1)
         return answer({"sessions": found[:PAGE], "more": len(found) > PAGE})
 
+    @call("GET", "/api/sessions/{session:path}", "one session, by its id or key, and why it stands as it does")
     async def get(self, request: Request) -> Response:
         session = await self._session(request)
         fields = await session_fields(self._gateway.store, session)
         return answer(fields | {"why": await why(self._gateway.store, session.id, wall_clock)})
 
+    @call("POST", "/api/sessions/{session:path}/{verb}", "`resume`, `drop`, `stop`, `suspend` or `erase` it")
     async def act(self, request: Request) -> Response:
         """resume, drop, stop, suspend or erase."""
         operators = self._gateway.operators
@@ -72,6 +77,7 @@ class SessionApi:
             raise Refusal(409, error.message, error.hint or "") from error
         return answer({"session": name, "verb": "erase", "done": bool(erased), "erased": erased})
 
+    @call("POST", "/api/resume", "lets go on what a crash loop has paused")
     async def resume_all(self, _: Request) -> Response:
         return answer({"done": await self._gateway.operators.resume_all()})
 

@@ -13,5 +13,6 @@ from perdure.core.notes.queueing import *
 from perdure.core.notes.stopping import *
 from perdure.core.notes.telegram import *
 from perdure.core.notes.tools import *
+from perdure.core.notes.web import *
 from perdure.core.notes.words import *
 from perdure.core.notes.work import *

@@ -1,0 +1,134 @@
+"""Logging in with a browser: the printed link, the form, and the cookie that remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.cookies import Morsel, SimpleCookie
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.gateway import GatewayProcess, gateway
+
+HTML = {"Accept": "text/html,*/*;q=0.8"}
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path_factory.mktemp("login") / "home") as process:
+        yield process
+
+
+@pytest.fixture
+def browser(process: GatewayProcess) -> Iterator[httpx.Client]:
+    """A client with cookies, which does not follow redirects by itself."""
+    with httpx.Client(base_url=process.url, headers=HTML, timeout=30) as http:
+        yield http
+
+
+def cookie_of(response: httpx.Response) -> Morsel[str]:
+    [morsel] = SimpleCookie(response.headers["set-cookie"]).values()
+    return morsel
+
+
+def is_in(browser: httpx.Client) -> bool:
+    return (browser.get("/").status_code, browser.get("/api/status").status_code) == (200, 200)
+
+
+def test_b103_printed_link_logs_in_and_leaves_no_token_behind(
+    process: GatewayProcess, browser: httpx.Client
+) -> None:
+    response = browser.get(process.lines[0].split(": ")[1].strip())
+    assert (response.status_code, response.headers["location"]) == (303, "/")
+    cookie = cookie_of(response)
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "lax", "/")
+    assert int(cookie["max-age"]) == 30 * 24 * 60 * 60
+    assert not cookie["secure"], "it would never come back over http"
+    assert process.token not in response.headers["set-cookie"] + response.text
+    assert is_in(browser)
+
+
+def test_form_logs_in_when_the_token_is_typed(process: GatewayProcess, browser: httpx.Client) -> None:
+    form = browser.get("/login")
+    assert (form.status_code, form.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert 'name="token"' in form.text
+    wrong = browser.post("/login", data={"token": "wrong"})
+    assert wrong.status_code == 401
+    assert "This token is not valid." in wrong.text
+    assert not is_in(browser)
+    right = browser.post("/login", data={"token": f" {process.token}\n"})
+    assert (right.status_code, right.headers["location"]) == (303, "/")
+    assert is_in(browser)
+
+
+def test_page_leads_to_the_form_when_nobody_is_logged_in(browser: httpx.Client) -> None:
+    response = browser.get("/")
+    assert (response.status_code, response.headers["location"]) == (303, "/login")
+    assert browser.get("/api/status").json().keys() == {"error", "hint"}
+
+
+def test_browser_is_out_when_it_has_logged_out(process: GatewayProcess, browser: httpx.Client) -> None:
+    browser.post("/login", data={"token": process.token})
+    assert is_in(browser)
+    response = browser.post("/logout")
+    assert (response.status_code, response.headers["location"]) == (303, "/login")
+    assert not browser.cookies
+    assert not is_in(browser)
+
+
+def test_cookie_is_for_https_alone_when_it_came_that_way(process: GatewayProcess, browser: httpx.Client) -> None:
+    behind_a_proxy = {"X-Forwarded-Proto": "https"}
+    response = browser.post("/login", data={"token": process.token}, headers=behind_a_proxy)
+    assert cookie_of(response)["secure"]
+
+
+def forged(cookie: str) -> dict[str, str]:
+    """Cookies that nobody gave out, by what is wrong with them."""
+    second, _, seal = cookie.partition(".")
+    return {
+        "nothing": "",
+        "the seal alone": seal,
+        "of a later second": f"{int(second) + 1}.{seal}",
+        "of an earlier second": f"{int(second) - 1}.{seal}",
+        "written in another way": f"0{cookie}",
+        "with another seal": f"{second}.{seal[:-1]}{'0' if seal[-1] != '0' else '1'}",
+        "without end": "9" * 4000 + f".{seal}",
+        "no text": "é\x80",
+    }
+
+
+def test_cookie_is_refused_when_nobody_gave_it_out(process: GatewayProcess, browser: httpx.Client) -> None:
+    given = cookie_of(browser.post("/login", data={"token": process.token}))
+    browser.cookies.clear()
+    for wrong, value in {**forged(given.value), "the token itself": process.token}.items():
+        response = browser.get("/api/status", headers={b"Cookie": f"{given.key}={value}".encode("latin-1")})
+        assert response.status_code == 401, wrong
+    assert browser.get("/api/status", headers={"Cookie": f"{given.key}={given.value}"}).status_code == 200
+
+
+def test_login_outlives_the_process_but_not_the_token(tmp_path: Path) -> None:
+    with gateway(tmp_path / "home") as process, httpx.Client(headers=HTML, timeout=30) as http:
+        http.base_url = httpx.URL(process.url)
+        http.post("/login", data={"token": process.token})
+        process.kill()
+        process.start()
+        assert is_in(http)
+        process.kill()
+        (process.home / "token").unlink()
+        process.start()
+        assert not is_in(http)
+
+
+def test_file_of_the_pages_is_sent_again_only_when_it_has_changed(browser: httpx.Client) -> None:
+    first = browser.get("/static/perdure.css")
+    assert (first.status_code, first.headers["content-type"]) == (200, "text/css; charset=utf-8")
+    again = browser.get("/static/perdure.css", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing.css", "..%2Fgate.py", "%2e%2e%2fapp.py", "gate.py", "perdure.css%00", "."]
+)
+def test_no_other_file_is_given_out(browser: httpx.Client, name: str) -> None:
+    assert browser.get(f"/static/{name}").status_code == 404
