@@ -15,6 +15,7 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
+from perdure.console.files import FileApi
 from perdure.console.gate import Gate
 from perdure.console.health import Health
 from perdure.console.pages import Pages
@@ -51,6 +52,7 @@ def rooms(gateway: Gateway, gate: Gate) -> list[object]:
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     return [
         ChatApi(gateway, web),
+        FileApi(gateway),
         QuestionApi(gateway),
         SessionApi(gateway),
         PeopleApi(gateway),
