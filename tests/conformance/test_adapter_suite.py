@@ -18,6 +18,9 @@ from perdure.testing import AdapterConformance, PlatformStage, SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
 from support.staging import SimulatedStage
 
+NEVER = "never came true"  # what is missing can only be waited for
+SHORT = 4.0
+
 HONEST = Capabilities(keeps_missed=True, threads=True, buttons=True, edit=True, max_length=500)
 TESTS = {name for name in dir(AdapterConformance) if name.startswith("test_")}
 
@@ -182,9 +185,8 @@ class LyingStage(SimulatedStage):
 
 
 class Suite(AdapterConformance):
-    patience = 3.0
-
-    def __init__(self, fault: str, **claims: bool) -> None:
+    def __init__(self, fault: str, says: str = "", **claims: bool) -> None:
+        self.patience = SHORT if says == NEVER else AdapterConformance.patience
         self._fault = fault
         self._claims = msgspec.structs.replace(HONEST, **claims)
 
@@ -194,7 +196,6 @@ class Suite(AdapterConformance):
 
 def test_honest_adapter_is_accepted() -> None:
     suite = Suite("")
-    suite.patience = AdapterConformance.patience
     for name in sorted(TESTS):
         getattr(suite, name)()
 
@@ -202,9 +203,9 @@ def test_honest_adapter_is_accepted() -> None:
 LIES = [
     ("acknowledges too early", {}, "test_nothing_is_acknowledged_before_it_is_stored", "before it was stored"),
     ("acknowledges too early", {}, "test_message_that_could_not_be_stored_comes_again", "could not be stored"),
-    ("never acknowledges", {}, "test_each_message_is_answered_once_in_its_chat", "is acknowledged"),
+    ("never acknowledges", {}, "test_each_message_is_answered_once_in_its_chat", NEVER),
     ("names events anew every time", {}, "test_message_that_is_handed_over_again_is_one_turn", "two turns"),
-    ("names events by their words", {}, "test_each_message_is_answered_once_in_its_chat", "another turn"),
+    ("names events by their words", {}, "test_each_message_is_answered_once_in_its_chat", "people see"),
     ("keeps nothing", {}, "test_messages_written_while_nobody_was_there_are_answered_in_order", "people see"),
     (
         "passes over what makes no sense",
@@ -232,7 +233,7 @@ LIES = [
         "does not see that the line is lost",
         {},
         "test_what_runs_when_the_line_is_lost_is_answered_once_it_is_back",
-        "is noticed",
+        NEVER,
     ),
     (
         "passes over notices",
@@ -241,7 +242,7 @@ LIES = [
         "people see",
     ),
     ("cannot be stopped", {}, "test_adapter_lets_go_when_it_is_told_to", "when it was cancelled"),
-    ("leaves something running", {}, "test_adapter_lets_go_when_it_is_told_to", "nothing of it runs"),
+    ("leaves something running", {}, "test_adapter_lets_go_when_it_is_told_to", NEVER),
     (
         "takes a lost answer for a lost message",
         {},
@@ -281,7 +282,7 @@ LIES = [
     ("cannot edit", {}, "test_answer_grows_in_one_message", "people see"),
     ("edits nothing", {}, "test_answer_grows_in_one_message", "people see"),
     ("edits by sending again", {}, "test_answer_grows_in_one_message", "people s[ae]"),
-    ("no glimpses", {"live": True}, "test_glimpse_of_an_answer_leaves_nothing_behind", "glimpse"),
+    ("no glimpses", {"live": True}, "test_glimpse_of_an_answer_leaves_nothing_behind", "people saw"),
     ("glimpses that stay", {"live": True}, "test_glimpse_of_an_answer_leaves_nothing_behind", "people saw"),
 ]
 
@@ -289,7 +290,7 @@ LIES = [
 @pytest.mark.parametrize(("fault", "claims", "found", "says"), LIES, ids=[f"{lie[0]}-{lie[2]}" for lie in LIES])
 def test_b74_lie_is_found_when_an_adapter(fault: str, claims: dict[str, bool], found: str, says: str) -> None:
     with pytest.raises(AssertionError, match=says):
-        getattr(Suite(fault, **claims), found)()
+        getattr(Suite(fault, says, **claims), found)()
 
 
 def test_every_check_finds_a_lie() -> None:

@@ -398,7 +398,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def all_platforms(self) -> dict[str, PlatformSettings]:
         """Those that this version has, and those in the configuration that other packages bring."""
-        return {**self.plugged, **msgspec.structs.asdict(self.platforms)}
+        return {**msgspec.structs.asdict(self.platforms), **self.plugged}
 
     @property
     def queue_rules(self) -> Rules:

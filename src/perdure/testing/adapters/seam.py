@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
+from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
 from perdure.errors import NotConnected, PerdureError
 from perdure.platforms.api import Adapter, Event
@@ -55,6 +56,7 @@ class Seam(Adapter):
         self.acknowledged: list[Event] = []
         self.failed: list[Event] = []  # those that could not be stored
         self.sendings: list[Sending] = []
+        self.glimpsed: list[str] = []
         self.offences: list[str] = []
         self.connected = False  # whether a try to connect has gone well
         self.losses: list[NotConnected] = []
@@ -62,6 +64,10 @@ class Seam(Adapter):
         for each in dir(Adapter):
             if not each.startswith("_") and each not in vars(Seam) and callable(getattr(inner, each)):
                 setattr(self, each, getattr(inner, each))  # whatever else the contract has or will have
+
+    def tried(self) -> bool:
+        """Whether it was tried to connect."""
+        return self.connected or bool(self.losses) or bool(self.offences)
 
     async def connect(self) -> None:
         with self._only_losses("connect"):
@@ -111,3 +117,7 @@ class Seam(Adapter):
             raise
         await self.halts[Place.AFTER_SEND].pass_through()
         return sending.receipt
+
+    async def glimpse(self, address: Address, turn: str, text: str) -> None:
+        await self.inner.glimpse(address, turn, text)
+        self.glimpsed.append(text)
