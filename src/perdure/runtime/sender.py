@@ -153,7 +153,8 @@ class Sender:
             await outbox.put_back(row, due, self._clock(), problem=error.message, counts=False)
         except SendRetry as error:
             due = self._clock() + max(int(error.after * 1000), retry_in(row.attempts + 1))
-            await outbox.put_back(row, due, self._clock(), problem=error.message, counts=True)
+            # Who names the time is busy, not broken: waiting for that long uses up no attempt.
+            await outbox.put_back(row, due, self._clock(), problem=error.message, counts=error.after <= 0)
         except SendRefused as error:
             log.warning("refused", row=row.id, lane=row.lane, error=error.message)
             await self._take_refusal(row, error.message)

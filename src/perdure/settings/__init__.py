@@ -9,7 +9,7 @@ alone does not say it), `default` (the default in words) and `secret` (the value
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -44,6 +44,7 @@ __all__ = [
     "InboxSettings",
     "ModelSettings",
     "PlatformSettings",
+    "PluggedSettings",
     "Policy",
     "QueueSettings",
     "RecoverySettings",
@@ -325,6 +326,27 @@ class TelegramSettings(PlatformSettings, frozen=True):
         return [("token", "(hidden)")]
 
 
+class PluggedSettings(PlatformSettings, frozen=True):
+    """A platform that another package brings: the settings of every platform, and its own as they came."""
+
+    allow: Annotated[
+        list[Id],
+        Meta(
+            description="The ids of the owners, as the platform spells them; `*` lets everybody else in.",
+            examples=[["ann", "bob"]],
+        ),
+    ] = msgspec.field(default_factory=list)
+    own: Annotated[dict[str, Any], Meta(description="What the file says of its own keys.")] = {}
+    texts: Annotated[dict[str, str], Meta(description="What the environment says of them.")] = {}
+
+    # Nobody knows which of its own keys are secrets.
+    def __repr__(self) -> str:
+        return "PluggedSettings(own=(hidden))"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("own", "(hidden)")]
+
+
 class PlatformsSettings(msgspec.Struct, frozen=True):
     """The platforms that this version has."""
 
@@ -354,6 +376,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention: RetentionSettings = RetentionSettings()
     access: AccessSettings = AccessSettings()
     platforms: PlatformsSettings = PlatformsSettings()
+    plugged: dict[str, PluggedSettings] = {}  # the sections `platforms.NAME` of those that other packages bring
 
     @property
     def store_url(self) -> str:
@@ -374,9 +397,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.home / (self.tools.directory or "workspace")
 
     def platform(self, name: str) -> PlatformSettings:
-        """The settings of a platform; of one that has none, such as a plug-in's, the defaults."""
-        platforms: dict[str, PlatformSettings] = msgspec.structs.asdict(self.platforms)
-        return platforms.get(name, PlatformSettings())
+        """The settings of a platform; of one that has none, such as one of a test, the defaults."""
+        return self.all_platforms.get(name, PlatformSettings())
+
+    @property
+    def all_platforms(self) -> dict[str, PlatformSettings]:
+        """Those that this version has, and those in the configuration that other packages bring."""
+        return {**msgspec.structs.asdict(self.platforms), **self.plugged}
 
     @property
     def queue_rules(self) -> Rules:
