@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from perdure.console.answers import (
     Refusal,
@@ -16,6 +17,7 @@ from perdure.console.answers import (
 )
 from perdure.console.chats import ChatApi
 from perdure.console.gate import Gate
+from perdure.console.headers import Headers
 from perdure.console.health import Health
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
@@ -23,15 +25,16 @@ from perdure.console.processes import ProcessApi
 from perdure.console.questions import QuestionApi
 from perdure.console.routes import calls
 from perdure.console.sessions import SessionApi
+from perdure.console.sites import Names
 from perdure.errors import BadPerson, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
 
-def create_app(gateway: Gateway, token: str) -> Starlette:
-    """The application that serves one gateway."""
-    gate = Gate(token)
-    return Starlette(
+def create_app(gateway: Gateway, token: str, *, loopback: bool = True) -> ASGIApp:
+    """The application that serves one gateway, to this machine alone or to others too."""
+    gate = Gate(token, Names(gateway.settings.web.names, loopback=loopback))
+    app = Starlette(
         routes=gate.routes(calls(*rooms(gateway, gate))),
         exception_handlers={
             Refusal: refused,
@@ -44,6 +47,7 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             Exception: crashed,
         },
     )
+    return Headers(app)
 
 
 def rooms(gateway: Gateway, gate: Gate) -> list[object]:
