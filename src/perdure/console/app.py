@@ -19,6 +19,7 @@ from perdure.console.chats import ChatApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
+from perdure.console.openapi import Description
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
@@ -53,7 +54,7 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True) -> ASGIAp
 def rooms(gateway: Gateway, gate: Gate) -> list[object]:
     """Who answers: each of their methods with a `@call` above it is a route."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
-    return [
+    rooms: list[object] = [
         ChatApi(gateway, web),
         QuestionApi(gateway),
         SessionApi(gateway),
@@ -63,3 +64,4 @@ def rooms(gateway: Gateway, gate: Gate) -> list[object]:
         gate,
         Health(gateway),
     ]
+    return [*rooms, Description(each for each, _ in calls(*rooms))]
