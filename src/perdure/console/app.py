@@ -15,6 +15,7 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
+from perdure.console.demo import Demo, is_demo
 from perdure.console.gate import Gate
 from perdure.console.health import Health
 from perdure.console.pages import Pages
@@ -23,16 +24,18 @@ from perdure.console.processes import ProcessApi
 from perdure.console.questions import QuestionApi
 from perdure.console.routes import calls
 from perdure.console.sessions import SessionApi
+from perdure.console.talking import ChatPage
+from perdure.console.talks import TalkApi
 from perdure.errors import BadPerson, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
 
-def create_app(gateway: Gateway, token: str) -> Starlette:
-    """The application that serves one gateway."""
+def create_app(gateway: Gateway, token: str, *, supervised: bool = False) -> Starlette:
+    """The application that serves one gateway; `supervised` if somebody starts it again when it dies."""
     gate = Gate(token)
     return Starlette(
-        routes=gate.routes(calls(*rooms(gateway, gate))),
+        routes=gate.routes(calls(*rooms(gateway, gate, supervised=supervised))),
         exception_handlers={
             Refusal: refused,
             Unavailable: unavailable,
@@ -46,16 +49,19 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
     )
 
 
-def rooms(gateway: Gateway, gate: Gate) -> list[object]:
+def rooms(gateway: Gateway, gate: Gate, *, supervised: bool = False) -> list[object]:
     """Who answers: each of their methods with a `@call` above it is a route."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     return [
+        TalkApi(gateway),
         ChatApi(gateway, web),
         QuestionApi(gateway),
         SessionApi(gateway),
         PeopleApi(gateway),
         ProcessApi(gateway),
+        ChatPage(gateway, supervised=supervised),
         Pages(),
         gate,
         Health(gateway),
+        *([Demo(gateway.settings.home)] if is_demo(gateway.settings) else []),
     ]

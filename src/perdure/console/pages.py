@@ -43,10 +43,6 @@ def _templates() -> Environment:
 
 
 class Pages:
-    @call("GET", "/", "the first page", login="page")
-    async def home(self, _: Request) -> Response:
-        return page("home.html")
-
     @call("GET", "/static/{name}", "a file that the pages are made with", login="no")
     async def static(self, request: Request) -> Response:
         """Browsers keep it, and ask each time whether it is still the same."""

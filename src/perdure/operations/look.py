@@ -44,9 +44,14 @@ async def list_sessions(store: Store, after: str = "", limit: int = 100) -> list
     found = []
     for session in await store.sessions.page(after, limit):
         fields = await session_fields(store, session)
-        begun = [turn for turn in await store.turns.of_session(session.id) if turn.state in WAITS]
-        found.append(fields | {"waits_for": WAITS[begun[-1].state] if begun else None})
+        found.append(fields | {"waits_for": await waits_for(store, session.id)})
     return found
+
+
+async def waits_for(store: Store, session: str) -> str | None:
+    """What a session waits for, in words."""
+    begun = [turn for turn in await store.turns.of_session(session) if turn.state in WAITS]
+    return WAITS[begun[-1].state] if begun else None
 
 
 WAITS: dict[str, str] = {

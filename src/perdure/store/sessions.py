@@ -56,6 +56,10 @@ class Sessions:
         """The newest sessions of a key, the newest first, each with the words that it began with."""
         return await self._database.read(lambda tx: _talks(tx, key, limit))
 
+    async def recent(self, prefix: str, limit: int) -> list[tuple[Session, str]]:
+        """The current sessions of keys that begin so, the last used first, each with its first words."""
+        return await self._database.read(lambda tx: _recent(tx, prefix, limit))
+
     async def named(self, name: str) -> list[Session]:
         """The session of that id; or all that a key has had, with the work in its background."""
         return await self._database.read(lambda tx: _named(tx, name))
@@ -175,6 +179,15 @@ def _talks(tx: Tx, key: str, limit: int) -> list[tuple[Session, str]]:
     sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id DESC LIMIT :limit"
     found = [_as_session(row) for row in tx.all(sql, key=key, limit=limit)]
     return [(session, _first_words(tx, session.id)) for session in found]
+
+
+def _recent(tx: Tx, prefix: str, limit: int) -> list[tuple[Session, str]]:
+    sql = (
+        f"SELECT {_COLUMNS} FROM sessions WHERE state <> 'closed' AND substr(key, 1, :length) = :prefix "
+        "ORDER BY updated_at DESC, id DESC LIMIT :limit"
+    )
+    rows = tx.all(sql, length=len(prefix), prefix=prefix, limit=limit)
+    return [(session, _first_words(tx, session.id)) for session in map(_as_session, rows)]
 
 
 def _first_words(tx: Tx, session: str) -> str:
