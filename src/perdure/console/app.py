@@ -16,6 +16,7 @@ from perdure.console.answers import (
 )
 from perdure.console.chats import ChatApi
 from perdure.console.demo import Demo, is_demo
+from perdure.console.configuration import ConfigurationApi
 from perdure.console.gate import Gate
 from perdure.console.health import Health
 from perdure.console.pages import Pages
@@ -26,6 +27,7 @@ from perdure.console.routes import calls
 from perdure.console.sessions import SessionApi
 from perdure.console.talking import ChatPage
 from perdure.console.talks import TalkApi
+from perdure.console.turns import OutboxApi, TurnApi
 from perdure.errors import BadPerson, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
@@ -60,6 +62,9 @@ def rooms(gateway: Gateway, gate: Gate, *, supervised: bool = False) -> list[obj
         PeopleApi(gateway),
         ProcessApi(gateway),
         ChatPage(gateway, supervised=supervised),
+        TurnApi(gateway),
+        OutboxApi(gateway),
+        ConfigurationApi(gateway),
         Pages(),
         gate,
         Health(gateway),
