@@ -93,7 +93,7 @@ def in_general(shown: Any) -> Any:
 REFUSED = {
     "400": ("POST", "/api/chats/x/messages", b"{}"),
     "401": ("GET", "/login?token=wrong", b""),
-    "404": ("GET", "/api/chats", b""),
+    "404": ("GET", "/api/nothing", b""),
     "405": ("DELETE", "/api/chats/x/messages", b""),
     "413": ("POST", "/api/chats/x/messages", b" " * ((1 << 20) + 1)),
 }

@@ -43,10 +43,6 @@ def _templates() -> Environment:
 
 
 class Pages:
-    @call("GET", "/", "the first page", login="page")
-    async def home(self, _: Request) -> Response:
-        return page("home.html")
-
     @call(
         "GET", "/static/{name}", "a file that the pages are made with", login="no", kind="*/*", statuses=(200, 304)
     )

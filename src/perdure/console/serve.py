@@ -77,7 +77,7 @@ async def serve(
     last_resort = LastResort()
     gateway = make(settings, end_by=last_resort.end_by)
     config = uvicorn.Config(
-        create_app(gateway, token, loopback=loopback),
+        create_app(gateway, token, loopback=loopback, supervised=lifeline is not None),
         lifespan="off",
         log_config=None,
         access_log=False,
