@@ -13,6 +13,7 @@ import pytest
 
 from perdure import __version__, errors
 from perdure.config import KNOWN, SECTIONS, describe, load
+from perdure.console.metrics import FAMILIES
 from perdure.core.people import MEANING, Role, may
 from perdure.core.recovery import Choice, Reason
 from perdure.core.turn import diagram
@@ -72,12 +73,19 @@ def routes() -> str:
     return "\n".join(["| call | login | answer |", "|---|---|---|", *lines])
 
 
+def metrics() -> str:
+    """The figures for Prometheus."""
+    lines = [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in FAMILIES.items()]
+    return "\n".join(["| name | kind | meaning |", "|---|---|---|", *lines])
+
+
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("docs/configuration.md", "settings", settings),
     ("docs/architecture.md", "turn", turn),
     ("docs/promises.md", "counts", counts),
     ("docs/people.md", "roles", roles),
     ("docs/http.md", "calls", routes),
+    ("docs/operations.md", "metrics", metrics),
 ]
 
 

@@ -21,6 +21,7 @@ from perdure.console.demo import Demo, is_demo
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
+from perdure.console.metrics import Metrics
 from perdure.console.openapi import Description
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
@@ -76,6 +77,7 @@ def rooms(gateway: Gateway, gate: Gate, *, supervised: bool = False) -> list[obj
         Pages(),
         gate,
         Health(gateway),
+        Metrics(gateway),
         *([Demo(gateway.settings.home)] if is_demo(gateway.settings) else []),
     ]
     return [*rooms, Description(each for each, _ in calls(*rooms))]
