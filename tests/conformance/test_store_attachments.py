@@ -10,6 +10,7 @@ from perdure.core.journal import ToolEnded, ToolStarted
 from perdure.core.messages import Attachment, Inbound, Sender, SentFile
 from perdure.core.queueing import Mode, Rules
 from perdure.store.attachments import Awaited, StoredFile
+from perdure.store.claims import Claim
 from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
 from support.stores import Gateway, chat, key_of
@@ -144,7 +145,7 @@ async def test_b104_files_of_a_session_go_with_it(gateway: Gateway) -> None:
     await fetch(gateway, one)
     claim = await claims(gateway)
     assert claim is not None
-    await send(gateway, claim)
+    await send(gateway, claim.turn)
     begun = await gateway.store.erasing.begin(claim.turn.session, gateway.now())
     assert begun is not None
     paths = {f"attachments/{one.file.id}/cat.jpg", SENT.path}
