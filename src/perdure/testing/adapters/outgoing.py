@@ -86,9 +86,7 @@ class Outgoing(Checks):
         async with play.serving() as gateway:
             await play.converse(gateway, "hello")
             sent = play.seam.sendings[0]
-        async with play.serving() as gateway:
-            connected = gateway.loops.connections.connected
-            await play.until("it is connected", lambda: connected)
+        async with play.serving():
             found = await play.seam.inner.find_sent(sent.outbound.key)
             expect(found is not None and found == sent.receipt, f"found {found!r}; expected {sent.receipt!r}")
             other = await play.seam.inner.find_sent("turn-that-never-was:0")

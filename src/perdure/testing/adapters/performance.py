@@ -104,15 +104,18 @@ class Performance:
         return {"agent": self.answering.agent, **self.stage.settings, **options}
 
     @asynccontextmanager
-    async def serving(self, **options: Any) -> AsyncIterator[Gateway]:
-        """A gateway that is stopped in an orderly way at the end."""
+    async def serving(self, *, reached: bool = True, **options: Any) -> AsyncIterator[Gateway]:
+        """A gateway that has reached the platform, and is stopped in an orderly way at the end."""
         async with serving(self.home, self._adapters(), **self._options(options)) as gateway:
+            if reached:
+                await self.connected()
             yield gateway
 
     @asynccontextmanager
     async def dying(self, halt: Place | None = None) -> AsyncIterator[Gateway]:
         """A gateway that is killed at the end. Whatever comes to a place of its seam stands still there."""
         async with crashing_at_the_end(self.home, self._adapters(halt), **self._options({})) as gateway:
+            await self.connected()
             yield gateway
         await self.stage.died(self.seam.inner)
 
@@ -126,6 +129,10 @@ class Performance:
     async def until(self, fact: str, probe: Probe) -> None:
         """Wait for a fact."""
         await eventually(fact, probe, self.patience)
+
+    async def connected(self) -> None:
+        """Wait until the gateway that runs now has reached the platform: what is said now, it can hear."""
+        await self.until("the platform is connected to", lambda: self.seam.connected)
 
     async def halted(self, place: Place) -> None:
         """Wait until something stands still there."""
