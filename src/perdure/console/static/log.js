@@ -62,9 +62,24 @@ export class Log {
   #message({ id, author, text, at, turn }) {
     if (this.#messages.has(id)) return;
     this.#messages.add(id);
-    if (author === "user") this.#add(this.#mine(text, at, id));
+    if (author === "user") this.#adopt(text, id) || this.#add(this.#mine(text, at, id));
     else if (turn) this.#turn(turn).reply(text, id);
     else this.#add(gatewaySays(text, at, id));
+  }
+
+  /** What we are sending may be heard of before its receipt comes: it is not shown twice. */
+  #adopt(text, id) {
+    const sent = [...this.#unsent.values()].find((each) => each.text === text && !each.arrived);
+    if (!sent) return false;
+    sent.arrived = id;
+    this.#arrive(sent, id);
+    return true;
+  }
+
+  #arrive({ element, state }, id) {
+    state.remove();
+    element.classList.remove("unsent", "refused");
+    element.dataset.message = id;
   }
 
   #turn(id) {
@@ -83,7 +98,7 @@ export class Log {
     const state = el("p", { className: "fate small quiet", role: "status" }, message.refused ?? "Sending…");
     const element = this.#mine(message.text, message.at, "", state);
     element.classList.add("unsent");
-    this.#unsent.set(message.id, { element, state });
+    this.#unsent.set(message.id, { element, state, text: message.text, arrived: "" });
     this.element.append(element);
     if (message.refused) this.refused(message, { message: message.refused, hint: "" });
     this.#toEnd();
@@ -104,12 +119,11 @@ export class Log {
   acknowledged(message, { message: id }) {
     const shown = this.#unsent.get(message.id);
     this.#unsent.delete(message.id);
-    if (!shown) return;
-    shown.state.remove();
-    shown.element.classList.remove("unsent");
+    if (!shown || shown.arrived === id) return;
     if (this.#messages.has(id)) shown.element.remove();
+    else if (shown.arrived) this.#add(this.#mine(message.text, message.at, id)); // somebody else wrote the same words
+    else this.#arrive(shown, id);
     this.#messages.add(id);
-    shown.element.dataset.message = id;
   }
 
   refused(message, error) {
@@ -137,7 +151,7 @@ export class Log {
 
   /** What is on its way stays below what has arrived. */
   #add(element) {
-    const [first] = this.#unsent.values();
+    const first = [...this.#unsent.values()].find((each) => !each.arrived);
     this.element.insertBefore(element, first?.element ?? null);
   }
 
