@@ -28,6 +28,10 @@ def runs(process: GatewayProcess) -> Counter[str]:
     return Counter(line.split()[0] for line in trace.read_text().splitlines()) if trace.exists() else Counter()
 
 
+def has_begun(visitor: Visitor, step: str, times: int) -> None:
+    wait_for(f"{step} has begun {times} times", lambda: runs(visitor.gateway)[step] == times)
+
+
 def test_b40_task_goes_on_where_it_was_when_the_gateway_is_killed(visitor: Visitor, tmp_path: Path) -> None:
     """The page shows it gone, back, cut off and resumed; what was done ran once, and the answer comes once."""
     page, flag = visitor.page, tmp_path / "flag"
@@ -55,11 +59,11 @@ def test_b40_task_goes_on_where_it_was_when_the_gateway_is_killed(visitor: Visit
 
 def test_step_that_was_cut_off_is_shown_to_run_again(visitor: Visitor) -> None:
     visitor.say("step endless 600s\nsay: never")
-    wait_for("the step has begun", lambda: runs(visitor.gateway)["endless"] == 1)
+    has_begun(visitor, "endless", 1)
     expect(visitor.step("c1.1")).to_have_attribute("data-state", "running")
     visitor.kill()
     visitor.sees_it_back()
-    wait_for("the step has begun again", lambda: runs(visitor.gateway)["endless"] == 2)
+    has_begun(visitor, "endless", 2)
     visitor.page.get_by_role("button", name="Stop").click()
     expect(visitor.step("c1.1")).to_have_attribute("data-state", "cancelled")
     expect(visitor.step("c1.1")).to_contain_text("ran 2 times")
@@ -109,9 +113,7 @@ def test_b53_page_says_so_when_it_was_killed_too_often_and_lifts_it(visitor: Vis
     page = visitor.page
     visitor.say("step endless 600s")
     for times in (1, 2, 3):
-        wait_for(
-            f"the step has begun {times} times", lambda times=times: runs(visitor.gateway)["endless"] == times
-        )
+        has_begun(visitor, "endless", times)
         visitor.kill()
         visitor.sees_it_back()
     paused = page.locator("#paused")

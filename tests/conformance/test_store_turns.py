@@ -30,6 +30,7 @@ from perdure.core.journal import (
 from perdure.core.messages import Sender
 from perdure.core.recovery import Choice, Rule
 from perdure.core.turn import FINAL, MOVES, Move, State
+from perdure.store.journal import IN_PASSING
 from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
 from support.stores import Gateway, calling, chat, key_of
@@ -93,6 +94,23 @@ async def test_claim_gives_nothing_when_nothing_waits(gateway: Gateway) -> None:
     before = await gateway.everything()
     assert await gateway.claims() is None
     assert await gateway.everything() == before
+
+
+async def test_claim_brings_the_earlier_turns_of_its_session_unless_they_are_too_many(gateway: Gateway) -> None:
+    first = await gateway.begins("one")
+    await gateway.finishes(first)
+    await gateway.hears("two")
+    claim = await gateway.claims()
+    assert claim is not None
+    assert claim.earlier is not None
+    assert list(claim.earlier) == await gateway.store.journal.before(first.session, claim.turn.first_seq)
+    assert [turn for turn, _ in claim.earlier] == [first.id] * 3
+    await gateway.appends(claim.turn, *[Noted(str(n)) for n in range(IN_PASSING)])
+    await gateway.finishes(claim.turn)
+    await gateway.hears("three")
+    claim = await gateway.claims()
+    assert claim is not None
+    assert claim.earlier is None
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.INTERRUPTED])

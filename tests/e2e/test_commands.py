@@ -22,7 +22,7 @@ from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
 from support.recovering import Bench, crash_in_a_step, key_of, replies, turns_in
 from support.stopping import HangingPlatform, Held, dying, looking_at, stopped
-from support.stores import WatchedDatabase, WatchedTx
+from support.stores import LateClaims, WatchedDatabase, WatchedTx
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -270,15 +270,14 @@ async def test_b71_command_that_found_no_turn_spares_the_next_one_after_a_crash(
 
 
 async def test_b54_turn_is_not_begun_when_it_is_stopped_in_its_first_moment(tmp_path: Path) -> None:
-    platform, agent, hold = SimulatedPlatform(), Held(), Hold("FROM journal", "seq < :seq")
+    platform, agent, late = SimulatedPlatform(), Held(), LateClaims()
     agent.let_go("next")
-    async with serving(tmp_path, platform, agent=agent, wrap=hold.wrap):
-        hold.on = True
+    async with serving(tmp_path, platform, agent=agent, wrap=late.wrap):
         platform.write("work")
-        await eventually("its history is being read", hold.reached.is_set)
+        await late.claimed.wait()
         platform.write("/stop")
         await replies(platform, "Stopped.")
-        hold.let_go()
+        late.go_on.set()
         platform.write("next")
         await replies(platform, "Stopped.", "next: done")
     assert agent.begun == ["next"]

@@ -16,6 +16,7 @@ from perdure.core.turn import State
 from perdure.operations.look import session_fields
 from perdure.platforms.api import Capabilities
 from perdure.store.api import Store
+from perdure.store.journal import IN_PASSING
 from perdure.store.sessions import Session
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import Person, gateway
@@ -443,3 +444,15 @@ async def test_b13_session_with_a_running_turn_is_not_moved(tmp_path: Path) -> N
         agent.let_go("work")
         await replies(platform, "work: done")
         assert (await current(gateway.store, platform)).id == session.id
+
+
+async def test_model_hears_all_of_a_conversation_that_is_too_long_to_come_with_the_claim(tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform(), Bench()
+    script = "\n".join(f"step s{n}" for n in range(IN_PASSING // 4))
+    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
+        for text in ("say: first", script, "say: last"):
+            platform.write(text)
+        await eventually("all are answered", lambda: len(platform.replies()) == 3)
+        turn = await last_turn(gateway.store, key_of(platform))
+    assert turn.records[0].seq > IN_PASSING, "the claim reads only so much"
+    assert bench.words()[-1] == ["say: first", script, "say: last"]

@@ -22,13 +22,12 @@ from perdure.core.people import TOKEN_HOLDER
 from perdure.core.turn import State
 from perdure.errors import NotConnected
 from perdure.runtime.gateway import Ending
-from perdure.store.database import Database, T, Work
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import crashing_at_the_end, make_gateway, serving
 from support.recovering import Bench, key_of, last_turn, reasons, replies, turns_in
 from support.stopping import HangingPlatform, Held, Watch, dying, looking_at, stopped
-from support.stores import WatchedDatabase
+from support.stores import LateClaims
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -71,31 +70,13 @@ async def test_b20_b21_nothing_begins_in_a_drain_and_what_comes_is_answered_afte
 async def test_b20_turn_that_is_being_claimed_when_the_stop_comes_is_drained_like_any_other(
     tmp_path: Path,
 ) -> None:
-    platform, bench = SimulatedPlatform(), Bench("slow")
-    claiming, go_on = asyncio.Event(), asyncio.Event()
-
-    class LateClaims(WatchedDatabase):
-        """A database that takes its time to say that a turn has begun."""
-
-        async def write(self, work: Work[T], *, key: str = "") -> T:
-            result = await super().write(work, key=key)
-            if claiming.is_set():
-                await go_on.wait()
-            return result
-
-    def watch(sql: str) -> None:
-        if "INSERT INTO turns" in sql:
-            claiming.set()
-
-    def wrap(database: Database) -> Database:
-        return LateClaims(database, watch)
-
-    async with serving(tmp_path, platform, agent=bench.agent, wrap=wrap, **NO_TIME) as gateway:
+    platform, bench, late = SimulatedPlatform(), Bench("slow"), LateClaims()
+    async with serving(tmp_path, platform, agent=bench.agent, wrap=late.wrap, **NO_TIME) as gateway:
         platform.write("step slow\nsay: done")
-        await claiming.wait()
+        await late.claimed.wait()
         gateway.stop()
         await eventually("it drains", lambda: gateway.phase == "draining")
-        go_on.set()
+        late.go_on.set()
         await stopped(gateway)
     async with looking_at(tmp_path) as store:
         assert reasons(await last_turn(store, key_of(platform))) == ["shutdown_timeout"]

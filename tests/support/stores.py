@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import subprocess
 import sys
@@ -303,3 +304,27 @@ class WatchedDatabase:
 
     async def close(self) -> None:
         await self._database.close()
+
+
+class LateClaims:
+    """Databases that take their time to say that a turn has begun: until they may go on."""
+
+    def __init__(self) -> None:
+        self.claimed, self.go_on = asyncio.Event(), asyncio.Event()
+
+    def wrap(self, database: Database) -> Database:
+        return _LateDatabase(database, self)
+
+
+class _LateDatabase(WatchedDatabase):
+    def __init__(self, database: Database, late: LateClaims) -> None:
+        super().__init__(database, lambda _: None)
+        self._late = late
+
+    async def write(self, work: Callable[[Tx], T], *, key: str = "") -> T:
+        said: list[str] = []
+        result = await self._database.write(lambda tx: work(WatchedTx(tx, said.append)), key=key)
+        if any("INSERT INTO turns" in sql for sql in said):
+            self._late.claimed.set()
+            await self._late.go_on.wait()
+        return result

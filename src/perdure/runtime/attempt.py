@@ -75,7 +75,8 @@ class Attempt:
         self._owes = owes
         self._work = work_of(claim.turn.key)
         self.view = fold(claim.records)
-        self.history: Sequence[TurnView] = ()
+        self.history: Sequence[TurnView] = recalled(views(claim.earlier or ()))
+        self._recalled = claim.earlier is not None
         self.began = self.heard = steady()  # when this attempt began, and gave its last sign of life
         self.aside: asyncio.Task[None] | None = None  # what is being said in passing, such as that it goes on
         self.hushed = False  # nothing is said in passing any more
@@ -173,12 +174,11 @@ class Attempt:
         return tuple(Button(option, notes.command("answer", self._work, option)) for option in asked.options)
 
     async def recall(self) -> None:
-        """Read the earlier turns of the session, without those that were taken back."""
-        while True:
+        """Read the earlier turns of the session, if they were too many to come with the claim."""
+        while not self._recalled:
             try:
                 records = await self._store.journal.before(self._row.session, self._row.first_seq)
-                self.history = recalled(views(records))
-                return
+                self.history, self._recalled = recalled(views(records)), True
             except Unavailable as error:
                 await self._wait_for_store(error)
 

@@ -71,6 +71,7 @@ class Runner:
         self._claiming = True
         self._entering: set[str] = set()  # keys between the claim and the first moment of the attempt
         self._entered = Bell()
+        self._cut_early: set[str] = set()  # turns that were ended while some key was entering: maybe its own
         self._given_up: dict[str, asyncio.Event] = {}  # by turn; set when nobody waits for its attempt any more
         self._abandoned: set[asyncio.Task[None]] = set()
         self._listening: dict[str, Attempt] = {}  # the newest attempt, by key
@@ -100,6 +101,8 @@ class Runner:
             self.attempts[turn][1].cancel()
             asyncio.get_running_loop().call_later(PATIENCE, self._given_up[turn].set)
         else:
+            if self._entering:
+                self._cut_early.add(turn)
             self._let_go(turn)
             self._ended()
 
@@ -154,6 +157,8 @@ class Runner:
                     return
                 if claim.superseded:
                     self._ended()
+                if claim.turn.id in self._cut_early:
+                    continue
                 await self._run_attempt(claim)
                 if not self._may_have_more(key, claim):
                     return
@@ -169,6 +174,8 @@ class Runner:
 
     def _enter(self, key: str) -> None:
         self._entering.discard(key)
+        if not self._entering:
+            self._cut_early.clear()
         self._entered.ring()
 
     async def _claim(self, key: str) -> Claim | None:

@@ -22,6 +22,7 @@ class Claim(Struct, frozen=True):
 
     turn: Turn
     records: tuple[Record, ...]
+    earlier: tuple[tuple[str, Record], ...] | None  # the entries of earlier turns, each with its turn; or too many
     more: bool  # further messages wait for their turn, or a goal may go on
     superseded: bool = False  # the turn before it was ended for its sake, and may have left something behind
 
@@ -111,8 +112,7 @@ def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
     journal.append(tx, turn.session, turn.id, entries, now)
     claimed = get(tx, turn.id)
     assert claimed is not None, f"turn {turn.id} vanished"
-    records = journal.read_turn(tx, turn.session, turn.id, turn.first_seq)
-    return Claim(claimed, tuple(records), more=_more(tx, turn.key))
+    return _claimed(tx, claimed, journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
 
 
 def _joining(tx: Tx, turn: Turn) -> list[Joined]:
@@ -157,8 +157,10 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Clai
         sql = "UPDATE processes SET generation = :generation WHERE id = (SELECT raw FROM inbox WHERE id = :cause)"
         tx.run(sql, generation=generation, cause=cause[0])
     entries = [Began(tuple(causes)), Claimed(run, epoch, 1)]
-    return Claim(row, tuple(journal.append(tx, session, turn, entries, now)), more=_more(tx, key))
+    return _claimed(tx, row, journal.append(tx, session, turn, entries, now))
 
 
-def _more(tx: Tx, key: str) -> bool:
-    return queueing.waits(tx, key) or goals.is_active(tx, key)
+def _claimed(tx: Tx, turn: Turn, records: list[Record]) -> Claim:
+    earlier = journal.in_passing(tx, turn.session, turn.first_seq)
+    more = queueing.waits(tx, turn.key) or goals.is_active(tx, turn.key)
+    return Claim(turn, tuple(records), None if earlier is None else tuple(earlier), more)

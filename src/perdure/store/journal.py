@@ -17,6 +17,7 @@ _OF_TURN = (
     "AND turn = :turn ORDER BY seq"
 )
 LATEST = 1 << 62  # behind every entry of every session
+IN_PASSING = 300  # entries that are read beside something else, about thirty turns
 # The turns of a session that were taken back.
 UNDONE = "SELECT u.turn FROM journal u WHERE u.session = :session AND u.kind = 'undone'"
 
@@ -34,8 +35,7 @@ class Journal:
 
         The turn in which the summary ends is given whole: half a turn cannot be folded.
         """
-        rows = await self._database.read(lambda tx: _before(tx, session, seq))
-        return [(row[5], as_record(row)) for row in rows]
+        return await self._database.read(lambda tx: _before(tx, session, seq, summed_up(tx, session, seq)))
 
     async def after(self, session: str, seq: int, limit: int = 500) -> list[tuple[str, Record]]:
         """The session's entries behind a place, each with the turn it belongs to."""
@@ -62,9 +62,16 @@ def summed_up(tx: Tx, session: str, before: int = LATEST) -> int:
     return decode(Compacted.kind, Compacted.version, row[0]).through if row else 0  # type: ignore[attr-defined]
 
 
-def _before(tx: Tx, session: str, seq: int) -> list[Row]:
+def in_passing(tx: Tx, session: str, seq: int) -> list[tuple[str, Record]] | None:
+    """What `Journal.before` gives, or nothing if it is so much that others would have to wait for it."""
+    if seq == 1:
+        return []
     through = summed_up(tx, session, seq)
-    return tx.all(
+    return None if seq - through > IN_PASSING else _before(tx, session, seq, through)
+
+
+def _before(tx: Tx, session: str, seq: int, through: int) -> list[tuple[str, Record]]:
+    rows = tx.all(
         "SELECT seq, at, kind, version, body, turn FROM journal WHERE session = :session AND seq < :seq "
         "AND seq >= coalesce((SELECT max(first_seq) FROM turns WHERE session = :session "
         "AND first_seq <= :through), 0) ORDER BY seq",
@@ -72,6 +79,7 @@ def _before(tx: Tx, session: str, seq: int) -> list[Row]:
         seq=seq,
         through=through,
     )
+    return [(row[5], as_record(row)) for row in rows]
 
 
 def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) -> list[Record]:
