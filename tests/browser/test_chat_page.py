@@ -12,6 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from perdure.console.tokens import ensure_token
 from support.browsing import PHONE, Visitor, visiting
 from support.gateway import GatewayProcess, Person, gateway
 
@@ -273,6 +274,7 @@ def test_files_of_the_page_are_kept_by_browsers_until_they_change(process: Gatew
 )
 def test_demo_is_nowhere_when_there_is_something_to_lose(tmp_path: Path, settings: dict[str, str]) -> None:
     """The gateway cannot be killed by whoever reaches it, and its page has no button for it."""
+    ensure_token(tmp_path / "home")  # a gateway that others may reach does not start without one
     with gateway(tmp_path / "home", **settings) as process:
         headers = {"Authorization": f"Bearer {process.token}"}
         assert httpx.post(f"{process.url}/api/demo/kill", headers=headers).status_code == 404

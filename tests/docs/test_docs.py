@@ -16,6 +16,7 @@ from perdure.config import KNOWN, SECTIONS, describe, load
 from perdure.console.app import rooms
 from perdure.console.gate import Gate
 from perdure.console.routes import calls
+from perdure.console.sites import Names
 from perdure.core.people import MEANING, Role, may
 from perdure.core.recovery import Choice, Reason
 from perdure.core.turn import diagram
@@ -72,7 +73,7 @@ def routes() -> str:
     """What can be asked over HTTP."""
     words = {"api": "yes", "page": "page", "no": "no"}
     gateway = Gateway(load(ROOT / "none", {}))
-    rows = [each for each, _ in calls(*rooms(gateway, Gate("token")))]
+    rows = [each for each, _ in calls(*rooms(gateway, Gate("token", Names())))]
     lines = [f"| `{row.method} {row.address}` | {words[row.login]} | {row.gives} |" for row in rows]
     return "\n".join(["| call | login | answer |", "|---|---|---|", *lines])
 

@@ -18,6 +18,7 @@ DEFAULTS = {
     "store.url": "sqlite:///<home>/perdure.db",
     "web.host": "127.0.0.1",
     "web.port": "8420",
+    "web.names": "[]",
     "agent.name": "main",
     "agent.system_prompt": "a built-in text",
     "agent.max_steps": "90",
@@ -543,7 +544,7 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         ),
         pytest.param(
             "[web]\nzzz = 1",
-            "web.zzz: unknown key. Remove it; this section has: web.host, web.port.",
+            "web.zzz: unknown key. Remove it; this section has: web.host, web.port, web.names.",
             id="a key like no other",
         ),
         pytest.param(
@@ -702,7 +703,7 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
         pytest.param(
             "PERDURE_WEB__ZZZ",
             "hunter2",
-            "unknown key. Remove it; this section has: PERDURE_WEB__HOST, PERDURE_WEB__PORT.",
+            "unknown key. Remove it; this section has: PERDURE_WEB__HOST, PERDURE_WEB__PORT, PERDURE_WEB__NAMES.",
             id="a key like no other",
         ),
         pytest.param(

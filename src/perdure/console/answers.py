@@ -18,9 +18,11 @@ OUR_ID = re.compile(r"[a-z]+_[0-9a-z]+")
 class Refusal(PerdureError):
     """A request that cannot be served, and why."""
 
-    def __init__(self, status: int, message: str, hint: str) -> None:
+    def __init__(self, status: int, message: str, hint: str, *, again: int = 0) -> None:
+        """`again` is in how many seconds the same may be asked with success."""
         super().__init__(message, hint=hint)
         self.status = status
+        self.again = again
 
 
 def answer(body: Any, status: int = 200) -> Response:
@@ -29,9 +31,11 @@ def answer(body: Any, status: int = 200) -> Response:
 
 async def refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)  # noqa: S101 reason: registered for this class alone
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
     response = answer({"error": error.message, "hint": error.hint}, error.status)
-    response.headers.update(headers or {})
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if error.again:
+        response.headers["Retry-After"] = str(error.again)
     return response
 
 

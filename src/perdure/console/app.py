@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from perdure.console.answers import (
     Refusal,
@@ -15,8 +16,9 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
-from perdure.console.demo import Demo, is_demo
+from perdure.console.demo import Demo, is_scripted
 from perdure.console.gate import Gate
+from perdure.console.headers import Headers
 from perdure.console.health import Health
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
@@ -24,6 +26,7 @@ from perdure.console.processes import ProcessApi
 from perdure.console.questions import QuestionApi
 from perdure.console.routes import calls
 from perdure.console.sessions import SessionApi
+from perdure.console.sites import Names
 from perdure.console.talking import ChatPage
 from perdure.console.talks import TalkApi
 from perdure.errors import BadPerson, NotFound, NotTaken, TooManyTries, Unavailable
@@ -31,11 +34,15 @@ from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
 
-def create_app(gateway: Gateway, token: str, *, supervised: bool = False) -> Starlette:
-    """The application that serves one gateway; `supervised` if somebody starts it again when it dies."""
-    gate = Gate(token)
-    return Starlette(
-        routes=gate.routes(calls(*rooms(gateway, gate, supervised=supervised))),
+def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervised: bool = False) -> ASGIApp:
+    """The application that serves one gateway, to this machine alone or to others too.
+
+    `supervised` if somebody starts the gateway again when it dies.
+    """
+    gate = Gate(token, Names(gateway.settings.web.names, loopback=loopback))
+    demo = loopback and is_scripted(gateway.settings)
+    app = Starlette(
+        routes=gate.routes(calls(*rooms(gateway, gate, demo=demo, supervised=supervised))),
         exception_handlers={
             Refusal: refused,
             Unavailable: unavailable,
@@ -47,9 +54,10 @@ def create_app(gateway: Gateway, token: str, *, supervised: bool = False) -> Sta
             Exception: crashed,
         },
     )
+    return Headers(app)
 
 
-def rooms(gateway: Gateway, gate: Gate, *, supervised: bool = False) -> list[object]:
+def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool = False) -> list[object]:
     """Who answers: each of their methods with a `@call` above it is a route."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     return [
@@ -59,9 +67,9 @@ def rooms(gateway: Gateway, gate: Gate, *, supervised: bool = False) -> list[obj
         SessionApi(gateway),
         PeopleApi(gateway),
         ProcessApi(gateway),
-        ChatPage(gateway, supervised=supervised),
+        ChatPage(gateway, demo=demo, supervised=supervised),
         Pages(),
         gate,
         Health(gateway),
-        *([Demo(gateway.settings.home)] if is_demo(gateway.settings) else []),
+        *([Demo(gateway.settings.home)] if demo else []),
     ]

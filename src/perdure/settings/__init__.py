@@ -96,6 +96,14 @@ class WebSettings(msgspec.Struct, frozen=True):
             description="The port to listen on; 0 takes any free one. A busy port is an error.",
         ),
     ] = 8420
+    names: Annotated[
+        list[Host],
+        Meta(
+            description="Names under which browsers reach the gateway, such as that of a reverse proxy before it. "
+            "While it listens on loopback, or if there are any, others than `localhost` are refused.",
+            examples=[["perdure.example.org"]],
+        ),
+    ] = msgspec.field(default_factory=list)
 
 
 class SessionSettings(msgspec.Struct, frozen=True):
