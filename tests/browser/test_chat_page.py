@@ -49,6 +49,7 @@ def test_printed_link_leads_to_the_chat_page_with_examples(visitor: Visitor) -> 
     expect(page.get_by_role("article", name="You")).to_contain_text("ask: Which way shall we go? | Left | Right")
     expect(page).to_have_url(re.compile("/chats/.+"))
     expect(page.locator("#chats [aria-current=page]")).to_contain_text("ask: Which way")
+    expect(page).to_have_title(re.compile("^ask: Which way.* · Perdure$"))
     page.get_by_role("button", name="Right").click()
     expect(visitor.turn).to_contain_text("Answered: Right")
     visitor.sees_answer("Thank you, off we go.")
@@ -259,6 +260,30 @@ def test_conversations_are_kept_apart_and_found_again(visitor: Visitor) -> None:
     assert page.url == first
     page.go_back()
     visitor.sees_answer("the second one")
+
+
+def test_tab_that_nobody_looks_at_lets_go_and_misses_nothing(visitor: Visitor) -> None:
+    """Browsers open only six connections to one place: with a stream in each, a seventh tab would stay blank."""
+    page = visitor.page
+    visitor.say("say: seen")
+    visitor.sees_answer("seen")
+    look = "state => { Object.defineProperty(document, 'visibilityState', { value: state, configurable: true });"
+    look += " document.dispatchEvent(new Event('visibilitychange')) }"
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/events")):
+        page.evaluate(look, "hidden")
+    chat = Person(visitor.gateway, page.url.rpartition("/")[2])
+    chat.say("say: unseen")
+    chat.wait_for_replies(2)
+    expect(page.locator(".turn")).to_have_count(1)
+    page.evaluate(look, "visible")
+    visitor.sees_answer("unseen")
+    expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_page_says_why_when_a_chat_cannot_be(visitor: Visitor) -> None:
+    visitor.open(f"/chats/{'x' * 201}")
+    expect(visitor.page.locator(".notice")).to_contain_text("the name of the chat cannot be used")
+    visitor.complaints.clear()  # the browser itself reports every 400
 
 
 def test_files_of_the_page_are_kept_by_browsers_until_they_change(process: GatewayProcess) -> None:

@@ -48,9 +48,10 @@ function open(name, { push = true } = {}) {
   if (push) history.pushState(null, "", name ? PREFIX + encodeURIComponent(name) : "/");
   for (const message of unsent.of(chat)) log.sending(message);
   welcome(!name);
+  document.title = "Perdure";
   sidebar.show(chat);
-  leave = follow(chat, hear, connected);
-  composer.words.focus({ preventScroll: true });
+  leave = follow(chat, { hear, connected, refused });
+  if (matchMedia("(hover: hover)").matches) composer.words.focus({ preventScroll: true }); // else a keyboard pops up
 }
 
 function say(text) {
@@ -65,9 +66,11 @@ function hear(name, data) {
     if (data.phase === "draining") presence.draining();
     return;
   }
+  if (name === "idle") return log.settled();
   log.hear(name, data);
   find("#stop").hidden = !log.open;
   if (name === "turn" && SETTLES.has(data.move)) sidebar.refresh();
+  if (data.move === "requeued") presence.look();
   if (name === "step" || name === "turn") demo && demo.refresh();
 }
 
@@ -81,6 +84,11 @@ function connected(yes) {
   log.away(false);
   unsent.flush();
   sidebar.refresh();
+}
+
+function refused(error, lost) {
+  if (lost) open(chat, { push: false }); // what we saw last is gone: read it all again
+  else log.hear("notice", { text: `${error.message} ${error.hint}` });
 }
 
 function welcome(yes) {

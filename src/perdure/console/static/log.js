@@ -30,12 +30,14 @@ export class Log {
     this.#turns.clear();
     this.#messages.clear();
     this.#unsent.clear();
+    this.element.ariaBusy = true; // nobody wants all of it read out
     this.behind.hidden = true;
     this.#follows = true;
   }
 
-  get empty() {
-    return !this.element.childElementCount;
+  /** What has happened so far is here; from now on it is news. */
+  settled() {
+    this.element.ariaBusy = false;
   }
 
   /** The turn that has not ended, if there is one. */

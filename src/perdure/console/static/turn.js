@@ -30,7 +30,7 @@ export class Turn {
     this.work = el("details", { className: "work", open: true, hidden: true }, this.summary, this.list);
     this.asks = el("div");
     this.body = el("div", { className: "said" });
-    this.growing = el("div", { className: "said growing", hidden: true });
+    this.growing = el("div", { className: "said growing", hidden: true, "aria-live": "off" });
     const head = el("header", {}, el("span", { className: "author" }, "Agent"), this.status);
     this.element = el("article", { className: "turn", "aria-label": "Agent" }, head, this.work, this.asks, this.body, this.growing);
     this.element.dataset.turn = id;
