@@ -21,6 +21,7 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
+from perdure.console.files import FileApi
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
 from perdure.console.questions import QuestionApi
@@ -43,7 +44,7 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
     """The application that serves one gateway."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     chats, sessions, questions = ChatApi(gateway, web), SessionApi(gateway), QuestionApi(gateway)
-    processes, people = ProcessApi(gateway), PeopleApi(gateway)
+    processes, people, files = ProcessApi(gateway), PeopleApi(gateway), FileApi(gateway)
 
     def locked(endpoint: Endpoint) -> Endpoint:
         async def guarded(request: Request) -> Response:
@@ -73,6 +74,8 @@ def create_app(gateway: Gateway, token: str) -> Starlette:
             Route("/api/chats/{chat:path}/messages", locked(chats.messages), methods=["GET", "POST"]),
             Route("/api/chats/{chat:path}/messages/{id:path}", locked(chats.message), methods=["PUT", "DELETE"]),
             Route("/api/chats/{chat:path}/events", locked(chats.events), methods=["GET"]),
+            Route("/api/attachments", locked(files.upload), methods=["POST"]),
+            Route("/api/attachments/{id}", locked(files.get), methods=["GET"]),
             Route("/api/questions/{id}/answer", locked(questions.answer), methods=["POST"]),
             Route("/api/approvals/{id}", locked(questions.judge), methods=["POST"]),
             Route("/api/status", locked(sessions.status), methods=["GET"]),
