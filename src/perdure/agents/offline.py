@@ -61,7 +61,9 @@ def plan_for(messages: Sequence[UserMessage]) -> Plan:
     steps: list[Action] = []
     ends: list[Action] = []
     for message in messages:
-        for action in parse_script(message.text) or [Action("greet", "")]:
+        for action in parse_script(message.text) or [
+            Action("greet", notes.offline_files([file.line for file in message.files]))
+        ]:
             if action.verb not in STEPS:
                 ends.append(action)
                 break
@@ -166,7 +168,7 @@ def _in_background(request: ModelRequest, action: Action) -> dict[str, Any]:
 def _end(action: Action) -> str:
     match action.verb:
         case "greet":
-            return notes.OFFLINE_GREETING
+            return action.rest or notes.OFFLINE_GREETING
         case "say" | "stream":
             return action.rest
         case "flood":

@@ -17,6 +17,7 @@ from perdure.console.answers import (
 )
 from perdure.console.chats import ChatApi
 from perdure.console.demo import Demo, is_scripted
+from perdure.console.files import FileApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
@@ -63,6 +64,7 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
     return [
         TalkApi(gateway),
         ChatApi(gateway, web),
+        FileApi(gateway),
         QuestionApi(gateway),
         SessionApi(gateway),
         PeopleApi(gateway),

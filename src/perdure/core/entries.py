@@ -171,6 +171,7 @@ class Answered(Entry, frozen=True):
     by: Sender
     message: str = ""
     chosen: bool = True  # False: none of the options; the question is closed, and the words join the turn
+    attachments: tuple[Attachment, ...] = ()
 
 
 def is_approval(verdict: Answered) -> bool:

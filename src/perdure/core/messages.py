@@ -11,13 +11,15 @@ from perdure.core.address import Address, join_parts
 from perdure.core.queueing import Fate
 
 
-class Attachment(Struct, frozen=True):
+class Attachment(Struct, frozen=True, omit_defaults=True):
     """A file that came with a message, as the platform names it; its bytes are fetched later."""
 
     name: str
     reference: str
     media_type: str = "application/octet-stream"
     size: int | None = None
+    path: str | None = None  # where it is in the home, once it is fetched
+    problem: str | None = None  # why it could not be fetched
 
 
 class Sender(Struct, frozen=True):

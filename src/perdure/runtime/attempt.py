@@ -25,7 +25,7 @@ from perdure.core.journal import (
     TurnView,
     fold,
 )
-from perdure.core.messages import Button
+from perdure.core.messages import Attachment, Button
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
@@ -36,6 +36,7 @@ from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
 from perdure.store.outbox import Owed
+from perdure.tools.cabinet import Cabinet
 
 log = Log("attempt")
 
@@ -58,6 +59,7 @@ class Attempt:
         approval_ms: int,
         rules: Rules,
         shown: Shown,
+        cabinet: Cabinet,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
     ) -> None:
@@ -71,6 +73,7 @@ class Attempt:
         self._approval_ms = approval_ms
         self._rules = rules
         self._shown = shown
+        self._cabinet = cabinet
         self._changed = changed
         self._owes = owes
         self._work = work_of(claim.turn.key)
@@ -106,6 +109,10 @@ class Attempt:
 
     def alive(self) -> None:
         self.heard = self._steady()
+
+    def find(self, file: Attachment) -> str | None:
+        place = self._cabinet.find(file.path)
+        return None if place is None else str(place)
 
     async def hide(self) -> None:
         """Show nothing more of a growing answer, and say nothing more in passing: neither follows the answer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
-from perdure.errors import NotConnected, PerdureError, SendError, SendUnknown
+from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
 from perdure.platforms.telegram.buttons import keyboard
 from perdure.platforms.telegram.client import CallRefused, Client, bad_token, failure
@@ -36,6 +37,10 @@ LONGEST_SUMMARY = 256
 
 class _Numbered(Struct, frozen=True):
     update_id: int
+
+
+class _Found(Struct, frozen=True):
+    file_path: str
 
 
 class _SentMessage(Struct, frozen=True):
@@ -170,6 +175,18 @@ class TelegramAdapter(Adapter):
         elif stored is not None and stored.fresh and inbound.kind == "message":
             self._aside(self._typing(inbound.address))
 
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        """Ask where the file is, which is true for an hour, and read it from there."""
+        try:
+            found = msgspec.json.decode(await self._client.call("getFile", {"file_id": reference}), type=_Found)
+        except CallRefused as refused:
+            raise _not_given(refused) from refused
+        except (SendUnknown, msgspec.MsgspecError) as error:
+            raise FetchFailed(f"Telegram does not say where the file is: {error}") from error
+        async with aclosing(self._client.download(found.file_path)) as pieces:
+            async for piece in pieces:
+                yield piece
+
     # ── what nobody waits for ───────────────────────────────────────────────────────────────────────────────
 
     def _aside(self, work: Coroutine[Any, Any, None]) -> None:
@@ -253,6 +270,15 @@ def _anchor(message: str | None) -> dict[str, Any] | None:
 
 def _place(address: Address) -> dict[str, Any]:
     return {"chat_id": address.chat, "message_thread_id": int(address.thread) if address.thread else None}
+
+
+def _not_given(refused: CallRefused) -> PerdureError:
+    """What a refusal means for a file: to wait, or that it will never be had."""
+    if refused.code in (401, 404):
+        return bad_token()
+    if refused.code == 429:
+        return FetchFailed(refused.message)
+    return FetchRefused(notes.TELEGRAM_FILE_TOO_BIG if refused.says("too big") else notes.GONE_THERE)
 
 
 def _number(raw: msgspec.Raw) -> int:

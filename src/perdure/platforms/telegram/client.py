@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -80,6 +83,12 @@ class Client:
         if refused.code >= 500:
             raise SendUnknown(f"Telegram failed at {method}: {refused.message}")
         raise refused
+
+    async def download(self, path: str) -> AsyncGenerator[bytes]:
+        """The bytes of a file, by the path that `getFile` told."""
+        async with aclosing(self._http.get(f"/file/bot{self._token}/{quote(path)}")) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def close(self) -> None:
         await self._http.close()

@@ -13,6 +13,7 @@ from perdure.testing.telegram.world import Sent, World
 Params = dict[str, Any]
 
 MOST_COMMANDS = 100
+LARGEST_DOWNLOAD = 20 * 1024 * 1024
 LONGEST_DATA = 64  # bytes behind a button
 ACTIONS = frozenset(
     [
@@ -160,6 +161,8 @@ class Methods:
         if reference not in self._world.files:
             raise bad("invalid file_id")
         size = len(self._world.files[reference])
+        if size > LARGEST_DOWNLOAD:
+            raise bad("file is too big")
         name = f"documents/{reference}"
         return {"file_id": reference, "file_unique_id": f"u-{reference}", "file_size": size, "file_path": name}
 

@@ -30,6 +30,7 @@ from perdure.testing.telegram.world import World
 TOKEN = "7000001:local-telegram-token"  # noqa: S105 reason: it opens nothing but this emulator
 LONGEST_POLL = 50.0
 MOST_UPDATES = 100
+DOWNLOAD = "download"  # what a download is called among the calls and the faults
 HELD = 0.01  # seconds between two looks at whether an answer is still held back
 
 
@@ -151,10 +152,19 @@ class _Door:
 
     async def _download(self, path: dict[str, str], line: Line) -> None:
         content = self._telegram.world.files.get(path["path"].removeprefix("documents/"))
-        if path["token"] != self._telegram.token or content is None:
-            await line.answer(404, json.dumps(NOT_FOUND.body()).encode())
-        else:
+        fault = self._telegram.next_fault(DOWNLOAD)
+        self._telegram.calls.append(Call(DOWNLOAD, dict(path)))
+        refusal = NOT_FOUND if path["token"] != self._telegram.token or content is None else None
+        refusal = fault.refusal if fault is not None and fault.refusal is not None else refusal
+        if refusal is not None or content is None:
+            if fault is not None:
+                fault.reached.set()
+            shown = refusal or NOT_FOUND
+            await line.answer(shown.code, json.dumps(shown.body()).encode())
+        elif fault is None:
             await line.answer(200, content)
+        else:
+            await _give_half(fault, line, content)
 
     async def _take(self, path: dict[str, str], params: dict[str, Any], line: Line) -> None:
         call = Call(path["method"], params)
@@ -178,6 +188,14 @@ class _Door:
         except Refused as refused:
             return refused.code, json.dumps(refused.body()).encode()
         return 200, json.dumps({"ok": True, "result": result}).encode()
+
+
+async def _give_half(fault: Fault, line: Line, content: bytes) -> None:
+    """Half of a file, and the rest once it is let go, if the connection is not cut before."""
+    await line.start(200, len(content))
+    await line.push(content[: len(content) // 2])
+    await _befall(fault, line, 200, b"")
+    await line.finish(content[len(content) // 2 :])
 
 
 async def _befall(fault: Fault, line: Line, status: int, body: bytes) -> tuple[int, bytes]:
