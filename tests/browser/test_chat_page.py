@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -10,13 +11,16 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, FilePayload, expect
 
 from perdure.console.tokens import ensure_token
 from support.browsing import PHONE, Visitor, visiting
 from support.gateway import GatewayProcess, Person, gateway
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 reason: a gateway that others may reach
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 HOSTILE = [
     "<img src=x onerror=window.broken=1>",
     "<script>window.broken=1</script>",
@@ -158,6 +162,34 @@ def test_markdown_becomes_elements_and_nothing_is_too_much_for_it(visitor: Visit
     )
     for (text, expected), html in zip(MARKDOWN.items(), made, strict=True):
         assert html == expected if expected is not None else html, text
+
+
+def test_files_are_sent_along_and_can_be_had_again(visitor: Visitor) -> None:
+    """A picture is shown, anything else is a link; a file that was removed is not sent."""
+    page = visitor.page
+    chosen = [
+        ("notes.txt", "text/plain", b"Buy tea."),
+        ("dot.png", "image/png", DOT),
+        ("wrong.txt", "text/plain", b"x"),
+    ]
+    given: list[FilePayload] = [{"name": name, "mimeType": kind, "buffer": body} for name, kind, body in chosen]
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Attach files").click()
+    chooser.value.set_files(given)
+    expect(page.locator("#attached")).to_contain_text("8 B")
+    page.get_by_role("button", name="Remove wrong.txt").click()
+    visitor.say("say: Thank you.")
+    visitor.sees_answer("Thank you.")
+    for _ in ("as it was sent", "as it is read again"):
+        mine = page.get_by_role("article", name="You")
+        expect(mine.get_by_role("link")).to_have_text(["notes.txt", "dot.png"])
+        expect(mine.locator("img")).to_have_js_property("naturalWidth", 1)
+        with page.expect_download() as download:
+            mine.get_by_role("link", name="notes.txt").click()
+        assert download.value.suggested_filename == "notes.txt"
+        assert download.value.path().read_bytes() == b"Buy tea."
+        page.reload()
+    assert visitor.shortcomings() == []
 
 
 def test_links_open_elsewhere_and_tell_nothing_of_us(visitor: Visitor) -> None:

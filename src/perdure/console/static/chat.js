@@ -1,5 +1,6 @@
 // The chat page: puts its parts together and tells each what concerns it.
 
+import { Attaching } from "./attaching.js";
 import { Composer } from "./composer.js";
 import { Demo } from "./demo.js";
 import { find } from "./dom.js";
@@ -29,7 +30,7 @@ const log = new Log(find("#log"), {
 });
 const presence = new Presence({ supervised: supervised === "yes" });
 const sidebar = new Sidebar((name) => open(name));
-const composer = new Composer(say);
+const composer = new Composer(say, new Attaching());
 const demo = isDemo && new Demo({ send: say, killing, counted: (runs) => log.counted(runs) });
 
 function killing() {
@@ -54,10 +55,10 @@ function open(name, { push = true } = {}) {
   if (matchMedia("(hover: hover)").matches) composer.words.focus({ preventScroll: true }); // else a keyboard pops up
 }
 
-function say(text) {
+function say(text, files = []) {
   if (location.pathname === "/") history.replaceState(null, "", PREFIX + encodeURIComponent(chat));
   welcome(false);
-  log.sending(unsent.add(chat, text));
+  log.sending(unsent.add(chat, text, files));
   if (!presence.here) log.waits();
 }
 
