@@ -75,6 +75,26 @@ class Stored(Struct, frozen=True):
     ended: str | None = None  # the turn that it ended
 
 
+class SentFile(Struct, frozen=True, omit_defaults=True):
+    """A file that a turn sends: the copy of it that is kept, by its path in the home."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+    path: str
+    caption: str = ""
+
+
+class LocalFile(Struct, frozen=True):
+    """A file of this machine, to be sent."""
+
+    place: str
+    name: str
+    media_type: str
+    size: int
+
+
 class Outbound(Struct, frozen=True):
     """One message to send, or one part of it."""
 
@@ -83,6 +103,7 @@ class Outbound(Struct, frozen=True):
     key: str  # the delivery key: the same for every try of the same message
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()
+    file: LocalFile | None = None  # the message is a file; its text is the caption, or else its name
     preview: bool = False  # the beginning of an answer that is still growing: it is edited, then replaced
 
 

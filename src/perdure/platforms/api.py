@@ -36,6 +36,8 @@ class Capabilities(Struct, frozen=True):
     edit: bool = False  # a message can be edited: then people see an answer grow
     edit_every: float = 1.5  # seconds that one edit of a growing answer waits for the next
     live: bool = False  # `glimpse` shows a growing answer, and leaves nothing behind
+    files: bool = False  # a message can be a file
+    max_file: int | None = None  # of one that is sent, in bytes
     max_length: int | None = None  # of one message, in UTF-16 units
 
 

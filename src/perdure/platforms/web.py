@@ -33,7 +33,7 @@ class WebAdapter(Adapter):
     """Takes messages from the HTTP API, and answers each call once its message is stored."""
 
     name = "web"
-    capabilities = Capabilities(idempotent_send=True, live=True)
+    capabilities = Capabilities(idempotent_send=True, live=True, files=True)
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Event] = asyncio.Queue()

@@ -22,6 +22,7 @@ from perdure.core.journal import (
     ModelAsked,
     Noted,
     Record,
+    ToolEnded,
     TurnView,
     fold,
 )
@@ -131,8 +132,23 @@ class Attempt:
     async def append(self, *entries: Entry) -> None:
         if any(isinstance(entry, ModelAsked) for entry in entries):
             self._check_cost()
-        await self._save(entries)
+        await self._save(entries, self._files_of(entries))
         await self._lease.confirmed()
+
+    def _files_of(self, entries: Sequence[Entry]) -> list[Owed]:
+        """What the results of calls send."""
+        return [
+            Owed(
+                address_of(self.key),
+                f"{self.turn}.sends.{entry.call}.{number}",
+                (notes.of_work(self._work, file.caption) if file.caption else file.name,),
+                self.view.anchor,
+                file=file,
+            )
+            for entry in entries
+            if isinstance(entry, ToolEnded)
+            for number, file in enumerate(entry.files)
+        ]
 
     async def listen(self) -> None:
         """Let join what waits to be heard; the database is asked only if there may be something."""

@@ -100,6 +100,7 @@ class Loops:
             clock=clock,
             unknown=settings.delivery.unknown,
             max_age_ms=int(settings.delivery.max_age * 1000),
+            cabinet=self.cabinet,
             sent=feed.ring,
             group=group,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 
 from perdure.logs import Log
@@ -41,8 +40,9 @@ class Uploads:
 
     async def sweep(self) -> None:
         """Remove what was uploaded and named by no message in time, and files of which nobody knows."""
-        unused = await self._store.attachments.unused(self._clock() - KEPT_MS)
-        old = await in_thread(lambda: self._cabinet.names(time.time() - LEFT))
+        now = self._clock()
+        unused = await self._store.attachments.unused(now - KEPT_MS)
+        old = await in_thread(lambda: self._cabinet.names(now / 1000 - LEFT))
         strangers = await self._store.attachments.strangers(old)
         await in_thread(lambda: self._cabinet.remove(*unused, *strangers))
         if unused or strangers:

@@ -172,6 +172,13 @@ def put(tx: Tx, file: StoredFile, now: int) -> None:
     )
 
 
+def put_sent(tx: Tx, reply: Owed, turn: str, now: int) -> None:
+    """Write down a file that a turn sends, so that it can be had, and goes with its session."""
+    if (file := reply.file) is not None:
+        named = (file.name, file.id, file.media_type, file.size)
+        put(tx, StoredFile(file.id, None, turn, *named, "fetched", file.path, None, 0), now)
+
+
 _PUT = ("id", "turn", "name", "reference", "media_type", "size", "state", "path")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +28,7 @@ class Posted(Struct, frozen=True):
     reply_to: str | None
     buttons: tuple[Button, ...] = ()
     preview: bool = False  # it still grows
+    file: bytes | None = None  # what it is, if it is a file
 
 
 class SimulatedPlatform:
@@ -191,7 +193,13 @@ class SimulatedPlatform:
 
 def _posted(outbound: Outbound) -> Posted:
     return Posted(
-        outbound.address, outbound.text, outbound.key, outbound.reply_to, outbound.buttons, outbound.preview
+        outbound.address,
+        outbound.text,
+        outbound.key,
+        outbound.reply_to,
+        outbound.buttons,
+        outbound.preview,
+        Path(outbound.file.place).read_bytes() if outbound.file else None,
     )
 
 

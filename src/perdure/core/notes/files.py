@@ -41,3 +41,25 @@ def missing_file(name: str, why: str) -> str:
 
 def gone_file(name: str, kind: str, size: int | None) -> str:
     return f"[Attached file: {name} ({kind}, {size_of(size)}), which is not here any more]"
+
+
+def file_owed(name: str, size: int) -> str:
+    """Told to the model that sends one."""
+    return f"{name} ({size_of(size)}) goes to the user, as it is now."
+
+
+def file_not_sent(name: str, why: str) -> str:
+    return f"{name} was not sent: {why}. Send a smaller one, or tell the user where it is."
+
+
+def file_left_here(words: str, name: str, place: str) -> str:
+    """Told to the chat in place of a file that cannot be sent there."""
+    said = f"I have a file for you that cannot be sent here: {name}. It is on the gateway's machine, at {place}"
+    return said if words == name else f"{words}\n{said}"
+
+
+def file_lost(words: str, name: str) -> str:
+    said = (
+        f"I wanted to send you {name}, but it is not on the gateway's machine any more. Ask me to make it again."
+    )
+    return said if words == name else f"{words}\n{said}"

@@ -16,11 +16,12 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import Address
-from perdure.core.messages import Inbound, Outbound, Receipt, Stored
+from perdure.core.messages import Inbound, LocalFile, Outbound, Receipt, Stored
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
 from perdure.platforms.telegram.buttons import keyboard
 from perdure.platforms.telegram.client import CallRefused, Client, bad_token, failure
+from perdure.platforms.telegram.files import AS_DOCUMENT, LARGEST, LONGEST_CAPTION, method_for
 from perdure.platforms.telegram.markup import render, units
 from perdure.platforms.telegram.updates import WANTED, NotUnderstood, Reader, Update, User
 
@@ -68,6 +69,8 @@ class TelegramAdapter(Adapter):
         buttons=True,
         edit=True,
         edit_every=3.0,  # a group takes twenty messages and edits a minute
+        files=True,
+        max_file=LARGEST,
         max_length=LONGEST - ROOM,
     )
 
@@ -210,7 +213,10 @@ class TelegramAdapter(Adapter):
 
     async def send(self, outbound: Outbound) -> Receipt:
         params = {**_place(outbound.address), "reply_parameters": _anchor(outbound.reply_to)}
-        answer = await self._write("sendMessage", params, outbound)
+        if outbound.file is not None:
+            answer = await self._share(params, outbound, outbound.file)
+        else:
+            answer = await self._write("sendMessage", params, outbound)
         try:
             return Receipt(str(msgspec.json.decode(answer, type=_SentMessage).message_id))
         except msgspec.MsgspecError as error:
@@ -242,6 +248,29 @@ class TelegramAdapter(Adapter):
                 raise failure(refused) from refused
         try:
             return await self._client.call(method, again)
+        except CallRefused as refused:
+            raise failure(refused) from refused
+
+    async def _share(self, params: dict[str, Any], outbound: Outbound, file: LocalFile) -> msgspec.Raw:
+        """Send a file; follow a chat that has moved, and send as a document what is not taken as what it is."""
+        words = "" if outbound.text == file.name else outbound.text
+        caption, entities = render(words) if words else ("", [])
+        if units(caption) > LONGEST_CAPTION:
+            caption, entities = notes.growing(words, LONGEST_CAPTION), []
+        params |= {"caption": caption or None, "caption_entities": entities or None}
+        method, field = method_for(file)
+        try:
+            return await self._client.upload(method, params, field, file)
+        except CallRefused as refused:
+            moved = refused.parameters.migrate_to_chat_id
+            if moved:
+                params |= {"chat_id": moved}
+            elif refused.code == 400 and (method, field) != AS_DOCUMENT:
+                method, field = AS_DOCUMENT
+            else:
+                raise failure(refused) from refused
+        try:
+            return await self._client.upload(method, params, field, file)
         except CallRefused as refused:
             raise failure(refused) from refused
 

@@ -9,6 +9,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,9 +17,11 @@ import h11
 
 from perdure.core import notes
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, SendUnknown
+from perdure.platforms.telegram.files import Form
 
 CONNECTING = 10.0  # seconds
 STILL_FRESH = 15.0  # seconds that an idle connection is trusted to be there still
+SILENCE = 30.0  # seconds in which the other side takes nothing more
 PIECE = 65536
 LARGEST = 32 * 1024 * 1024  # bytes of one answer
 
@@ -41,11 +44,22 @@ class Http:
 
         `NotConnected`: the request was not sent. `SendUnknown`: it was, perhaps in part, and no answer came.
         """
+        return await self._exchange(path, "application/json", len(body), _once(body), timeout)
+
+    async def upload(self, path: str, form: Form, timeout: float) -> tuple[int, bytes]:
+        """The same with a form, of which never more than a piece is in memory."""
+        return await self._exchange(path, form.kind, form.size, form.pieces(), timeout)
+
+    async def _exchange(
+        self, path: str, kind: str, size: int, body: AsyncGenerator[bytes], timeout: float
+    ) -> tuple[int, bytes]:
+        headers = (("Content-Type", kind), ("Content-Length", str(size)), ("Accept", "application/json"))
         connection = self._reused() or await self._opened()
         try:
+            await connection.send(self._asking("POST", path, *headers), body)
             async with asyncio.timeout(timeout):
-                status, answer = await connection.exchange(self._request(path, body), body)
-        except (OSError, EOFError, TimeoutError, h11.RemoteProtocolError) as error:
+                status, answer = await connection.answer()
+        except (OSError, EOFError, TimeoutError, h11.ProtocolError) as error:
             connection.abort()
             raise SendUnknown(f"no answer came from {self._host}: {_reason(error)}") from error
         except BaseException:  # reason: half an exchange must not be left to the next one
@@ -59,7 +73,8 @@ class Http:
         connection = self._reused() or await self._opened()
         try:
             async with asyncio.timeout(CONNECTING + STILL_FRESH):
-                status = await connection.ask(self._asking("GET", path))
+                await connection.send(self._asking("GET", path), _once())
+                status = await connection.status()
             _expect_found(status)
             async for piece in connection.pieces():
                 yield piece
@@ -74,10 +89,6 @@ class Http:
     async def close(self) -> None:
         while self._idle:
             self._idle.pop().abort()
-
-    def _request(self, path: str, body: bytes) -> h11.Request:
-        length, accept = ("Content-Length", str(len(body))), ("Accept", "application/json")
-        return self._asking("POST", path, ("Content-Type", "application/json"), length, accept)
 
     def _asking(self, method: str, path: str, *headers: tuple[str, str]) -> h11.Request:
         target = f"{self._path}{path}"
@@ -131,8 +142,9 @@ class _Connection:
     def reusable(self) -> bool:
         return self._state.our_state is h11.IDLE
 
-    async def exchange(self, request: h11.Request, body: bytes) -> tuple[int, bytes]:
-        status, pieces, size = await self.ask(request, h11.Data(data=body)), [], 0
+    async def answer(self) -> tuple[int, bytes]:
+        """The status and the whole body of an answer."""
+        status, pieces, size = await self.status(), [], 0
         async for piece in self.pieces():
             pieces.append(piece)
             size += len(piece)
@@ -140,11 +152,20 @@ class _Connection:
                 raise OSError(f"the answer is longer than {LARGEST} bytes")
         return status, b"".join(pieces)
 
-    async def ask(self, request: h11.Request, *body: h11.Data) -> int:
-        """Send a request; the status of its answer, whose pieces are still to be read."""
-        events = (request, *body, h11.EndOfMessage())
-        self._writer.write(b"".join(self._state.send(event) or b"" for event in events))
+    async def send(self, request: h11.Request, body: AsyncGenerator[bytes]) -> None:
+        """Send a request, as fast as the other side takes it."""
+        head = self._state.send(request) or b""
+        async with aclosing(body):
+            async for piece in body:
+                self._writer.write(head + (self._state.send(h11.Data(data=piece)) or b""))
+                head = b""
+                async with asyncio.timeout(SILENCE):
+                    await self._writer.drain()
+        self._writer.write(head + (self._state.send(h11.EndOfMessage()) or b""))
         await self._writer.drain()
+
+    async def status(self) -> int:
+        """The status of an answer, whose pieces are still to be read."""
         while not isinstance(event := await self._next(), h11.Response):
             pass  # only what says that an answer will come
         return event.status_code
@@ -166,6 +187,11 @@ class _Connection:
 
     def abort(self) -> None:
         self._writer.transport.abort()
+
+
+async def _once(*pieces: bytes) -> AsyncGenerator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 def _expect_found(status: int) -> None:

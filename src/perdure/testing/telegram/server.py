@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -214,10 +216,21 @@ def _params(scope: Scope, body: bytes) -> dict[str, Any]:
     """The parameters of a call: JSON, or a form in which what is not text is JSON; both may be in the address."""
     given = dict(parse_qsl(scope["query_string"].decode()))
     kind = Headers(scope=scope).get("content-type", "").split(";")[0]
+    if kind == "multipart/form-data":
+        whole = Headers(scope=scope)["content-type"]
+        return given | dict(_parts(body, whole.partition("boundary=")[2].strip('"').encode()))
     if kind == "application/json" and body:
         found: dict[str, Any] = json.loads(body)
         return given | found
     return {name: _value(value) for name, value in (given | dict(parse_qsl(body.decode()))).items()}
+
+
+def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[str, Any]]:
+    """The parts of a form: texts, and files as their name and content."""
+    for part in (b"\r\n" + body).split(b"\r\n--" + boundary)[1:-1]:
+        head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        named = dict(re.findall(r'\b(name|filename)="([^"]*)"', head.decode()))
+        yield named["name"], (named["filename"], content) if "filename" in named else _value(content.decode())
 
 
 def _value(text: str) -> Any:
