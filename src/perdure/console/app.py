@@ -16,11 +16,14 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
+from perdure.console.configuration import ConfigurationApi
 from perdure.console.demo import Demo, is_scripted
 from perdure.console.files import FileApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
+from perdure.console.metrics import Metrics
+from perdure.console.openapi import Description
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
@@ -30,6 +33,7 @@ from perdure.console.sessions import SessionApi
 from perdure.console.sites import Names
 from perdure.console.talking import ChatPage
 from perdure.console.talks import TalkApi
+from perdure.console.turns import OutboxApi, TurnApi
 from perdure.errors import BadPerson, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
@@ -61,7 +65,7 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
 def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool = False) -> list[object]:
     """Who answers: each of their methods with a `@call` above it is a route."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
-    return [
+    rooms: list[object] = [
         TalkApi(gateway),
         ChatApi(gateway, web),
         FileApi(gateway),
@@ -70,8 +74,13 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
         PeopleApi(gateway),
         ProcessApi(gateway),
         ChatPage(gateway, demo=demo, supervised=supervised),
+        TurnApi(gateway),
+        OutboxApi(gateway),
+        ConfigurationApi(gateway),
         Pages(),
         gate,
         Health(gateway),
+        Metrics(gateway),
         *([Demo(gateway.settings.home)] if demo else []),
     ]
+    return [*rooms, Description(each for each, _ in calls(*rooms))]
