@@ -17,6 +17,7 @@ from perdure.console.answers import (
 )
 from perdure.console.chats import ChatApi
 from perdure.console.demo import Demo, is_scripted
+from perdure.console.configuration import ConfigurationApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
@@ -29,6 +30,7 @@ from perdure.console.sessions import SessionApi
 from perdure.console.sites import Names
 from perdure.console.talking import ChatPage
 from perdure.console.talks import TalkApi
+from perdure.console.turns import OutboxApi, TurnApi
 from perdure.errors import BadPerson, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
@@ -68,6 +70,9 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
         PeopleApi(gateway),
         ProcessApi(gateway),
         ChatPage(gateway, demo=demo, supervised=supervised),
+        TurnApi(gateway),
+        OutboxApi(gateway),
+        ConfigurationApi(gateway),
         Pages(),
         gate,
         Health(gateway),

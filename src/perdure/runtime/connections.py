@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from perdure.errors import NotConnected
 from perdure.logs import Log
-from perdure.platforms.api import Adapter, Event
+from perdure.platforms.api import Adapter, Capabilities, Event
 
 log = Log("connections")
 
@@ -29,8 +29,12 @@ class Connections:
 
     def max_length(self, platform: str) -> int | None:
         """How long one message may be there."""
-        found = (adapter.capabilities.max_length for adapter in self._adapters if adapter.name == platform)
-        return next(found, None)
+        return self.capabilities(platform).max_length
+
+    def capabilities(self, platform: str) -> Capabilities:
+        """What is true of a platform, connected or not; of one that we do not have, nothing is."""
+        found = (adapter.capabilities for adapter in self._adapters if adapter.name == platform)
+        return next(found, Capabilities())
 
     async def attend(self, adapter: Adapter, take: Take) -> None:
         """Connect, receive, and connect again after every loss, with growing pauses while it fails."""

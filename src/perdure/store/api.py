@@ -7,13 +7,16 @@ from pathlib import Path
 
 from perdure.errors import ConfigurationError
 from perdure.store.database import Database
+from perdure.store.decisions import Decisions
 from perdure.store.erasing import Erasing
 from perdure.store.goals import Goals
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
+from perdure.store.lives import Lives
 from perdure.store.orders import Orders
 from perdure.store.outbox import Outbox
+from perdure.store.overview import Overview
 from perdure.store.pairings import Pairings
 from perdure.store.people import People
 from perdure.store.previews import Previews
@@ -48,6 +51,9 @@ class Store:
         self.works = Works(database)
         self.runs = Runs(database, ids)
         self.situations = Situations(database)
+        self.lives = Lives(database)
+        self.decisions = Decisions(database)
+        self.overview = Overview(database)
         self.people = People(database)
         self.pairings = Pairings(database, ids)
         self.processes = Processes(database, ids)

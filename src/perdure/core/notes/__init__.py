@@ -6,6 +6,7 @@ from perdure.core.notes.danger import *
 from perdure.core.notes.kept import *
 from perdure.core.notes.models import *
 from perdure.core.notes.offline import *
+from perdure.core.notes.operators import *
 from perdure.core.notes.people import *
 from perdure.core.notes.processes import *
 from perdure.core.notes.providers import *
