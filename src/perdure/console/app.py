@@ -16,11 +16,13 @@ from perdure.console.answers import (
     unavailable,
 )
 from perdure.console.chats import ChatApi
-from perdure.console.demo import Demo, is_scripted
 from perdure.console.configuration import ConfigurationApi
+from perdure.console.demo import Demo, is_scripted
+from perdure.console.desk import Desk
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
+from perdure.console.overview import OverviewApi
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
@@ -73,6 +75,8 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
         TurnApi(gateway),
         OutboxApi(gateway),
         ConfigurationApi(gateway),
+        OverviewApi(gateway),
+        Desk(gateway),
         Pages(),
         gate,
         Health(gateway),
