@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -10,13 +11,16 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, FilePayload, expect
 
 from perdure.console.tokens import ensure_token
 from support.browsing import PHONE, Visitor, visiting
 from support.gateway import GatewayProcess, Person, gateway
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 reason: a gateway that others may reach
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 HOSTILE = [
     "<img src=x onerror=window.broken=1>",
     "<script>window.broken=1</script>",
@@ -49,6 +53,7 @@ def test_printed_link_leads_to_the_chat_page_with_examples(visitor: Visitor) -> 
     expect(page.get_by_role("article", name="You")).to_contain_text("ask: Which way shall we go? | Left | Right")
     expect(page).to_have_url(re.compile("/chats/.+"))
     expect(page.locator("#chats [aria-current=page]")).to_contain_text("ask: Which way")
+    expect(page).to_have_title(re.compile("^ask: Which way.* · Perdure$"))
     page.get_by_role("button", name="Right").click()
     expect(visitor.turn).to_contain_text("Answered: Right")
     visitor.sees_answer("Thank you, off we go.")
@@ -159,6 +164,34 @@ def test_markdown_becomes_elements_and_nothing_is_too_much_for_it(visitor: Visit
         assert html == expected if expected is not None else html, text
 
 
+def test_files_are_sent_along_and_can_be_had_again(visitor: Visitor) -> None:
+    """A picture is shown, anything else is a link; a file that was removed is not sent."""
+    page = visitor.page
+    chosen = [
+        ("notes.txt", "text/plain", b"Buy tea."),
+        ("dot.png", "image/png", DOT),
+        ("wrong.txt", "text/plain", b"x"),
+    ]
+    given: list[FilePayload] = [{"name": name, "mimeType": kind, "buffer": body} for name, kind, body in chosen]
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Attach files").click()
+    chooser.value.set_files(given)
+    expect(page.locator("#attached")).to_contain_text("8 B")
+    page.get_by_role("button", name="Remove wrong.txt").click()
+    visitor.say("say: Thank you.")
+    visitor.sees_answer("Thank you.")
+    for _ in ("as it was sent", "as it is read again"):
+        mine = page.get_by_role("article", name="You")
+        expect(mine.get_by_role("link")).to_have_text(["notes.txt", "dot.png"])
+        expect(mine.locator("img")).to_have_js_property("naturalWidth", 1)
+        with page.expect_download() as download:
+            mine.get_by_role("link", name="notes.txt").click()
+        assert download.value.suggested_filename == "notes.txt"
+        assert download.value.path().read_bytes() == b"Buy tea."
+        page.reload()
+    assert visitor.shortcomings() == []
+
+
 def test_links_open_elsewhere_and_tell_nothing_of_us(visitor: Visitor) -> None:
     visitor.say("say: see [the page](https://example.org/a_(b)) or https://example.org/c.")
     expect(visitor.turn.get_by_role("link")).to_have_count(2)
@@ -259,6 +292,30 @@ def test_conversations_are_kept_apart_and_found_again(visitor: Visitor) -> None:
     assert page.url == first
     page.go_back()
     visitor.sees_answer("the second one")
+
+
+def test_tab_that_nobody_looks_at_lets_go_and_misses_nothing(visitor: Visitor) -> None:
+    """Browsers open only six connections to one place: with a stream in each, a seventh tab would stay blank."""
+    page = visitor.page
+    visitor.say("say: seen")
+    visitor.sees_answer("seen")
+    look = "state => { Object.defineProperty(document, 'visibilityState', { value: state, configurable: true });"
+    look += " document.dispatchEvent(new Event('visibilitychange')) }"
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/events")):
+        page.evaluate(look, "hidden")
+    chat = Person(visitor.gateway, page.url.rpartition("/")[2])
+    chat.say("say: unseen")
+    chat.wait_for_replies(2)
+    expect(page.locator(".turn")).to_have_count(1)
+    page.evaluate(look, "visible")
+    visitor.sees_answer("unseen")
+    expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_page_says_why_when_a_chat_cannot_be(visitor: Visitor) -> None:
+    visitor.open(f"/chats/{'x' * 201}")
+    expect(visitor.page.locator(".notice")).to_contain_text("the name of the chat cannot be used")
+    visitor.complaints.clear()  # the browser itself reports every 400
 
 
 def test_files_of_the_page_are_kept_by_browsers_until_they_change(process: GatewayProcess) -> None:

@@ -54,6 +54,7 @@ DEFAULTS = {
     "queue.cap": "100",
     "queue.quiet": "1500ms",
     "inbox.max_age": "24h",
+    "inbox.max_file": "20",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
     "recovery.policy": "auto",

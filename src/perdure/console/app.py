@@ -19,6 +19,7 @@ from perdure.console.chats import ChatApi
 from perdure.console.configuration import ConfigurationApi
 from perdure.console.demo import Demo, is_scripted
 from perdure.console.desk import Desk
+from perdure.console.files import FileApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
@@ -67,6 +68,7 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
     return [
         TalkApi(gateway),
         ChatApi(gateway, web),
+        FileApi(gateway),
         QuestionApi(gateway),
         SessionApi(gateway),
         PeopleApi(gateway),

@@ -372,6 +372,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"{SQLITE}{self.home / url.removeprefix(SQLITE)}"
 
     @property
+    def max_file(self) -> int:
+        """How many bytes a file may have that somebody sends."""
+        return self.inbox.max_file * 1_000_000
+
+    @property
     def workspace(self) -> Path:
         """Where the agent reads and writes files."""
         return self.home / (self.tools.directory or "workspace")
@@ -385,7 +390,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def queue_rules(self) -> Rules:
         """How messages wait."""
         quiet, age = int(self.queue.quiet * 1000), int(self.inbox.max_age * 1000)
-        return Rules(self.queue.mode, self.queue.cap, quiet, age)
+        return Rules(self.queue.mode, self.queue.cap, quiet, age, files=True)
 
     def recovery_policy(self, platform: str, chat: str) -> Policy:
         """What becomes of a turn that was cut off in this chat: it says so itself, or its platform, or all."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address
 from perdure.core.messages import Attachment, Button, Inbound, Outbound, Receipt, Sender, Stored
-from perdure.errors import NotConnected, PerdureError, SendRefused, SendUnknown
+from perdure.errors import FetchRefused, NotConnected, PerdureError, SendRefused, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
 
 
@@ -27,6 +28,7 @@ class Posted(Struct, frozen=True):
     reply_to: str | None
     buttons: tuple[Button, ...] = ()
     preview: bool = False  # it still grows
+    file: bytes | None = None  # what it is, if it is a file
 
 
 class SimulatedPlatform:
@@ -44,6 +46,7 @@ class SimulatedPlatform:
         self.groups: set[str] = set()  # switch: chats that several people share
         self.refusals: set[str] = set()  # switch: chats that take no message
         self.lose_answers = 0  # switch: how many sends take place without an answer
+        self.missing: set[str] = set()  # switch: files, by name, that nobody gets
         self.redeliver = 0  # switch: how many events are handed over a second time
         self._missed: list[Inbound] = []  # handed over to nobody yet, or not acknowledged
         self._garbled: list[str] = []
@@ -120,6 +123,15 @@ class SimulatedPlatform:
             raise NotConnected("the simulated platform is down")
         self._adapters.append(adapter)
 
+    def give(self, reference: str) -> bytes:
+        """The content of a file: its name, for want of anything else."""
+        name = reference.removeprefix("file:")
+        if not self.reachable:
+            raise NotConnected("the simulated platform is down")
+        if name in self.missing:
+            raise FetchRefused(f"there is no {name}")
+        return name.encode()
+
     def detach(self, adapter: SimulatedAdapter) -> None:
         if adapter in self._adapters:
             self._adapters.remove(adapter)
@@ -181,7 +193,13 @@ class SimulatedPlatform:
 
 def _posted(outbound: Outbound) -> Posted:
     return Posted(
-        outbound.address, outbound.text, outbound.key, outbound.reply_to, outbound.buttons, outbound.preview
+        outbound.address,
+        outbound.text,
+        outbound.key,
+        outbound.reply_to,
+        outbound.buttons,
+        outbound.preview,
+        Path(outbound.file.place).read_bytes() if outbound.file else None,
     )
 
 
@@ -258,6 +276,9 @@ class SimulatedAdapter(Adapter):
         if self._cut:
             raise NotConnected("the simulated platform cut the line")
         self._platform.replace(receipt, outbound)
+
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        yield self._platform.give(reference)
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:
         self._platform.menus.append(tuple(commands))

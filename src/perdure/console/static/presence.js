@@ -43,7 +43,7 @@ export class Presence {
     if (!this.banner.hidden) this.#showBack(away);
     this.#goneAt = 0;
     this.#killed = false;
-    this.#ask();
+    this.look();
   }
 
   draining() {
@@ -83,7 +83,7 @@ export class Presence {
 
   // ── the crash-loop breaker ────────────────────────────────────────────────────────────────────────────────
 
-  async #ask() {
+  async look() {
     try {
       this.paused.hidden = !(await call("GET", "/api/status")).resume_paused;
     } catch {
@@ -95,7 +95,7 @@ export class Presence {
     try {
       await call("POST", "/api/resume");
     } finally {
-      this.#ask();
+      this.look();
     }
   }
 }
