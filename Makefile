@@ -55,6 +55,7 @@ bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 	bench/.venv/bin/python -m bench.recovery
 	bench/.venv/bin/python -m bench.turns
 	bench/.venv/bin/python -m bench.processes
+	bench/.venv/bin/python -m bench.web
 
 lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

@@ -11,6 +11,7 @@ from perdure.core.messages import Attachment, Inbound, Sender, SentFile
 from perdure.core.queueing import Mode, Rules
 from perdure.store.attachments import Awaited, StoredFile
 from perdure.store.claims import Claim
+from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
 from support.stores import Gateway, chat, key_of
 
@@ -144,7 +145,7 @@ async def test_b104_files_of_a_session_go_with_it(gateway: Gateway) -> None:
     await fetch(gateway, one)
     claim = await claims(gateway)
     assert claim is not None
-    await send(gateway, claim)
+    await send(gateway, claim.turn)
     begun = await gateway.store.erasing.begin(claim.turn.session, gateway.now())
     assert begun is not None
     paths = {f"attachments/{one.file.id}/cat.jpg", SENT.path}
@@ -156,18 +157,17 @@ async def test_b104_files_of_a_session_go_with_it(gateway: Gateway) -> None:
     assert await gateway.rows("SELECT id FROM attachments") == []
 
 
-async def send(gateway: Gateway, claim: Claim) -> bool:
-    await gateway.appends(claim.turn, ToolStarted("c1.1", "send_file", Effect.PURE, "k"))
+async def send(gateway: Gateway, turn: Turn) -> bool:
+    await gateway.appends(turn, ToolStarted("c1.1", "send_file", Effect.PURE, "k"))
     ended = ToolEnded("c1.1", "ok", "on its way", files=(SENT,))
-    owed = Owed(chat(), f"{claim.turn.id}.sends.c1.1.0", (SENT.caption,), file=SENT)
-    written = await gateway.store.turns.append(claim.turn, [ended], gateway.now(), owed=[owed])
+    owed = Owed(chat(), f"{turn.id}.sends.c1.1.0", (SENT.caption,), file=SENT)
+    written = await gateway.store.turns.append(turn, [ended], gateway.now(), owed=[owed])
     return written is not None
 
 
 async def test_file_is_owed_together_with_the_result_that_sends_it(gateway: Gateway) -> None:
     turn = await gateway.begins("send it")
-    claim = Claim(turn, (), more=False)
-    assert await send(gateway, claim)
+    assert await send(gateway, turn)
     [row] = await gateway.heads()
     assert (row.sends, row.text, row.turn) == (SENT, "Here it is.", turn.id)
     assert (await gateway.row(turn)).state == "running"
@@ -183,5 +183,5 @@ async def test_file_is_not_owed_when_the_turn_has_ended(gateway: Gateway) -> Non
     turn = await gateway.begins("send it")
     await gateway.cancels(turn)
     before = await gateway.everything()
-    assert not await send(gateway, Claim(turn, (), more=False))
+    assert not await send(gateway, turn)
     assert await gateway.everything() == before

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from perdure.console.serve import listen
+from support.described import check
 from support.gateway import GatewayProcess, gateway
 from support.waiting import eventually, wait_for
 
@@ -97,7 +98,9 @@ def chat(http: httpx.Client) -> Chat:
 
 
 def client(process: GatewayProcess) -> httpx.Client:
-    return httpx.Client(base_url=process.url, headers={"Authorization": f"Bearer {process.token}"}, timeout=30)
+    """Every answer is held against the description of the API."""
+    headers = {"Authorization": f"Bearer {process.token}"}
+    return httpx.Client(base_url=process.url, headers=headers, timeout=30, event_hooks={"response": [check]})
 
 
 # ── messages ────────────────────────────────────────────────────────────────────────────────────────────────

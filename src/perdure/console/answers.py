@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +14,13 @@ from starlette.responses import Response
 from perdure.errors import NotFound, NotTaken, PerdureError, Unavailable
 
 OUR_ID = re.compile(r"[a-z]+_[0-9a-z]+")
+
+
+class Problem(Struct, frozen=True):
+    """What every error looks like."""
+
+    error: str
+    hint: str
 
 
 class Refusal(PerdureError):

@@ -24,6 +24,8 @@ from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
 from perdure.console.overview import OverviewApi
+from perdure.console.metrics import Metrics
+from perdure.console.openapi import Description
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
@@ -65,7 +67,7 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
 def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool = False) -> list[object]:
     """Who answers: each of their methods with a `@call` above it is a route."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
-    return [
+    rooms: list[object] = [
         TalkApi(gateway),
         ChatApi(gateway, web),
         FileApi(gateway),
@@ -82,5 +84,7 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
         Pages(),
         gate,
         Health(gateway),
+        Metrics(gateway),
         *([Demo(gateway.settings.home)] if demo else []),
     ]
+    return [*rooms, Description(each for each, _ in calls(*rooms))]

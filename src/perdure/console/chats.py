@@ -14,7 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.events import Cursor, follow, read_cursor
 from perdure.console.files import named
-from perdure.console.routes import call
+from perdure.console.routes import EVENTS, call
+from perdure.console.shapes import Altered, Messages, Written
 from perdure.core import notes
 from perdure.core.address import Address, session_key
 from perdure.core.messages import Inbound, Stored
@@ -50,7 +51,14 @@ class ChatApi:
         self._gateway = gateway
         self._web = web
 
-    @call("POST", "/api/chats/{chat:path}/messages", "takes a message: 202, or 200 if it is here already")
+    @call(
+        "POST",
+        "/api/chats/{chat:path}/messages",
+        "takes a message: 202, or 200 if it is here already",
+        body=NewMessage,
+        answer=Written,
+        statuses=(202, 200),
+    )
     async def write(self, request: Request) -> Response:
         """Write a message to a chat."""
         address, body = _address(request), _read_message(await read_body(request))
@@ -69,6 +77,8 @@ class ChatApi:
         "PUT",
         "/api/chats/{chat:path}/messages/{id:path}",
         "gives a message that has not begun other words, see [below](#change-a-message)",
+        body=NewWords,
+        answer=Altered,
     )
     async def change(self, request: Request) -> Response:
         """Give a message that has not begun other words."""
@@ -78,7 +88,12 @@ class ChatApi:
             Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
         )
 
-    @call("DELETE", "/api/chats/{chat:path}/messages/{id:path}", "takes a message back that has not begun")
+    @call(
+        "DELETE",
+        "/api/chats/{chat:path}/messages/{id:path}",
+        "takes a message back that has not begun",
+        answer=Altered,
+    )
     async def take_back(self, request: Request) -> Response:
         """Take a message back that has not begun."""
         return await self._alter(
@@ -92,7 +107,13 @@ class ChatApi:
             raise Refusal(409 if known else 404, notes.not_waiting(known=known), NOT_CHANGED[stored.fate])
         return answer(_found(stored) | {"fate": stored.fate})
 
-    @call("GET", "/api/chats/{chat:path}/messages", "what is in the chat, in order")
+    @call(
+        "GET",
+        "/api/chats/{chat:path}/messages",
+        "what is in the chat, in order",
+        query=("after",),
+        answer=Messages,
+    )
     async def read(self, request: Request) -> Response:
         """What is in a chat."""
         key = self._key(request)
@@ -100,7 +121,13 @@ class ChatApi:
         seen = await self._gateway.store.inbox.seen(key, after, PAGE + 1)
         return answer({"messages": seen[:PAGE], "more": len(seen) > PAGE})
 
-    @call("GET", "/api/chats/{chat:path}/events", "what happens in the chat, as it happens")
+    @call(
+        "GET",
+        "/api/chats/{chat:path}/events",
+        "what happens in the chat, as it happens",
+        query=("after",),
+        kind=EVENTS,
+    )
     async def events(self, request: Request) -> Response:
         """Follow what happens in a chat."""
         key = self._key(request)
@@ -108,9 +135,9 @@ class ChatApi:
         await self._check_cursor(key, cursor)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         if request.method == "HEAD":  # it has no body, so it must not wait for the end of one
-            return Response(None, headers=headers, media_type="text/event-stream")
+            return Response(None, headers=headers, media_type=EVENTS)
         stream = follow(self._gateway, self._web, key, cursor)
-        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+        return StreamingResponse(stream, media_type=EVENTS, headers=headers)
 
     def _key(self, request: Request) -> str:
         return session_key(self._gateway.settings.agent.name, _address(request))

@@ -12,8 +12,9 @@ from starlette.routing import Route
 from perdure.console.answers import Refusal
 from perdure.console.chats import read_body
 from perdure.console.pages import page
-from perdure.console.routes import Call, Endpoint, call
+from perdure.console.routes import FORM, PAGE, Call, Endpoint, call
 from perdure.console.seal import LASTS, Seal
+from perdure.console.shapes import Token
 from perdure.console.sites import Names, is_foreign, is_ours
 from perdure.console.tokens import same_token
 from perdure.console.tries import Tries
@@ -63,19 +64,35 @@ class Gate:
 
         return guarded
 
-    @call("GET", "/login", "a form; or, with `token`, what the link does that the gateway prints", login="no")
+    @call(
+        "GET",
+        "/login",
+        "a form; or, with `token`, what the link does that the gateway prints",
+        login="no",
+        query=("token",),
+        kind=PAGE,
+        statuses=(200, 303),
+    )
     async def ask(self, request: Request) -> Response:
         """The link that the gateway prints logs in; without a token, there is a form."""
         given = request.query_params.get("token")
         return page("login.html", problem="") if given is None else self._admit(request, given)
 
-    @call("POST", "/login", "logs a browser in, with the `token` of the form", login="no")
+    @call(
+        "POST",
+        "/login",
+        "logs a browser in, with the `token` of the form",
+        login="no",
+        body=Token,
+        takes=FORM,
+        statuses=(303,),
+    )
     async def log_in(self, request: Request) -> Response:
         """What the form sends."""
         fields = parse_qs((await read_body(request)).decode(errors="replace"))
         return self._admit(request, fields.get("token", [""])[0].strip())
 
-    @call("POST", "/logout", "logs this browser out", login="no")
+    @call("POST", "/logout", "logs this browser out", login="no", statuses=(303,))
     async def log_out(self, request: Request) -> Response:
         """This browser forgets the login; others keep theirs."""
         self._check_site(request, is_foreign(request))

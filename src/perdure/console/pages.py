@@ -49,7 +49,9 @@ def _templates() -> Environment:
 
 
 class Pages:
-    @call("GET", "/static/{name}", "a file that the pages are made with", login="no")
+    @call(
+        "GET", "/static/{name}", "a file that the pages are made with", login="no", kind="*/*", statuses=(200, 304)
+    )
     async def static(self, request: Request) -> Response:
         """Browsers keep it, and ask each time whether it is still the same."""
         name = request.path_params["name"]

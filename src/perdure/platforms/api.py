@@ -32,6 +32,7 @@ class Capabilities(Struct, frozen=True):
     idempotent_send: bool = False  # the same delivery key twice is one message
     read_back: bool = False  # `find_sent` can tell whether a delivery key is there
     keeps_missed: bool = False  # events that were not acknowledged come again
+    threads: bool = False  # a chat has threads, each a conversation of its own that is answered in it
     buttons: bool = False  # choices can be shown under a message
     edit: bool = False  # a message can be edited: then people see an answer grow
     edit_every: float = 1.5  # seconds that one edit of a growing answer waits for the next

@@ -27,6 +27,7 @@ from perdure.tools.threads import in_thread
 log = Log("fetcher")
 
 TRIES = 5  # that failed, and then the file is given up
+STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
 SILENCE = 30.0  # seconds without a byte after which a try has failed
 
 
@@ -98,6 +99,7 @@ class Fetcher:
                     await self._fetch(file)
         except Unavailable as error:
             log.warning("not_fetched", key=key, error=error.message)
+            await asyncio.sleep(STORE_PAUSE)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class Sender:
         self._cabinet = cabinet
         self._sent = sent
         self._group = group
+        self.resolved: Counter[Resolution] = Counter()  # unknown sends, by what was done about them
         self._bell = Bell()
         self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
         self._ended: set[str] = set()  # rows whose sending has ended since the last look began
@@ -125,9 +127,11 @@ class Sender:
             await self._send(row, adapter, row.text)
             return
         can = adapter.capabilities
-        match resolution(
+        way = resolution(
             idempotent=can.idempotent_send or row.edits is not None, read_back=can.read_back, choice=self._unknown
-        ):
+        )
+        self.resolved[way] += 1
+        match way:
             case Resolution.SAME_KEY:
                 await self._send(row, adapter, row.text)
             case Resolution.READ_BACK:
@@ -153,7 +157,8 @@ class Sender:
             await outbox.put_back(row, due, self._clock(), problem=error.message, counts=False)
         except SendRetry as error:
             due = self._clock() + max(int(error.after * 1000), retry_in(row.attempts + 1))
-            await outbox.put_back(row, due, self._clock(), problem=error.message, counts=True)
+            # Who names the time is busy, not broken: waiting for that long uses up no attempt.
+            await outbox.put_back(row, due, self._clock(), problem=error.message, counts=error.after <= 0)
         except SendRefused as error:
             log.warning("refused", row=row.id, lane=row.lane, error=error.message)
             await self._take_refusal(row, error.message)

@@ -26,6 +26,7 @@ from perdure.store.queueing import Queue
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
 from perdure.store.situations import Situations
+from perdure.store.tallies import Tallies
 from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
 from perdure.store.works import Works
@@ -56,6 +57,7 @@ class Store:
         self.lives = Lives(database)
         self.decisions = Decisions(database)
         self.overview = Overview(database)
+        self.tallies = Tallies(database)
         self.people = People(database)
         self.pairings = Pairings(database, ids)
         self.processes = Processes(database, ids)

@@ -118,6 +118,13 @@ class Attachments:
         row = await self._database.read(lambda tx: tx.one(sql, id=file))
         return StoredFile(*row) if row else None
 
+    async def of_turns(self, turns: list[str]) -> list[StoredFile]:
+        """The files that these turns have sent."""
+        sql = f"SELECT {_COLUMNS} FROM attachments a WHERE a.turn = :turn ORDER BY a.id"
+        return await self._database.read(
+            lambda tx: [StoredFile(*row) for turn in turns for row in tx.all(sql, turn=turn)]
+        )
+
     async def unused(self, before: int) -> list[str]:
         """Forget what was uploaded before a moment and named by no message; their ids."""
         sql = f"SELECT id FROM attachments WHERE {_UNUSED} AND created_at < :before"

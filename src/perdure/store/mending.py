@@ -70,8 +70,8 @@ def _again(tx: Tx, ids: Ids, row: Delivering, now: int) -> Mended:
     if known := tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key):
         return Mended("before", row, known[0])
     buttons = msgspec.json.decode(row.buttons, type=tuple[Button, ...]) if row.buttons else ()
-    text = notes.maybe_duplicate(row.text) if row.attempts else row.text
-    owed = Owed(row.address, f"{row.id}.again", (text,), row.reply_to, buttons)
+    text = notes.maybe_duplicate(row.text).strip() if row.attempts else row.text
+    owed = Owed(row.address, f"{row.id}.again", (text,), row.reply_to, buttons, file=row.sends)
     outbox.owe(tx, ids, row.key, row.turn, owed, now)
     made = tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key)
     assert made is not None, f"no row {key} right after making it"

@@ -54,7 +54,7 @@ class Cabinet:
         After return: it is on disk, under its name. If we die inside: no more than a part is left, which the next
         try writes over. `FileTooLarge`: it has more bytes than wanted, and nothing is left.
         """
-        part = await in_thread(lambda: self._open(file))
+        part = self._open(file)  # not in a thread, which would leave it open if nobody waited any more
         try:
             with part:
                 size, waiting = 0, bytearray()

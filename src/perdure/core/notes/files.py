@@ -63,3 +63,8 @@ def file_lost(words: str, name: str) -> str:
         f"I wanted to send you {name}, but it is not on the gateway's machine any more. Ask me to make it again."
     )
     return said if words == name else f"{words}\n{said}"
+
+
+def file_to_get(name: str, size: int | None, file: str) -> str:
+    """Told to whoever chats in a terminal, which shows no files."""
+    return f"(a file: {name}, {size_of(size)}; GET /api/attachments/{file} has it)"

@@ -66,6 +66,7 @@ class TelegramAdapter(Adapter):
     name = "telegram"
     capabilities = Capabilities(
         keeps_missed=True,
+        threads=True,
         buttons=True,
         edit=True,
         edit_every=3.0,  # a group takes twenty messages and edits a minute
