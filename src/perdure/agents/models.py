@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from httpx2 import AsyncClient, Limits
@@ -27,6 +27,7 @@ from pydantic_ai.tools import ToolDefinition
 from perdure.agents.api import Hear, ModelRequest
 from perdure.agents.wire import answered, as_messages
 from perdure.core import notes
+from perdure.core.discretion import discreet
 from perdure.core.journal import ModelAnswered
 from perdure.errors import ConfigurationError, ContextTooLong, ModelError
 
@@ -58,8 +59,12 @@ class ProviderModel:
         silence: float = 120.0,
         pause: float = FIRST_PAUSE,
         client: AsyncClient | None = None,
+        secrets: Sequence[str] = (),
     ) -> None:
-        """`client` is what the provider's requests go through, and is closed with the model."""
+        """`client` is what the provider's requests go through, and is closed with the model.
+
+        `secrets` are kept out of what the provider says of its errors: some repeat the key.
+        """
         self.name = name
         self.window = window or provider.context_window or WINDOW
         self._provider = provider
@@ -67,6 +72,7 @@ class ProviderModel:
         self._silence = silence
         self._pause = pause
         self._client = client
+        self._secrets = secrets
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -82,12 +88,12 @@ class ProviderModel:
             except AGAIN as error:
                 wait = getattr(error, "retry_after", None) or self._pause * 2 ** (number - 1)
                 if number == TRIES or wait > LONGEST_PAUSE:
-                    raise ModelError(in_words(error)) from error
+                    raise ModelError(discreet(in_words(error), self._secrets)) from error
                 await asyncio.sleep(wait)
             except failures.ModelContextWindowExceededError as error:
                 raise ContextTooLong(notes.TOO_LONG) from error
             except (failures.AgentRunError, failures.UserError) as error:
-                raise ModelError(in_words(error)) from error
+                raise ModelError(discreet(in_words(error), self._secrets)) from error
         raise AssertionError("the last try returns or raises")
 
     async def _request(self, request: ModelRequest, hear: Hear | None) -> ModelResponse:
@@ -202,7 +208,14 @@ def open_model(
             ) from error
         raise ConfigurationError(f"the model {name!r} cannot be used: {error}", hint=notes.MODEL_HINT) from error
     return ProviderModel(
-        name, provider, window=window, timeout=timeout, silence=silence, pause=pause, client=client
+        name,
+        provider,
+        window=window,
+        timeout=timeout,
+        silence=silence,
+        pause=pause,
+        client=client,
+        secrets=[api_key or "", *(os.environ[each] for each in os.environ if each.endswith("_KEY"))],
     )
 
 
