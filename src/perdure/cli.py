@@ -347,11 +347,12 @@ def version() -> None:
 
 @config_app.command("check")
 def check() -> None:
-    """Check the configuration, and that the model, the tools and the agent are there; say where all is kept."""
+    """Check the configuration, and that platforms, model, tools and agent are there; say where all is kept."""
     from perdure.runtime.agents import Agents
+    from perdure.runtime.platforms import configured
 
     settings = load()
-    Agents(settings, ["web"])
+    Agents(settings, [adapter.name for adapter in configured(settings)])
     typer.echo(f"The configuration is fine. Home: {settings.home}")
 
 

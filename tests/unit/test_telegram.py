@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.address import Address
@@ -55,6 +55,7 @@ def test_markdown_becomes_entities(markdown: str, text: str, entities: list[tupl
     assert (render(markdown)[0], marked(markdown)) == (text, entities)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=200).map("".join) | st.text(max_size=200))
 @example("`" * 4000)
 @example("# x" + " " * 3990 + "y")

@@ -17,12 +17,15 @@ from perdure.console.answers import (
 )
 from perdure.console.chats import ChatApi
 from perdure.console.configuration import ConfigurationApi
-from perdure.console.demo import Demo, is_demo
+from perdure.console.demo import Demo, is_scripted
+from perdure.console.desk import Desk
+from perdure.console.files import FileApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
 from perdure.console.metrics import Metrics
 from perdure.console.openapi import Description
+from perdure.console.overview import OverviewApi
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
@@ -41,11 +44,12 @@ from perdure.runtime.gateway import Gateway
 def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervised: bool = False) -> ASGIApp:
     """The application that serves one gateway, to this machine alone or to others too.
 
-    `supervised`: somebody starts it again when it dies.
+    `supervised` if somebody starts the gateway again when it dies.
     """
     gate = Gate(token, Names(gateway.settings.web.names, loopback=loopback))
+    demo = loopback and is_scripted(gateway.settings)
     app = Starlette(
-        routes=gate.routes(calls(*rooms(gateway, gate, supervised=supervised))),
+        routes=gate.routes(calls(*rooms(gateway, gate, demo=demo, supervised=supervised))),
         exception_handlers={
             Refusal: refused,
             Unavailable: unavailable,
@@ -60,24 +64,27 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
     return Headers(app)
 
 
-def rooms(gateway: Gateway, gate: Gate, *, supervised: bool = False) -> list[object]:
+def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool = False) -> list[object]:
     """Who answers: each of their methods with a `@call` above it is a route."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     rooms: list[object] = [
         TalkApi(gateway),
         ChatApi(gateway, web),
+        FileApi(gateway),
         QuestionApi(gateway),
         SessionApi(gateway),
         PeopleApi(gateway),
         ProcessApi(gateway),
-        ChatPage(gateway, supervised=supervised),
+        ChatPage(gateway, demo=demo, supervised=supervised),
         TurnApi(gateway),
         OutboxApi(gateway),
         ConfigurationApi(gateway),
+        OverviewApi(gateway),
+        Desk(gateway),
         Pages(),
         gate,
         Health(gateway),
         Metrics(gateway),
-        *([Demo(gateway.settings.home)] if is_demo(gateway.settings) else []),
+        *([Demo(gateway.settings.home)] if demo else []),
     ]
     return [*rooms, Description(each for each, _ in calls(*rooms))]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import secrets
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.events import Cursor, follow, read_cursor
+from perdure.console.files import named
 from perdure.console.routes import EVENTS, call
 from perdure.console.shapes import Altered, Messages, Written
 from perdure.core import notes
@@ -23,6 +25,7 @@ from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
 MOST_BYTES = 1 << 20
+MOST_FILES = 20  # in one message
 PAGE = 500
 # No control characters, and not the one that stands for bytes which were no text.
 _CHAT = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd]{1,200}")
@@ -33,7 +36,8 @@ class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a message to send. The id is the sender's own: sent again, it is the same message."""
 
     id: str
-    text: str
+    text: str = ""
+    attachments: Annotated[tuple[str, ...], Meta(max_length=MOST_FILES)] = ()
 
 
 class NewWords(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +62,8 @@ class ChatApi:
     async def write(self, request: Request) -> Response:
         """Write a message to a chat."""
         address, body = _address(request), _read_message(await read_body(request))
-        stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text))
+        files = await named(self._gateway, body.attachments)
+        stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text, attachments=files))
         if stored.fate is Fate.FULL:
             cap = self._gateway.settings.queue.cap
             raise Refusal(
@@ -194,7 +199,7 @@ def _read_message(body: bytes) -> NewMessage:
         raise Refusal(400, f"the body is not a message: {error}", EXAMPLE) from error
     if not 0 < len(message.id) <= 200:
         raise Refusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", EXAMPLE)
-    _check_text(message.text)
+    _check_text(message.text, alone=not message.attachments)
     if "\0" in message.id:
         # PostgreSQL keeps no such text, and one gateway must not take what another one cannot.
         raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)
@@ -210,8 +215,8 @@ def _read_words(body: bytes) -> str:
     return text
 
 
-def _check_text(text: str) -> None:
-    if not text.strip():
+def _check_text(text: str, *, alone: bool = True) -> None:
+    if alone and not text.strip():
         raise Refusal(400, "text: expected something to answer, got nothing but blanks", EXAMPLE)
     if "\0" in text:
         raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)

@@ -5,7 +5,6 @@ It is there with the offline model on a loopback address, and nowhere else: else
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 from collections import Counter
@@ -23,17 +22,10 @@ from perdure.tools.rehearsal import runs
 OFFLINE = "offline"
 
 
-def is_demo(settings: Settings) -> bool:
-    """Whether this gateway has nothing to lose: the model is a script, and only this machine is served."""
+def is_scripted(settings: Settings) -> bool:
+    """Whether nothing is lost with a gateway: on the web, the offline model alone answers."""
     model = settings.platform("web").model or settings.model.name
-    return model == OFFLINE and settings.agent.entrypoint is None and _is_loopback(settings.web.host)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return model == OFFLINE and settings.agent.entrypoint is None
 
 
 class Demo:

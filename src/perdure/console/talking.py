@@ -5,15 +5,15 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.demo import is_demo
 from perdure.console.pages import page
 from perdure.console.routes import call
 from perdure.runtime.gateway import Gateway
 
 
 class ChatPage:
-    def __init__(self, gateway: Gateway, *, supervised: bool) -> None:
+    def __init__(self, gateway: Gateway, *, demo: bool, supervised: bool) -> None:
         self._gateway = gateway
+        self._demo = demo
         self._supervised = supervised  # whether somebody starts the gateway again when it dies
 
     @call("GET", "/", "the chat page, with a new chat", login="page")
@@ -28,7 +28,7 @@ class ChatPage:
     def _page(self) -> Response:
         return page(
             "chat.html",
-            demo=is_demo(self._gateway.settings),
+            demo=self._demo,
             supervised=self._supervised,
             commands=list(self._gateway.loops.commands.registry.values()),
         )

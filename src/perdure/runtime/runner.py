@@ -20,6 +20,7 @@ from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
 from perdure.store.moves import Turn
+from perdure.tools.cabinet import Cabinet
 
 log = Log("runner")
 
@@ -44,6 +45,7 @@ class Runner:
         max_tokens: int | None,
         approval_ms: int,
         rules: Rules,
+        cabinet: Cabinet,
         ended: Callable[[], None],
         changed: Callable[[str], None],
         owes: Callable[[str], None],
@@ -60,6 +62,7 @@ class Runner:
         self._max_tokens = max_tokens
         self._approval_ms = approval_ms
         self._rules = rules
+        self._cabinet = cabinet
         self._ended = ended
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
@@ -199,6 +202,7 @@ class Runner:
             approval_ms=self._approval_ms,
             rules=self._rules,
             shown=self._preview_of(turn),
+            cabinet=self._cabinet,
             changed=self._changed,
             owes=self._owes,
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perdure.errors import ConfigurationError
+from perdure.store.attachments import Attachments
 from perdure.store.database import Database
 from perdure.store.decisions import Decisions
 from perdure.store.erasing import Erasing
@@ -45,6 +46,7 @@ class Store:
         self.journal = Journal(database)
         self.inbox = Inbox(database, ids)
         self.outbox = Outbox(database, ids)
+        self.attachments = Attachments(database, ids)
         self.previews = Previews(database, ids)
         self.orders = Orders(database, ids)
         self.queue = Queue(database, ids)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import Address, home_of, split_parts
 from perdure.core.delivery import OPEN_DELIVERIES, Delivery, delivery_key
-from perdure.core.messages import Button, Outbound, storable
+from perdure.core.messages import Button, Outbound, SentFile, storable
 from perdure.store import leases, sessions
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _COLUMNS = (
     "id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, due_at, receipt, problem, "
-    "position, created_at, updated_at, buttons, edits"
+    "position, created_at, updated_at, buttons, edits, file"
 )
 # Repeated word for word by every query for open rows, even where one state is enough: only so does SQLite use
 # their index, and not all rows there ever were.
@@ -44,6 +44,7 @@ class Owed(Struct, frozen=True):
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()  # under the last part
     edits: str | None = None  # the receipt of a message whose place the first part takes
+    file: SentFile | None = None  # the reply is this file; its one part is the caption
 
 
 class Delivering(Struct, frozen=True):
@@ -68,6 +69,7 @@ class Delivering(Struct, frozen=True):
     updated_at: int
     buttons: str | None  # as JSON
     edits: str | None  # the receipt of the message whose place it takes
+    file: str | None  # as JSON
 
     @property
     def address(self) -> Address:
@@ -86,6 +88,11 @@ class Delivering(Struct, frozen=True):
     def outbound(self, text: str | None = None) -> Outbound:
         buttons = msgspec.json.decode(self.buttons, type=tuple[Button, ...]) if self.buttons else ()
         return Outbound(self.address, text or self.text, self.delivery_key, self.reply_to, buttons)
+
+    @property
+    def sends(self) -> SentFile | None:
+        """The file that the message is."""
+        return msgspec.json.decode(self.file, type=SentFile) if self.file else None
 
 
 class Page(Struct, frozen=True):
@@ -134,6 +141,11 @@ class Outbox:
         changes = "state = 'owed', run = NULL, edits = NULL"
         return await self._change(row, changes, now, _TRYING, problem=problem)
 
+    async def send_words(self, row: Delivering, text: str, now: int, *, problem: str) -> bool:
+        """The platform does not take the file: owe words in its place."""
+        changes = "state = 'owed', run = NULL, file = NULL, text = :text"
+        return await self._change(row, changes, now, _TRYING, problem=problem, text=text)
+
     async def expire(self, row: Delivering, now: int, *, problem: str) -> bool:
         """Too old to send. The row stays on record as expired."""
         return await self._change(row, "state = 'expired', run = NULL", now, OPEN, problem=problem)
@@ -170,6 +182,12 @@ class Outbox:
         """Rows in these states, the newest first, beginning before `after`."""
         return await self._database.read(lambda tx: _page(tx, states, after or BEHIND, limit))
 
+    async def again(self, row: Delivering) -> str | None:
+        """The row that an operator sent again in the place of this one."""
+        sql = "SELECT id FROM outbox WHERE delivery_key = :key"
+        found = await self._database.read(lambda tx: tx.one(sql, key=again_key(row)))
+        return found[0] if found else None
+
     async def mend(self, key: str, deed: Work[T]) -> T:
         """Carry out what an operator wants with a row of that key. After return: it is durable."""
         return await self._database.write(deed, key=key)
@@ -182,6 +200,11 @@ class Outbox:
         return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key)
 
 
+def again_key(row: Delivering) -> str:
+    """Names what is sent again for a row, so that it is once."""
+    return delivery_key(f"{row.id}.again", 0)
+
+
 def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:
     """Put a reply in its lane, once: the same reply again changes nothing.
 
@@ -189,6 +212,7 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
     """
     key = home_of(key)
     buttons = msgspec.json.encode(reply.buttons).decode() if reply.buttons else None
+    file = msgspec.json.encode(reply.file).decode() if reply.file else None
     lane = reply.address.lane
     if turn is None:
         sessions.ensure_lease(tx, key)  # a notice may be the first that this chat hears of us
@@ -196,8 +220,8 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
         last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {OPEN}", lane=lane)
         tx.run(
             "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
-            "state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, "
-            ":reply, :part, :text, :reply_to, :buttons, :edits, 'owed', 0, :now, :now, :now) "
+            "file, state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, "
+            ":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, 'owed', 0, :now, :now, :now) "
             "ON CONFLICT DO NOTHING",
             id=ids.new("out", after=last[0] if last else None),
             delivery_key=delivery_key(reply.reply, part),
@@ -210,6 +234,7 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
             reply_to=reply.reply_to if part == 0 else None,
             buttons=buttons if part == len(reply.parts) - 1 else None,
             edits=reply.edits if part == 0 else None,
+            file=file,
             now=now,
         )
 

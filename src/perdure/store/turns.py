@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from perdure.core.journal import Entry, Record, ToolEnded
 from perdure.core.queueing import Rules
 from perdure.core.turn import State
-from perdure.store import goals, leases, processes
+from perdure.store import attachments, goals, leases, outbox, processes
 from perdure.store.claims import Claim, claim
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
@@ -113,9 +113,13 @@ def _append(
     tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int
 ) -> list[Record] | None:
     """Whoever reads of the end of a process has seen it: only then, and from then on, nobody else is told."""
-    moves = owed or any(entry.move for entry in entries)
+    files = [reply for reply in owed if reply.file is not None]  # they go with a result, which moves nothing
+    moves = len(files) < len(owed) or any(entry.move for entry in entries)
     written = move(tx, ids, turn, entries, owed, now) if moves else append(tx, turn, entries, now)
     if written is not None:
         for sight in (each for entry in entries if isinstance(entry, ToolEnded) for each in entry.saw):
             processes.see(tx, sight, now)
+        for reply in files:
+            outbox.owe(tx, ids, turn.key, turn.id, reply, now)
+            attachments.put_sent(tx, reply, turn.id, now)
     return written

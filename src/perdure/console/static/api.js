@@ -14,13 +14,12 @@ export class Refused extends Error {
 
 export const chatPath = (chat) => `/api/chats/${encodeURIComponent(chat)}`;
 
-/** The answer's JSON. */
+/** The answer's JSON. A file is sent as it is, anything else as JSON. */
 export async function call(method, path, body) {
-  const response = await reach(path, {
-    method,
-    headers: body === undefined ? {} : { "Content-Type": "application/json" },
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
+  const options = { method };
+  if (body instanceof Blob) Object.assign(options, { body, headers: { "Content-Type": body.type || "application/octet-stream" } });
+  else if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+  const response = await reach(path, options);
   return await response.json().catch(() => {
     throw new Away("the answer broke off");
   });

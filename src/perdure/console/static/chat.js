@@ -1,5 +1,6 @@
 // The chat page: puts its parts together and tells each what concerns it.
 
+import { Attaching } from "./attaching.js";
 import { Composer } from "./composer.js";
 import { Demo } from "./demo.js";
 import { find } from "./dom.js";
@@ -29,7 +30,7 @@ const log = new Log(find("#log"), {
 });
 const presence = new Presence({ supervised: supervised === "yes" });
 const sidebar = new Sidebar((name) => open(name));
-const composer = new Composer(say);
+const composer = new Composer(say, new Attaching());
 const demo = isDemo && new Demo({ send: say, killing, counted: (runs) => log.counted(runs) });
 
 function killing() {
@@ -48,15 +49,16 @@ function open(name, { push = true } = {}) {
   if (push) history.pushState(null, "", name ? PREFIX + encodeURIComponent(name) : "/");
   for (const message of unsent.of(chat)) log.sending(message);
   welcome(!name);
+  document.title = "Perdure";
   sidebar.show(chat);
-  leave = follow(chat, hear, connected);
-  composer.words.focus({ preventScroll: true });
+  leave = follow(chat, { hear, connected, refused });
+  if (matchMedia("(hover: hover)").matches) composer.words.focus({ preventScroll: true }); // else a keyboard pops up
 }
 
-function say(text) {
+function say(text, files = []) {
   if (location.pathname === "/") history.replaceState(null, "", PREFIX + encodeURIComponent(chat));
   welcome(false);
-  log.sending(unsent.add(chat, text));
+  log.sending(unsent.add(chat, text, files));
   if (!presence.here) log.waits();
 }
 
@@ -65,9 +67,11 @@ function hear(name, data) {
     if (data.phase === "draining") presence.draining();
     return;
   }
+  if (name === "idle") return log.settled();
   log.hear(name, data);
   find("#stop").hidden = !log.open;
   if (name === "turn" && SETTLES.has(data.move)) sidebar.refresh();
+  if (data.move === "requeued") presence.look();
   if (name === "step" || name === "turn") demo && demo.refresh();
 }
 
@@ -81,6 +85,11 @@ function connected(yes) {
   log.away(false);
   unsent.flush();
   sidebar.refresh();
+}
+
+function refused(error, lost) {
+  if (lost) open(chat, { push: false }); // what we saw last is gone: read it all again
+  else log.hear("notice", { text: `${error.message} ${error.hint}` });
 }
 
 function welcome(yes) {

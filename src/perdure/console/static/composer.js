@@ -5,7 +5,9 @@ import { find } from "./dom.js";
 export class Composer {
   #at = -1; // the chosen command of the menu
 
-  constructor(send) {
+  /** `send(text, files)` is called with what was written, and the files that go with it. */
+  constructor(send, attaching) {
+    this.attaching = attaching;
     this.form = find("#composer");
     this.words = find("#words");
     this.menu = find("#commands");
@@ -26,11 +28,13 @@ export class Composer {
     this.words.focus();
   }
 
-  #send(send) {
+  async #send(send) {
     const text = this.words.value.trim();
-    if (!text) return;
+    if (!text && !this.attaching.any) return;
     this.fill("");
-    send(text);
+    const files = await this.attaching.take();
+    if (files) send(text, files);
+    else this.fill(text);
   }
 
   #key(event) {

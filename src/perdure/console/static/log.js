@@ -1,5 +1,6 @@
 // The conversation: messages in order, and the turns that answer them.
 
+import { filesOf } from "./attaching.js";
 import { el, find, moment } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { Turn } from "./turn.js";
@@ -30,12 +31,14 @@ export class Log {
     this.#turns.clear();
     this.#messages.clear();
     this.#unsent.clear();
+    this.element.ariaBusy = true; // nobody wants all of it read out
     this.behind.hidden = true;
     this.#follows = true;
   }
 
-  get empty() {
-    return !this.element.childElementCount;
+  /** What has happened so far is here; from now on it is news. */
+  settled() {
+    this.element.ariaBusy = false;
   }
 
   /** The turn that has not ended, if there is one. */
@@ -59,12 +62,27 @@ export class Log {
     else this.behind.hidden = false;
   }
 
-  #message({ id, author, text, at, turn }) {
+  #message({ id, author, text, at, turn, attachments }) {
     if (this.#messages.has(id)) return;
     this.#messages.add(id);
-    if (author === "user") this.#add(this.#mine(text, at, id));
-    else if (turn) this.#turn(turn).reply(text, id);
-    else this.#add(gatewaySays(text, at, id));
+    if (author === "user") this.#adopt(text, id) || this.#add(this.#mine(text, at, id, filesOf(attachments)));
+    else if (turn) this.#turn(turn).reply(text, id, attachments);
+    else this.#add(gatewaySays(text, at, id, attachments));
+  }
+
+  /** What we are sending may be heard of before its receipt comes: it is not shown twice. */
+  #adopt(text, id) {
+    const sent = [...this.#unsent.values()].find((each) => each.text === text && !each.arrived);
+    if (!sent) return false;
+    sent.arrived = id;
+    this.#arrive(sent, id);
+    return true;
+  }
+
+  #arrive({ element, state }, id) {
+    state.remove();
+    element.classList.remove("unsent", "refused");
+    element.dataset.message = id;
   }
 
   #turn(id) {
@@ -81,9 +99,9 @@ export class Log {
   /** A message that is on its way. */
   sending(message) {
     const state = el("p", { className: "fate small quiet", role: "status" }, message.refused ?? "Sending…");
-    const element = this.#mine(message.text, message.at, "", state);
+    const element = this.#mine(message.text, message.at, "", filesOf(message.files), state);
     element.classList.add("unsent");
-    this.#unsent.set(message.id, { element, state });
+    this.#unsent.set(message.id, { element, state, text: message.text, arrived: "" });
     this.element.append(element);
     if (message.refused) this.refused(message, { message: message.refused, hint: "" });
     this.#toEnd();
@@ -104,12 +122,11 @@ export class Log {
   acknowledged(message, { message: id }) {
     const shown = this.#unsent.get(message.id);
     this.#unsent.delete(message.id);
-    if (!shown) return;
-    shown.state.remove();
-    shown.element.classList.remove("unsent");
+    if (!shown || shown.arrived === id) return;
     if (this.#messages.has(id)) shown.element.remove();
+    else if (shown.arrived) this.#add(this.#mine(message.text, message.at, id)); // somebody else wrote the same words
+    else this.#arrive(shown, id);
     this.#messages.add(id);
-    shown.element.dataset.message = id;
   }
 
   refused(message, error) {
@@ -127,7 +144,7 @@ export class Log {
   }
 
   #mine(text, at, id, ...more) {
-    const words = el("div", { className: "words" }, text);
+    const words = text ? el("div", { className: "words" }, text) : null;
     const element = el("article", { className: "mine", "aria-label": "You", title: moment(at) }, words, ...more);
     element.dataset.message = id;
     return element;
@@ -137,7 +154,7 @@ export class Log {
 
   /** What is on its way stays below what has arrived. */
   #add(element) {
-    const [first] = this.#unsent.values();
+    const first = [...this.#unsent.values()].find((each) => !each.arrived);
     this.element.insertBefore(element, first?.element ?? null);
   }
 
@@ -154,8 +171,8 @@ export class Log {
 }
 
 /** The gateway's own words: answers to commands, notices that are kept. */
-function gatewaySays(text, at, id) {
-  const element = el("article", { className: "gateway", "aria-label": "Gateway", title: moment(at) }, markdown(text));
+function gatewaySays(text, at, id, attachments) {
+  const element = el("article", { className: "gateway", "aria-label": "Gateway", title: moment(at) }, markdown(text), filesOf(attachments));
   element.dataset.message = id;
   return element;
 }

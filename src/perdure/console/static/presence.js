@@ -33,7 +33,8 @@ export class Presence {
     if (this.#goneAt) return;
     this.#goneAt = performance.now();
     this.#clear();
-    this.#timers.push(setTimeout(() => this.#showGone(), this.#killed ? 0 : SHORT));
+    if (this.#killed) this.#showGone();
+    else this.#timers.push(setTimeout(() => this.#showGone(), SHORT));
   }
 
   back() {
@@ -43,7 +44,7 @@ export class Presence {
     if (!this.banner.hidden) this.#showBack(away);
     this.#goneAt = 0;
     this.#killed = false;
-    this.#ask();
+    this.look();
   }
 
   draining() {
@@ -83,7 +84,7 @@ export class Presence {
 
   // ── the crash-loop breaker ────────────────────────────────────────────────────────────────────────────────
 
-  async #ask() {
+  async look() {
     try {
       this.paused.hidden = !(await call("GET", "/api/status")).resume_paused;
     } catch {
@@ -95,7 +96,7 @@ export class Presence {
     try {
       await call("POST", "/api/resume");
     } finally {
-      this.#ask();
+      this.look();
     }
   }
 }

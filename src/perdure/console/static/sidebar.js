@@ -55,6 +55,8 @@ export class Sidebar {
       const { chats } = await call("GET", "/api/chats");
       this.list.replaceChildren(...chats.map((each) => this.#item(each)));
       find("#nochats").hidden = chats.length > 0;
+      const current = chats.find((each) => each.chat === this.chat);
+      if (current) document.title = `${current.title} · Perdure`;
     } catch {
       // Away, most likely; whoever says that it is back asks for this again.
     }

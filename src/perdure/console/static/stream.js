@@ -5,17 +5,25 @@ import { chatPath, reach, Refused } from "./api.js";
 
 const RETRY = [250, 250, 500, 1000]; // milliseconds between tries
 const SILENCE = 40_000; // the gateway says something at least every 15 seconds
+const REST = 5000; // a tab that nobody looks at for so long lets go: browsers open only few connections at once
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
-/** Follow a chat. `hear(name, data)` gets each event, `connected(yes)` each change. Returns how to stop. */
-export function follow(chat, hear, connected) {
+/**
+ * Follow a chat; returns how to stop.
+ *
+ * `hear(name, data)` gets each event, and "idle" when there is nothing new; `connected(yes)` each change. Whoever is
+ * `refused(error, lost)` is not followed any more; `lost` if only the place in it is not known.
+ */
+export function follow(chat, { hear, connected, refused }) {
   const place = new Place();
+  const rest = new Rest(() => line?.abort());
   let stopped = false;
   let line = null;
 
   async function run() {
     for (let tries = 0; !stopped; tries++) {
+      await rest.over();
       line = new AbortController();
       try {
         const response = await open(chat, place, line);
@@ -23,9 +31,9 @@ export function follow(chat, hear, connected) {
         connected(true);
         await read(response, line, place, hear);
       } catch (error) {
-        if (error instanceof Refused) place.forget(); // erased meanwhile, say: begin again
+        if (error instanceof Refused) return refused(error, place.safe !== "");
       }
-      if (stopped) return;
+      if (stopped || rest.wanted) continue;
       connected(false);
       await pause(RETRY[Math.min(tries, RETRY.length - 1)]);
     }
@@ -34,8 +42,40 @@ export function follow(chat, hear, connected) {
   run();
   return () => {
     stopped = true;
+    rest.end();
     line?.abort();
   };
+}
+
+/** The quiet of a tab that nobody looks at. */
+class Rest {
+  wanted = false;
+  #timer = 0;
+  #wake = () => {};
+
+  constructor(begin) {
+    this.end = () => {
+      document.removeEventListener("visibilitychange", this.look);
+      this.#wake();
+    };
+    this.look = () => {
+      clearTimeout(this.#timer);
+      if (document.visibilityState === "hidden")
+        this.#timer = setTimeout(() => {
+          this.wanted = true;
+          begin();
+        }, REST);
+      else {
+        this.wanted = false;
+        this.#wake();
+      }
+    };
+    document.addEventListener("visibilitychange", this.look);
+  }
+
+  over() {
+    return this.wanted ? new Promise((done) => (this.#wake = done)) : null;
+  }
 }
 
 async function open(chat, place, line) {
@@ -59,6 +99,7 @@ async function read(response, line, place, hear) {
 function take(part, place, hear) {
   if (part.startsWith(":")) {
     place.settle();
+    hear("idle");
     return;
   }
   const fields = Object.fromEntries(part.split("\n").map((row) => [row.split(": ", 1)[0], row.slice(row.indexOf(": ") + 2)]));
@@ -85,9 +126,5 @@ class Place {
 
   settle() {
     this.safe = this.#newest;
-  }
-
-  forget() {
-    this.safe = "";
   }
 }

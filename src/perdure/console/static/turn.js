@@ -1,6 +1,7 @@
 // One turn of the agent: what it does, step by step, what it asks, what became of it, and its answer.
 
 import { Asking } from "./asking.js";
+import { filesOf } from "./attaching.js";
 import { duration, el, plural } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { Step } from "./step.js";
@@ -30,7 +31,7 @@ export class Turn {
     this.work = el("details", { className: "work", open: true, hidden: true }, this.summary, this.list);
     this.asks = el("div");
     this.body = el("div", { className: "said" });
-    this.growing = el("div", { className: "said growing", hidden: true });
+    this.growing = el("div", { className: "said growing", hidden: true, "aria-live": "off" });
     const head = el("header", {}, el("span", { className: "author" }, "Agent"), this.status);
     this.element = el("article", { className: "turn", "aria-label": "Agent" }, head, this.work, this.asks, this.body, this.growing);
     this.element.dataset.turn = id;
@@ -132,10 +133,10 @@ export class Turn {
   }
 
   /** A part of the answer. A question is shown with its buttons already. */
-  reply(text, id) {
+  reply(text, id, attachments) {
     this.growing.hidden = true;
     if ([...this.#asked.values()].some((asking) => asking.covers(text))) return;
-    const part = el("div", {}, markdown(text));
+    const part = el("div", {}, markdown(text), filesOf(attachments));
     part.dataset.message = id;
     this.body.append(part);
   }

@@ -31,8 +31,8 @@ export class Unsent {
     return kept().filter((message) => message.chat === chat);
   }
 
-  add(chat, text, attachments = []) {
-    const message = { id: newId(), chat, text, attachments, at: Date.now() };
+  add(chat, text, files = []) {
+    const message = { id: newId(), chat, text, files, at: Date.now() };
     keep(message);
     this.flush();
     return message;
@@ -41,7 +41,7 @@ export class Unsent {
   /** The same words once more, as a new message. */
   again(message) {
     forget(message.id);
-    return this.add(message.chat, message.text, message.attachments);
+    return this.add(message.chat, message.text, message.files);
   }
 
   discard(message) {
@@ -64,7 +64,7 @@ export class Unsent {
   }
 
   async #send(message) {
-    const more = message.attachments?.length ? { attachments: message.attachments } : {};
+    const more = message.files.length ? { attachments: message.files.map((file) => file.id) } : {};
     try {
       const answer = await call("POST", `${chatPath(message.chat)}/messages`, { id: message.id, text: message.text, ...more });
       forget(message.id);

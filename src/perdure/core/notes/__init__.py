@@ -3,6 +3,7 @@
 from perdure.core.notes.agents import *
 from perdure.core.notes.commands import *
 from perdure.core.notes.danger import *
+from perdure.core.notes.files import *
 from perdure.core.notes.kept import *
 from perdure.core.notes.models import *
 from perdure.core.notes.offline import *

@@ -18,3 +18,4 @@ TELEGRAM_NO_CHAT = "there is no such chat, or the person has never begun one wit
 PRESS_NOT_TAKEN = "You may not do that here."
 PRESS_KNOWN = "You have pressed this already."
 PRESS_MEANS_NOTHING = "This button means nothing any more. Write instead what you want."
+TELEGRAM_FILE_TOO_BIG = "it is larger than 20 MB, and Telegram gives bots no larger ones"
