@@ -157,7 +157,7 @@ def test_output_of_a_process_can_be_followed_while_it_runs(tmp_path: Path) -> No
         assert (rest["output"], rest["next"], rest["exit_code"]) == ("and ended\n", rest["size"], 0)
 
 
-def test_configuration_is_shown_without_its_secrets(tmp_path: Path, telegram: LocalTelegram) -> None:
+def test_b103_configuration_is_shown_without_its_secrets(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram, MODEL__API_KEY="sk-hidden-one") as process:
         found = Operator(process).get("/config")
         settings = {each["key"]: each for each in found["settings"]}

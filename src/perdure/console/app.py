@@ -18,10 +18,12 @@ from perdure.console.answers import (
 from perdure.console.chats import ChatApi
 from perdure.console.configuration import ConfigurationApi
 from perdure.console.demo import Demo, is_scripted
+from perdure.console.desk import Desk
 from perdure.console.files import FileApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
+from perdure.console.overview import OverviewApi
 from perdure.console.metrics import Metrics
 from perdure.console.openapi import Description
 from perdure.console.pages import Pages
@@ -77,6 +79,8 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
         TurnApi(gateway),
         OutboxApi(gateway),
         ConfigurationApi(gateway),
+        OverviewApi(gateway),
+        Desk(gateway),
         Pages(),
         gate,
         Health(gateway),

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from perdure.console.routes import call
+from perdure.console.wording import WORDS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -39,7 +40,12 @@ def _templates() -> Environment:
     # Whoever starts a gateway need not wait for it: the first page does.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+    loader = FileSystemLoader(HERE / "templates")
+    made = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters.update(WORDS)
+    return made
 
 
 class Pages:

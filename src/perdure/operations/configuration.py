@@ -30,11 +30,24 @@ def _fields(setting: Setting, value: object) -> dict[str, Any]:
     return {
         "key": setting.key,
         "value": shown,
+        "shown": _in_words(shown),
         "default": setting.default,
         "changed": value != usual,
         "secret": setting.secret,
         "description": setting.description,
     }
+
+
+def _in_words(value: object) -> str:
+    """A value as it would be written in the file, a duration in the unit that fits it."""
+    if isinstance(value, float):
+        return next(
+            (f"{value / size:g}{unit}" for unit, size in UNITS if value and value % size == 0), f"{value:g}s"
+        )
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
 
 
 def _default(setting: Setting) -> object:

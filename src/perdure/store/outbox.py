@@ -170,6 +170,12 @@ class Outbox:
         """Rows in these states, the newest first, beginning before `after`."""
         return await self._database.read(lambda tx: _page(tx, states, after or BEHIND, limit))
 
+    async def again(self, row: Delivering) -> str | None:
+        """The row that an operator sent again in the place of this one."""
+        sql = "SELECT id FROM outbox WHERE delivery_key = :key"
+        found = await self._database.read(lambda tx: tx.one(sql, key=again_key(row)))
+        return found[0] if found else None
+
     async def mend(self, key: str, deed: Work[T]) -> T:
         """Carry out what an operator wants with a row of that key. After return: it is durable."""
         return await self._database.write(deed, key=key)
@@ -180,6 +186,11 @@ class Outbox:
         sql = f"UPDATE outbox SET {changes}, problem = :problem, updated_at = :now WHERE id = :id AND {guard}"
         values |= {"id": row.id, "attempts": row.attempts, "now": now}
         return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key)
+
+
+def again_key(row: Delivering) -> str:
+    """Names what is sent again for a row, so that it is once."""
+    return delivery_key(f"{row.id}.again", 0)
 
 
 def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:

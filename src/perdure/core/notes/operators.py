@@ -72,3 +72,53 @@ MENDED_TOO_LATE = {
     "sending": "It is being sent right now; look again in a moment.",
     "sent": "It has arrived, so there is nothing to do.",
 }
+
+
+# ── what needs somebody ─────────────────────────────────────────────────────────────────────────────────────
+
+ALL_IS_WELL = "Nothing waits for you. Conversations go on by themselves."
+NOT_GOING_ON = "A turn was cut off and does not go on by itself"
+NOT_DECIDED_YET = "it is decided about once its platform is connected"
+SET_ASIDE_HERE = "This session was set aside"
+SET_ASIDE_MEANS = "The next message begins a fresh one; resume brings this one back."
+CALL_WAITS = "A call waits for approval"
+QUESTION_WAITS = "A question waits for an answer in the chat"
+SOMEBODY_ASKS = "Somebody asks to be let in"
+SEND_UNKNOWN = "Nobody knows whether this reply arrived"
+SEND_FAILED = "A reply was not delivered"
+
+
+def not_connected(platform: str) -> str:
+    return f"{platform} is not connected"
+
+
+def tried_again(problem: str) -> str:
+    return f"{problem}. It is tried again by itself."
+
+
+# What a deed is, before it is done: the button, the question, and what will come of it.
+ASKED_BEFORE = {
+    "resume": ("Resume", "Go on with this?", "What was cut off or set aside goes on from where it was."),
+    "drop": ("Drop", "Give this up?", "The interrupted turn ends for good. Messages that wait are answered next."),
+    "stop": ("Stop", "Stop this turn?", "It ends for good, and what was not sent yet is taken back."),
+    "suspend": (
+        "Suspend",
+        "Set this session aside?",
+        "It does not go on by itself; the next message begins a new one.",
+    ),
+    "resend": ("Resend", "Send this again?", "If an earlier try may have arrived, the message says so."),
+    "drop_reply": (
+        "Drop",
+        "Give this reply up?",
+        "It will not be sent. What waits behind it in the chat goes out.",
+    ),
+    "approve": ("Approve", "Let this call run?", "It runs once, as it is shown here."),
+    "deny": ("Deny", "Deny this call?", "It does not run; the agent is told so and goes on."),
+    "resume_all": (
+        "Let everything go on",
+        "Lift the pause?",
+        "Every interrupted turn is decided about anew, now.",
+    ),
+    "pair": ("Pair", "Let them in?", "They may talk to the agent from now on; you can remove them later."),
+    "remove": ("Remove", "Remove this person?", "What they wrote and still waits is not answered any more."),
+}
