@@ -23,9 +23,9 @@ from perdure.console.files import FileApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
-from perdure.console.overview import OverviewApi
 from perdure.console.metrics import Metrics
 from perdure.console.openapi import Description
+from perdure.console.overview import OverviewApi
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
