@@ -231,7 +231,7 @@ def test_page_is_used_by_keyboard_alone(visitor: Visitor) -> None:
     expect(page.locator("#words")).to_be_focused()
 
 
-def test_everything_fits_on_a_narrow_phone(browser: Browser, process: GatewayProcess, tmp_path: Path) -> None:
+def test_everything_fits_on_a_narrow_phone(browser: Browser, process: GatewayProcess) -> None:
     with visiting(browser, process, viewport=PHONE) as visitor:
         page = visitor.log_in().page
         assert visitor.fits()
@@ -241,7 +241,6 @@ def test_everything_fits_on_a_narrow_phone(browser: Browser, process: GatewayPro
         expect(page.get_by_role("button", name="Right")).to_be_in_viewport()
         assert visitor.fits()
         assert visitor.shortcomings() == []
-        visitor.picture("phone", tmp_path)
         conversations = page.get_by_role("button", name="Conversations")
         conversations.click()
         expect(page.get_by_role("link", name="New chat")).to_be_focused()
@@ -251,15 +250,12 @@ def test_everything_fits_on_a_narrow_phone(browser: Browser, process: GatewayPro
         expect(page.get_by_role("link", name="New chat")).to_be_hidden()
 
 
-def test_dark_is_what_the_system_says_until_somebody_chooses(
-    browser: Browser, process: GatewayProcess, tmp_path: Path
-) -> None:
+def test_dark_is_what_the_system_says_until_somebody_chooses(browser: Browser, process: GatewayProcess) -> None:
     with visiting(browser, process, color_scheme="dark") as visitor:
         page = visitor.log_in().page
         visitor.say("step research 0s\nrun: echo 42\nask: May I go on? | Yes | No")
         expect(page.get_by_role("button", name="Yes")).to_be_visible()
         assert visitor.shortcomings() == []
-        visitor.picture("dark", tmp_path)
         page.get_by_role("button", name="Switch to the light theme").click()
         page.reload()
         expect(page.locator("html")).to_have_attribute("data-theme", "light")

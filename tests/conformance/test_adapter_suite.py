@@ -85,6 +85,8 @@ class Liar(SimulatedAdapter):
         match self._fault:
             case "answers beside the thread":
                 outbound = replace(outbound, address=Address(place.platform, place.kind, place.chat))
+            case "sends no files":
+                outbound = replace(outbound, file=None)
             case "shows no buttons":
                 outbound = replace(outbound, buttons=())
             case "answers everybody":
@@ -136,6 +138,13 @@ class Liar(SimulatedAdapter):
             case "finds everything":
                 return Receipt(key)
         return await super().find_sent(key)
+
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        if self._fault == "fetches something else":
+            yield b"something else"
+            return
+        async for piece in super().fetch(reference):
+            yield piece
 
     async def glimpse(self, address: Address, turn: str, text: str) -> None:
         if self._fault == "glimpses that stay":
@@ -213,6 +222,8 @@ LIES = [
         "test_event_that_makes_no_sense_is_kept_as_rejected_and_acknowledged",
         "problem",
     ),
+    ("fetches something else", {}, "test_file_that_somebody_sends_can_be_fetched", "not what was sent"),
+    ("sends no files", {"files": True}, "test_file_arrives_as_it_is", "a file of"),
     ("hears threads as the chat", {}, "test_each_thread_is_a_conversation_of_its_own", "people see"),
     ("answers beside the thread", {}, "test_each_thread_is_a_conversation_of_its_own", "people see"),
     ("answers everybody", {}, "test_each_message_is_answered_once_in_its_chat", "people see"),

@@ -24,6 +24,7 @@ class TestRichPlatform(AdapterConformance):
                 threads=True,
                 buttons=True,
                 edit=True,
+                files=True,
                 max_length=500,
             )
         )

@@ -24,6 +24,7 @@ def told(can: Capabilities) -> dict[str, str]:
         "An answer that grows": _growing(can),
         "A question with choices": "buttons, which work after any restart" if can.buttons else "answered in words",
         "Threads": "each is a conversation of its own, and is answered there" if can.threads else "none",
+        "Files from the agent": _files(can),
         "A long answer": f"messages of at most {can.max_length} characters" if can.max_length else "one message",
     }
 
@@ -38,6 +39,12 @@ def _twice(can: Capabilities) -> str:
     if can.read_back:
         return "no: we look whether it is there"
     return "if its confirmation is lost: marked as such, or given up with a notice, as `delivery.unknown` says"
+
+
+def _files(can: Capabilities) -> str:
+    if not can.files:
+        return "are told of, and stay on the gateway's machine"
+    return f"arrive, up to {can.max_file // 1_000_000} MB" if can.max_file else "arrive"
 
 
 def _growing(can: Capabilities) -> str:
@@ -75,6 +82,8 @@ CLAIMS = {
     "edit": (True, {}),
     "edit_every": (9.0, {"edit": True}),
     "live": (True, {}),
+    "files": (True, {}),
+    "max_file": (9_000_000, {"files": True}),
     "max_length": (100, {}),
 }
 

@@ -68,6 +68,15 @@ def test_b70_uploaded_file_is_part_of_its_message_and_given_back(process: Gatewa
     bob.request("POST", "/messages", json=body | {"text": "again"})
     assert notes.given_file(file["name"], file["media_type"], len(CONTENT), "")[:-1] in bob.wait_for_replies(1)[0]
     assert len(list((process.home / "attachments").glob("*/*"))) == 2
+    # It goes with its session, and stays with the other.
+    headers = {"Authorization": f"Bearer {process.token}"}
+    session = first.json()["session"]
+    erased = httpx.post(f"{process.url}/api/sessions/{session}/erase", headers=headers, timeout=30)
+    assert erased.status_code == 200, erased.text
+    [left] = list((process.home / "attachments").iterdir())
+    assert left.name != file["id"]
+    assert call(process, "GET", f"/{file['id']}").status_code == 404
+    assert call(process, "GET", f"/{left.name}").content == CONTENT
 
 
 def test_what_cannot_be_taken_is_refused_and_leaves_nothing(process: GatewayProcess) -> None:

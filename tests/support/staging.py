@@ -27,6 +27,10 @@ class SimulatedStage(PlatformStage):
     async def seen(self, chat: str = "ann", thread: str | None = None) -> list[Seen]:
         return [_shown(each) for each in self.platform.posted if _place(each) == (chat, thread)]
 
+    async def share(self, name: str, chat: str = "ann") -> bytes | None:
+        self.platform.write("Look.", chat=chat, files=[name])
+        return name.encode()
+
     async def press(self, label: str, chat: str = "ann") -> None:
         shown = [button for each in self.platform.posted for button in each.buttons if _place(each)[0] == chat]
         self.platform.press(next(button.command for button in reversed(shown) if button.label == label), chat=chat)
@@ -59,7 +63,7 @@ def _place(posted: Posted) -> tuple[str, str | None]:
 
 
 def _shown(posted: Posted) -> Seen:
-    return Seen(posted.text, tuple(button.label for button in posted.buttons))
+    return Seen(posted.text, tuple(button.label for button in posted.buttons), posted.file)
 
 
 class TelegramStage(PlatformStage):
@@ -99,7 +103,11 @@ class TelegramStage(PlatformStage):
     async def seen(self, chat: str = "ann", thread: str | None = None) -> list[Seen]:
         number, topic = self._place(chat, thread)
         there = [each for each in self.telegram.seen(number) if each.thread == topic]
-        return [Seen(each.text, tuple(each.labels())) for each in there]
+        return [Seen(each.text, tuple(each.labels()), each.file[2] if each.file else None) for each in there]
+
+    async def share(self, name: str, chat: str = "ann") -> bytes | None:
+        self.telegram.share("document", name, b"some content", chat=self.telegram.person(chat), sender=chat)
+        return b"some content"
 
     async def press(self, label: str, chat: str = "ann") -> None:
         self.telegram.press(label, chat=self.telegram.person(chat), sender=chat)

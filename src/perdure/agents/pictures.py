@@ -26,8 +26,8 @@ def pictures(messages: Sequence[Message], without: Collection[str] = ()) -> dict
     wanted = [(file.place, file.media_type) for file in files if file.place and file.media_type in SEEN]
     found: dict[str, Picture] = {}
     for place, media_type in reversed(wanted):
-        content = _read(place) if place not in without else b""
-        if content and len(found) < MOST:
+        content = _read(place) if place not in without and len(found) < MOST else b""
+        if content:
             found[place] = Picture(place, media_type, content)
     return found
 

@@ -28,6 +28,7 @@ log = Log("fetcher")
 
 TRIES = 5  # that failed, and then the file is given up
 STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
+AWAY_MS = 5_000  # between tries while the platform cannot be reached
 SILENCE = 30.0  # seconds without a byte after which a try has failed
 
 
@@ -152,7 +153,8 @@ class Fetcher:
             await self._give_up(awaited, problem)
             return
         log.warning("fetch_failed", file=awaited.file.id, tries=tried, error=problem)
-        await self._store.attachments.retry(awaited, self._clock() + retry_in(max(1, tried)), counts=counts)
+        due = self._clock() + (retry_in(tried) if counts else AWAY_MS)
+        await self._store.attachments.retry(awaited, due, counts=counts)
 
     async def _give_up(self, awaited: Awaited, problem: str) -> None:
         log.warning("file_given_up", file=awaited.file.id, key=awaited.key, problem=problem)

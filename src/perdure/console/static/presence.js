@@ -33,7 +33,8 @@ export class Presence {
     if (this.#goneAt) return;
     this.#goneAt = performance.now();
     this.#clear();
-    this.#timers.push(setTimeout(() => this.#showGone(), this.#killed ? 0 : SHORT));
+    if (this.#killed) this.#showGone();
+    else this.#timers.push(setTimeout(() => this.#showGone(), SHORT));
   }
 
   back() {

@@ -102,6 +102,21 @@ class Incoming(Checks):
         await play.expect(answer)
 
     @check
+    async def test_file_that_somebody_sends_can_be_fetched(self, play: Performance) -> None:
+        """B70."""
+        async with play.serving():
+            content = await play.stage.share("notes.txt")
+            if content is None:
+                return
+            await play.until("the file is handed over", lambda: play.seam.handed)
+            inbound = play.seam.handed[0].inbound
+            expect(inbound is not None and len(inbound.attachments) == 1, f"it was handed over as {inbound!r}")
+            assert inbound is not None  # noqa: S101 reason: for the type; it was expected above
+            fetched = play.seam.inner.fetch(inbound.attachments[0].reference)
+            found = b"".join([piece async for piece in fetched])
+        expect(found == content, f"{len(found)} bytes were fetched, and they are not what was sent")
+
+    @check
     async def test_each_thread_is_a_conversation_of_its_own(self, play: Performance) -> None:
         """B79: and it is answered there."""
         if not play.can.threads:

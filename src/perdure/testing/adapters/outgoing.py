@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.core import notes
 from perdure.core.delivery import Delivery
-from perdure.core.messages import Stored
+from perdure.core.messages import LocalFile, Outbound, Stored
 from perdure.errors import NotConnected, SendRefused, SendRetry
 from perdure.platforms.api import Adapter
 from perdure.testing.adapters.checks import Checks, check
@@ -26,6 +26,7 @@ from perdure.testing.adapters.seam import Place
 from perdure.testing.adapters.stage import Mishap
 
 UNLIMITED = 20_000  # characters that a platform takes at once if it names no limit
+LARGE = 1_000_000  # bytes of the largest file that is tried
 LETTING_GO = 5.0  # seconds that an adapter gets to let go
 
 NOTHING_SENT = (NotConnected, SendRetry, SendRefused)
@@ -157,6 +158,23 @@ class Outgoing(Checks):
             await play.heard(gateway)
         again = [] if _told(play) else [notes.maybe_duplicate(answer)]
         await play.expect(*parts, answer, *again)
+
+    @check
+    async def test_file_arrives_as_it_is(self, play: Performance) -> None:
+        if not play.can.files:
+            return
+        file = play.home.with_name("notes.txt")
+        size = min(play.can.max_file or LARGE, LARGE)
+        file.write_bytes(b"x" * size)
+        async with play.serving() as gateway:
+            answer = await play.converse(gateway, "hello")
+            there = play.seam.sendings[0].outbound.address
+            local = LocalFile(str(file), file.name, "text/plain", size)
+            await play.seam.inner.send(Outbound(there, file.name, "turn-with-a-file:0", file=local))
+            shown = await play.stage.seen()
+        expect(plain(shown[0].text) == answer, f"people see {shown[0].text!r}; expected {answer!r}")
+        arrived = [len(each.file) for each in shown if each.file is not None]
+        expect(arrived == [size], f"a file of {size} bytes was sent, and files of {arrived} bytes are there")
 
     # ── answers that grow ───────────────────────────────────────────────────────────────────────────────────
 

@@ -16,6 +16,7 @@ class Seen(Struct, frozen=True):
 
     text: str
     buttons: tuple[str, ...] = ()  # the words on each
+    file: bytes | None = None  # what it is, if it is a file
 
 
 class Mishap(StrEnum):
@@ -54,6 +55,10 @@ class PlatformStage(ABC):
     @abstractmethod
     async def seen(self, chat: str = "ann", thread: str | None = None) -> list[Seen]:
         """Our messages there, in the order in which people see them; a chat's own are not those of its threads."""
+
+    async def share(self, name: str, chat: str = "ann") -> bytes | None:
+        """Somebody sends us a file of that name; its content. None: here nobody can."""
+        return None
 
     async def press(self, label: str, chat: str = "ann") -> None:
         """Somebody presses the newest button with these words. Asked only where `buttons` is claimed."""
