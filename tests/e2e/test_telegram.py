@@ -129,6 +129,52 @@ def test_b67_question_is_answered_by_a_button_after_a_kill(tmp_path: Path, teleg
         assert len(rows(process, "SELECT id FROM turns")) == 1, "a second press begins nothing"
 
 
+def test_b67_press_under_an_old_question_answers_nothing_and_begins_nothing(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    group, bob = telegram.group(), telegram.person("bob")
+    people = f"{telegram.ann},{bob}"
+    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__ALLOW=people) as process:
+        telegram.write(
+            f"@{BOT_NAME} ask: First? | Left | Right\nask: Second? | Left | Right\nstep go 0s", chat=group
+        )
+        first = wait_for("it asks", lambda: telegram.seen(group))[0]
+        telegram.press("Left", chat=group)
+        wait_for("it asks again", lambda: len(telegram.seen(group)) == 2)
+        wait_until_settled(process)
+        process.kill()
+        telegram.press("Right", chat=group, sender="bob", sent=first)
+        telegram.press_data("=Right", first, sender="cleo")  # as buttons were before they had names
+        telegram.press_data("=Left", first, sender="bob")
+        process.start()
+        wait_for("all presses are answered", lambda: len(telegram.methods.answers) == 4)
+        told = [answer.get("text") for answer in telegram.methods.answers]
+        assert sorted(map(str, told)) == sorted(
+            ["None", notes.PRESS_TOO_LATE, notes.PRESS_TOO_LATE, notes.PRESS_NOT_TAKEN]
+        )
+        assert len(telegram.seen(group)) == 2, "it still waits for the second answer"
+        second = telegram.seen(group)[1]
+        telegram.press_data("=Right", second, sender="bob")
+        wait_for("it goes on", lambda: telegram.texts(group)[2:])
+        assert telegram.texts(group)[2].endswith("go: done")
+        wait_until_confirmed(telegram)
+        assert len(rows(process, "SELECT id FROM turns")) == 1
+
+
+def test_b67_question_of_work_in_the_background_is_answered_by_its_own_button(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write("/background ask: First? | Left | Right\nask: Second? | Left | Right\nstep go 0s")
+        first = wait_for("it asks", lambda: [sent for sent in telegram.seen() if sent.buttons])[0]
+        telegram.press("Left")
+        wait_for("it asks again", lambda: [sent for sent in telegram.seen() if "Second?" in sent.text])
+        telegram.press("Right", sent=first)
+        wait_for("both are answered", lambda: len(telegram.methods.answers) == 2)
+        telegram.press("Right")
+        wait_for("it goes on", lambda: telegram.texts()[-1].endswith("go: done"))
+
+
 def test_b66_approval_is_given_by_a_button_and_not_by_a_stranger(tmp_path: Path, telegram: LocalTelegram) -> None:
     group = telegram.group()
     with telegram_gateway(tmp_path / "home", telegram):
@@ -194,6 +240,19 @@ def test_b75_long_text_comes_in_parts_that_telegram_takes(tmp_path: Path, telegr
         telegram.write("flood: 9000")
         wait_for("it arrives in parts", lambda: len(telegram.texts()) >= 6)
     assert all(units(text) <= 4096 for text in telegram.texts())
+
+
+def test_b81_long_answer_of_a_command_comes_in_parts(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram, BACKGROUND__AT_ONCE="100"):
+        for number in range(40):
+            telegram.write(f"/background ask: {number} {'word ' * 40} | Yes")
+        wait_for("all ask", lambda: sum(bool(sent.buttons) for sent in telegram.sent) == 40, 60)
+        before = len(telegram.sent)
+        telegram.write("/background")
+        wait_for("the list comes", lambda: "Background 40 " in "".join(telegram.texts()[before:]))
+        listed = telegram.texts()[before:]
+    assert len(listed) > 1
+    assert all(f"Background {number} " in "\n".join(listed) for number in range(1, 41))
 
 
 def test_b76_growing_answer_is_one_message_that_is_edited(tmp_path: Path, telegram: LocalTelegram) -> None:

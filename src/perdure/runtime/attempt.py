@@ -25,7 +25,8 @@ from perdure.core.journal import (
     TurnView,
     fold,
 )
-from perdure.core.messages import Button
+from perdure.core.messages import Button, Pick
+from perdure.core.questions import question_name
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
@@ -169,9 +170,13 @@ class Attempt:
             name, verbs = f"{self.turn}.{asked.approves}", ("approve", "deny")
             pairs = zip(asked.options, verbs, strict=True)
             return tuple(Button(label, notes.command(verb, self._work, name)) for label, verb in pairs)
-        if self._work is None:
-            return tuple(Button(option, option) for option in asked.options)
-        return tuple(Button(option, notes.command("answer", self._work, option)) for option in asked.options)
+        name = question_name(self.turn, asked.question)
+        return tuple(
+            Button(option, self._saying(option), Pick(name, number)) for number, option in enumerate(asked.options)
+        )
+
+    def _saying(self, option: str) -> str:
+        return option if self._work is None else notes.command("answer", self._work, option)
 
     async def recall(self) -> None:
         """Read the earlier turns of the session, if they were too many to come with the claim."""

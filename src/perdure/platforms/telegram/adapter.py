@@ -16,6 +16,7 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
+from perdure.core.queueing import Fate
 from perdure.errors import NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
 from perdure.platforms.telegram.buttons import keyboard
@@ -165,8 +166,7 @@ class TelegramAdapter(Adapter):
     def _show_taken(self, inbound: Inbound, stored: Stored | None, query: str | None) -> None:
         """Let people see that something came in."""
         if query is not None:
-            fresh = "" if stored is not None and stored.fresh else notes.PRESS_KNOWN
-            self._aside(self._answer_press(query, notes.PRESS_NOT_TAKEN if stored is None else fresh))
+            self._aside(self._answer_press(query, _pressed(stored)))
         elif stored is not None and stored.fresh and inbound.kind == "message":
             self._aside(self._typing(inbound.address))
 
@@ -243,6 +243,15 @@ class TelegramAdapter(Adapter):
             return  # then it comes again, and is known
         finally:
             await self._client.close()
+
+
+def _pressed(stored: Stored | None) -> str:
+    """What a person is told for a moment who has pressed a button."""
+    if stored is None:
+        return notes.PRESS_NOT_TAKEN
+    if stored.fate is Fate.TOO_LATE:
+        return notes.PRESS_TOO_LATE
+    return "" if stored.fresh else notes.PRESS_KNOWN
 
 
 def _anchor(message: str | None) -> dict[str, Any] | None:
