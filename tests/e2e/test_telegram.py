@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from perdure.core import notes
 from perdure.testing.telegram import (
-    BLOCKED,
     BOT_NAME,
-    BROKEN,
-    UNAUTHORIZED,
     UNPARSABLE,
     Fault,
     LocalTelegram,
@@ -22,7 +18,6 @@ from perdure.testing.telegram import (
 )
 from support.gateway import Person
 from support.telegram import (
-    problems,
     rows,
     telegram_gateway,
     wait_for_texts,
@@ -49,7 +44,6 @@ def test_b79_message_is_answered_where_it_was_written(tmp_path: Path, telegram: 
         assert next(sent for sent in telegram.sent if sent.text == "hello").entities[0]["type"] == "bold"
         keys = {key for (key,) in rows(process, "SELECT key FROM sessions")}
         assert keys == {f"agent:main:telegram:dm:{telegram.ann}", f"agent:main:telegram:dm:{telegram.ann}:{topic}"}
-        assert (telegram.ann, "typing") in telegram.methods.actions
         menu = [each["command"] for each in telegram.methods.commands]
         assert {"help", "stop", "new", "resume"} <= set(menu)
         web = Person(process)
@@ -264,140 +258,38 @@ def test_b76_growing_answer_is_one_message_that_is_edited(tmp_path: Path, telegr
     assert telegram.sent[0].before, "it was seen to grow"
 
 
-# ── faults ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── typing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_b75_reply_waits_as_long_as_telegram_wants(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.befall("sendMessage", Fault(refusal=too_many(1)))
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("say: patience")
-        wait_for_texts(telegram, "patience")
-        assert process.stop() == 0
-    assert telegram.count("sendMessage") == 2
+def test_typing_is_shown_again_while_a_turn_runs_and_not_after_it(tmp_path: Path, telegram: LocalTelegram) -> None:
+    go = tmp_path / "go"
+    with telegram_gateway(tmp_path / "home", telegram, AGENT__TOOLS="shell,clarify") as process:
+        telegram.write(f"run: until test -e {go}; do sleep 0.1; done\nask: Go on? | Yes")
+        wait_for("it is shown again", lambda: telegram.count("sendChatAction") >= 2)
+        held = telegram.befall("sendChatAction", Fault(hold=True))
+        wait_for("it is being shown once more", held.reached.is_set)
+        go.touch()
+        wait_for("the question is asked", lambda: telegram.seen())
+        wait_until_settled(process)
+        held.release()
+        seen = [call.method for call in telegram.calls if call.method in ("sendChatAction", "sendMessage")]
+        assert seen[-1] == "sendMessage", "nothing is shown behind the question"
+    assert telegram.methods.actions[-1] == (telegram.ann, "typing")
 
 
-def test_b75_refused_reply_is_given_up_and_the_next_one_is_sent(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.befall("sendMessage", Fault(refusal=BLOCKED))
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("say: one")
-        wait_for("it is refused", lambda: rows(process, "SELECT id FROM outbox WHERE state = 'refused'"))
-        telegram.write("say: two")
-        wait_for_texts(telegram, "two")
-        [(problem,)] = rows(process, "SELECT problem FROM outbox WHERE state = 'refused'")
-    assert problem == notes.TELEGRAM_BLOCKED
-
-
-def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram: LocalTelegram) -> None:
-    topic = telegram.topic()
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("step slow 1s\nsay: too late", thread=topic)
-        wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
-        telegram.remove_topic(topic)
-        found = wait_for(
-            "it is refused", lambda: rows(process, "SELECT problem FROM outbox WHERE state = 'refused'")
-        )
-    assert found == [(notes.TELEGRAM_NO_TOPIC,)]
-
-
-def test_reply_follows_a_group_that_has_become_a_supergroup(tmp_path: Path, telegram: LocalTelegram) -> None:
-    group = telegram.group(basic=True)
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write(f"@{BOT_NAME} step slow 1s\nsay: moved", chat=group)
-        wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
-        new = telegram.migrate(group)
-        wait_for_texts(telegram, "moved", chat=new)
-
-
-@pytest.mark.parametrize(
-    ("settings", "seen"),
-    [
-        pytest.param({}, ["hi", notes.maybe_duplicate("hi")], id="it is sent again with a mark"),
-        pytest.param({"DELIVERY__UNKNOWN": "drop"}, ["hi", notes.DROPPED_REPLY], id="or given up with a notice"),
-    ],
-)
-def test_b74_reply_whose_answer_was_lost(
-    tmp_path: Path, telegram: LocalTelegram, settings: dict[str, str], seen: list[str]
-) -> None:
-    telegram.befall("sendMessage", Fault(cut=True, effect=True))
-    with telegram_gateway(tmp_path / "home", telegram, **settings):
-        telegram.write("say: hi")
-        wait_for_texts(telegram, *seen)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [Fault(refusal=BROKEN), Fault(page=(502, b"<html>Bad Gateway</html>")), Fault(page=(200, b"{}"))],
-    ids=["an error of theirs", "a page of another server", "an answer that is none"],
-)
-def test_b74_reply_whose_outcome_telegram_does_not_tell(
-    tmp_path: Path, telegram: LocalTelegram, fault: Fault
-) -> None:
-    telegram.befall("sendMessage", fault)
+def test_typing_that_telegram_refuses_delays_no_answer(tmp_path: Path, telegram: LocalTelegram) -> None:
+    telegram.befall("sendChatAction", Fault(refusal=too_many(3600)))
     with telegram_gateway(tmp_path / "home", telegram):
-        telegram.write("say: hi")
-        wait_for_texts(telegram, notes.maybe_duplicate("hi"))
+        telegram.write("step slow 1s\nsay: done")
+        wait_for_texts(telegram, "done")
+        telegram.write("step slow 1s\nsay: and again")
+        wait_for_texts(telegram, "done", "and again")
+    assert telegram.count("sendChatAction") == 1, "it is left alone as long as it wants"
 
 
-def test_b70_update_that_makes_no_sense_is_kept_and_confirmed(tmp_path: Path, telegram: LocalTelegram) -> None:
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.happen({"message": {"message_id": "seven", "chat": []}})
-        telegram.happen({"message": "half a character: \ud800"})
-        telegram.share("sticker", "wave.webp")
-        telegram.world.allowed = None
-        telegram.happen({"brand_new_kind": {"surprise": 1}})
-        telegram.write("say: still here")
-        wait_for_texts(telegram, "still here")
-        wait_until_confirmed(telegram)
-        kept = rows(process, "SELECT raw, problem FROM inbox WHERE state = 'rejected' ORDER BY received_at, id")
-    assert len(kept) == 4
-    assert any('"seven"' in raw for raw, _ in kept)
-
-
-# ── connections ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_another_poller_is_told_clearly_and_nothing_is_lost(tmp_path: Path, telegram: LocalTelegram) -> None:
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        wait_for("it polls", lambda: telegram.count("getUpdates"))
-        httpx.post(f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0})
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_CONTESTED}" in problems(process))
-        assert notes.TELEGRAM_CONTESTED in process.log()
-        telegram.write("say: after all")
-        wait_for_texts(telegram, "after all")
-
-
-def test_revoked_token_is_told_clearly_and_the_web_goes_on(tmp_path: Path, telegram: LocalTelegram) -> None:
-    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:  # noqa: S106
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in problems(process))
-        web = Person(process)
-        web.say("say: on the web")
-        assert web.wait_for_replies(1) == ["on the web"]
-        assert process.stop() == 0
-
-
-def test_b75_gateway_waits_for_telegram_that_is_down(tmp_path: Path, telegram: LocalTelegram) -> None:
-    for _ in range(2):
-        telegram.befall("getMe", Fault(cut=True))
-    telegram.befall("getUpdates", Fault(refusal=BROKEN))
-    telegram.befall("getUpdates", Fault(refusal=UNAUTHORIZED))
+def test_b76_short_answer_is_one_message_that_was_never_edited(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram):
-        telegram.write("say: at last")
-        wait_for_texts(telegram, "at last")
-
-
-def test_webhook_of_an_earlier_program_is_removed(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.methods.webhook = "https://example.org/hook"
-    with telegram_gateway(tmp_path / "home", telegram):
-        telegram.write("say: hi")
-        wait_for_texts(telegram, "hi")
-    assert telegram.methods.webhook == ""
-
-
-def test_stop_confirms_what_is_stored_and_takes_no_poll_to_its_end(
-    tmp_path: Path, telegram: LocalTelegram
-) -> None:
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("say: hi")
-        wait_for_texts(telegram, "hi")
-        assert process.stop() == 0
-    assert telegram.unconfirmed() == []
+        telegram.write("stream: so short")
+        wait_for_texts(telegram, "so short")
+    assert telegram.count("sendMessage") == 1
+    assert telegram.count("editMessageText") == 0

@@ -34,6 +34,8 @@ class Capabilities(Struct, frozen=True):
     buttons: bool = False  # choices can be shown under a message
     edit: bool = False  # a message can be edited: then people see an answer grow
     edit_every: float = 1.5  # seconds that one edit of a growing answer waits for the next
+    show_after: float = 0.0  # seconds that an answer must have grown before people see it grow
+    typing_every: float | None = None  # seconds until `typing` must be said again; None: the platform shows none
     live: bool = False  # `glimpse` shows a growing answer, and leaves nothing behind
     max_length: int | None = None  # of one message, in UTF-16 units
 
@@ -93,6 +95,9 @@ class Adapter(ABC):
 
     async def glimpse(self, address: Address, turn: str, text: str) -> None:  # noqa: B027 reason: most have none
         """Show an answer as far as it has come, for the moment; asked only where `live` is claimed."""
+
+    async def typing(self, address: Address) -> None:  # noqa: B027 reason: most platforms show none
+        """Show, for a few seconds, that an answer is under way; asked only where `typing_every` is claimed."""
 
     async def notice(self, address: Address, text: str) -> None:
         """Show something of the moment: nobody owes it, and nobody misses it when it fails."""

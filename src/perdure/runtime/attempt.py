@@ -33,6 +33,7 @@ from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import LETTING_GO, Shown
+from perdure.runtime.typing import Typing
 from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
@@ -59,6 +60,7 @@ class Attempt:
         approval_ms: int,
         rules: Rules,
         shown: Shown,
+        typing: Typing,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
     ) -> None:
@@ -72,6 +74,7 @@ class Attempt:
         self._approval_ms = approval_ms
         self._rules = rules
         self._shown = shown
+        self._typing = typing
         self._changed = changed
         self._owes = owes
         self._work = work_of(claim.turn.key)
@@ -111,6 +114,7 @@ class Attempt:
     async def hide(self) -> None:
         """Show nothing more of a growing answer, and say nothing more in passing: neither follows the answer."""
         self.hushed = True
+        self._typing.end()
         await self._shown.stop()
         if self.aside is not None:
             await asyncio.wait({self.aside}, timeout=LETTING_GO)
@@ -119,6 +123,7 @@ class Attempt:
     def hush(self) -> None:
         """Say nothing more in passing, at once: somebody has ended the turn."""
         self.hushed = True
+        self._typing.end()
         if self.aside is not None:
             self.aside.cancel()
 
@@ -160,6 +165,7 @@ class Attempt:
         parts = split(words, self._max_length)
         name = f"{self.turn}.asks.{question}"
         owed = Owed(address_of(self.key), name, tuple(parts), self.view.anchor, self._buttons(asked))
+        self._typing.end()
         await self._save([*also, asked], [owed])
         log.info("asked", turn=self.turn, key=self.key)
         raise TurnWaits(f"turn {self.turn} waits for an answer")

@@ -76,6 +76,8 @@ class Shown:
 
     async def _work(self) -> None:
         try:
+            if patience := self._patience():
+                await self._bell_after(patience)
             shown = ""
             while not self._over:
                 if self._text != shown:
@@ -89,6 +91,11 @@ class Shown:
             raise
         except Exception as error:  # noqa: BLE001 reason: whatever a platform does with a preview, the answer comes
             log.warning("preview_failed", turn=self._turn.id, error=error)
+
+    def _patience(self) -> float:
+        """Seconds before the first words are shown: an answer that is there by then needs no preview."""
+        adapter = self._adapter()
+        return adapter.capabilities.show_after if adapter is not None else 0.0
 
     async def _bell_after(self, pause: float) -> None:
         """Wait before the next edit, but not once the answer is there."""

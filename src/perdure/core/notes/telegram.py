@@ -15,6 +15,13 @@ TELEGRAM_KICKED = "the bot is not in this chat any more"
 TELEGRAM_MUTED = "the bot may not write in this chat: make it an administrator, or let members write"
 TELEGRAM_NO_TOPIC = "the topic was deleted or closed"
 TELEGRAM_NO_CHAT = "there is no such chat, or the person has never begun one with the bot"
+UPDATE_WITHOUT_NUMBER = "an update without a number: it cannot be confirmed, and is not taken"
+
+
+def update_too_large(size: int, most: int) -> str:
+    return f"an update of {size} bytes is not taken: more than {most} bytes are no message of Telegram's"
+
+
 PRESS_NOT_TAKEN = "You may not do that here."
 PRESS_KNOWN = "You have pressed this already."
 PRESS_TOO_LATE = "This question is closed: it was answered, or its work has ended."

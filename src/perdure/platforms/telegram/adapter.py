@@ -7,15 +7,16 @@ them again, to us or to whoever comes after us. Nothing is kept here that a rest
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from perdure.core import notes
 from perdure.core.address import Address
-from perdure.core.messages import Inbound, Outbound, Receipt, Stored
+from perdure.core.messages import Outbound, Receipt, Stored
 from perdure.core.queueing import Fate
 from perdure.errors import NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
@@ -28,15 +29,20 @@ PUBLIC_API = "https://api.telegram.org"
 
 POLL = 50  # seconds that a poll waits for something to happen
 MARGIN = 10.0  # seconds more that its answer gets
+LARGEST = 1 << 20  # bytes of one update; what people can write there needs far less
+KEPT = 10_000  # characters that are kept of one that is larger
+BROKEN_PAUSE = 5.0  # seconds before the next poll if one gave nothing that can be confirmed
 STORE_PAUSE = 1.0  # seconds before what could not be stored is asked for again
 CONTESTED_PAUSE = 5.0  # seconds between two tries to be the only one who polls
+TYPING_PAUSE, TYPING_BEHIND = 0.1, 1.0  # seconds: ten chats a second see that we type, the others do not
+MOST_ASIDES = 32  # calls at once that nobody waits for
 ROOM = 96  # characters that a mark on a reply may need beside it
 LONGEST = 4096
 LONGEST_SUMMARY = 256
 
 
 class _Numbered(Struct, frozen=True):
-    update_id: int
+    update_id: Annotated[int, Meta(ge=0)]
 
 
 class _SentMessage(Struct, frozen=True):
@@ -46,8 +52,8 @@ class _SentMessage(Struct, frozen=True):
 class _Taking:
     """An update that was handed over: whether it is stored, once that is known."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int | None) -> None:
+        self.number = number  # None: it has none, and cannot be confirmed by itself
         self.stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def settle(self, stored: bool) -> None:
@@ -64,6 +70,8 @@ class TelegramAdapter(Adapter):
         buttons=True,
         edit=True,
         edit_every=3.0,  # a group takes twenty messages and edits a minute
+        show_after=1.0,
+        typing_every=4.0,  # people see it for five seconds
         max_length=LONGEST - ROOM,
     )
 
@@ -73,6 +81,7 @@ class TelegramAdapter(Adapter):
         self._account = ""
         self._offset: int | None = None
         self._contested = False
+        self._types_at = 0.0  # when the next chat may be shown that we type
         self._asides: set[asyncio.Task[None]] = set()  # what nobody waits for
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -91,8 +100,7 @@ class TelegramAdapter(Adapter):
         while True:
             taking: list[_Taking] = []
             for raw in await self._poll():
-                number = _number(raw)
-                event = self._event(raw, taken := _Taking(number))
+                event = self._event(raw, taken := _Taking(_number(raw)))
                 taking.append(taken)
                 if event is None:
                     taken.settle(True)
@@ -115,7 +123,10 @@ class TelegramAdapter(Adapter):
             if not await taken.stored:
                 await asyncio.sleep(STORE_PAUSE)
                 return
-            self._offset = taken.number + 1
+            if taken.number is not None:
+                self._offset = max(self._offset or 0, taken.number + 1)
+        if taking and all(taken.number is None for taken in taking):
+            await asyncio.sleep(BROKEN_PAUSE)  # they cannot be confirmed, so they come again at once
 
     async def _ask(self, method: str, params: dict[str, Any] | None = None, timeout: float = 30.0) -> msgspec.Raw:
         """Call what may be called again: whatever goes wrong, there is no connection."""
@@ -137,7 +148,8 @@ class TelegramAdapter(Adapter):
     def _event(self, raw: msgspec.Raw, taken: _Taking) -> Event | None:
         """The event that an update is; None if it was not meant for us, and is nothing to keep."""
         assert self._reader is not None, "not connected"  # noqa: S101
-        text, key = bytes(raw).decode(errors="replace"), f"telegram:{self._account}:update:{taken.number}"
+        text = bytes(raw).decode(errors="replace")
+        key = f"telegram:{self._account}:update:{_digest(raw) if taken.number is None else taken.number}"
 
         async def fail(_: PerdureError) -> None:
             taken.settle(False)
@@ -145,12 +157,14 @@ class TelegramAdapter(Adapter):
         async def kept(_: Stored | None) -> None:
             taken.settle(True)
 
+        if problem := _unfit(raw, taken.number):
+            return Event(text[:KEPT], key, problem=problem, ack=kept, fail=fail)
         query: str | None = None
         try:
             update = msgspec.json.decode(raw, type=Update)
             query = update.callback_query.id if update.callback_query else None
             inbound = self._reader.read(update)
-        except (NotUnderstood, msgspec.MsgspecError) as error:
+        except (NotUnderstood, msgspec.MsgspecError, RecursionError) as error:
             if query:
                 self._aside(self._answer_press(query, notes.PRESS_MEANS_NOTHING))
             return Event(text, key, problem=f"not understood: {error}", ack=kept, fail=fail)
@@ -159,29 +173,34 @@ class TelegramAdapter(Adapter):
 
         async def ack(stored: Stored | None) -> None:
             taken.settle(True)
-            self._show_taken(inbound, stored, query)
+            if query is not None:
+                self._aside(self._answer_press(query, _pressed(stored)))
 
         return Event(text, inbound.event_key, inbound, ack=ack, fail=fail)
-
-    def _show_taken(self, inbound: Inbound, stored: Stored | None, query: str | None) -> None:
-        """Let people see that something came in."""
-        if query is not None:
-            self._aside(self._answer_press(query, _pressed(stored)))
-        elif stored is not None and stored.fresh and inbound.kind == "message":
-            self._aside(self._typing(inbound.address))
 
     # ── what nobody waits for ───────────────────────────────────────────────────────────────────────────────
 
     def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._asides) >= MOST_ASIDES:
+            work.close()  # of a flood, not everything needs an answer for the moment
+            return
         task = asyncio.create_task(work)
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
 
-    async def _typing(self, address: Address) -> None:
-        await self._try("sendChatAction", {**_place(address), "action": "typing"})
-
     async def _answer_press(self, query: str, text: str) -> None:
         await self._try("answerCallbackQuery", {"callback_query_id": query, "text": text or None})
+
+    async def typing(self, address: Address) -> None:
+        """Show it, unless so many chats want it that sends would have to wait."""
+        now = asyncio.get_running_loop().time()
+        if self._types_at > now + TYPING_BEHIND:
+            return
+        self._types_at = max(self._types_at, now) + TYPING_PAUSE
+        try:
+            await self._client.call("sendChatAction", {**_place(address), "action": "typing"})
+        except CallRefused as refused:
+            self._types_at = max(self._types_at, now + (refused.parameters.retry_after or 0))
 
     async def _try(self, method: str, params: dict[str, Any]) -> None:
         try:
@@ -264,8 +283,20 @@ def _place(address: Address) -> dict[str, Any]:
     return {"chat_id": address.chat, "message_thread_id": int(address.thread) if address.thread else None}
 
 
-def _number(raw: msgspec.Raw) -> int:
+def _number(raw: msgspec.Raw) -> int | None:
     try:
         return msgspec.json.decode(raw, type=_Numbered).update_id
-    except msgspec.MsgspecError as error:
-        raise NotConnected(f"Telegram sent an update without a number: {error}") from error
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _unfit(raw: msgspec.Raw, number: int | None) -> str | None:
+    """Why an update is not even read."""
+    if number is None:
+        return notes.UPDATE_WITHOUT_NUMBER
+    return notes.update_too_large(len(raw), LARGEST) if len(raw) > LARGEST else None
+
+
+def _digest(raw: msgspec.Raw) -> str:
+    """Names what has no number, so that it is kept once, however often it comes."""
+    return hashlib.sha256(raw).hexdigest()[:32]
