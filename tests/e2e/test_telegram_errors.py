@@ -9,11 +9,13 @@ import httpx
 import pytest
 
 from perdure.core import notes
+from perdure.core.delivery import RESOLVED, Resolution
 from perdure.errors import SendRefused, SendRetry
 from perdure.platforms.telegram.client import Answer, CallRefused, Parameters, failure
 from perdure.testing.telegram import BLOCKED, BOT_NAME, BROKEN, UNAUTHORIZED, Fault, LocalTelegram, too_many
 from support.gateway import Person
-from support.telegram import problems, rows, telegram_gateway, wait_for_texts
+from support.stopping import looking_at
+from support.telegram import problems, rows, telegram_gateway, traced, wait_for_texts, wait_until_settled
 from support.waiting import wait_for
 
 
@@ -75,9 +77,27 @@ def test_b74_reply_whose_answer_was_lost(
     tmp_path: Path, telegram: LocalTelegram, settings: dict[str, str], seen: list[str]
 ) -> None:
     telegram.befall("sendMessage", Fault(cut=True, effect=True))
-    with telegram_gateway(tmp_path / "home", telegram, **settings):
-        telegram.write("say: hi")
+    telegram.befall("sendMessage", Fault(refusal=too_many(1)))  # which does not make it forgotten
+    with telegram_gateway(tmp_path / "home", telegram, **settings) as process:
+        message = telegram.write("say: hi")
         wait_for_texts(telegram, *seen)
+        wait_until_settled(process)
+        assert RESOLVED[Resolution.DROP if settings else Resolution.RESEND] in traced(process, message)
+
+
+@pytest.mark.anyio
+async def test_b74_unknown_sends_are_counted_by_how_they_were_resolved(tmp_path: Path) -> None:
+    with LocalTelegram() as telegram, telegram_gateway(tmp_path / "home", telegram) as process:
+        telegram.befall("sendMessage", Fault(cut=True, effect=True))
+        telegram.write("say: hi")
+        wait_for_texts(telegram, "hi", notes.maybe_duplicate("hi"))
+        telegram.write("say: fine")
+        wait_for("it is answered", lambda: telegram.texts()[-1] == "fine")
+        wait_until_settled(process)
+        process.stop()
+        async with looking_at(process.home) as store:
+            counted = await store.outbox.count()
+    assert counted == {("sent", None): 1, ("sent", RESOLVED[Resolution.RESEND]): 1}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +147,8 @@ def test_b75_gateway_waits_for_telegram_that_is_down(tmp_path: Path, telegram: L
 
 
 def test_webhook_of_an_earlier_program_is_removed(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.methods.webhook = "https://example.org/hook"
+    url = f"{telegram.url}/bot{telegram.token}/setWebhook"
+    assert httpx.post(url, json={"url": "https://127.0.0.1:9/hook"}).json()["ok"]
     with telegram_gateway(tmp_path / "home", telegram):
         telegram.write("say: hi")
         wait_for_texts(telegram, "hi")

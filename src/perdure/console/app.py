@@ -17,6 +17,7 @@ from perdure.console.answers import (
 from perdure.console.chats import ChatApi
 from perdure.console.gate import Gate
 from perdure.console.health import Health
+from perdure.console.hooks import HookApi
 from perdure.console.pages import Pages
 from perdure.console.people import PeopleApi, bad_person, too_many_tries
 from perdure.console.processes import ProcessApi
@@ -57,5 +58,6 @@ def rooms(gateway: Gateway, gate: Gate) -> list[object]:
         ProcessApi(gateway),
         Pages(),
         gate,
+        HookApi(gateway),
         Health(gateway),
     ]

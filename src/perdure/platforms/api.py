@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -55,6 +55,14 @@ class Event(Struct, frozen=True):
     problem: str | None = None  # why it could not be understood
     ack: Callable[[Stored | None], Awaitable[None]] = _nothing  # called once the event is stored, never before
     fail: Callable[[PerdureError], Awaitable[None]] = _ignore  # called if it could not be stored
+
+
+class Answered(Struct, frozen=True):
+    """What a platform hears that has posted something to us."""
+
+    status: int = 200
+    body: str = ""
+    media_type: str = "text/plain"
 
 
 class Adapter(ABC):
@@ -105,6 +113,19 @@ class Adapter(ABC):
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:  # noqa: B027 reason: most platforms show none
         """Publish the menu of commands; called once, after the first `connect`. Nobody waits for it."""
+
+    @property
+    def takes_posts(self) -> bool:
+        """Whether the platform posts events by itself, to `/hooks/` and our name on the gateway's web server."""
+        return False
+
+    async def take_post(self, headers: Mapping[str, str], body: bytes) -> Answered:
+        """Take what somebody has posted, if it is the platform; asked only where `takes_posts` is so.
+
+        The names of the headers are in small letters. After return with a status below 300: the event is stored.
+        If we die inside: it may be, and the platform posts it again.
+        """
+        return Answered(404)
 
     async def find_sent(self, key: str) -> Receipt | None:
         """The receipt of a delivery key that is on the platform; asked only where `read_back` is claimed."""

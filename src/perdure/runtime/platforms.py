@@ -14,5 +14,5 @@ def configured(settings: Settings) -> list[Adapter]:
     if telegram.enabled and telegram.token is not None:
         from perdure.platforms.telegram import TelegramAdapter
 
-        adapters.append(TelegramAdapter(telegram.token, telegram.base_url))
+        adapters.append(TelegramAdapter(telegram.token, telegram.base_url, telegram.webhook))
     return adapters

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from perdure.core import notes
-from perdure.core.delivery import Delivery, Resolution, UnknownChoice, resolution, retry_in
+from perdure.core.delivery import RESOLVED, Delivery, Resolution, UnknownChoice, resolution, retry_in
 from perdure.core.messages import Receipt
 from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
 from perdure.logs import Log
@@ -119,23 +119,24 @@ class Sender:
             await self._send(row, adapter, row.text)
             return
         can = adapter.capabilities
-        match resolution(
+        how = resolution(
             idempotent=can.idempotent_send or row.edits is not None, read_back=can.read_back, choice=self._unknown
-        ):
+        )
+        match how:
             case Resolution.SAME_KEY:
-                await self._send(row, adapter, row.text)
+                await self._send(row, adapter, row.text, RESOLVED[how])
             case Resolution.READ_BACK:
                 receipt = await adapter.find_sent(row.delivery_key)
                 if receipt is None:
-                    await self._send(row, adapter, row.text)
+                    await self._send(row, adapter, row.text, RESOLVED[how])
                 else:
-                    await self._record(row, receipt)
+                    await self._record(row, receipt, RESOLVED[how])
             case Resolution.RESEND:
-                await self._send(row, adapter, notes.maybe_duplicate(row.text))
+                await self._send(row, adapter, notes.maybe_duplicate(row.text), RESOLVED[how])
             case Resolution.DROP:
                 await self._drop(row, now)
 
-    async def _send(self, row: Delivering, adapter: Adapter, text: str) -> None:
+    async def _send(self, row: Delivering, adapter: Adapter, text: str, resolved: str | None = None) -> None:
         if not await self._store.outbox.start(row, self._run, self._clock()):
             return
         outbox = self._store.outbox
@@ -161,13 +162,13 @@ class Sender:
             due = self._clock() + retry_in(row.attempts + 1)
             await outbox.unknown(row, due, self._clock(), problem=str(error))
         else:
-            await self._record(row, receipt)
+            await self._record(row, receipt, resolved)
 
-    async def _record(self, row: Delivering, receipt: Receipt) -> None:
+    async def _record(self, row: Delivering, receipt: Receipt, resolved: str | None = None) -> None:
         """The message is there: say so, however long the store takes. Until then nothing follows it."""
         while True:
             try:
-                await self._store.outbox.sent(row, receipt.message, self._clock())
+                await self._store.outbox.sent(row, receipt.message, self._clock(), resolved=resolved)
                 break
             except Unavailable as error:
                 log.warning("waiting_for_store", row=row.id, error=error.message)
@@ -176,7 +177,7 @@ class Sender:
         self._sent(row.key)
 
     async def _drop(self, row: Delivering, now: int) -> None:
-        await self._store.outbox.expire(row, now, problem="its outcome stayed unknown; dropped as configured")
+        await self._store.outbox.expire(row, now, problem=RESOLVED[Resolution.DROP])
         notice = Owed(row.address, f"{row.reply}.dropped", (notes.DROPPED_REPLY,))
         await self._store.outbox.owe(row.key, notice, now)
         log.warning("dropped", row=row.id, lane=row.lane)

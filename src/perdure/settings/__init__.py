@@ -318,6 +318,15 @@ class TelegramSettings(PlatformSettings, frozen=True):
         Meta(description="The server of the Bot API: what comes before `/bot<token>/<method>`."),
     ] = "https://api.telegram.org"
 
+    webhook: Annotated[
+        Url | None,
+        Meta(
+            description="The public address of the gateway's web server. With one, Telegram posts messages to "
+            "`/hooks/telegram` there; without, the gateway asks for them.",
+            examples=["https://bot.example.org"],
+        ),
+    ] = None
+
     def __repr__(self) -> str:
         return "TelegramSettings(token=(hidden))"
 

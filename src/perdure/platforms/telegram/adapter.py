@@ -1,36 +1,37 @@
 """One bot on Telegram.
 
-Updates are asked for with the offset of the first that is not stored yet: Telegram keeps the others, and gives
-them again, to us or to whoever comes after us. Nothing is kept here that a restart would need.
+Updates are posted to us, if the operator wants that. Otherwise they are asked for with the offset of the first
+that is not stored yet: Telegram keeps the others, and gives them again, to us or to whoever comes after us.
+Nothing is kept here that a restart would need.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
 from perdure.core.queueing import Fate
 from perdure.errors import NotConnected, PerdureError, SendError, SendUnknown
-from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
+from perdure.platforms.api import Adapter, Answered, Capabilities, Event, MenuEntry
 from perdure.platforms.telegram.buttons import keyboard
 from perdure.platforms.telegram.client import CallRefused, Client, bad_token, failure
 from perdure.platforms.telegram.markup import render, units
+from perdure.platforms.telegram.taking import KEPT, Taking
 from perdure.platforms.telegram.updates import WANTED, NotUnderstood, Reader, Update, User
+from perdure.platforms.telegram.webhook import Webhook, mended
 
 PUBLIC_API = "https://api.telegram.org"
 
 POLL = 50  # seconds that a poll waits for something to happen
 MARGIN = 10.0  # seconds more that its answer gets
-LARGEST = 1 << 20  # bytes of one update; what people can write there needs far less
-KEPT = 10_000  # characters that are kept of one that is larger
 BROKEN_PAUSE = 5.0  # seconds before the next poll if one gave nothing that can be confirmed
 STORE_PAUSE = 1.0  # seconds before what could not be stored is asked for again
 CONTESTED_PAUSE = 5.0  # seconds between two tries to be the only one who polls
@@ -41,28 +42,12 @@ LONGEST = 4096
 LONGEST_SUMMARY = 256
 
 
-class _Numbered(Struct, frozen=True):
-    update_id: Annotated[int, Meta(ge=0)]
-
-
 class _SentMessage(Struct, frozen=True):
     message_id: int
 
 
-class _Taking:
-    """An update that was handed over: whether it is stored, once that is known."""
-
-    def __init__(self, number: int | None) -> None:
-        self.number = number  # None: it has none, and cannot be confirmed by itself
-        self.stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def settle(self, stored: bool) -> None:
-        if not self.stored.done():
-            self.stored.set_result(stored)
-
-
 class TelegramAdapter(Adapter):
-    """Polls for updates, and sends messages as one bot."""
+    """Takes updates in, and sends messages, as one bot."""
 
     name = "telegram"
     capabilities = Capabilities(
@@ -75,8 +60,10 @@ class TelegramAdapter(Adapter):
         max_length=LONGEST - ROOM,
     )
 
-    def __init__(self, token: str, base_url: str = PUBLIC_API) -> None:
+    def __init__(self, token: str, base_url: str = PUBLIC_API, webhook: str | None = None) -> None:
+        """`webhook` is where the gateway's web server is reached by Telegram; without it, updates are polled."""
         self._client = Client(base_url, token)
+        self._webhook = Webhook(webhook, token) if webhook else None
         self._reader: Reader | None = None
         self._account = ""
         self._offset: int | None = None
@@ -91,22 +78,56 @@ class TelegramAdapter(Adapter):
             await asyncio.sleep(CONTESTED_PAUSE)
         me = msgspec.json.decode(await self._ask("getMe"), type=User)
         self._account, self._reader = str(me.id), Reader(me)
+        if self._webhook is not None:
+            await self._ask("setWebhook", self._webhook.registration(WANTED))
 
     async def receive(self) -> AsyncGenerator[Event]:
+        async with aclosing(self._polled() if self._webhook is None else self._posted(self._webhook)) as events:
+            async for event in events:
+                yield event
+
+    async def _polled(self) -> AsyncGenerator[Event]:
         """Hand updates over, and confirm those that are stored with the next poll.
 
         If we die inside: Telegram gives again what was not confirmed; what is stored already acts no second time.
         """
         while True:
-            taking: list[_Taking] = []
+            taking: list[Taking] = []
             for raw in await self._poll():
-                event = self._event(raw, taken := _Taking(_number(raw)))
+                event = self._event(taken := Taking(raw, self._account))
                 taking.append(taken)
                 if event is None:
                     taken.settle(True)
                 else:
                     yield event
             await self._settle(taking)
+
+    async def _posted(self, webhook: Webhook) -> AsyncGenerator[Event]:
+        """Hand updates over as they are posted, and look now and then whether Telegram still posts to us."""
+        webhook.open()
+        try:
+            while True:
+                event = await webhook.next()
+                if event is not None:
+                    yield event
+                else:
+                    webhook.check(await self._ask("getWebhookInfo"))
+        finally:
+            webhook.close()
+
+    @property
+    def takes_posts(self) -> bool:
+        return self._webhook is not None
+
+    async def take_post(self, headers: Mapping[str, str], body: bytes) -> Answered:
+        if self._webhook is None or not self._webhook.knows(headers):
+            return Answered(401, notes.NOT_TELEGRAM)
+        if self._reader is None:
+            return Answered(503, notes.POST_NOT_STORED)
+        taken = Taking(msgspec.Raw(mended(body)), self._account)
+        event = self._event(taken)
+        stored = event is None or await self._webhook.take(event, taken)
+        return Answered() if stored else Answered(503, notes.POST_NOT_STORED)
 
     async def _poll(self) -> list[msgspec.Raw]:
         asked = {"offset": self._offset, "timeout": POLL, "allowed_updates": WANTED}
@@ -117,7 +138,7 @@ class TelegramAdapter(Adapter):
         except msgspec.MsgspecError as error:
             raise NotConnected(f"Telegram's updates cannot be read: {error}") from error
 
-    async def _settle(self, taking: list[_Taking]) -> None:
+    async def _settle(self, taking: list[Taking]) -> None:
         """Move the offset behind all that is stored, up to the first that is not."""
         for taken in taking:
             if not await taken.stored:
@@ -145,11 +166,10 @@ class TelegramAdapter(Adapter):
                 await asyncio.sleep(refused.parameters.retry_after or STORE_PAUSE)
             raise bad_token() if refused.code in (401, 404) else NotConnected(refused.message) from refused
 
-    def _event(self, raw: msgspec.Raw, taken: _Taking) -> Event | None:
+    def _event(self, taken: Taking) -> Event | None:
         """The event that an update is; None if it was not meant for us, and is nothing to keep."""
         assert self._reader is not None, "not connected"  # noqa: S101
-        text = bytes(raw).decode(errors="replace")
-        key = f"telegram:{self._account}:update:{_digest(raw) if taken.number is None else taken.number}"
+        text, key = taken.text, taken.key
 
         async def fail(_: PerdureError) -> None:
             taken.settle(False)
@@ -157,11 +177,11 @@ class TelegramAdapter(Adapter):
         async def kept(_: Stored | None) -> None:
             taken.settle(True)
 
-        if problem := _unfit(raw, taken.number):
-            return Event(text[:KEPT], key, problem=problem, ack=kept, fail=fail)
+        if taken.problem is not None:
+            return Event(text[:KEPT], key, problem=taken.problem, ack=kept, fail=fail)
         query: str | None = None
         try:
-            update = msgspec.json.decode(raw, type=Update)
+            update = msgspec.json.decode(taken.raw, type=Update)
             query = update.callback_query.id if update.callback_query else None
             inbound = self._reader.read(update)
         except (NotUnderstood, msgspec.MsgspecError, RecursionError) as error:
@@ -281,22 +301,3 @@ def _anchor(message: str | None) -> dict[str, Any] | None:
 
 def _place(address: Address) -> dict[str, Any]:
     return {"chat_id": address.chat, "message_thread_id": int(address.thread) if address.thread else None}
-
-
-def _number(raw: msgspec.Raw) -> int | None:
-    try:
-        return msgspec.json.decode(raw, type=_Numbered).update_id
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-
-
-def _unfit(raw: msgspec.Raw, number: int | None) -> str | None:
-    """Why an update is not even read."""
-    if number is None:
-        return notes.UPDATE_WITHOUT_NUMBER
-    return notes.update_too_large(len(raw), LARGEST) if len(raw) > LARGEST else None
-
-
-def _digest(raw: msgspec.Raw) -> str:
-    """Names what has no number, so that it is kept once, however often it comes."""
-    return hashlib.sha256(raw).hexdigest()[:32]

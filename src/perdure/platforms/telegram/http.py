@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,7 +35,9 @@ class Http:
         self._context: ssl.SSLContext | None = None
         self._idle: list[_Connection] = []
 
-    async def post(self, path: str, body: bytes, timeout: float) -> tuple[int, bytes]:
+    async def post(
+        self, path: str, body: bytes, timeout: float, headers: Sequence[tuple[str, str]] = ()
+    ) -> tuple[int, bytes]:
         """The status and the body of the answer.
 
         `NotConnected`: the request was not sent. `SendUnknown`: it was, perhaps in part, and no answer came.
@@ -42,7 +45,7 @@ class Http:
         connection = self._reused() or await self._opened()
         try:
             async with asyncio.timeout(timeout):
-                status, answer = await connection.exchange(self._request(path, body), body)
+                status, answer = await connection.exchange(self._request(path, body, headers), body)
         except (OSError, EOFError, TimeoutError, h11.RemoteProtocolError) as error:
             connection.abort()
             raise SendUnknown(f"no answer came from {self._host}: {_reason(error)}") from error
@@ -56,8 +59,9 @@ class Http:
         while self._idle:
             self._idle.pop().abort()
 
-    def _request(self, path: str, body: bytes) -> h11.Request:
+    def _request(self, path: str, body: bytes, more: Sequence[tuple[str, str]]) -> h11.Request:
         headers = [
+            *more,
             ("Host", self._authority),
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
