@@ -293,3 +293,11 @@ def test_b76_short_answer_is_one_message_that_was_never_edited(tmp_path: Path, t
         wait_for_texts(telegram, "so short")
     assert telegram.count("sendMessage") == 1
     assert telegram.count("editMessageText") == 0
+
+
+def test_answer_is_not_seen_to_grow_when_that_is_switched_off(tmp_path: Path, telegram: LocalTelegram) -> None:
+    words = " ".join(f"word{number}" for number in range(10))
+    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__STREAM="false"):
+        telegram.write(f"stream: {words}")
+        wait_for_texts(telegram, words)
+    assert (telegram.count("sendMessage"), telegram.count("editMessageText")) == (1, 0)

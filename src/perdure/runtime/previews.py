@@ -53,7 +53,8 @@ class Shown:
     @property
     def possible(self) -> bool:
         adapter = self._adapter()
-        return adapter is not None and (adapter.capabilities.edit or adapter.capabilities.live)
+        can = adapter.capabilities if adapter is not None else None
+        return can is not None and ((can.edit and can.grows) or can.live)
 
     def show(self, text: str, reply_to: str | None) -> None:
         """Show the text, soon. Returns at once; of several in a row only the newest is shown."""

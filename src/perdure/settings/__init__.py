@@ -327,6 +327,10 @@ class TelegramSettings(PlatformSettings, frozen=True):
         ),
     ] = None
 
+    stream: Annotated[
+        bool, Meta(description="Whether people see a long answer grow, as one message that is edited.")
+    ] = True
+
     def __repr__(self) -> str:
         return "TelegramSettings(token=(hidden))"
 

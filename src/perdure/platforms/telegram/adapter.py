@@ -60,8 +60,14 @@ class TelegramAdapter(Adapter):
         max_length=LONGEST - ROOM,
     )
 
-    def __init__(self, token: str, base_url: str = PUBLIC_API, webhook: str | None = None) -> None:
-        """`webhook` is where the gateway's web server is reached by Telegram; without it, updates are polled."""
+    def __init__(
+        self, token: str, base_url: str = PUBLIC_API, webhook: str | None = None, *, grows: bool = True
+    ) -> None:
+        """`webhook` is where the gateway's web server is reached by Telegram; without it, updates are polled.
+
+        `grows` says whether people see an answer grow.
+        """
+        self.capabilities = msgspec.structs.replace(TelegramAdapter.capabilities, grows=grows)
         self._client = Client(base_url, token)
         self._webhook = Webhook(webhook, token) if webhook else None
         self._reader: Reader | None = None
