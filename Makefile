@@ -45,6 +45,7 @@ bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 	bench/.venv/bin/python -m bench.store
 	bench/.venv/bin/python -m bench.recovery
 	bench/.venv/bin/python -m bench.turns
+	bench/.venv/bin/python -m bench.telegram
 	bench/.venv/bin/python -m bench.processes
 
 lock: $(READY)    ## make the lock files anew from pyproject.toml
