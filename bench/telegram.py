@@ -32,7 +32,7 @@ ROUNDS = 3
 THINK = 0.2
 FULL_SPEED = (Phase(ALONE, 0.5, 1.5), Phase(MANY, 1.0, 3.0))
 AT_EASE = (Phase(ALONE, 2 * THINK, 15 * THINK), Phase(MANY, 5 * THINK, 15 * THINK, THINK))
-QUICK = (Phase(ALONE, 0.3, 0.5), Phase(MANY, 0.5, 1.0))
+QUICK = (Phase(ALONE, 0.5, 2.0), Phase(MANY, 1.0, 2.0))
 
 
 def main(*options: str) -> None:
