@@ -4,10 +4,10 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run check format test again mutants soak bench lock clean
+.PHONY: help run check format test again browser screenshots mutants soak bench lock clean
 
 help:             ## list the targets
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 run: $(READY)     ## the gateway, kept alive, with the offline model unless configured otherwise
 	@exec $(BIN)/perdure up
@@ -23,7 +23,7 @@ format: $(READY)  ## put the source in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check       ## everything that must be green, on both databases, with real processes
+test: check browser ## everything that must be green, on both databases, with real processes
 	@rm -f .pytest_cache/v/cache/lastfailed
 	$(BIN)/pytest -q -n 2 --dist worksteal --ignore=tests/unit --ignore=tests/soak tests \
 	  || $(MAKE) --no-print-directory again
@@ -31,6 +31,15 @@ test: check       ## everything that must be green, on both databases, with real
 again:            ## by itself, what failed beside the others: what passes only now is a test to mend
 	@echo "What failed runs once more, with the machine to itself; what passes now is still a test to mend." >&2
 	$(BIN)/pytest -q -x --last-failed --last-failed-no-failures none --ignore=tests/unit --ignore=tests/soak tests
+
+browser:          ## chromium, for the tests of the pages: installs it, or says how
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || { apt-get -qq update && apt-get -qq install -y chromium; } >&2
+	@command -v chromium >/dev/null \
+	  || { echo "The tests of the pages need chromium. Install it with: sudo apt-get install chromium"; exit 1; } >&2
+
+screenshots: $(READY) browser  ## pictures of the pages, into docs/images
+	mkdir -p docs/images
+	PERDURE_SCREENSHOTS=docs/images $(BIN)/pytest -q tests/browser
 
 mutants: $(READY) ## break the source on purpose, one promise at a time: its test must notice (ONE=name)
 	PYTHONPATH=tests $(BIN)/python -m mutations.run $(ONE)
@@ -50,6 +59,7 @@ bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 	bench/.venv/bin/python -m bench.turns
 	bench/.venv/bin/python -m bench.telegram
 	bench/.venv/bin/python -m bench.processes
+	bench/.venv/bin/python -m bench.web
 
 lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

@@ -40,27 +40,27 @@ def main() -> None:
     results.bystanders = bystanders.cores()
     PAGE.write_text(processes_report.render(results, versions, here))
     for goal in results.goals():
-        _say(f"{goal.verdict}: {goal.what}: {goal.got}, wanted {goal.wanted}")
-    _say(f"other programs took {results.bystanders:.2f} cores{'' if results.quiet else ': ' + NOISE}")
-    _say(f"{PAGE.relative_to(ROOT)} is written, after {time.monotonic() - begin:.0f} s")
+        say(f"{goal.verdict}: {goal.what}: {goal.got}, wanted {goal.wanted}")
+    say(f"other programs took {results.bystanders:.2f} cores{'' if results.quiet else ': ' + NOISE}")
+    say(f"{PAGE.relative_to(ROOT)} is written, after {time.monotonic() - begin:.0f} s")
 
 
 def _starts(results: Results, rounds: int) -> None:
-    for line in _run("bench.processes_start", str(rounds)):
+    for line in run("bench.processes_start", str(rounds)):
         bare, kept = json.loads(line)
         results.bare.append(Start(*bare))
         results.kept.append(Start(*kept))
-    _say(f"{len(results.kept)} commands begun each way: a keeper adds {results.added * 1000:.1f} ms")
+    say(f"{len(results.kept)} commands begun each way: a keeper adds {results.added * 1000:.1f} ms")
 
 
 def _idle(results: Results, kind: str, count: int) -> None:
     os.sync()  # what was written before must not be paid for by whoever comes next
-    [line] = _run("bench.processes_idle", str(count), kind, str(SECONDS[kind]), str(ENDINGS[kind]))
+    [line] = run("bench.processes_idle", str(count), kind, str(SECONDS[kind]), str(ENDINGS[kind]))
     results.idle[kind] = Idle(*json.loads(line))
-    _say(f"{count} processes, {kind}: {results.busy(kind):.2%} of a core")
+    say(f"{count} processes, {kind}: {results.busy(kind):.2%} of a core")
 
 
-def _run(module: str, *arguments: str) -> list[str]:
+def run(module: str, *arguments: str) -> list[str]:
     """What a program of the bench prints: a line of JSON for each measurement."""
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
@@ -69,7 +69,7 @@ def _run(module: str, *arguments: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.startswith("[")]
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(text, flush=True)
 
 

@@ -125,7 +125,7 @@ async def measure(processes: int, words: str, seconds: float, endings: int) -> N
                 for first in range(0, processes // OF_A_CHAT, AT_ONCE):
                     numbers = range(first, min(first + AT_ONCE, processes // OF_A_CHAT))
                     # A person's chat in full, so that the key of a process ends with its name.
-                    await ground.begin([_chat(contender.begin(f"c{number}")) for number in numbers], words)
+                    await ground.begin([chat_of(contender.begin(f"c{number}")) for number in numbers], words)
                 begun = time.perf_counter() - began
                 keepers = [each.keeper for each in ground.running()]
                 assert len(keepers) == processes, len(keepers)
@@ -140,7 +140,7 @@ async def measure(processes: int, words: str, seconds: float, endings: int) -> N
             await asyncio.gather(*(kept.stop(place, 0) for place in (home / "keepers").glob("*")))
 
 
-def _chat(talk: object) -> WebChat:
+def chat_of(talk: object) -> WebChat:
     assert isinstance(talk, WebChat)
     return talk
 

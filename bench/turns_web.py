@@ -9,7 +9,8 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from bench.turns_crowd import Contender, resident
 
 HOST = "127.0.0.1"
 LARGEST = 1 << 20  # bytes of a line
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextmanager
-def running(home: Path, **settings: str) -> Iterator[Contender]:
+def running(home: Path, command: Sequence[str] = (str(COMMAND),), **settings: str) -> Iterator[Contender]:
     """A gateway as a process of its own, until the end of the block."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
     # The tool of the bench is found as the operator's own would be.
@@ -32,7 +34,7 @@ def running(home: Path, **settings: str) -> Iterator[Contender]:
     environment |= {f"PERDURE_{name}": value for name, value in settings.items()}
     with (home / "stderr").open("wb") as errors:
         gateway = subprocess.Popen(
-            [COMMAND, "run"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment
+            [*command, "run"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment
         )
     try:
         line = _first_line(gateway)
@@ -57,30 +59,53 @@ class WebChat:
         self._token = token
         self._chat = chat
         self._messages = 0
-        self._posting: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._following: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._posting: Connection | None = None
+        self._following: Connection | None = None
 
     async def say(self, text: str) -> str:
-        if self._posting is None or self._following is None:
-            self._posting, self._following = await self._connect(), await self._connect()
-            self._following[1].write(self._request("GET", "events"))
-        self._messages += 1
-        body = json.dumps({"id": f"n{self._messages}", "text": text}).encode()
-        self._posting[1].write(self._request("POST", "messages", body))
-        await _stored(self._posting[0])
-        return await _next_reply(self._following[0])
+        following = await self.follow()
+        if self._posting is None:
+            self._posting = await self._connect()
+        await self._post(self._posting, text)
+        return await _next_message(following, "agent")
 
     async def hear(self) -> str:
         """What the agent says next, in a chat in which somebody has written."""
-        assert self._following is not None, "nobody has written yet"
-        return await _next_reply(self._following[0])
+        return await _next_message(await self.follow(), "agent")
+
+    async def follow(self) -> asyncio.StreamReader:
+        """The events of the chat, from the beginning; once this returns for the first time, there is a stream."""
+        if self._following is None:
+            self._following = await self._connect()
+            self._following[1].write(self._request("GET", "events"))
+            await self._following[0].readuntil(b"\r\n\r\n")
+        return self._following[0]
+
+    async def time(self, text: str) -> tuple[float, float]:
+        """Write, and wait: the seconds until the stream has the message, and until it has the answer."""
+        following, posting = await self.follow(), await self._connect()
+        began = time.perf_counter()
+        stored = asyncio.create_task(self._post(posting, text))
+        await _next_message(following, "user")
+        seen = time.perf_counter() - began
+        await _next_message(following, "agent")
+        answered = time.perf_counter() - began
+        await stored
+        posting[1].close()
+        return seen, answered
+
+    async def _post(self, posting: Connection, text: str) -> None:
+        self._messages += 1
+        body = json.dumps({"id": f"n{self._messages}", "text": text}).encode()
+        posting[1].write(self._request("POST", "messages", body))
+        await _stored(posting[0])
 
     async def leave(self) -> None:
         for connection in (self._posting, self._following):
             if connection is not None:
                 connection[1].close()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> Connection:
         return await asyncio.open_connection(HOST, self._port, limit=LARGEST)
 
     def _request(self, method: str, what: str, body: bytes = b"") -> bytes:
@@ -102,14 +127,14 @@ async def _stored(reader: asyncio.StreamReader) -> None:
     await reader.readexactly(int(length.partition(b":")[2]))
 
 
-async def _next_reply(reader: asyncio.StreamReader) -> str:
-    """Follow the chat until the agent says something. Whatever frames the events is passed over."""
+async def _next_message(reader: asyncio.StreamReader, author: str) -> str:
+    """Follow the chat until somebody says something. Whatever frames the events is passed over."""
     event = b""
     while line := await reader.readline():
         if line.startswith(b"event: "):
             event = line[7:].strip()
         elif line.startswith(b"data: ") and event == b"message":
             message: dict[str, Any] = json.loads(line[6:])
-            if message["author"] == "agent":
+            if message["author"] == author:
                 return str(message["text"])
     raise RuntimeError("the gateway closed the stream of events")

@@ -23,6 +23,7 @@ from urllib.parse import quote
 import httpx
 
 from perdure.config import Settings
+from perdure.core import notes
 from perdure.core.commands import read_command
 from perdure.errors import GatewayNotRunning, PerdureError
 
@@ -255,6 +256,8 @@ class _Conversation:
         match event:
             case "message" if data["author"] == "agent":
                 self._show(data["text"])
+                for file in data.get("attachments", []):
+                    self._aside(notes.file_to_get(file["name"], file["size"], file["id"]))
                 if self._moves.get(data["turn"]) in LAST_WORDS:
                     self._ended[data["turn"]] = data["position"]
             case "turn":

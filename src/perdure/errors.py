@@ -200,3 +200,18 @@ class SendRefused(SendError):
 
 class SendUnknown(SendError):
     """The message may or may not have been sent: the platform's answer was lost."""
+
+
+# ── fetching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FetchFailed(PerdureError):
+    """A file was not fetched, and it may be tried again."""
+
+
+class FetchRefused(PerdureError):
+    """A file was not fetched, and trying again would not help."""
+
+
+class FileTooLarge(FetchRefused):
+    """A file has more bytes than are taken."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 
 def load_object(name: str, home: Path) -> Any:
@@ -34,15 +37,37 @@ def load_object(name: str, home: Path) -> Any:
 
 def entry_points(group: str) -> dict[str, Any]:
     """What installed packages offer under a name, loaded."""
+    return {point.name: _load(point) for point in _points(group)}
+
+
+def entry_point(group: str, name: str) -> Any:
+    """What one installed package offers under a name, loaded, and nothing else."""
+    found = [point for point in _points(group) if point.name == name]
+    if len(found) != 1:
+        brought = ", ".join(point.value for point in found) or "none"
+        raise ConfigurationError(
+            f"one package should bring {name!r} ({group}), and these do: {brought}",
+            hint="Install the package that you want, and remove the others.",
+        )
+    return _load(found[0])
+
+
+def entry_point_names(group: str) -> set[str]:
+    """What installed packages offer, by name; nothing is loaded."""
+    return {point.name for point in _points(group)}
+
+
+def _points(group: str) -> EntryPoints:
     from importlib import metadata  # a start that needs no plug-ins should not pay for it
 
-    found = {}
-    for point in metadata.entry_points(group=group):
-        try:
-            found[point.name] = point.load()
-        except Exception as error:  # reason: the same
-            raise ConfigurationError(
-                f"the plug-in {point.name!r} ({point.value}) cannot be loaded: {error}",
-                hint="Mend or remove the package that brings it.",
-            ) from error
-    return found
+    return metadata.entry_points(group=group)
+
+
+def _load(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # reason: the same
+        raise ConfigurationError(
+            f"the plug-in {point.name!r} ({point.value}) cannot be loaded: {error}",
+            hint="Mend or remove the package that brings it.",
+        ) from error

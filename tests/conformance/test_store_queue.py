@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 KEY = key_of()
 
 
-def rules(mode: Mode = "queue", **others: int) -> Rules:
+def rules(mode: Mode = "queue", **others: Any) -> Rules:
     return Rules(mode, **others)
 
 

@@ -9,12 +9,12 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, NetworkError, RetryAfter
 from telegram.request import HTTPXRequest
 
 from perdure.testing.telegram import BOT_NAME, Fault, LocalTelegram, too_many, units
 from support.waiting import eventually
+from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 
 pytestmark = pytest.mark.anyio
 
@@ -226,3 +226,32 @@ async def test_form_and_json_mean_the_same(telegram: LocalTelegram) -> None:
 
 def test_length_is_counted_in_utf16() -> None:
     assert (units("abc"), units("\N{GRINNING FACE}")) == (3, 2)
+
+
+async def test_files_go_there_and_back(telegram: LocalTelegram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTB_TIMEDELTA", "true")  # without it the library warns
+    content = b"\r\n--x\r\n" * 1000
+    async with talking(telegram) as bot:
+        document = await bot.send_document(telegram.ann, content, filename="a.bin", caption="look")
+        photo = await bot.send_photo(telegram.ann, content, filename="a.png")
+        voice = await bot.send_voice(telegram.ann, content, filename="a.ogg")
+        assert document.document and voice.voice
+        assert (document.caption, document.document.file_name) == ("look", "a.bin")
+        for reference in (document.document.file_id, photo.photo[-1].file_id, voice.voice.file_id):
+            file = await bot.get_file(reference)
+            assert bytes(await file.download_as_bytearray()) == content
+        with pytest.raises(BadRequest, match="non-empty"):
+            await bot.send_document(telegram.ann, b"", filename="empty")
+        with pytest.raises(BadRequest, match="caption is too long"):
+            await bot.send_document(telegram.ann, content, caption="x" * 1025)
+        large = telegram.world.upload(bytes(20 * 1024 * 1024 + 1), "large")["file_id"]
+        with pytest.raises(BadRequest, match="too big"):
+            await bot.get_file(large)
+        telegram.befall("download", Fault(cut=True))
+        with pytest.raises(NetworkError):
+            await (await bot.get_file(document.document.file_id)).download_as_bytearray()
+    assert [sent.file for sent in telegram.sent] == [
+        ("document", "a.bin", content),
+        ("photo", "a.png", content),
+        ("voice", "a.ogg", content),
+    ]

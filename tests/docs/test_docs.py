@@ -13,14 +13,12 @@ import pytest
 
 from perdure import __version__, errors
 from perdure.config import KNOWN, SECTIONS, describe, load
-from perdure.console.app import rooms
-from perdure.console.gate import Gate
-from perdure.console.routes import calls
+from perdure.console.metrics import FAMILIES
 from perdure.core.people import MEANING, Role, may
 from perdure.core.recovery import Choice, Reason
 from perdure.core.turn import diagram
-from perdure.runtime.gateway import Gateway
 from perdure.settings import DURATION
+from support.described import every_call
 from support.markdown import ROOT, Page, page, pages
 from support.promises import counts
 
@@ -71,10 +69,14 @@ def roles() -> str:
 def routes() -> str:
     """What can be asked over HTTP."""
     words = {"api": "yes", "page": "page", "no": "no"}
-    gateway = Gateway(load(ROOT / "none", {}))
-    rows = [each for each, _ in calls(*rooms(gateway, Gate("token")))]
-    lines = [f"| `{row.method} {row.address}` | {words[row.login]} | {row.gives} |" for row in rows]
+    lines = [f"| `{row.method} {row.address}` | {words[row.login]} | {row.gives} |" for row in every_call()]
     return "\n".join(["| call | login | answer |", "|---|---|---|", *lines])
+
+
+def metrics() -> str:
+    """The figures for Prometheus."""
+    lines = [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in FAMILIES.items()]
+    return "\n".join(["| name | kind | meaning |", "|---|---|---|", *lines])
 
 
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
@@ -83,6 +85,7 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("docs/promises.md", "counts", counts),
     ("docs/people.md", "roles", roles),
     ("docs/http.md", "calls", routes),
+    ("docs/operations.md", "metrics", metrics),
 ]
 
 

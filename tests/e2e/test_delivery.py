@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from perdure.core.delivery import Delivery
 from perdure.core.notes import DROPPED_REPLY, maybe_duplicate
 from perdure.errors import StoreBroken
-from perdure.platforms.api import Capabilities
+from perdure.platforms.api import Capabilities, Event
 from perdure.store.api import Store
 from perdure.store.database import Database
-from perdure.testing import FaultyDatabase, SettableClock, SimulatedPlatform
+from perdure.testing import FaultyDatabase, SettableClock, SimulatedPlatform, gateways
+from perdure.testing.platform import SimulatedAdapter
 from support.inprocess import crashing_at_the_end, serving
 from support.stopping import dying
 from support.waiting import eventually
@@ -194,3 +196,41 @@ async def test_gateway_ends_with_an_error_when_a_sync_failed(tmp_path: Path) -> 
             await eventually("the gateway has stopped", lambda: gateway.phase == "stopped")
     async with serving(tmp_path, platform):
         await replies(platform, "hi")
+
+
+async def test_b75_wait_that_a_platform_names_uses_up_no_attempt(tmp_path: Path) -> None:
+    platform = SimulatedPlatform()
+    platform.wait = 2
+    async with serving(tmp_path, platform) as gateway:
+        platform.write("say: one")
+        platform.write("say: two")
+        await replies(platform, "one", "two")
+        await nothing_owed(gateway.store)
+        [turn] = await gateway.store.database.read(lambda tx: tx.all("SELECT turn FROM outbox WHERE text = 'one'"))
+        [row] = await gateway.store.outbox.of_turn(turn[0])
+    assert (row.state, row.attempts) == (Delivery.SENT, 0)
+
+
+class Defective(SimulatedAdapter):
+    """Falls over whenever it hears something, until it is mended."""
+
+    broken = True
+
+    async def receive(self) -> AsyncGenerator[Event]:
+        async for event in super().receive():
+            if self.broken:
+                raise ZeroDivisionError("what nobody should read")
+            yield event
+
+
+async def test_b41_others_are_served_when_an_adapter_has_a_defect(tmp_path: Path) -> None:
+    good, bad = SimulatedPlatform("good"), SimulatedPlatform("bad")
+    defective = Defective(bad)
+    said = "bad: its adapter failed with ZeroDivisionError; the log says where"
+    async with gateways.serving(tmp_path, [good.adapter(), defective]) as gateway:
+        bad.write("say: at last")
+        await eventually("it is said what is wrong", lambda: said in gateway.problems())
+        good.write("say: fine")
+        await replies(good, "fine")
+        defective.broken = False
+        await replies(bad, "at last")

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from perdure.console.serve import listen
+from support.described import check
 from support.gateway import GatewayProcess, gateway
 from support.waiting import eventually, wait_for
 
@@ -97,7 +98,9 @@ def chat(http: httpx.Client) -> Chat:
 
 
 def client(process: GatewayProcess) -> httpx.Client:
-    return httpx.Client(base_url=process.url, headers={"Authorization": f"Bearer {process.token}"}, timeout=30)
+    """Every answer is held against the description of the API."""
+    headers = {"Authorization": f"Bearer {process.token}"}
+    return httpx.Client(base_url=process.url, headers=headers, timeout=30, event_hooks={"response": [check]})
 
 
 # ── messages ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -326,9 +329,12 @@ def test_events_tell_a_turn_in_order(chat: Chat) -> None:
     (place, name, data), *events = chat.events()
     assert (place, name, data) == ("", "gateway", {"phase": "ready"})
     step = {"turn": turn, "call": "c1.1"}
+    moments = [data["at"] if name == "message" else data.pop("at") for _, name, data in events]
+    assert moments == sorted(moments)
     assert [(name, data) for _, name, data in events if data.get("author") != "user"] == [
         ("turn", {"turn": turn, "move": "claimed"}),
-        ("step", step | {"tool": "step", "state": "started"}),
+        ("plan", {"turn": turn, "text": "", "calls": [{"call": "c1.1", "tool": "step", "about": "one"}]}),
+        ("step", step | {"tool": "step", "state": "started", "effect": "pure"}),
         ("step", step | {"state": "ended", "outcome": "ok", "text": "one: done"}),
         ("turn", {"turn": turn, "move": "finished", "reply": True}),
         ("message", seen[1]),
@@ -408,7 +414,7 @@ def test_every_reader_sees_the_same_when_there_are_several(process: GatewayProce
             return await asyncio.gather(*following)
 
     first, *others = asyncio.run(read(secrets.token_hex(8), 5))
-    assert len(first) == 2 + 3 * 6
+    assert len(first) == 2 + 3 * 7
     assert all(lines == first for lines in others)
 
 

@@ -7,11 +7,24 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 
 KEY = "agent:main:web:dm:home"
+
+
+def send(process: GatewayProcess, chat: str) -> None:
+    """Somebody sends a file, and gets one."""
+    person, headers = Person(process, chat), {"Authorization": f"Bearer {process.token}"}
+    (process.home / "workspace" / "plan.txt").write_text("a plan")
+    sent = httpx.post(
+        f"{process.url}/api/attachments?name=a.txt", content=chat, headers=headers, timeout=30
+    ).json()
+    body = {"id": "file", "text": "send: plan.txt\nsay: done", "attachments": [sent["id"]]}
+    person.request("POST", "/messages", json=body)
+    person.wait_for_replies(3)
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +34,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
             person = Person(process, chat)
             person.say(f"say: hello {chat}")
             person.wait_for_replies(1)
+            send(process, chat)
         yield process
 
 
@@ -45,6 +59,9 @@ def test_all_of_a_person_is_exported_into_a_file_for_its_owner_alone(
     document = json.loads((tmp_path / "owner.json").read_text())
     assert (document["person"], document["messages"], len(document["sessions"])) == ("web:owner", [], 2)
     assert (tmp_path / "owner.json").stat().st_mode & 0o077 == 0
+    files = sorted((tmp_path / "owner-files").glob("*/*"))
+    assert sorted(file.read_text() for file in files) == ["a plan", "a plan", "garden", "home"]
+    assert all(file.stat().st_mode & 0o077 == 0 for file in files)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ not the platform, not the model.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
@@ -102,6 +102,14 @@ class FusedAdapter(SimulatedAdapter):
     async def send(self, outbound: Outbound) -> Receipt:
         send = super().send
         return await self._fuse.around("send", lambda: send(outbound))
+
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        inner = super().fetch
+
+        async def whole() -> bytes:
+            return b"".join([piece async for piece in inner(reference)])
+
+        yield await self._fuse.around("fetch", whole)
 
     async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
         edit = super().edit

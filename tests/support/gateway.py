@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from support.described import check
 from support.waiting import wait_for
 
 COMMAND = [sys.executable, "-m", "perdure"]
@@ -125,9 +126,11 @@ class Person:
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self._gateway.token}"} | options.pop("headers", {})
-        return httpx.request(
+        response = httpx.request(
             method, f"{self._gateway.url}/api/chats/{self._chat}{path}", headers=headers, timeout=30, **options
         )
+        check(response)
+        return response
 
     def say(self, text: str, name: str | None = None) -> httpx.Response:
         self._count += 1

@@ -12,6 +12,7 @@ from perdure.console.app import create_app
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support import inprocess, stopping
+from support.described import check
 from support.recovering import Bench
 from support.waiting import eventually
 
@@ -72,7 +73,9 @@ async def request(gateway: Gateway, method: str, path: str, **body: Any) -> http
     transport = httpx.ASGITransport(create_app(gateway, TOKEN))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers) as http:
-        return await http.request(method, path, json=body or None)
+        response = await http.request(method, path, json=body or None)
+        check(response)
+        return response
 
 
 async def change(gateway: Gateway, verb: str, **body: Any) -> str:

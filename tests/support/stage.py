@@ -110,7 +110,7 @@ class Stage:
         self.starts += 1
         self.clock.move(MINUTES)
         options = {"agent": self.bench.agent, "clock": self.clock}
-        self.gateway = make_gateway(self._home, self.platform, wrap=self._wrap, **options, **SETTINGS)  # type: ignore[arg-type]
+        self.gateway = make_gateway(self._home, self.platform, wrap=self._wrap, **options, **SETTINGS)
         self._running = asyncio.create_task(self.gateway.run())
         await eventually("the gateway is ready", lambda: self._running.done() or self.gateway.phase == "ready")
 

@@ -18,6 +18,7 @@ DEFAULTS = {
     "store.url": "sqlite:///<home>/perdure.db",
     "web.host": "127.0.0.1",
     "web.port": "8420",
+    "web.names": "[]",
     "agent.name": "main",
     "agent.system_prompt": "a built-in text",
     "agent.max_steps": "90",
@@ -53,6 +54,7 @@ DEFAULTS = {
     "queue.cap": "100",
     "queue.quiet": "1500ms",
     "inbox.max_age": "24h",
+    "inbox.max_file": "20",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
     "recovery.policy": "auto",
@@ -377,6 +379,9 @@ SECTIONS = (
     "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, drain, recovery, "
     "delivery, retention, access, platforms.web, platforms.telegram"
 )
+UNKNOWN_PLATFORM = (
+    "unknown platform. Install the package that brings it, or remove this; the platforms are: web, telegram."
+)
 EXAMPLES = {
     "store.url": 'url = "sqlite:///perdure.db"',
     "web.host": 'host = "127.0.0.1"',
@@ -543,7 +548,7 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         ),
         pytest.param(
             "[web]\nzzz = 1",
-            "web.zzz: unknown key. Remove it; this section has: web.host, web.port.",
+            "web.zzz: unknown key. Remove it; this section has: web.host, web.port, web.names.",
             id="a key like no other",
         ),
         pytest.param(
@@ -553,7 +558,7 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         ),
         pytest.param(
             "[platforms.zulip]\ntoken = 'hunter2'",
-            f"platforms.zulip: unknown section. Remove it; the sections are: {SECTIONS}.",
+            f"platforms.zulip: {UNKNOWN_PLATFORM}",
             id="a platform of a later version",
         ),
         pytest.param(
@@ -702,19 +707,19 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
         pytest.param(
             "PERDURE_WEB__ZZZ",
             "hunter2",
-            "unknown key. Remove it; this section has: PERDURE_WEB__HOST, PERDURE_WEB__PORT.",
+            "unknown key. Remove it; this section has: PERDURE_WEB__HOST, PERDURE_WEB__PORT, PERDURE_WEB__NAMES.",
             id="a key like no other",
         ),
         pytest.param(
             "PERDURE_PLATFORMS__ZULIP__TOKEN",
             "hunter2",
-            f"unknown key. Remove it; the sections are: {SECTIONS}.",
+            UNKNOWN_PLATFORM,
             id="a setting of a later version",
         ),
         pytest.param(
             "PERDURE_PLATFORMS__ZULIP__RECOVERY",
             "off",
-            f"unknown key. Remove it; the sections are: {SECTIONS}.",
+            UNKNOWN_PLATFORM,
             id="a setting of a platform of a later version",
         ),
         pytest.param(

@@ -30,6 +30,7 @@ from perdure.core.journal import (
     ToolStarted,
     TurnView,
 )
+from perdure.core.messages import Attachment
 from perdure.core.tools import Tool, Use
 from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits
 from support.journals import (
@@ -104,6 +105,9 @@ class Notebook:
         self.diary.append(f"shown {text}")
 
     def alive(self) -> None: ...
+
+    def find(self, file: Attachment) -> str | None:
+        return file.path
 
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""

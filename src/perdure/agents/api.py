@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from perdure.core.conversation import Message
 from perdure.core.journal import Entry, ModelAnswered, TurnView
+from perdure.core.messages import Attachment
 from perdure.core.tools import Tool
 
 
@@ -59,6 +60,9 @@ class TurnContext(Protocol):
 
         Nothing that is shown is the answer: only the reply is, and it takes the place of what was shown.
         """
+
+    def find(self, file: Attachment) -> str | None:
+        """Where a file that came with a message can be read; None: it is not here, or not any more."""
 
     def alive(self) -> None:
         """Give a sign of life: something came of what runs. `append` and `show` give one themselves.

@@ -9,6 +9,7 @@ from perdure.agents.api import TurnContext
 from perdure.core import notes
 from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import Call, Outcome, Sight, ToolEnded, ToolStarted, is_approval
+from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
 
@@ -113,10 +114,11 @@ class Calls:
                 )
             )
         saw: list[Sight] = []
-        use = Use(call.request.arguments, key, self._context.alive, saw.append)
+        files: list[SentFile] = []
+        use = Use(call.request.arguments, key, self._context.alive, saw.append, files.append)
         outcome, text = await _outcome(tool, use, tool.timeout or self._timeout)
-        seen = tuple(saw) if outcome == "ok" else ()
-        await self._context.append(ToolEnded(call.request.id, outcome, notes.clipped(text, self._result), seen))
+        came = (tuple(saw), tuple(files)) if outcome == "ok" else ()
+        await self._context.append(ToolEnded(call.request.id, outcome, notes.clipped(text, self._result), *came))
 
     def _key(self, call: Call) -> str:
         return f"{self._context.turn}:{call.request.id}"

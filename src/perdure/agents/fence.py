@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from perdure.agents.api import TurnContext
 from perdure.core.journal import Entry, TurnView
+from perdure.core.messages import Attachment
 
 
 class Fenced:
@@ -41,6 +42,9 @@ class Fenced:
     def show(self, text: str) -> None:
         if self._over is None:
             self._context.show(text)
+
+    def find(self, file: Attachment) -> str | None:
+        return self._context.find(file)
 
     def alive(self) -> None:
         self._context.alive()

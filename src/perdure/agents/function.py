@@ -21,7 +21,7 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.agents.fence import Fenced
 from perdure.agents.steps import Past, StepContext
 from perdure.core import notes
-from perdure.core.conversation import AssistantMessage, UserMessage, conversation
+from perdure.core.conversation import AssistantMessage, Message, UserMessage, conversation
 from perdure.core.journal import Began, Cancelled, Joined, ModelAnswered, TurnView
 from perdure.core.session import Why
 from perdure.errors import ConfigurationError, ModelError, OutcomeUnknown, StepChanged
@@ -48,9 +48,9 @@ class FunctionAgent:
         """
         fenced, story = Fenced(context), _story(context)
         before = len(context.history) + 1 - len(story)
-        history = conversation(context.history[:before], story[0]).before
+        history = conversation(context.history[:before], story[0], context.find).before
         said: list[str] = []
-        while len(said) < len(messages := _messages(story)):
+        while len(said) < len(messages := _messages(story, context)):
             message = messages[len(said)]
             past = Past.of(story, part=len(said) + 1)
             said.append(await self._answer(fenced, StepContext(fenced, past, message, history)))
@@ -84,14 +84,18 @@ def _story(context: TurnContext) -> list[TurnView]:
     return story
 
 
-def _messages(story: Sequence[TurnView]) -> list[str]:
+def _messages(story: Sequence[TurnView], context: TurnContext) -> list[str]:
     """What is to be answered: one text for the message that began it, one for each time that others joined."""
     found = []
     for view in story:
-        worded = {told.seq: told.messages for told in conversation((), view).now}
+        worded = {told.seq: told.messages for told in conversation((), view, context.find).now}
         came = [record.seq for record in view.records if isinstance(record.entry, Began | Joined)]
-        found += ["\n\n".join(message.text for message in worded[seq]) for seq in came if seq in worded]
+        found += ["\n\n".join(_whole(message) for message in worded[seq]) for seq in came if seq in worded]
     return found or [notes.wordless()]
+
+
+def _whole(message: Message) -> str:
+    return message.whole if isinstance(message, UserMessage) else message.text
 
 
 def _reasons(error: BaseException) -> Iterator[OutcomeUnknown | StepChanged]:

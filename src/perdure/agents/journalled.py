@@ -20,7 +20,7 @@ from perdure.agents.fence import Fenced
 from perdure.agents.loop import Bounds
 from perdure.agents.replay import as_result, as_text, kept, newest_results, restored
 from perdure.core import notes
-from perdure.core.conversation import AssistantMessage, Message, conversation
+from perdure.core.conversation import AssistantMessage, Find, Message, conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import Call, Entry, ModelAnswered, ModelAsked, ToolEnded, TurnView
 from perdure.core.tail import is_final
@@ -43,7 +43,7 @@ class Journal:
         self.context = context
         self._bounds = bounds
         self._recorded = list(context.view.responses)
-        self._said = _said(context.view)
+        self._said = _said(context.view, context.find)
         self._taken = 0  # responses that this attempt has had, from the record or from the model
         self._held: ModelAnswered | None = None  # it may be the last: then it is kept with the end of the turn
         self._names: dict[str, str] = {}  # of calls, by their id on the wire
@@ -62,10 +62,11 @@ class Journal:
         """
         if self._taken < len(self._recorded) or self._held is not None:
             return
-        last = self.context.view.records[-1].seq
+        view = self.context.view
+        last = view.records[-1].seq
         await self.context.listen()
-        if self.context.view.records[-1].seq > last:
-            heard = [told.messages for told in conversation((), self.context.view).now if told.seq > last]
+        if view.records[-1].seq > last:
+            heard = [told.messages for told in conversation((), view, self.context.find).now if told.seq > last]
             self._said.setdefault(self._taken, []).extend(message for each in heard for message in each)
 
     async def response(
@@ -178,11 +179,11 @@ async def _run(run: Callable[[], Awaitable[Any]], use: Use) -> str:
         _key.reset(token)
 
 
-def _said(view: TurnView) -> dict[int, list[Message]]:
+def _said(view: TurnView, find: Find) -> dict[int, list[Message]]:
     """What people and the gateway said in this turn, by how many responses came before it."""
     responses = [record.seq for record in view.records if isinstance(record.entry, ModelAnswered)]
     said: dict[int, list[Message]] = {}
-    for told in conversation((), view).now:
+    for told in conversation((), view, find).now:
         if not isinstance(told.messages[0], AssistantMessage):
             place = sum(seq < told.seq for seq in responses)
             said.setdefault(place, []).extend(told.messages)

@@ -99,7 +99,7 @@ class LoopAgent:
         """Ask the model. A final answer is not appended here: it is committed with the end of the turn."""
         await context.listen()
         self._check_bounds(context.view, step)
-        talk = conversation(context.history, context.view)
+        talk = conversation(context.history, context.view, context.find)
         if is_full(talk, self._model.window) and await self._compact(context, step, talk, self._model.window):
             return None
         await context.append(ModelAsked(step, self._model.name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from httpx2 import AsyncClient, Limits
@@ -25,8 +25,10 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from perdure.agents.api import Hear, ModelRequest
+from perdure.agents.pictures import Picture, pictures
 from perdure.agents.wire import answered, as_messages
 from perdure.core import notes
+from perdure.core.discretion import discreet
 from perdure.core.journal import ModelAnswered
 from perdure.errors import ConfigurationError, ContextTooLong, ModelError
 
@@ -34,6 +36,7 @@ WINDOW = 128_000  # tokens, of a model that nobody knows better
 TRIES = 5
 FIRST_PAUSE = 1.0  # seconds; doubled with every try
 LONGEST_PAUSE = 60.0  # a provider that wants to be left alone for longer has failed
+SIGHT_REFUSED = (400, 404, 413, 415, 422)  # how providers say that they do not take a picture
 LONGEST_ANSWER = 400_000  # characters; what comes behind is not read
 
 AGAIN = (
@@ -58,8 +61,12 @@ class ProviderModel:
         silence: float = 120.0,
         pause: float = FIRST_PAUSE,
         client: AsyncClient | None = None,
+        secrets: Sequence[str] = (),
     ) -> None:
-        """`client` is what the provider's requests go through, and is closed with the model."""
+        """`client` is what the provider's requests go through, and is closed with the model.
+
+        `secrets` are kept out of what the provider says of its errors: some repeat the key.
+        """
         self.name = name
         self.window = window or provider.context_window or WINDOW
         self._provider = provider
@@ -67,6 +74,8 @@ class ProviderModel:
         self._silence = silence
         self._pause = pause
         self._client = client
+        self._secrets = secrets
+        self._unseen: set[str] = set()  # pictures that it did not want to see
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -77,21 +86,31 @@ class ProviderModel:
 
     async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
         for number in range(1, TRIES + 1):
+            seen = await self._look_at(request)
             try:
-                return answered(request.step, await self._request(request, hear))
+                return answered(request.step, await self._request(request, hear, seen))
             except AGAIN as error:
                 wait = getattr(error, "retry_after", None) or self._pause * 2 ** (number - 1)
                 if number == TRIES or wait > LONGEST_PAUSE:
-                    raise ModelError(in_words(error)) from error
+                    raise ModelError(discreet(in_words(error), self._secrets)) from error
                 await asyncio.sleep(wait)
             except failures.ModelContextWindowExceededError as error:
                 raise ContextTooLong(notes.TOO_LONG) from error
             except (failures.AgentRunError, failures.UserError) as error:
-                raise ModelError(in_words(error)) from error
+                if number == TRIES or not (seen and _refuses_sight(error)):
+                    raise ModelError(discreet(in_words(error), self._secrets)) from error
+                self._unseen |= set(seen)  # the same is asked once more, in words alone
         raise AssertionError("the last try returns or raises")
 
-    async def _request(self, request: ModelRequest, hear: Hear | None) -> ModelResponse:
-        messages = as_messages(request, self._provider)
+    async def _look_at(self, request: ModelRequest) -> dict[str, Picture]:
+        """The pictures to show, but none that was refused before."""
+        unseen = frozenset(self._unseen)
+        return await asyncio.to_thread(lambda: pictures(request.messages, unseen))
+
+    async def _request(
+        self, request: ModelRequest, hear: Hear | None, seen: Mapping[str, Picture]
+    ) -> ModelResponse:
+        messages = as_messages(request, self._provider, seen)
         parameters = ModelRequestParameters(
             function_tools=[
                 ToolDefinition(
@@ -115,6 +134,11 @@ class ProviderModel:
 
     def _settings(self, *, silence: float) -> ModelSettings:
         return ModelSettings(max_retries=0, timeout=silence, request_timeout=self._timeout)
+
+
+def _refuses_sight(error: Exception) -> bool:
+    """Whether pictures may be why a request was refused."""
+    return isinstance(error, failures.ModelHTTPError) and error.status_code in SIGHT_REFUSED
 
 
 async def heard(stream: StreamedResponse, hear: Hear) -> ModelResponse:
@@ -202,7 +226,14 @@ def open_model(
             ) from error
         raise ConfigurationError(f"the model {name!r} cannot be used: {error}", hint=notes.MODEL_HINT) from error
     return ProviderModel(
-        name, provider, window=window, timeout=timeout, silence=silence, pause=pause, client=client
+        name,
+        provider,
+        window=window,
+        timeout=timeout,
+        silence=silence,
+        pause=pause,
+        client=client,
+        secrets=[api_key or "", *(os.environ[each] for each in os.environ if each.endswith("_KEY"))],
     )
 
 

@@ -20,10 +20,10 @@ from perdure.core.journal import ModelAnswered, ToolCall, Usage
 from perdure.errors import ModelError
 
 _TIMED = re.compile(r"(step|once)\s+(\S+)(?:\s+(\d+(?:\.\d+)?)s)?")
-_VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|process|ask|danger):\s*(.*)")
+_VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|process|ask|danger|send):\s*(.*)")
 _PROCESS = re.compile(r"\bp_[0-9a-z]{22}\b")
-STEPS = frozenset(("step", "once", "parallel", "ask", "run", "danger", "background", "watch", "process"))
-COMMANDS = {"run": "shell", "danger": "danger"}  # which tool runs the command of an action
+STEPS = frozenset(("step", "once", "parallel", "ask", "run", "danger", "background", "watch", "process", "send"))
+COMMANDS = {"run": ("shell", "command"), "danger": ("danger", "command"), "send": ("send_file", "path")}
 FLOOD_LIMIT = 1_000_000
 WINDOW = 1_000_000_000  # it reads whatever there is, unless it is told to read less
 WORD = 0.2  # seconds that a streamed word takes
@@ -61,7 +61,9 @@ def plan_for(messages: Sequence[UserMessage]) -> Plan:
     steps: list[Action] = []
     ends: list[Action] = []
     for message in messages:
-        for action in parse_script(message.text) or [Action("greet", "")]:
+        for action in parse_script(message.text) or [
+            Action("greet", notes.offline_files([file.line for file in message.files]))
+        ]:
             if action.verb not in STEPS:
                 ends.append(action)
                 break
@@ -145,7 +147,8 @@ def _act(request: ModelRequest, action: Action) -> ModelAnswered:
         wish = ToolCall(f"c{step}.1", "clarify", {"question": question, "options": options})
         return ModelAnswered(step, "", (wish,), "tool_calls", Usage(1, 1))
     if action.verb in COMMANDS:
-        command = ToolCall(f"c{step}.1", COMMANDS[action.verb], {"command": action.rest})
+        tool, argument = COMMANDS[action.verb]
+        command = ToolCall(f"c{step}.1", tool, {argument: action.rest})
         return ModelAnswered(step, "", (command,), "tool_calls", Usage(1, 1))
     return _calls(step, action.verb, [action.rest], action.seconds)
 
@@ -166,7 +169,7 @@ def _in_background(request: ModelRequest, action: Action) -> dict[str, Any]:
 def _end(action: Action) -> str:
     match action.verb:
         case "greet":
-            return notes.OFFLINE_GREETING
+            return action.rest or notes.OFFLINE_GREETING
         case "say" | "stream":
             return action.rest
         case "flood":

@@ -130,7 +130,7 @@ def _effect(name: str, effect: Effect | str | None) -> Effect:
 
 def _opening(context: TurnContext, journal: Journal) -> list[ModelMessage]:
     """The conversation up to the first response of this turn."""
-    before = conversation(context.history, context.view).before
+    before = conversation(context.history, context.view, context.find).before
     # No response in it is given back word for word, so it does not matter which provider it is for.
     opening = as_messages(ModelRequest([*before, *journal.news()], 1))
     if not opening[-1].parts:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pydantic
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequestPart,
@@ -23,6 +24,7 @@ from pydantic_ai.messages import ModelRequest as Request
 from pydantic_ai.models import Model as Provider
 
 from perdure.agents.api import ModelRequest
+from perdure.agents.pictures import Picture
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, ToolCall, Usage
@@ -34,10 +36,13 @@ LARGEST_ARGUMENTS = 256 * 1024  # bytes, of one call
 # ── what we ask ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_messages(request: ModelRequest, provider: Provider | None = None) -> list[ModelMessage]:
+def as_messages(
+    request: ModelRequest, provider: Provider | None = None, seen: Mapping[str, Picture] | None = None
+) -> list[ModelMessage]:
     """The conversation as pydantic-ai wants it: requests and responses in turn, every call with its result.
 
-    What only the provider of a response understands goes back to that provider alone.
+    What only the provider of a response understands goes back to that provider alone. Of the pictures in it, those
+    that are given here are shown.
     """
     ids = _Ids()
     told: list[ModelMessage] = []
@@ -49,7 +54,7 @@ def as_messages(request: ModelRequest, provider: Provider | None = None) -> list
                 asked = []
             told.append(_response(message, ids, provider))
         else:
-            asked.append(_request_part(message, ids))
+            asked.append(_request_part(message, ids, seen or {}))
     told.append(Request(asked, instructions=request.system_prompt or None))
     return told
 
@@ -70,13 +75,17 @@ class _Ids:
         return self._open[call]
 
 
-def _request_part(message: Message, ids: _Ids) -> ModelRequestPart:
+def _request_part(message: Message, ids: _Ids, seen: Mapping[str, Picture]) -> ModelRequestPart:
     match message:
         case ToolMessage(call, tool, text, outcome):
             failed = outcome != "ok"
             content = text if text.strip() else notes.NO_OUTPUT
             return ToolReturnPart(tool, content, ids.of(call), outcome="failed" if failed else "success")
-        case UserMessage(text) | NoteMessage(text):
+        case UserMessage():
+            shown = [seen[file.place] for file in message.files if file.place and file.place in seen]
+            images = [BinaryContent(each.content, media_type=each.media_type) for each in shown]
+            return UserPromptPart([message.whole, *images] if images else message.whole)
+        case NoteMessage(text):
             return UserPromptPart(text)
         case AssistantMessage():
             raise AssertionError("what an assistant said is no part of a request")

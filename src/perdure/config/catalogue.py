@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 from msgspec import inspect
 
-from perdure.settings import LONGEST, Settings
+from perdure.settings import LONGEST, PluggedSettings, Settings
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?")
@@ -63,7 +63,7 @@ class Setting:
     def accept_text(self, text: str) -> object:
         """Return what a text of the environment means; an empty one is "none" where there may be none."""
         text.encode()  # the environment may hold bytes that are no text; they could never be stored
-        return None if self.optional and not text else self.accept(_read(text, self.kind))
+        return None if self.optional and not text else self.accept(read(text, self.kind))
 
     def inside(self, value: dict[str, object]) -> str:
         """What is wrong inside a table of tables, in words that hold none of its values; empty for any other."""
@@ -135,7 +135,7 @@ def _in_words(kind: inspect.Type) -> str:
     return "a list of texts" if isinstance(kind, inspect.ListType) else "text"
 
 
-def _read(text: str, kind: inspect.Type) -> object:
+def read(text: str, kind: inspect.Type) -> object:
     """Return what a text of the environment stands for, or the text itself, to be refused, if for nothing."""
     if isinstance(kind, inspect.IntType) and re.fullmatch(r"-?[0-9]+", text.strip()):
         return int(text)
@@ -172,6 +172,13 @@ def _sections(struct: inspect.StructType, within: str = "") -> dict[str, inspect
             name = f"{within}{field.name}"
             found |= _sections(field.type, f"{name}.") or {name: field.type}
     return found
+
+
+def plugged_setting(platform: str, name: str) -> Setting | None:
+    """One of the settings that every platform has, of one that another package brings; None: it is its own."""
+    struct = cast("inspect.StructType", inspect.type_info(PluggedSettings))
+    found = [field for field in struct.fields if field.name == name and name not in ("own", "texts")]
+    return Setting(f"platforms.{platform}", struct.cls, found[0]) if found else None
 
 
 EVERYTHING = cast("inspect.StructType", inspect.type_info(Settings))

@@ -15,10 +15,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect
 
-from perdure.config.catalogue import EVERYTHING, GROUPS, KNOWN, SECTIONS
+from perdure.config.catalogue import EVERYTHING, GROUPS, KNOWN, SECTIONS, Setting, plugged_setting
 from perdure.config.problems import (
+    PLATFORMS,
     PREFIX,
+    installed,
     joined,
+    plugged_platform,
     refusal,
     stray,
     unknown_key,
@@ -27,7 +30,7 @@ from perdure.config.problems import (
     wrong_variable,
 )
 from perdure.errors import ConfigurationError
-from perdure.settings import Settings
+from perdure.settings import PluggedSettings, Settings
 
 FILE = "config.toml"
 
@@ -57,7 +60,8 @@ class _Draft:
     """The settings while they are gathered: what is chosen so far, and every problem met on the way."""
 
     def __init__(self) -> None:
-        self.chosen: dict[str, object] = {}
+        self.chosen: dict[str, Any] = {}
+        self._plugged: dict[str, dict[str, Any]] = {}  # of platforms that other packages bring
         self.problems: list[str] = []
 
     def read_file(self, path: Path) -> None:
@@ -82,7 +86,8 @@ class _Draft:
 
     def settings(self, home: Path) -> Settings:
         """Return what was chosen, and the defaults for the rest."""
-        return cast("Settings", _built(EVERYTHING, "", {**self.chosen, "home": home}))
+        plugged = {name: PluggedSettings(**chosen) for name, chosen in self._plugged.items()}
+        return cast("Settings", _built(EVERYTHING, "", {**self.chosen, "home": home, "plugged": plugged}))
 
     def _take_tables(self, within: str, entries: dict[str, Any]) -> None:
         for name, value in entries.items():
@@ -91,18 +96,35 @@ class _Draft:
                 self._take(key, value)
             elif isinstance(value, dict) and (key in SECTIONS or key in GROUPS):
                 self._take_tables(key, value)
+            elif isinstance(value, dict) and within == PLATFORMS and name in installed():
+                self._plugged.setdefault(name, {})
+                for own, each in value.items():
+                    self._take(joined(key, own), each)
             else:
                 self.problems += [f"{FILE}: {place}: {problem}" for place, problem in stray(key, value)]
 
     def _take(self, key: str, value: Any, name: str = "") -> None:
-        place = f"environment: {name}" if name else f"{FILE}: {key}"
-        setting = KNOWN.get(key)
-        if setting is None:
+        if setting := KNOWN.get(key):
+            self._accept(setting, value, name, self.chosen, key)
+        elif platform := plugged_platform(key):
+            self._take_plugged(platform, key.removeprefix(f"{PLATFORMS}.{platform}."), value, name)
+        else:
+            place = f"environment: {name}" if name else f"{FILE}: {key}"
             self.problems.append(f"{place}: {unknown_key(key, variable if name else str)}")
-            return
+
+    def _take_plugged(self, platform: str, own: str, value: Any, name: str) -> None:
+        """Take a setting of a platform that another package brings; what its own ones mean, that package knows."""
+        chosen = self._plugged.setdefault(platform, {})
+        if setting := plugged_setting(platform, own):
+            self._accept(setting, value, name, chosen, own)
+        else:
+            chosen.setdefault("texts" if name else "own", {})[own] = value
+
+    def _accept(self, setting: Setting, value: Any, name: str, chosen: dict[str, Any], to: str) -> None:
         try:
-            self.chosen[key] = setting.accept_text(value) if name else setting.accept(value)
+            chosen[to] = setting.accept_text(value) if name else setting.accept(value)
         except (ValueError, msgspec.ValidationError):
+            place = f"environment: {name}" if name else f"{FILE}: {setting.key}"
             problem = wrong_variable(setting, value) if name else wrong_entry(setting, value)
             self.problems.append(f"{place}: {problem}")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from msgspec import inspect
 
 from perdure.config.catalogue import GROUPS, KNOWN, SECTIONS, Setting, as_text, as_toml
 from perdure.errors import ConfigurationError
+from perdure.plugins import entry_point_names
 
+PLATFORMS = "platforms"
 PREFIX = "PERDURE_"
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,19}:/{1,3}")
 
@@ -52,6 +55,8 @@ def unknown_key(key: str, spell: Callable[[str], str] = str) -> str:
     if near:
         return f"unknown key. Did you mean {' or '.join(near)}?"
     siblings = [spell(each) for each in _keys_of(key) or _keys_of(key.rpartition(".")[0])]
+    if not siblings and key.startswith(f"{PLATFORMS}."):
+        return _unknown_platform()
     there_is = (
         f"this section has: {', '.join(siblings)}" if siblings else f"the sections are: {', '.join(SECTIONS)}"
     )
@@ -61,6 +66,20 @@ def unknown_key(key: str, spell: Callable[[str], str] = str) -> str:
 def variable(key: str) -> str:
     """Return the name of a setting in the environment."""
     return PREFIX + key.upper().replace(".", "__")
+
+
+@cache
+def installed() -> frozenset[str]:
+    """The platforms that other packages bring. Looked for only when one is named that is none of ours."""
+    return frozenset(entry_point_names("perdure.platforms"))
+
+
+def plugged_platform(key: str) -> str | None:
+    """The platform of another package that a key is about, if it is about one."""
+    group, _, rest = key.partition(".")
+    platform, _, name = rest.partition(".")
+    ours = group != PLATFORMS or not name or f"{group}.{platform}" in SECTIONS
+    return None if ours or platform not in installed() else platform
 
 
 def joined(within: str, name: str) -> str:
@@ -117,7 +136,15 @@ def _unknown_section(key: str) -> str:
     near = [f"[{each}]" for each in _near_sections(key)]
     if near:
         return f"unknown section. Did you mean {' or '.join(near)}?"
+    if key.startswith(f"{PLATFORMS}."):
+        return _unknown_platform()
     return f"unknown section. Remove it; the sections are: {', '.join(SECTIONS)}."
+
+
+def _unknown_platform() -> str:
+    known = [name.removeprefix(f"{PLATFORMS}.") for name in SECTIONS if name.startswith(f"{PLATFORMS}.")]
+    there_is = ", ".join([*known, *sorted(installed() - {*known})])
+    return f"unknown platform. Install the package that brings it, or remove this; the platforms are: {there_is}."
 
 
 def _nearest(key: str) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,12 +16,21 @@ from perdure.errors import NotFound, NotTaken, PerdureError, Unavailable
 OUR_ID = re.compile(r"[a-z]+_[0-9a-z]+")
 
 
+class Problem(Struct, frozen=True):
+    """What every error looks like."""
+
+    error: str
+    hint: str
+
+
 class Refusal(PerdureError):
     """A request that cannot be served, and why."""
 
-    def __init__(self, status: int, message: str, hint: str) -> None:
+    def __init__(self, status: int, message: str, hint: str, *, again: int = 0) -> None:
+        """`again` is in how many seconds the same may be asked with success."""
         super().__init__(message, hint=hint)
         self.status = status
+        self.again = again
 
 
 def answer(body: Any, status: int = 200) -> Response:
@@ -29,9 +39,11 @@ def answer(body: Any, status: int = 200) -> Response:
 
 async def refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)  # noqa: S101 reason: registered for this class alone
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
     response = answer({"error": error.message, "hint": error.hint}, error.status)
-    response.headers.update(headers or {})
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if error.again:
+        response.headers["Retry-After"] = str(error.again)
     return response
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import secrets
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.events import Cursor, follow, read_cursor
-from perdure.console.routes import call
+from perdure.console.files import named
+from perdure.console.routes import EVENTS, call
+from perdure.console.shapes import Altered, Messages, Written
 from perdure.core import notes
 from perdure.core.address import Address, session_key
 from perdure.core.messages import Inbound, Stored
@@ -22,6 +25,7 @@ from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
 MOST_BYTES = 1 << 20
+MOST_FILES = 20  # in one message
 PAGE = 500
 # No control characters, and not the one that stands for bytes which were no text.
 _CHAT = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd]{1,200}")
@@ -32,7 +36,8 @@ class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a message to send. The id is the sender's own: sent again, it is the same message."""
 
     id: str
-    text: str
+    text: str = ""
+    attachments: Annotated[tuple[str, ...], Meta(max_length=MOST_FILES)] = ()
 
 
 class NewWords(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,11 +51,19 @@ class ChatApi:
         self._gateway = gateway
         self._web = web
 
-    @call("POST", "/api/chats/{chat:path}/messages", "takes a message: 202, or 200 if it is here already")
+    @call(
+        "POST",
+        "/api/chats/{chat:path}/messages",
+        "takes a message: 202, or 200 if it is here already",
+        body=NewMessage,
+        answer=Written,
+        statuses=(202, 200),
+    )
     async def write(self, request: Request) -> Response:
         """Write a message to a chat."""
         address, body = _address(request), _read_message(await read_body(request))
-        stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text))
+        files = await named(self._gateway, body.attachments)
+        stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text, attachments=files))
         if stored.fate is Fate.FULL:
             cap = self._gateway.settings.queue.cap
             raise Refusal(
@@ -64,6 +77,8 @@ class ChatApi:
         "PUT",
         "/api/chats/{chat:path}/messages/{id:path}",
         "gives a message that has not begun other words, see [below](#change-a-message)",
+        body=NewWords,
+        answer=Altered,
     )
     async def change(self, request: Request) -> Response:
         """Give a message that has not begun other words."""
@@ -73,7 +88,12 @@ class ChatApi:
             Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
         )
 
-    @call("DELETE", "/api/chats/{chat:path}/messages/{id:path}", "takes a message back that has not begun")
+    @call(
+        "DELETE",
+        "/api/chats/{chat:path}/messages/{id:path}",
+        "takes a message back that has not begun",
+        answer=Altered,
+    )
     async def take_back(self, request: Request) -> Response:
         """Take a message back that has not begun."""
         return await self._alter(
@@ -87,7 +107,13 @@ class ChatApi:
             raise Refusal(409 if known else 404, notes.not_waiting(known=known), NOT_CHANGED[stored.fate])
         return answer(_found(stored) | {"fate": stored.fate})
 
-    @call("GET", "/api/chats/{chat:path}/messages", "what is in the chat, in order")
+    @call(
+        "GET",
+        "/api/chats/{chat:path}/messages",
+        "what is in the chat, in order",
+        query=("after",),
+        answer=Messages,
+    )
     async def read(self, request: Request) -> Response:
         """What is in a chat."""
         key = self._key(request)
@@ -95,7 +121,13 @@ class ChatApi:
         seen = await self._gateway.store.inbox.seen(key, after, PAGE + 1)
         return answer({"messages": seen[:PAGE], "more": len(seen) > PAGE})
 
-    @call("GET", "/api/chats/{chat:path}/events", "what happens in the chat, as it happens")
+    @call(
+        "GET",
+        "/api/chats/{chat:path}/events",
+        "what happens in the chat, as it happens",
+        query=("after",),
+        kind=EVENTS,
+    )
     async def events(self, request: Request) -> Response:
         """Follow what happens in a chat."""
         key = self._key(request)
@@ -103,9 +135,9 @@ class ChatApi:
         await self._check_cursor(key, cursor)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         if request.method == "HEAD":  # it has no body, so it must not wait for the end of one
-            return Response(None, headers=headers, media_type="text/event-stream")
+            return Response(None, headers=headers, media_type=EVENTS)
         stream = follow(self._gateway, self._web, key, cursor)
-        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+        return StreamingResponse(stream, media_type=EVENTS, headers=headers)
 
     def _key(self, request: Request) -> str:
         return session_key(self._gateway.settings.agent.name, _address(request))
@@ -167,7 +199,7 @@ def _read_message(body: bytes) -> NewMessage:
         raise Refusal(400, f"the body is not a message: {error}", EXAMPLE) from error
     if not 0 < len(message.id) <= 200:
         raise Refusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", EXAMPLE)
-    _check_text(message.text)
+    _check_text(message.text, alone=not message.attachments)
     if "\0" in message.id:
         # PostgreSQL keeps no such text, and one gateway must not take what another one cannot.
         raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)
@@ -183,8 +215,8 @@ def _read_words(body: bytes) -> str:
     return text
 
 
-def _check_text(text: str) -> None:
-    if not text.strip():
+def _check_text(text: str, *, alone: bool = True) -> None:
+    if alone and not text.strip():
         raise Refusal(400, "text: expected something to answer, got nothing but blanks", EXAMPLE)
     if "\0" in text:
         raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)

@@ -15,14 +15,18 @@ import msgspec
 from msgspec import Struct
 
 from perdure.console.answers import Refusal
+from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.journal import (
+    Answered,
     Asked,
     Entry,
     Failed,
     Finished,
     Interrupted,
+    ModelAnswered,
     Record,
+    ToolCall,
     ToolEnded,
     ToolStarted,
     Undone,
@@ -33,6 +37,7 @@ from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.inbox import Seen
 
 KEEP_ALIVE = 15.0
+MOST_ABOUT = 300  # letters
 STORE_PAUSE = 1.0  # seconds between tries while the store gives no answer
 _BREAKS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}  # many readers take them for line ends
 _CURSOR = re.compile(r"([0-9]{1,18})\.((?:s_[0-9a-z]+)?)\.([0-9]{1,18})")
@@ -122,25 +127,35 @@ def _told(cursor: Cursor, messages: list[Seen], records: list[tuple[str, Record]
         else:
             turn, record = fact
             cursor = Cursor(cursor.position, cursor.session, record.seq)
-            news += [(cursor, name, data) for name, data in _event(turn, record.entry)]
+            news += [(cursor, name, data | {"at": record.at}) for name, data in _event(turn, record.entry)]
     return news
 
 
 def _event(turn: str, entry: Entry) -> list[tuple[str, dict[str, Any]]]:
     match entry:
+        case ModelAnswered() if entry.calls:
+            calls = [{"call": call.id, "tool": call.tool, "about": _about(call)} for call in entry.calls]
+            return [("plan", {"turn": turn, "text": entry.text, "calls": calls})]
         case ToolStarted():
-            return [("step", {"turn": turn, "call": entry.call, "tool": entry.tool, "state": "started"})]
+            tool = {"tool": entry.tool, "effect": entry.effect}
+            return [("step", {"turn": turn, "call": entry.call, "state": "started"} | tool)]
         case ToolEnded():
             outcome = {"outcome": entry.outcome, "text": entry.text}
             return [("step", {"turn": turn, "call": entry.call, "state": "ended"} | outcome)]
         case Asked():
             return [("turn", {"turn": turn, "move": entry.move}), _question(turn, entry)]
         case Entry(move=move) if move is not None:
-            return [("turn", {"turn": turn, "move": move} | _details(entry))]
+            return [("turn", {"turn": turn, "move": move} | _details(turn, entry))]
         case Undone():
             return [("turn", {"turn": turn, "move": entry.kind})]
         case _:
             return []
+
+
+def _about(call: ToolCall) -> str:
+    """What a call is about, on one line: the words among its arguments."""
+    words = [value for value in call.arguments.values() if isinstance(value, str)]
+    return notes.beginning(" ".join(words), MOST_ABOUT)
 
 
 def _question(turn: str, asked: Asked) -> tuple[str, dict[str, Any]]:
@@ -158,7 +173,7 @@ def _question(turn: str, asked: Asked) -> tuple[str, dict[str, Any]]:
     return "question", {"id": name, "turn": turn, "text": asked.text, "options": asked.options}
 
 
-def _details(entry: Entry) -> dict[str, Any]:
+def _details(turn: str, entry: Entry) -> dict[str, Any]:
     match entry:
         case Interrupted():
             return {"reason": entry.reason}
@@ -166,5 +181,7 @@ def _details(entry: Entry) -> dict[str, Any]:
             return {"reply": bool(entry.text.strip())}
         case Failed():
             return {"error": entry.error}
+        case Answered():
+            return {"question": f"{turn}.{entry.question}", "answer": entry.text}
         case _:
             return {}

@@ -1,9 +1,7 @@
-"""Who may come in: the login, the cookie that remembers it, and what needs it."""
+"""Who may come in: the login, and what is asked of everybody who shows one."""
 
 from __future__ import annotations
 
-import hmac
-import re
 from collections.abc import Iterable
 from urllib.parse import parse_qs
 
@@ -14,22 +12,31 @@ from starlette.routing import Route
 from perdure.console.answers import Refusal
 from perdure.console.chats import read_body
 from perdure.console.pages import page
-from perdure.console.routes import Call, Endpoint, call
+from perdure.console.routes import FORM, PAGE, Call, Endpoint, call
+from perdure.console.seal import LASTS, Seal
+from perdure.console.shapes import Token
+from perdure.console.sites import Names, is_foreign, is_ours
 from perdure.console.tokens import same_token
+from perdure.console.tries import Tries
 from perdure.core import notes
+from perdure.logs import Log
 from perdure.store.ids import wall_clock
 
-LASTS = 30 * 24 * 60 * 60  # seconds that a browser stays logged in
-_COOKIE = re.compile(r"([0-9]{1,12})\.([0-9a-f]{64})")
+log = Log("gate")
 
 
 class Gate:
-    """Lets in whoever shows the token, or the cookie that it was once exchanged for."""
+    """Lets in whoever shows the token, or the cookie that it was once exchanged for.
 
-    def __init__(self, token: str) -> None:
+    A header with the right token counts always: nobody can send it for somebody else, and no stranger's wrong ones
+    keep its owner out. The cookie counts only if a page of ours sends it, under a name of ours.
+    """
+
+    def __init__(self, token: str, names: Names) -> None:
         self._token = token
-        # Browsers send a cookie to every port of a machine, and several gateways may be at home on one.
-        self._cookie = f"perdure_{self._sign('name')[:8]}"
+        self._names = names
+        self._seal = Seal(token)
+        self._tries = Tries()
 
     def routes(self, calls: Iterable[tuple[Call, Endpoint]]) -> list[Route]:
         """One route for each path, so that a method which it has not is answered with those that it has."""
@@ -57,34 +64,54 @@ class Gate:
 
         return guarded
 
-    @call("GET", "/login", "a form; or, with `token`, what the link does that the gateway prints", login="no")
+    @call(
+        "GET",
+        "/login",
+        "a form; or, with `token`, what the link does that the gateway prints",
+        login="no",
+        query=("token",),
+        kind=PAGE,
+        statuses=(200, 303),
+    )
     async def ask(self, request: Request) -> Response:
         """The link that the gateway prints logs in; without a token, there is a form."""
         given = request.query_params.get("token")
         return page("login.html", problem="") if given is None else self._admit(request, given)
 
-    @call("POST", "/login", "logs a browser in, with the `token` of the form", login="no")
+    @call(
+        "POST",
+        "/login",
+        "logs a browser in, with the `token` of the form",
+        login="no",
+        body=Token,
+        takes=FORM,
+        statuses=(303,),
+    )
     async def log_in(self, request: Request) -> Response:
         """What the form sends."""
         fields = parse_qs((await read_body(request)).decode(errors="replace"))
         return self._admit(request, fields.get("token", [""])[0].strip())
 
-    @call("POST", "/logout", "logs this browser out", login="no")
-    async def log_out(self, _: Request) -> Response:
+    @call("POST", "/logout", "logs this browser out", login="no", statuses=(303,))
+    async def log_out(self, request: Request) -> Response:
         """This browser forgets the login; others keep theirs."""
+        self._check_site(request, is_foreign(request))
         response = _go("/login")
-        response.delete_cookie(self._cookie, httponly=True, samesite="lax")
+        response.delete_cookie(self._seal.name, httponly=True, samesite="lax")
         return response
 
     def _admit(self, request: Request, given: str) -> Response:
+        # Before it is counted: no other site must use up the tries of whoever visits it.
+        self._check_site(request, is_foreign(request))
+        if wait := self._tries.wait(_client(request)):
+            raise Refusal(429, notes.TOO_MANY_LOGINS, notes.log_in_later(wait), again=wait)
         if not same_token(given, self._token):
-            if "text/html" in request.headers.get("accept", ""):
-                return page("login.html", 401, problem=notes.LOGIN_REFUSED)
-            raise Refusal(401, notes.LOGIN_REFUSED, notes.WHERE_THE_LOGIN_IS)
+            return self._reject(request, given)
+        self._tries.succeeded(_client(request))
         response = _go("/")
         response.set_cookie(
-            self._cookie,
-            self._stamp(wall_clock() // 1000),
+            self._seal.name,
+            self._seal.stamp(wall_clock() // 1000),
             max_age=LASTS,
             httponly=True,
             secure=request.url.scheme == "https",
@@ -93,28 +120,49 @@ class Gate:
         )
         return response
 
+    def _reject(self, request: Request, given: str) -> Response:
+        self._count(request, given)
+        if "text/html" in request.headers.get("accept", ""):
+            return page("login.html", 401, problem=notes.LOGIN_REFUSED)
+        raise Refusal(401, notes.LOGIN_REFUSED, notes.WHERE_THE_LOGIN_IS)
+
     def _is_known(self, request: Request) -> bool:
         if "authorization" in request.headers:
-            scheme, _, given = request.headers["authorization"].partition(" ")
-            return scheme.lower() == "bearer" and same_token(given.strip(), self._token)
-        return self._is_ours(request.cookies.get(self._cookie, ""))
-
-    def _is_ours(self, cookie: str) -> bool:
-        found = _COOKIE.fullmatch(cookie)
-        if found is None or not same_token(cookie, self._stamp(int(found[1]))):
+            return self._has_token(request)
+        if not self._seal.is_good(request.cookies.get(self._seal.name, ""), wall_clock() // 1000):
             return False
-        return 0 <= wall_clock() // 1000 - int(found[1]) <= LASTS
+        self._check_site(request, not is_ours(request))
+        return True
 
-    def _stamp(self, second: int) -> str:
-        """What a browser keeps: the token cannot be found from it, and another token makes it void."""
-        return f"{second}.{self._sign(f'login {second}')}"
+    def _has_token(self, request: Request) -> bool:
+        scheme, _, given = request.headers["authorization"].partition(" ")
+        if scheme.lower() != "bearer":
+            return False
+        if same_token(given.strip(), self._token):
+            return True
+        if wait := self._tries.wait(_client(request)):
+            raise Refusal(429, notes.TOO_MANY_LOGINS, notes.log_in_later(wait), again=wait)
+        self._count(request, given)
+        return False
 
-    def _sign(self, text: str) -> str:
-        return hmac.digest(self._token.encode(), f"perdure {text}".encode(), "sha256").hex()
+    def _count(self, request: Request, given: str) -> None:
+        if wait := self._tries.failed(_client(request), given):
+            log.warning("logins_refused", client=_client(request), seconds=wait)
+
+    def _check_site(self, request: Request, foreign: bool) -> None:
+        host = request.headers.get("host", "")
+        if not self._names.has(host):
+            raise Refusal(403, notes.not_our_name(host), notes.USE_OUR_NAME)
+        if foreign:
+            raise Refusal(403, notes.OTHER_SITE, notes.USE_OUR_PAGES)
 
 
 def _go(path: str) -> RedirectResponse:
     return RedirectResponse(path, 303)
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def _by_method(methods: dict[str, Endpoint]) -> Endpoint:

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import answer
 from perdure.console.routes import call
+from perdure.console.shapes import Healthy, Ready
 from perdure.runtime.gateway import Gateway, Phase
 
 
@@ -14,7 +15,14 @@ class Health:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/healthz", "200 while the database takes writes, otherwise 503", login="no")
+    @call(
+        "GET",
+        "/healthz",
+        "200 while the database takes writes, otherwise 503",
+        login="no",
+        answer=Healthy,
+        statuses=(200, 503),
+    )
     async def live(self, _: Request) -> Response:
         """Whether the database takes writes."""
         problem = self._gateway.store.problem
@@ -27,6 +35,8 @@ class Health:
         "/readyz",
         "200 while every platform is connected and the gateway is not stopping, otherwise 503",
         login="no",
+        answer=Ready,
+        statuses=(200, 503),
     )
     async def ready(self, _: Request) -> Response:
         """Whether every platform is connected, and the gateway is not stopping."""

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from perdure.console.routes import call
+from perdure.console.wording import WORDS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -39,15 +40,18 @@ def _templates() -> Environment:
     # Whoever starts a gateway need not wait for it: the first page does.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+    loader = FileSystemLoader(HERE / "templates")
+    made = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters.update(WORDS)
+    return made
 
 
 class Pages:
-    @call("GET", "/", "the first page", login="page")
-    async def home(self, _: Request) -> Response:
-        return page("home.html")
-
-    @call("GET", "/static/{name}", "a file that the pages are made with", login="no")
+    @call(
+        "GET", "/static/{name}", "a file that the pages are made with", login="no", kind="*/*", statuses=(200, 304)
+    )
     async def static(self, request: Request) -> Response:
         """Browsers keep it, and ask each time whether it is still the same."""
         name = request.path_params["name"]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from perdure.console.answers import Refusal, answer
 from perdure.console.chats import read_body
 from perdure.console.routes import call
+from perdure.console.shapes import ChangedPerson, People
 from perdure.core.people import Role
 from perdure.errors import BadPerson, TooManyTries
 from perdure.operations.people import Change, Register
@@ -59,6 +60,8 @@ class PeopleApi:
         "GET",
         "/api/people",
         "who is known and who asks to be let in, see [below](#people); `after` pages by `place`",
+        query=("after",),
+        answer=People,
     )
     async def list(self, request: Request) -> Response:
         after = request.query_params.get("after", "")
@@ -66,7 +69,13 @@ class PeopleApi:
             raise Refusal(400, f"after={after[:60]!r} is nobody's place", "Give the `place` of the last one seen.")
         return answer(await self._register().page(after))
 
-    @call("POST", "/api/people/{verb}", "`pair`, `add`, `role` or `remove` somebody")
+    @call(
+        "POST",
+        "/api/people/{verb}",
+        "`pair`, `add`, `role` or `remove` somebody",
+        body=tuple(SHAPES.values()),
+        answer=ChangedPerson,
+    )
     async def act(self, request: Request) -> Response:
         """pair, add, role or remove."""
         verb = request.path_params["verb"]

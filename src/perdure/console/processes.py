@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import OUR_ID, Refusal, answer
+from perdure.console.answers import Refusal, answer
 from perdure.console.routes import call
+from perdure.console.shapes import Output
+from perdure.console.turns import our_id, read_after
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
+from perdure.tools import remains
 
 PAGE = 100
+MOST_OUTPUT = 64 * 1024  # bytes in one answer
+POSITION = re.compile(r"[0-9]{1,15}")
 
 
 class ProcessApi:
@@ -22,14 +30,47 @@ class ProcessApi:
     @call(
         "GET",
         "/api/processes",
-        "every process that was begun in the background, and what became of it; `after` pages by id",
+        "processes in the background, and what became of them; `after` pages by id",
+        query=("after", "order"),
     )
     async def list(self, request: Request) -> Response:
-        after = request.query_params.get("after", "")
-        if after and not OUR_ID.fullmatch(after):
-            raise Refusal(400, f"after={after[:60]!r} is no id of a process", "Give the id of the last one seen.")
-        found = await self._gateway.store.processes.page(after, PAGE + 1)
+        after, newest = read_after(request, "process"), request.query_params.get("order") == "newest"
+        found = await self._gateway.store.processes.page(after, PAGE + 1, newest=newest)
         return answer({"processes": [fields(one) for one in found[:PAGE]], "more": len(found) > PAGE})
+
+    @call(
+        "GET",
+        "/api/processes/{id}",
+        "one process with its output, from `offset` on or the end of it",
+        query=("offset",),
+        answer=Output,
+    )
+    async def get(self, request: Request) -> Response:
+        """One process with some of its output: from `offset` on, or the end of it."""
+        name = our_id(request, "id", "process")
+        process = await self._gateway.store.processes.get(name)
+        if process is None:
+            raise Refusal(404, f"no process is named {name!r}", "GET /api/processes lists them.")
+        place = self._gateway.settings.home / "keepers" / process.directory
+        output = await asyncio.to_thread(output_of, place, _offset(request), final=process.state != "live")
+        return answer(fields(process) | output)
+
+
+def output_of(place: Path, offset: int | None, *, final: bool) -> dict[str, Any]:
+    """What a command has said, as far as it was kept here; without an offset, the last of it."""
+    size = remains.size(place)
+    begin = max(0, size - MOST_OUTPUT) if offset is None else offset
+    text, after = remains.read_text(place, begin, MOST_OUTPUT, final=final)
+    return {"output": text, "offset": begin, "next": after, "size": size, "here": place.exists()}
+
+
+def _offset(request: Request) -> int | None:
+    given = request.query_params.get("offset", "")
+    if given and not POSITION.fullmatch(given):
+        raise Refusal(
+            400, f"offset={given[:60]!r} is no place in the output", "Give the `next` of the answer before."
+        )
+    return int(given) if given else None
 
 
 def fields(process: Process) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from perdure.console.answers import Refusal, answer
 from perdure.console.chats import read_body
 from perdure.console.routes import call
+from perdure.console.shapes import AnsweredQuestion, JudgedCall
 from perdure.runtime.gateway import Gateway
 
 
@@ -24,7 +25,13 @@ class QuestionApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("POST", "/api/questions/{id}/answer", 'answers a question of the agent, with `{"answer": …}`')
+    @call(
+        "POST",
+        "/api/questions/{id}/answer",
+        'answers a question of the agent, with `{"answer": …}`',
+        body=Answering,
+        answer=AnsweredQuestion,
+    )
     async def answer(self, request: Request) -> Response:
         """Answer a question that a turn waits with."""
         try:
@@ -46,6 +53,8 @@ class QuestionApi:
         "POST",
         "/api/approvals/{id}",
         'lets a call run that waits for approval, or not: `{"approve": true}` or `false`',
+        body=Judging,
+        answer=JudgedCall,
     )
     async def judge(self, request: Request) -> Response:
         """Approve or deny a call."""

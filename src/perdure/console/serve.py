@@ -10,15 +10,19 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from urllib.parse import quote
 
 import uvicorn
 
 from perdure.config import Settings
 from perdure.console.app import create_app
-from perdure.console.tokens import ensure_token
+from perdure.console.tokens import ensure_token, has_token, is_shared
 from perdure.errors import ConfigurationError
+from perdure.logs import Log
 from perdure.runtime.gateway import Ending, Gateway
+
+log = Log("serve")
 
 _BUSY = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
 
@@ -68,14 +72,16 @@ async def serve(
 ) -> Ending:
     """Run a gateway until a signal stops it. `on_ready` gets the address to log in at."""
     listening = listen(settings.web.host, settings.web.port)
-    token = ensure_token(settings.home)
+    loopback = ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
+    token = _token(settings, loopback=loopback)
     last_resort = LastResort()
     gateway = make(settings, end_by=last_resort.end_by)
     config = uvicorn.Config(
-        create_app(gateway, token),
+        create_app(gateway, token, loopback=loopback, supervised=lifeline is not None),
         lifespan="off",
         log_config=None,
         access_log=False,
+        server_header=False,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=CLOSING,
@@ -121,6 +127,23 @@ def listen(host: str, port: int) -> socket.socket:
             hint=_BUSY if busy else "Set web.host to an address of this machine, and web.port to one you may use.",
         ) from error
     return listening
+
+
+def _token(settings: Settings, *, loopback: bool) -> str:
+    """The token of the home. Other machines may reach us only if somebody has asked for one."""
+    home = settings.home
+    if not loopback and not has_token(home):
+        raise ConfigurationError(
+            f"web.host is {settings.web.host}, where other machines reach it, and there is no login token yet",
+            hint="Run `perdure token` once, with the same PERDURE_HOME: it makes the token that everybody needs "
+            "to get in, and shows it. Then start the gateway again.",
+        )
+    token = ensure_token(home)
+    if is_shared(home):
+        log.warning(
+            "token_is_shared", file=home / "token", hint="Others may read it. Run: chmod 600, or make a new one."
+        )
+    return token
 
 
 def _login_url(listening: socket.socket, token: str) -> str:

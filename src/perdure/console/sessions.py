@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import OUR_ID, Refusal, answer
+from perdure.console.answers import Refusal, answer
 from perdure.console.routes import call
+from perdure.console.shapes import Situation
+from perdure.console.turns import read_after
+from perdure.core.session import SessionState
+from perdure.core.turn import BEGUN
 from perdure.errors import StillRuns
+from perdure.operations.lives import past_turns
 from perdure.operations.look import find_session, list_sessions, session_fields, why
 from perdure.runtime.gateway import Gateway
 from perdure.store.ids import wall_clock
-from perdure.store.sessions import Session
+from perdure.store.sessions import Session, Which
 
 PAGE = 100
 
@@ -22,33 +28,32 @@ class SessionApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/status", "how the gateway is")
+    @call("GET", "/api/status", "how the gateway is", answer=Situation)
     async def status(self, _: Request) -> Response:
-        gateway = self._gateway
-        return answer(
-            {
-                "phase": gateway.phase,
-                "problems": gateway.problems() + gateway.shortcomings(),
-                "platforms": sorted(gateway.loops.connections.connected),
-                "running": len(gateway.loops.runner.attempts),
-                "resume_paused": gateway.loops.recoverer.paused,
-                "summary": gateway.describe(),
-            }
-        )
+        return answer(await status(self._gateway))
 
-    @call("GET", "/api/sessions", "every session, with its recovery state; `after` pages by id")
+    @call(
+        "GET",
+        "/api/sessions",
+        "sessions with their recovery state, see [below](#look-after-sessions); `after` pages by id",
+        query=("state", "turn", "key", "order", "after"),
+    )
     async def list(self, request: Request) -> Response:
-        after = request.query_params.get("after", "")
-        if after and not OUR_ID.fullmatch(after):
-            raise Refusal(400, f"after={after[:60]!r} is no id of a session", "Give the id of the last one seen.")
-        found = await list_sessions(self._gateway.store, after, PAGE + 1)
+        after, which = read_after(request, "session"), wanted(request)
+        found = await list_sessions(self._gateway.store, after, PAGE + 1, which)
         return answer({"sessions": found[:PAGE], "more": len(found) > PAGE})
 
-    @call("GET", "/api/sessions/{session:path}", "one session, by its id or key, and why it stands as it does")
+    @call(
+        "GET",
+        "/api/sessions/{session:path}",
+        "one session, by its id or key, why it stands as it does, and its turns",
+        query=("after",),
+    )
     async def get(self, request: Request) -> Response:
-        session = await self._session(request)
-        fields = await session_fields(self._gateway.store, session)
-        return answer(fields | {"why": await why(self._gateway.store, session.id, wall_clock)})
+        store, session = self._gateway.store, await self._session(request)
+        fields = await session_fields(store, session)
+        turns = await past_turns(store, session.id, read_after(request, "turn"))
+        return answer(fields | {"why": await why(store, session.id, wall_clock)} | turns)
 
     @call("POST", "/api/sessions/{session:path}/{verb}", "`resume`, `drop`, `stop`, `suspend` or `erase` it")
     async def act(self, request: Request) -> Response:
@@ -83,6 +88,33 @@ class SessionApi:
 
     async def _session(self, request: Request) -> Session:
         return await find_session(self._gateway.store, _name(request))
+
+
+async def status(gateway: Gateway) -> dict[str, Any]:
+    """How the gateway is, under the names that its JSON has."""
+    run = await gateway.store.runs.get(gateway.operators.run)
+    return {
+        "phase": gateway.phase,
+        "run": gateway.operators.run,
+        "started_at": run.started_at if run else None,
+        "problems": gateway.problems() + gateway.shortcomings(),
+        "platforms": sorted(gateway.loops.connections.connected),
+        "running": len(gateway.loops.runner.attempts),
+        "resume_paused": gateway.loops.recoverer.paused,
+        "counts": await gateway.store.overview.counts(),
+        "summary": gateway.describe(),
+    }
+
+
+def wanted(request: Request) -> Which:
+    """Which sessions are asked for, by `state`, `turn` (the state of what they have begun), `key` and `order`."""
+    query = request.query_params
+    choices = {"state": tuple(SessionState), "turn": BEGUN, "order": ("oldest", "newest")}
+    for name, known in choices.items():
+        if query.get(name, known[0]) not in known:
+            raise Refusal(400, f"{name}={query[name][:60]!r} is not known", f"Give one of: {', '.join(known)}.")
+    key = query.get("key", "").replace("\0", "?")
+    return Which(query.get("state", ""), query.get("turn", ""), key, query.get("order") == "newest")
 
 
 def _name(request: Request) -> str:

@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from perdure.errors import ConfigurationError
 
+SHORTEST = 16  # characters; ours have 43, and one of your own may be shorter
+
+
+def has_token(home: Path) -> bool:
+    """Whether somebody has made a token here."""
+    return (home / "token").exists()
+
+
+def is_shared(home: Path) -> bool:
+    """Whether others than its owner may read or write the token's file."""
+    return bool(stat.S_IMODE((home / "token").stat().st_mode) & 0o077)
+
 
 def ensure_token(home: Path) -> str:
     """The token of this home; made if there is none."""
+    token = _token(home)
+    if len(token) < SHORTEST:
+        raise ConfigurationError(
+            f"the token in {home / 'token'} is too easy to guess: it has {len(token)} characters",
+            hint=f"Delete the file, and `perdure token` makes a new one; one of your own needs {SHORTEST}.",
+        )
+    return token
+
+
+def _token(home: Path) -> str:
     try:
         return _read_or_make(home / "token")
     except OSError as error:

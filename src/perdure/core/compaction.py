@@ -64,13 +64,14 @@ def _stays(told: Told, talk: Conversation) -> bool:
 
 def _length(message: Message) -> int:
     calls = message.calls if isinstance(message, AssistantMessage) else ()
-    return len(message.text) + sum(len(str(call.arguments)) + len(call.tool) for call in calls)
+    text = message.whole if isinstance(message, UserMessage) else message.text
+    return len(text) + sum(len(str(call.arguments)) + len(call.tool) for call in calls)
 
 
 def _quoted(message: Message) -> str:
     match message:
-        case UserMessage(text):
-            return f"User: {_clipped(text)}"
+        case UserMessage():
+            return f"User: {_clipped(message.whole)}"
         case NoteMessage(text):
             return _clipped(text)
         case ToolMessage(_, tool, text, outcome):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from perdure.core import notes
+from perdure.core.files import shown_name
 from perdure.core.journal import (
     Answered,
     Began,
@@ -22,11 +23,27 @@ from perdure.core.journal import (
     TurnView,
     fold,
 )
+from perdure.core.messages import Attachment
 from perdure.core.tail import is_final
+
+
+class GivenFile(Struct, frozen=True):
+    """A file that came with a message, as the model is told of it."""
+
+    name: str
+    media_type: str
+    line: str  # what is said of it
+    place: str | None = None  # where it can be read; None: nowhere
 
 
 class UserMessage(Struct, frozen=True):
     text: str
+    files: tuple[GivenFile, ...] = ()
+
+    @property
+    def whole(self) -> str:
+        """The words, and a line for each file."""
+        return "\n".join([self.text, *(file.line for file in self.files)])
 
 
 class AssistantMessage(Struct, frozen=True):
@@ -50,6 +67,9 @@ class NoteMessage(Struct, frozen=True):
 
 
 Message = UserMessage | AssistantMessage | ToolMessage | NoteMessage
+
+
+Find = Callable[[Attachment], str | None]
 
 
 class Told(Struct, frozen=True):
@@ -96,14 +116,17 @@ def recalled(turns: Sequence[TurnView]) -> list[TurnView]:
     return [TurnView(records=summaries), *kept] if summaries else kept
 
 
-def conversation(history: Sequence[TurnView], current: TurnView) -> Conversation:
-    """What a model reads: the newest summary, what came behind it, and the newest note of the current turn."""
+def conversation(history: Sequence[TurnView], current: TurnView, find: Find = lambda file: None) -> Conversation:
+    """What a model reads: the newest summary, what came behind it, and the newest note of the current turn.
+
+    `find` says where a file can be read, if it is still there.
+    """
     compacted = _newest_summary([*history, current])
     through = compacted.through if compacted else 0
     summary = (NoteMessage(notes.summary(compacted.text)),) if compacted else ()
-    earlier = tuple(told for view in history for told in _told(view) if told.seq > through)
+    earlier = tuple(told for view in history for told in _told(view, find) if told.seq > through)
     noted = max((record.seq for record in current.records if isinstance(record.entry, Noted)), default=None)
-    now = tuple(told for told in _told(current, noted, native=True) if told.seq > through or told.stays)
+    now = tuple(told for told in _told(current, find, noted, native=True) if told.seq > through or told.stays)
     return Conversation(summary, earlier, now)
 
 
@@ -119,30 +142,44 @@ def _flat(told: Iterable[Told]) -> Iterator[Message]:
         yield from each.messages
 
 
-def _told(view: TurnView, noted: int | None = None, *, native: bool = False) -> Iterator[Told]:
+def _told(view: TurnView, find: Find, noted: int | None = None, *, native: bool = False) -> Iterator[Told]:
     for record in view.records:
         match record.entry:
             case Began() | Joined() as entry:
-                worded = tuple(_worded(cause) for cause in entry.causes if not cause.wish)
+                worded = tuple(_worded(cause, find) for cause in entry.causes if not cause.wish)
                 if worded:
                     yield Told(record.seq, worded, stays=True)
             case ModelAnswered() as entry if entry.calls or is_final(entry):
                 said = AssistantMessage(entry.text, entry.calls, entry.native if native else None)
                 results = tuple(_results(view, entry.calls))
                 yield Told(record.seq, (said, *results), len(results) == len(entry.calls))
-            case Answered() as entry if not entry.chosen or entry.question not in view.calls:
-                text = entry.text if entry.text.strip() else notes.wordless()
-                yield Told(record.seq, (UserMessage(text),), stays=True)
+            case Answered() as entry if entry.attachments or not entry.chosen or entry.question not in view.calls:
+                yield Told(record.seq, (_said(entry.text, entry.attachments, find),), stays=True)
             case Noted() as entry if record.seq == noted:
                 yield Told(record.seq, (NoteMessage(entry.text),))
 
 
-def _worded(cause: Cause) -> UserMessage | NoteMessage:
+def _worded(cause: Cause, find: Find) -> UserMessage | NoteMessage:
     """What a cause says, or words for it where there are none: providers refuse a blank message."""
     if cause.note:
         return NoteMessage(notes.news(cause.text), cause=True)
-    names = (file.name for file in cause.attachments)
-    return UserMessage(cause.text if cause.text.strip() else notes.wordless(*names))
+    return _said(cause.text, cause.attachments, find)
+
+
+def _said(text: str, files: Sequence[Attachment], find: Find) -> UserMessage:
+    words = text if text.strip() else notes.wordless(*(file.name for file in files))
+    return UserMessage(words, tuple(_given(file, find(file)) for file in files))
+
+
+def _given(file: Attachment, place: str | None) -> GivenFile:
+    name = shown_name(file.name)
+    if file.problem is not None:
+        line = notes.missing_file(name, file.problem)
+    elif place is None:
+        line = notes.gone_file(name, file.media_type, file.size)
+    else:
+        line = notes.given_file(name, file.media_type, file.size, place)
+    return GivenFile(name, file.media_type, line, place)
 
 
 def _results(view: TurnView, calls: Iterable[ToolCall]) -> Iterator[ToolMessage]:

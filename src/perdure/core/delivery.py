@@ -32,6 +32,25 @@ class Delivery(StrEnum):
 OPEN_DELIVERIES = (Delivery.OWED, Delivery.SENDING, Delivery.UNKNOWN)
 
 
+class Deed(StrEnum):
+    """What an operator may do about a row of the outbox."""
+
+    RESEND = "resend"
+    DROP = "drop"
+
+
+# What has gone out stays, and what is on its way right now is left to its outcome.
+DEEDS: dict[Delivery, tuple[Deed, ...]] = {
+    Delivery.OWED: (Deed.RESEND, Deed.DROP),  # to be resent is to wait no longer
+    Delivery.SENDING: (),
+    Delivery.SENT: (),
+    Delivery.UNKNOWN: (Deed.RESEND, Deed.DROP),
+    Delivery.REFUSED: (Deed.RESEND,),
+    Delivery.EXPIRED: (Deed.RESEND,),
+    Delivery.WITHDRAWN: (Deed.RESEND,),
+}
+
+
 class Resolution(StrEnum):
     """How an unknown send is resolved."""
 

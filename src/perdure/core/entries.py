@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from perdure.core.effects import Effect
-from perdure.core.messages import Attachment, Sender
+from perdure.core.messages import Attachment, Sender, SentFile
 from perdure.core.turn import Move
 from perdure.errors import NewerEntry
 
@@ -143,6 +143,7 @@ class ToolEnded(Entry, frozen=True, omit_defaults=True):
     outcome: Outcome
     text: str
     saw: tuple[Sight, ...] = ()
+    files: tuple[SentFile, ...] = ()  # owed to the chat together with this result
 
 
 APPROVED, DENIED, LATE = "approved", "denied", "late"  # the words of a verdict
@@ -171,6 +172,7 @@ class Answered(Entry, frozen=True):
     by: Sender
     message: str = ""
     chosen: bool = True  # False: none of the options; the question is closed, and the words join the turn
+    attachments: tuple[Attachment, ...] = ()
 
 
 def is_approval(verdict: Answered) -> bool:

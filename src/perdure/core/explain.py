@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from perdure.core.journal import Cancelled, Decided, Failed, Interrupted, TurnView, fold
-from perdure.core.notes import NOTHING_HERE, ago, cause_of
+from perdure.core.notes import NOTHING_HERE, RULES, ago, cause_of, times
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Recovery, SessionState, Why
 from perdure.core.tail import Tail, tail_of
@@ -22,6 +23,18 @@ NEXT: dict[str, str] = {
     Choice.WAIT_FOR_USER: "it waits for the answer to its question.",
     Choice.ASK_USER: "it waits for a person: /resume or a new message goes on with it, /drop gives it up.",
     Choice.WAIT_FOR_PLATFORM: "it goes on once its platform is connected.",
+}
+
+# What each choice means, where nothing is known of what came since.
+MEANINGS: dict[str, str] = {
+    Choice.RESUME: "it goes on from where it was.",
+    Choice.DELIVER: "its answer is delivered; nothing is run again.",
+    Choice.CLEAR: "the mark is cleared; nothing is run.",
+    Choice.WAIT_FOR_USER: "its question stays open until a person answers.",
+    Choice.ASK_USER: "a person is asked first: /resume or /drop.",
+    Choice.WAIT_FOR_PLATFORM: "it goes on once its platform is connected.",
+    Choice.SKIP: "it stays as it is until a person says more.",
+    Choice.SUSPEND: "the session is set aside; the next message begins a fresh one, /resume brings it back.",
 }
 
 ENDINGS: dict[str, str] = {
@@ -99,6 +112,29 @@ def _tail(view: TurnView) -> Tail:
     """What the turn ended with when it was last cut off, whatever has come since."""
     cut = max(place for place, record in enumerate(view.records) if isinstance(record.entry, Interrupted))
     return tail_of(fold(view.records[:cut]))
+
+
+def explain_decision(decided: Decided, reason: str) -> list[str]:
+    """A decision on its own: what was found, which rule applied, and what that means. One sentence a line."""
+    found = decided.evidence
+    tail = f"; it ended with {found['tail']}" if found.get("tail") else ""
+    lines = [f"Found: cut off by {cause_of(reason)} ({reason}){tail}.", *_evidence(found)]
+    lines.append(f"Rule: {RULES.get(decided.rule, decided.rule or decided.decision)}: {decided.why}.")
+    return [*lines, f"Choice: {MEANINGS.get(decided.decision, decided.decision)}"]
+
+
+def _evidence(found: dict[str, Any]) -> list[str]:
+    """What the decision was made on, as far as it says more than that it was cut off."""
+    age, often, stuck, tokens = (
+        found.get(name) for name in ("age_ms", "interruptions", "without_progress", "tokens")
+    )
+    told = [f"the last sign of life was {ago(age)} before"] if isinstance(age, int) else []
+    if isinstance(often, int) and often:
+        row = f", the last {stuck} in a row without progress" if isinstance(stuck, int) and stuck > 1 else ""
+        told.append(f"it was cut off {times(often)} in all{row}")
+    if tokens:
+        told.append(f"it had used {tokens} tokens")
+    return [f"Evidence: {'; '.join(told)}."] if told else []
 
 
 def _next(view: TurnView) -> str:

@@ -11,13 +11,15 @@ from perdure.core.address import Address, join_parts
 from perdure.core.queueing import Fate
 
 
-class Attachment(Struct, frozen=True):
+class Attachment(Struct, frozen=True, omit_defaults=True):
     """A file that came with a message, as the platform names it; its bytes are fetched later."""
 
     name: str
     reference: str
     media_type: str = "application/octet-stream"
     size: int | None = None
+    path: str | None = None  # where it is in the home, once it is fetched
+    problem: str | None = None  # why it could not be fetched
 
 
 class Sender(Struct, frozen=True):
@@ -86,6 +88,26 @@ class Stored(Struct, frozen=True):
     ended: str | None = None  # the turn that it ended
 
 
+class SentFile(Struct, frozen=True, omit_defaults=True):
+    """A file that a turn sends: the copy of it that is kept, by its path in the home."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+    path: str
+    caption: str = ""
+
+
+class LocalFile(Struct, frozen=True):
+    """A file of this machine, to be sent."""
+
+    place: str
+    name: str
+    media_type: str
+    size: int
+
+
 class Outbound(Struct, frozen=True):
     """One message to send, or one part of it."""
 
@@ -94,6 +116,7 @@ class Outbound(Struct, frozen=True):
     key: str  # the delivery key: the same for every try of the same message
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()
+    file: LocalFile | None = None  # the message is a file; its text is the caption, or else its name
     preview: bool = False  # the beginning of an answer that is still growing: it is edited, then replaced
 
 

@@ -23,6 +23,7 @@ class Rules(Struct, frozen=True):
     cap: int = NO_CAP  # messages that may wait in one conversation
     quiet_ms: int = 0  # how long nothing more must come before a turn of several messages begins
     max_age_ms: int = 0  # a message that was sent longer ago is not answered; 0: it is, at any age
+    files: bool = False  # whether a message waits until its files are here, or will not come
 
     def too_old_before(self, now: int) -> int:
         """What was sent before this moment is too old to be answered."""

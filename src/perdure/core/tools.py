@@ -9,11 +9,15 @@ from msgspec import Struct, field
 
 from perdure.core.effects import Effect
 from perdure.core.entries import Sight
+from perdure.core.messages import SentFile
 
 ANYTHING: Mapping[str, Any] = {"type": "object"}  # the schema of a tool that says nothing about its arguments
 
 
 def _unheard() -> None: ...
+
+
+def _unsent(_: SentFile) -> None: ...
 
 
 def _unseen(_: Sight) -> None: ...
@@ -26,6 +30,7 @@ class Use(Struct, frozen=True):
     key: str  # the idempotency key: the same for every try of the same call
     alive: Callable[[], None] = _unheard  # a long use calls it whenever something comes of it: then it is not idle
     saw: Callable[[Sight], None] = _unseen  # its result tells how a process ended: on record together with that
+    send: Callable[[SentFile], None] = _unsent  # its result sends this file: it is owed together with that
 
 
 class Tool(Struct, frozen=True):

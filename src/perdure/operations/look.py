@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,15 +10,17 @@ import msgspec
 
 from perdure.core.address import parse_session_key
 from perdure.core.explain import explain
-from perdure.core.journal import Entry, ModelAnswered, ToolCall
+from perdure.core.journal import Entry, ModelAnswered, Record, ToolCall
 from perdure.core.notes import NO_GATEWAY, SESSION_NAMES, ago
 from perdure.errors import NotFound
 from perdure.settings import SQLITE, Settings
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.locks import lock_holder
+from perdure.store.moves import Turn
+from perdure.store.outbox import Delivering
 from perdure.store.previews import Kept
-from perdure.store.sessions import Session
+from perdure.store.sessions import Session, Which
 from perdure.store.situations import Life
 
 
@@ -39,14 +41,29 @@ async def session_fields(store: Store, session: Session) -> dict[str, Any]:
     }
 
 
-async def list_sessions(store: Store, after: str = "", limit: int = 100) -> list[dict[str, Any]]:
+async def list_sessions(
+    store: Store, after: str = "", limit: int = 100, which: Which | None = None
+) -> list[dict[str, Any]]:
     """Sessions in the order in which they began, with what each waits for."""
-    found = []
-    for session in await store.sessions.page(after, limit):
-        fields = await session_fields(store, session)
-        begun = [turn for turn in await store.turns.of_session(session.id) if turn.state in WAITS]
-        found.append(fields | {"waits_for": WAITS[begun[-1].state] if begun else None})
-    return found
+    return [await _listed(store, session) for session in await store.sessions.page(after, limit, which)]
+
+
+async def _listed(store: Store, session: Session) -> dict[str, Any]:
+    turn = await _begun(store, session.id)
+    waits = {"waits_for": WAITS[turn.state] if turn else None, "turn": turn.id if turn else None}
+    return await session_fields(store, session) | waits
+
+
+async def waits_for(store: Store, session: str) -> str | None:
+    """What a session waits for, in words."""
+    turn = await _begun(store, session)
+    return WAITS[turn.state] if turn else None
+
+
+async def _begun(store: Store, session: str) -> Turn | None:
+    """The session's turn that has not ended: that can only be its newest."""
+    newest = await store.lives.past(session, limit=1)
+    return newest[0].turn if newest and newest[0].turn.state in WAITS else None
 
 
 WAITS: dict[str, str] = {
@@ -93,12 +110,23 @@ async def trace(store: Store, name: str) -> list[dict[str, Any]]:
 
 
 def _facts(life: Life) -> Iterator[dict[str, Any]]:
-    yield _fact(life.received_at, "received", f"{life.kind} {life.message} ({life.event_key}), now {life.state}")
-    for record in life.records:
+    yield received(life.received_at, life.kind, life.message, life.event_key, life.state)
+    yield from turn_facts(life.records, life.previews, life.deliveries)
+
+
+def received(at: int, kind: str, message: str, event_key: str, state: str) -> dict[str, Any]:
+    return _fact(at, "received", f"{kind} {message} ({event_key}), now {state}")
+
+
+def turn_facts(
+    records: Iterable[Record], previews: Iterable[Kept], deliveries: Iterable[Delivering]
+) -> Iterator[dict[str, Any]]:
+    """What is on record of a turn, a fact each."""
+    for record in records:
         yield _fact(record.at, record.entry.kind, _in_words(record.entry))
-    for preview in life.previews:
+    for preview in previews:
         yield _fact(preview.created_at, "preview", _preview(preview))
-    for row in life.deliveries:
+    for row in deliveries:
         yield _fact(row.created_at, "owed", f"{row.id}, part {row.part + 1}, to {row.lane}")
         if row.updated_at != row.created_at or row.state != "owed":
             receipt = f", receipt {row.receipt}" if row.receipt else ""

@@ -55,9 +55,8 @@ class Register:
 
     def _configured(self) -> list[dict[str, str]]:
         """Whom the configuration lets in, and as what."""
-        platforms: dict[str, Any] = msgspec.structs.asdict(self._settings.platforms)
         found = []
-        for name in platforms:
+        for name in self._settings.all_platforms:
             lists = self._settings.lists(name)
             found += [_configured(name, owner, "owner") for owner in sorted(lists.owners)]
             for chat, people in sorted(lists.chats.items()):

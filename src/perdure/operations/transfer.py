@@ -12,6 +12,7 @@ from perdure.core import exports
 from perdure.core.imports import read_document
 from perdure.core.vetting import read_record
 from perdure.errors import BadImport, RecordRefused
+from perdure.operations.files import copy_files
 from perdure.operations.personal import export_named, export_person
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
@@ -74,6 +75,8 @@ async def export_to(
             return await export_sessions(store, write)
         text, count = await (export_person(store, person) if person else export_named(store, session or ""))
         write(text)
+        if output is not None:
+            await copy_files(store, settings.home, text, output.with_name(f"{output.stem}-files"))
         return count
 
     store = Store(await open_reader(settings.store_url))

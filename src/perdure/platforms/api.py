@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 
 from msgspec import Struct
 
+from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
-from perdure.errors import PerdureError, SendRefused
+from perdure.errors import FetchRefused, PerdureError, SendRefused
 
 
 class MenuEntry(Struct, frozen=True):
@@ -31,6 +32,7 @@ class Capabilities(Struct, frozen=True):
     idempotent_send: bool = False  # the same delivery key twice is one message
     read_back: bool = False  # `find_sent` can tell whether a delivery key is there
     keeps_missed: bool = False  # events that were not acknowledged come again
+    threads: bool = False  # a chat has threads, each a conversation of its own that is answered in it
     buttons: bool = False  # choices can be shown under a message
     edit: bool = False  # a message can be edited
     grows: bool = True  # where messages can be edited: people see an answer grow, and the model is asked to stream
@@ -38,6 +40,8 @@ class Capabilities(Struct, frozen=True):
     show_after: float = 0.0  # seconds that an answer must have grown before people see it grow
     typing_every: float | None = None  # seconds until `typing` must be said again; None: the platform shows none
     live: bool = False  # `glimpse` shows a growing answer, and leaves nothing behind
+    files: bool = False  # a message can be a file
+    max_file: int | None = None  # of one that is sent, in bytes
     max_length: int | None = None  # of one message, in UTF-16 units
 
 
@@ -131,6 +135,14 @@ class Adapter(ABC):
     async def find_sent(self, key: str) -> Receipt | None:
         """The receipt of a delivery key that is on the platform; asked only where `read_back` is claimed."""
         return None
+
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        """Yield the bytes of a file that came with a message, as they come.
+
+        `FetchRefused`: it will never be had. Any other error: it may be tried again, from the beginning.
+        """
+        raise FetchRefused(notes.CANNOT_FETCH)
+        yield b""  # so that whoever cannot, can at least be asked
 
     async def close(self) -> None:  # noqa: B027 reason: most platforms have nothing to let go of
         """Let go of the platform."""

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 import msgspec
 from msgspec import Struct
 
+from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
-from perdure.errors import NotTaken, PerdureError
+from perdure.errors import FetchRefused, NotTaken, PerdureError
 from perdure.platforms.api import Adapter, Capabilities, Event
 
 
@@ -32,7 +33,7 @@ class WebAdapter(Adapter):
     """Takes messages from the HTTP API, and answers each call once its message is stored."""
 
     name = "web"
-    capabilities = Capabilities(idempotent_send=True, live=True)
+    capabilities = Capabilities(idempotent_send=True, live=True, files=True)
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -67,6 +68,11 @@ class WebAdapter(Adapter):
 
     async def send(self, outbound: Outbound) -> Receipt:
         return Receipt(outbound.key)
+
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        """What was uploaded is here from the beginning; whatever is asked for is not."""
+        raise FetchRefused(notes.NOT_UPLOADED)
+        yield b""
 
     @contextmanager
     def reading(self, address: Address, wake: Callable[[], None]) -> Iterator[Reader]:

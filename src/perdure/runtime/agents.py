@@ -19,6 +19,7 @@ from perdure.tools.ledger import Ledger
 from perdure.tools.processes import process_tool
 from perdure.tools.registry import Registry, refuse_doubles
 from perdure.tools.rehearsal import rehearsal_tools
+from perdure.tools.sending import sending_tool
 from perdure.tools.shell import Guard, Workplace, shell_tool
 
 if TYPE_CHECKING:
@@ -134,11 +135,14 @@ class Agents:
         work = self._workplace()
         scripted = shell_tool(work, self._ledger, lambda _: notes.SCRIPTED_DANGER, "danger")
         rehearsal = rehearsal_tools(self._settings.home / "rehearsal.log")
-        return FixedTools([*rehearsal, *self._commands(), scripted])
+        return FixedTools([*rehearsal, *self._commands(), scripted, self._sending()])
 
     def _commands(self) -> list[Tool]:
         work = self._workplace()
         return [shell_tool(work, self._ledger, self._guard()), process_tool(work.keepers, self._ledger)]
+
+    def _sending(self) -> Tool:
+        return sending_tool(self._settings.workspace, self._settings.home)
 
     def _workplace(self) -> Workplace:
         settings = self._settings
@@ -165,7 +169,7 @@ class Agents:
         from perdure.tools.files import file_tools
 
         settings = self._settings
-        tools = [CLARIFY_TOOL, *self._commands(), *file_tools(settings.workspace)]
+        tools = [CLARIFY_TOOL, *self._commands(), *file_tools(settings.workspace, settings.home), self._sending()]
         tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._loaded()]
         refuse_doubles(tools)
         return [FixedTools(tools), *self._servers()]

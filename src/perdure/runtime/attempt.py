@@ -22,10 +22,11 @@ from perdure.core.journal import (
     ModelAsked,
     Noted,
     Record,
+    ToolEnded,
     TurnView,
     fold,
 )
-from perdure.core.messages import Button, Pick
+from perdure.core.messages import Attachment, Button, Pick
 from perdure.core.questions import question_name
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
@@ -38,6 +39,7 @@ from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
 from perdure.store.outbox import Owed
+from perdure.tools.cabinet import Cabinet
 
 log = Log("attempt")
 
@@ -61,6 +63,7 @@ class Attempt:
         rules: Rules,
         shown: Shown,
         typing: Typing,
+        cabinet: Cabinet,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
     ) -> None:
@@ -75,6 +78,7 @@ class Attempt:
         self._rules = rules
         self._shown = shown
         self._typing = typing
+        self._cabinet = cabinet
         self._changed = changed
         self._owes = owes
         self._work = work_of(claim.turn.key)
@@ -111,6 +115,10 @@ class Attempt:
     def alive(self) -> None:
         self.heard = self._steady()
 
+    def find(self, file: Attachment) -> str | None:
+        place = self._cabinet.find(file.path)
+        return None if place is None else str(place)
+
     async def hide(self) -> None:
         """Show nothing more of a growing answer, and say nothing more in passing: neither follows the answer."""
         self.hushed = True
@@ -130,8 +138,23 @@ class Attempt:
     async def append(self, *entries: Entry) -> None:
         if any(isinstance(entry, ModelAsked) for entry in entries):
             self._check_cost()
-        await self._save(entries)
+        await self._save(entries, self._files_of(entries))
         await self._lease.confirmed()
+
+    def _files_of(self, entries: Sequence[Entry]) -> list[Owed]:
+        """What the results of calls send."""
+        return [
+            Owed(
+                address_of(self.key),
+                f"{self.turn}.sends.{entry.call}.{number}",
+                (notes.of_work(self._work, file.caption) if file.caption else file.name,),
+                self.view.anchor,
+                file=file,
+            )
+            for entry in entries
+            if isinstance(entry, ToolEnded)
+            for number, file in enumerate(entry.files)
+        ]
 
     async def listen(self) -> None:
         """Let join what waits to be heard; the database is asked only if there may be something."""

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
+from perdure.core import notes
 from perdure.errors import NotConnected
 from perdure.logs import Log
-from perdure.platforms.api import Adapter, Event
+from perdure.platforms.api import Adapter, Capabilities, Event
 
 log = Log("connections")
 
@@ -29,8 +30,12 @@ class Connections:
 
     def max_length(self, platform: str) -> int | None:
         """How long one message may be there."""
-        found = (adapter.capabilities.max_length for adapter in self._adapters if adapter.name == platform)
-        return next(found, None)
+        return self.capabilities(platform).max_length
+
+    def capabilities(self, platform: str) -> Capabilities:
+        """What is true of a platform, connected or not; of one that we do not have, nothing is."""
+        found = (adapter.capabilities for adapter in self._adapters if adapter.name == platform)
+        return next(found, Capabilities())
 
     async def attend(self, adapter: Adapter, take: Take) -> None:
         """Connect, receive, and connect again after every loss, with growing pauses while it fails."""
@@ -43,6 +48,9 @@ class Connections:
                 problem = "the platform closed the connection"
             except NotConnected as error:
                 problem = error.message
+            except Exception as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
+                problem = notes.adapter_failed(type(error).__name__)
+                log.crash("adapter_failed", error, platform=adapter.name)
             finally:
                 self.connected.pop(adapter.name, None)
             self.problems[adapter.name] = problem

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -149,6 +150,8 @@ def _remove(home: Path, files: Iterable[str]) -> None:
     for path in ((home / file).resolve() for file in files):
         if path.is_relative_to(home.resolve()) and path.is_file():
             path.unlink(missing_ok=True)
+            with suppress(OSError):  # somebody else has put something there, and it stays
+                path.parent.rmdir()
 
 
 async def erase_from(settings: Settings, name: str) -> list[Erased]:

@@ -23,6 +23,7 @@ from perdure.runtime.commands import Commands, Control
 from perdure.runtime.connections import Connections
 from perdure.runtime.drain import Notices, drain
 from perdure.runtime.eraser import Eraser
+from perdure.runtime.fetcher import Fetcher
 from perdure.runtime.intake import Intake
 from perdure.runtime.keepers import Keepers
 from perdure.runtime.lease import Lease
@@ -33,10 +34,12 @@ from perdure.runtime.recoverer import Limits, Recoverer
 from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
+from perdure.runtime.uploads import Uploads
 from perdure.runtime.watchers import Watchers
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.runs import LEASE_MS, Started
+from perdure.tools.cabinet import Cabinet
 
 log = Log("loops")
 
@@ -71,6 +74,8 @@ class Loops:
         self._agents = agents
         self._clock = clock
         self._lease = Lease(None if store.database.sole else LEASE_MS)
+        self.cabinet = Cabinet(settings.home)
+        self.uploads = Uploads(store, self.cabinet, clock, settings.max_file)
         self._tasks: list[asyncio.Task[None]] = []
         self._published: set[str] = set()  # platforms that show the menu of commands
         self.access = access = Access(settings, store)
@@ -95,7 +100,18 @@ class Loops:
             clock=clock,
             unknown=settings.delivery.unknown,
             max_age_ms=int(settings.delivery.max_age * 1000),
+            cabinet=self.cabinet,
             sent=feed.ring,
+            group=group,
+        )
+        self.fetcher = Fetcher(
+            store,
+            self._run,
+            connections.connected,
+            self.cabinet,
+            most=settings.max_file,
+            clock=clock,
+            settled=self._told,
             group=group,
         )
         self.keepers = Keepers(store, settings.home / "keepers", clock)
@@ -104,7 +120,7 @@ class Loops:
         )
         agents.bind(Records(store, self._run, clock, self.background))
         self.eraser = Eraser(store, settings.home, clock, self._cut_off)
-        self._retention = Retention(self.eraser, settings.retention.age)
+        self._retention = Retention(self.eraser, settings.retention.age, self.uploads.sweep)
         self.recoverer = self._make_recoverer(started)
         self.commands = self._make_commands()
         self._expiry = Expiry(store, settings.queue_rules, clock, self._changed)
@@ -123,6 +139,7 @@ class Loops:
             max_tokens=self._settings.recovery.max_tokens,
             approval_ms=int(self._settings.tools.approval_expires * 1000),
             rules=self._settings.queue_rules,
+            cabinet=self.cabinet,
             ended=lambda: self.keepers.wake(),  # it may have left a command behind
             changed=self._feed.ring,
             owes=self._changed,
@@ -176,6 +193,7 @@ class Loops:
             self.background.work(),
             self.runner.work(),
             self.sender.work(),
+            self.fetcher.work(),
             self.commands.work(),
             self.watchers.work(),
             self._retention.work(),
@@ -192,6 +210,7 @@ class Loops:
         for task in self._tasks:
             task.cancel()
         self.background.stop()
+        self.fetcher.stop()
         await self._intake.settle(TAKING_IN)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -235,6 +254,8 @@ class Loops:
             self.commands.wake()
             return
         self.runner.wake(stored.key)
+        if inbound.attachments:
+            self.fetcher.wake()
         if stored.quiet:
             self.runner.wake_later(stored.key)
         if self._control.stopping is not None and stored.fate is Fate.WAITS:
@@ -244,6 +265,7 @@ class Loops:
     async def _connected(self, platform: str) -> None:
         """A platform is there: its owed replies go first, then its recoveries; nobody waits for either."""
         self.sender.wake()
+        self.fetcher.wake()
         self._begin(self._publish(platform))
         self._begin(self._recover(platform))
 

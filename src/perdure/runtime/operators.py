@@ -6,10 +6,12 @@ from perdure.core.address import parse_session_key
 from perdure.core.messages import Inbound
 from perdure.runtime.access import OPERATOR
 from perdure.runtime.loops import Loops
-from perdure.store import verbs
+from perdure.store import mending, verbs
 from perdure.store.api import Store
 from perdure.store.erasing import Erased
 from perdure.store.ids import Clock
+from perdure.store.mending import Mended
+from perdure.store.outbox import Delivering
 from perdure.store.sessions import Session
 
 
@@ -19,7 +21,7 @@ class Operators:
     def __init__(self, store: Store, loops: Loops, run: str, clock: Clock) -> None:
         self._store = store
         self._loops = loops
-        self._run = run
+        self._run = self.run = run
         self._clock = self.clock = clock
 
     async def resume(self, session: Session) -> bool:
@@ -56,6 +58,21 @@ class Operators:
         if suspended.turn:
             self._loops.runner.cut_off(suspended.turn)
         return suspended.changed
+
+    async def resend(self, row: Delivering) -> Mended:
+        """Send a reply again, or at once; only where the platform cannot tell, at the risk of a duplicate."""
+        can = self._loops.connections.capabilities(row.address.platform)
+        certain = can.idempotent_send or can.read_back or row.edits is not None
+        deed = mending.resend(self._store.ids, row.id, self._clock(), certain=certain)
+        mended = await self._store.outbox.mend(row.key, deed)
+        self._loops.tell(row.key)
+        return mended
+
+    async def drop_reply(self, row: Delivering) -> Mended:
+        """Give up a reply that was not confirmed."""
+        mended = await self._store.outbox.mend(row.key, mending.drop(self._store.ids, row.id, self._clock()))
+        self._loops.tell(row.key)
+        return mended
 
     async def erase(self, name: str) -> list[Erased]:
         """Erase the session of that id, or all that a key ever had."""

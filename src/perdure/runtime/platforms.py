@@ -16,4 +16,14 @@ def configured(settings: Settings) -> list[Adapter]:
 
         adapter = TelegramAdapter(telegram.token, telegram.base_url, telegram.webhook, grows=telegram.stream)
         adapters.append(adapter)
-    return adapters
+    return [*adapters, *_plugged(settings)]
+
+
+def _plugged(settings: Settings) -> list[Adapter]:
+    """Those that other packages bring. No code of theirs is loaded unless the configuration names them."""
+    enabled = {name: there for name, there in settings.plugged.items() if there.enabled}
+    if not enabled:
+        return []
+    from perdure.runtime.plugged import make_plugged
+
+    return [make_plugged(name, there, settings.home) for name, there in enabled.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from perdure.errors import PerdureError, StoreBroken
 from perdure.logs import Log
@@ -17,8 +18,10 @@ BREATH = 1.0  # seconds between two batches, in which others are served
 class Retention:
     """Looks at the start, and then every few minutes."""
 
-    def __init__(self, eraser: Eraser, age: float | None) -> None:
+    def __init__(self, eraser: Eraser, age: float | None, sweep: Callable[[], Awaitable[None]]) -> None:
+        """`sweep` removes the files that nobody needs."""
         self._eraser = eraser
+        self._sweep = sweep
         self._age_ms = int((age or 0) * 1000)
 
     async def work(self) -> None:
@@ -27,6 +30,7 @@ class Retention:
                 await self._eraser.go_on()
                 await self._retain()
                 await self._eraser.forget()
+                await self._sweep()
             except StoreBroken:
                 raise
             except (PerdureError, OSError) as error:  # the next look tries again

@@ -21,6 +21,7 @@ from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
 from perdure.store.moves import Turn
+from perdure.tools.cabinet import Cabinet
 
 log = Log("runner")
 
@@ -45,6 +46,7 @@ class Runner:
         max_tokens: int | None,
         approval_ms: int,
         rules: Rules,
+        cabinet: Cabinet,
         ended: Callable[[], None],
         changed: Callable[[str], None],
         owes: Callable[[str], None],
@@ -61,6 +63,7 @@ class Runner:
         self._max_tokens = max_tokens
         self._approval_ms = approval_ms
         self._rules = rules
+        self._cabinet = cabinet
         self._ended = ended
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
@@ -202,6 +205,7 @@ class Runner:
             rules=self._rules,
             shown=self._preview_of(turn),
             typing=typing,
+            cabinet=self._cabinet,
             changed=self._changed,
             owes=self._owes,
         )

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from perdure.core import notes
 from perdure.core.delivery import RESOLVED, Delivery, Resolution, UnknownChoice, resolution, retry_in
-from perdure.core.messages import Receipt
+from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
 from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
 from perdure.logs import Log
-from perdure.platforms.api import Adapter
+from perdure.platforms.api import Adapter, Capabilities
 from perdure.runtime.bell import POLL, Bell
 from perdure.runtime.lease import Lease
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.outbox import Delivering, Owed
+from perdure.tools.cabinet import Cabinet
 
 log = Log("sender")
 
@@ -35,6 +40,7 @@ class Sender:
         clock: Clock,
         unknown: UnknownChoice,
         max_age_ms: int,
+        cabinet: Cabinet,
         sent: Callable[[str], None],
         group: asyncio.TaskGroup,
     ) -> None:
@@ -45,8 +51,10 @@ class Sender:
         self._clock = clock
         self._unknown = unknown
         self._max_age_ms = max_age_ms
+        self._cabinet = cabinet
         self._sent = sent
         self._group = group
+        self.resolved: Counter[Resolution] = Counter()  # unknown sends, by what was done about them
         self._bell = Bell()
         self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
         self._ended: set[str] = set()  # rows whose sending has ended since the last look began
@@ -122,6 +130,7 @@ class Sender:
         how = resolution(
             idempotent=can.idempotent_send or row.edits is not None, read_back=can.read_back, choice=self._unknown
         )
+        self.resolved[how] += 1
         match how:
             case Resolution.SAME_KEY:
                 await self._send(row, adapter, row.text, RESOLVED[how])
@@ -142,19 +151,17 @@ class Sender:
         outbox = self._store.outbox
         try:
             await self._lease.confirmed()
-            receipt = await _put(adapter, row, text)
+            receipt = await self._put(adapter, row, text)
         except NotConnected as error:
             due = self._clock() + 1_000
             await outbox.put_back(row, due, self._clock(), problem=error.message, counts=False)
         except SendRetry as error:
             due = self._clock() + max(int(error.after * 1000), retry_in(row.attempts + 1))
-            await outbox.put_back(row, due, self._clock(), problem=error.message, counts=True)
+            # Who names the time is busy, not broken: waiting for that long uses up no attempt.
+            await outbox.put_back(row, due, self._clock(), problem=error.message, counts=error.after <= 0)
         except SendRefused as error:
             log.warning("refused", row=row.id, lane=row.lane, error=error.message)
-            if row.edits is not None:
-                await outbox.send_instead(row, self._clock(), problem=error.message)
-            else:
-                await outbox.refuse(row, self._clock(), problem=error.message)
+            await self._take_refusal(row, error.message)
         except StoreBroken:
             raise
         except Exception as error:  # noqa: BLE001 reason: after any other error nobody knows whether it was sent
@@ -163,6 +170,19 @@ class Sender:
             await outbox.unknown(row, due, self._clock(), problem=str(error))
         else:
             await self._record(row, receipt, resolved)
+
+    async def _take_refusal(self, row: Delivering, problem: str) -> None:
+        """What is not taken as it is may be taken as a message of its own, or in words; or else it is dropped."""
+        file, now = row.sends, self._clock()
+        if row.edits is not None:
+            await self._store.outbox.send_instead(row, now, problem=problem)
+        elif file is not None:
+            place = self._cabinet.find(file.path)
+            words = notes.file_left_here(row.text, file.name, str(place)) if place else ""
+            words = words or notes.file_lost(row.text, file.name)
+            await self._store.outbox.send_words(row, words, now, problem=problem)
+        else:
+            await self._store.outbox.refuse(row, now, problem=problem)
 
     async def _record(self, row: Delivering, receipt: Receipt, resolved: str | None = None) -> None:
         """The message is there: say so, however long the store takes. Until then nothing follows it."""
@@ -182,11 +202,23 @@ class Sender:
         await self._store.outbox.owe(row.key, notice, now)
         log.warning("dropped", row=row.id, lane=row.lane)
 
+    async def _put(self, adapter: Adapter, row: Delivering, text: str) -> Receipt:
+        """Send the row, or let it take the place of the message that it edits; an edit may be made twice."""
+        file = row.sends
+        if file is not None:
+            place = self._cabinet.find(file.path)
+            return await adapter.send(_with_file(row, text, file, place, adapter.capabilities))
+        if row.edits is None:
+            return await adapter.send(row.outbound(text))
+        receipt = Receipt(row.edits)
+        await adapter.edit(receipt, row.outbound(text))
+        return receipt
 
-async def _put(adapter: Adapter, row: Delivering, text: str) -> Receipt:
-    """Send the row, or let it take the place of the message that it edits; an edit may be made twice."""
-    if row.edits is None:
-        return await adapter.send(row.outbound(text))
-    receipt = Receipt(row.edits)
-    await adapter.edit(receipt, row.outbound(text))
-    return receipt
+
+def _with_file(row: Delivering, text: str, file: SentFile, place: Path | None, can: Capabilities) -> Outbound:
+    """The file itself, or, where it cannot be sent, words that say where it is."""
+    if place is None:
+        return row.outbound(notes.file_lost(text, file.name))
+    if not can.files or (can.max_file is not None and file.size > can.max_file):
+        return row.outbound(notes.file_left_here(text, file.name, str(place)))
+    return replace(row.outbound(text), file=LocalFile(str(place), file.name, file.media_type, file.size))

@@ -9,7 +9,7 @@ alone does not say it), `default` (the default in words) and `secret` (the value
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -32,6 +32,7 @@ from perdure.settings.kinds import (
     Url,
 )
 from perdure.settings.queue import InboxSettings, QueueSettings
+from perdure.settings.work import BackgroundSettings, GoalSettings, NotifySettings, TurnSettings
 
 __all__ = [
     "DURATION",
@@ -44,6 +45,7 @@ __all__ = [
     "InboxSettings",
     "ModelSettings",
     "PlatformSettings",
+    "PluggedSettings",
     "Policy",
     "QueueSettings",
     "RecoverySettings",
@@ -96,6 +98,14 @@ class WebSettings(msgspec.Struct, frozen=True):
             description="The port to listen on; 0 takes any free one. A busy port is an error.",
         ),
     ] = 8420
+    names: Annotated[
+        list[Host],
+        Meta(
+            description="Names under which browsers reach the gateway, such as that of a reverse proxy before it. "
+            "While it listens on loopback, or if there are any, others than `localhost` are refused.",
+            examples=[["perdure.example.org"]],
+        ),
+    ] = msgspec.field(default_factory=list)
 
 
 class SessionSettings(msgspec.Struct, frozen=True):
@@ -122,43 +132,6 @@ class SessionSettings(msgspec.Struct, frozen=True):
             "their own (`person`). A guest always has one of their own."
         ),
     ] = "shared"
-
-
-class TurnSettings(msgspec.Struct, frozen=True):
-    """When a turn is taken to hang: only its silence counts, and not how long it takes."""
-
-    inactivity_warning: Annotated[
-        Duration,
-        Meta(
-            description="The chat is warned when a running turn has given no sign of life for so long: no step, "
-            "no piece of an answer, no output of a tool; 0 means never."
-        ),
-    ] = 900.0
-    inactivity_limit: Annotated[
-        Duration,
-        Meta(description="A running turn that gives no sign of life for so long is ended; 0 means never."),
-    ] = 1800.0
-
-
-class NotifySettings(msgspec.Struct, frozen=True):
-    """What people are told in passing."""
-
-    still_working: Annotated[
-        Duration,
-        Meta(description="How often the chat is told that a long turn goes on, and at what; 0 means never."),
-    ] = 180.0
-
-
-class GoalSettings(msgspec.Struct, frozen=True):
-    """How far `/goal` goes by itself."""
-
-    max_turns: Annotated[Count, Meta(description="How many turns one goal may begin.")] = 10
-
-
-class BackgroundSettings(msgspec.Struct, frozen=True):
-    """What goes on beside a chat, with `/background`."""
-
-    at_once: Annotated[Count, Meta(description="How many works may go on in the background of one chat.")] = 5
 
 
 class DrainSettings(msgspec.Struct, frozen=True):
@@ -338,6 +311,27 @@ class TelegramSettings(PlatformSettings, frozen=True):
         return [("token", "(hidden)")]
 
 
+class PluggedSettings(PlatformSettings, frozen=True):
+    """A platform that another package brings: the settings of every platform, and its own as they came."""
+
+    allow: Annotated[
+        list[Id],
+        Meta(
+            description="The ids of the owners, as the platform spells them; `*` lets everybody else in.",
+            examples=[["ann", "bob"]],
+        ),
+    ] = msgspec.field(default_factory=list)
+    own: Annotated[dict[str, Any], Meta(description="What the file says of its own keys.")] = {}
+    texts: Annotated[dict[str, str], Meta(description="What the environment says of them.")] = {}
+
+    # Nobody knows which of its own keys are secrets.
+    def __repr__(self) -> str:
+        return "PluggedSettings(own=(hidden))"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("own", "(hidden)")]
+
+
 class PlatformsSettings(msgspec.Struct, frozen=True):
     """The platforms that this version has."""
 
@@ -367,6 +361,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention: RetentionSettings = RetentionSettings()
     access: AccessSettings = AccessSettings()
     platforms: PlatformsSettings = PlatformsSettings()
+    plugged: dict[str, PluggedSettings] = {}  # the sections `platforms.NAME` of those that other packages bring
 
     @property
     def store_url(self) -> str:
@@ -377,20 +372,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"{SQLITE}{self.home / url.removeprefix(SQLITE)}"
 
     @property
+    def max_file(self) -> int:
+        """How many bytes a file may have that somebody sends."""
+        return self.inbox.max_file * 1_000_000
+
+    @property
     def workspace(self) -> Path:
         """Where the agent reads and writes files."""
         return self.home / (self.tools.directory or "workspace")
 
     def platform(self, name: str) -> PlatformSettings:
-        """The settings of a platform; of one that has none, such as a plug-in's, the defaults."""
-        platforms: dict[str, PlatformSettings] = msgspec.structs.asdict(self.platforms)
-        return platforms.get(name, PlatformSettings())
+        """The settings of a platform; of one that has none, such as one of a test, the defaults."""
+        return self.all_platforms.get(name, PlatformSettings())
+
+    @property
+    def all_platforms(self) -> dict[str, PlatformSettings]:
+        """Those that this version has, and those in the configuration that other packages bring."""
+        return {**msgspec.structs.asdict(self.platforms), **self.plugged}
 
     @property
     def queue_rules(self) -> Rules:
         """How messages wait."""
         quiet, age = int(self.queue.quiet * 1000), int(self.inbox.max_age * 1000)
-        return Rules(self.queue.mode, self.queue.cap, quiet, age)
+        return Rules(self.queue.mode, self.queue.cap, quiet, age, files=True)
 
     def recovery_policy(self, platform: str, chat: str) -> Policy:
         """What becomes of a turn that was cut off in this chat: it says so itself, or its platform, or all."""

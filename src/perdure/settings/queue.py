@@ -45,3 +45,10 @@ class InboxSettings(msgspec.Struct, frozen=True):
             "up, and the chat is told how many; 0 means never."
         ),
     ] = 86400.0
+    max_file: Annotated[
+        Annotated[int, Meta(ge=1, le=2000)],
+        Meta(
+            description="How large a file may be that somebody sends, in MB; of a larger one, the agent and the "
+            "chat are told that it was not taken. Telegram gives bots no more than 20."
+        ),
+    ] = 20

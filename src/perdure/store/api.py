@@ -6,14 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perdure.errors import ConfigurationError
+from perdure.store.attachments import Attachments
 from perdure.store.database import Database
+from perdure.store.decisions import Decisions
 from perdure.store.erasing import Erasing
 from perdure.store.goals import Goals
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
+from perdure.store.lives import Lives
 from perdure.store.orders import Orders
 from perdure.store.outbox import Outbox
+from perdure.store.overview import Overview
 from perdure.store.pairings import Pairings
 from perdure.store.people import People
 from perdure.store.presses import Presses
@@ -23,6 +27,7 @@ from perdure.store.queueing import Queue
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
 from perdure.store.situations import Situations
+from perdure.store.tallies import Tallies
 from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
 from perdure.store.works import Works
@@ -43,6 +48,7 @@ class Store:
         self.inbox = Inbox(database, ids)
         self.presses = Presses(database, ids)
         self.outbox = Outbox(database, ids)
+        self.attachments = Attachments(database, ids)
         self.previews = Previews(database, ids)
         self.orders = Orders(database, ids)
         self.queue = Queue(database, ids)
@@ -50,6 +56,10 @@ class Store:
         self.works = Works(database)
         self.runs = Runs(database, ids)
         self.situations = Situations(database)
+        self.lives = Lives(database)
+        self.decisions = Decisions(database)
+        self.overview = Overview(database)
+        self.tallies = Tallies(database)
         self.people = People(database)
         self.pairings = Pairings(database, ids)
         self.processes = Processes(database, ids)

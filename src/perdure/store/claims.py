@@ -11,7 +11,7 @@ from perdure.core.queueing import Rules
 from perdure.core.recovery import SUPERSEDED, Choice
 from perdure.core.session import Why
 from perdure.core.turn import State
-from perdure.store import goals, inbox, journal, leases, news, queueing
+from perdure.store import attachments, goals, inbox, journal, leases, news, queueing
 from perdure.store.database import Tx
 from perdure.store.ids import Ids
 from perdure.store.moves import COLUMNS, Turn, begun, cancel, get, move
@@ -46,23 +46,27 @@ def claim(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Claim
     if turn is not None and turn.state is State.INTERRUPTED:
         turn = _unblock(tx, ids, turn, run, now)
     elif turn is not None and turn.state is State.WAITING:
-        turn = _answer(tx, ids, turn, run, now)
+        turn = _answer(tx, ids, turn, run, now, rules)
     if turn is not None:
-        return _claim_again(tx, turn, run, now) if turn.state is State.QUEUED else None
+        return _claim_again(tx, turn, run, now, rules) if turn.state is State.QUEUED else None
     ready = queueing.is_ready(tx, key, rules, now) or goals.is_due(tx, key)
     claimed = _begin(tx, ids, key, run, now, rules) if ready else None
     return msgspec.structs.replace(claimed, superseded=True) if claimed and before else claimed
 
 
-def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
+def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: Rules) -> Turn | None:
     """The next words of a person answer the question that the turn waits with."""
     question = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
     row = tx.one(_NEXT_WORDS + tx.hold, key=turn.key, after=question.position) if question else None
     if question is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
-    cause = inbox.as_cause(row)
+    if rules.files and attachments.are_awaited(tx, [row]):
+        return turn
+    cause = inbox.as_cause(tx, row)
     inbox.take(tx, row[0], turn.id)
-    move(tx, ids, turn, [answer_to(question, cause.text, cause.sender, cause.message)], (), now)
+    answered = answer_to(question, cause.text, cause.sender, cause.message)
+    answered = msgspec.structs.replace(answered, attachments=cause.attachments)
+    move(tx, ids, turn, [answered], (), now)
     return get(tx, turn.id)
 
 
@@ -90,7 +94,7 @@ def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
     return get(tx, turn.id)
 
 
-def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
+def _claim_again(tx: Tx, turn: Turn, run: str, now: int, rules: Rules) -> Claim | None:
     """Only from our own hands: a queued turn of a dead run first goes through the recoverer."""
     if leases.holder(tx, turn.key) != run:
         return None
@@ -108,23 +112,24 @@ def _claim_again(tx: Tx, turn: Turn, run: str, now: int) -> Claim | None:
     )
     if not changed:
         return None
-    entries = [Claimed(run, lease[0], attempt), *_joining(tx, turn)]
+    entries = [Claimed(run, lease[0], attempt), *_joining(tx, turn, rules)]
     journal.append(tx, turn.session, turn.id, entries, now)
     claimed = get(tx, turn.id)
     assert claimed is not None, f"turn {turn.id} vanished"
     return _claimed(tx, claimed, journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
 
 
-def _joining(tx: Tx, turn: Turn) -> list[Joined]:
+def _joining(tx: Tx, turn: Turn, rules: Rules) -> list[Joined]:
     """Messages that arrived while the turn was interrupted become part of it, now that it goes on.
 
     So do those from before that want to steer it, or else they would be heard behind those that came later.
     """
     last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).note_due()
     rows = [] if last is None else tx.all(_JOINING + tx.hold, key=turn.key, after=last.position)
+    rows = attachments.up_to_awaited(tx, rows) if rules.files else rows
     for row in rows:
         inbox.take(tx, row[0], turn.id)
-    return [Joined(tuple(inbox.as_cause(row) for row in rows))] if rows else []
+    return [Joined(tuple(inbox.as_cause(tx, row) for row in rows))] if rows else []
 
 
 def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Claim | None:
@@ -133,7 +138,7 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Clai
     if lease is None or begun(tx, key) is not None:
         return None
     rows = queueing.next_rows(tx, key, rules, now)
-    causes = [inbox.as_cause(row) for row in rows] or goals.next_causes(tx, ids, key, now)
+    causes = [inbox.as_cause(tx, row) for row in rows] or goals.next_causes(tx, ids, key, now)
     if not causes:
         return None
     epoch, generation = lease[0], lease[1] + 1
@@ -147,7 +152,8 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Clai
     )
     tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
     tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=now, session=session)
-    causes = [*map(inbox.as_cause, tx.all(_ASIDES, key=key, session=session)), *causes]
+    asides = tx.all(_ASIDES, key=key, session=session)
+    causes = [*(inbox.as_cause(tx, row) for row in asides), *causes]
     for each in causes:
         inbox.take(tx, each.inbox, turn)
     for cause in rows:

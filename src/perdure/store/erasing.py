@@ -21,6 +21,7 @@ from perdure.store.moves import BEGUN, COLUMNS, as_turn
 _TURNS = "SELECT id FROM turns WHERE session = :session"
 # A message belongs to the session of its turn, and without one to the session that received it.
 _MESSAGES = f"SELECT id FROM inbox WHERE turn IN ({_TURNS}) OR (session = :session AND turn IS NULL)"
+_FILES = f"inbox IN ({_MESSAGES}) OR turn IN ({_TURNS})"
 _OPEN = "state IN ('owed', 'sending', 'unknown')"
 AT_ONCE = 500  # rows that go in one transaction
 _OVER = "state IN ('rejected', 'expired', 'withdrawn', 'deleted')"
@@ -126,7 +127,7 @@ def _begin(tx: Tx, ids: Ids, session: str, now: int, idle_since: int | None) -> 
 
 
 def _files(tx: Tx, session: str) -> tuple[str, ...]:
-    sql = f"SELECT path FROM attachments WHERE path IS NOT NULL AND inbox IN ({_MESSAGES})"
+    sql = f"SELECT path FROM attachments WHERE path IS NOT NULL AND ({_FILES})"
     return tuple(row[0] for row in tx.all(sql, session=session))
 
 
@@ -176,7 +177,7 @@ NOTICES = "notices"
 # first: what is left of it can be read at any time.
 _TABLES = {
     NOTICES: "",
-    "attachments": f"SELECT id FROM attachments WHERE inbox IN ({_MESSAGES})",
+    "attachments": f"SELECT id FROM attachments WHERE {_FILES}",
     "previews": f"SELECT delivery_key FROM previews WHERE turn IN ({_TURNS})",
     "outbox": f"SELECT id FROM outbox WHERE turn IN ({_TURNS})",
     "processes": "SELECT id FROM processes WHERE session = :session",

@@ -14,8 +14,8 @@ from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.goals import Verdict, verdict
 from perdure.core.journal import Cause, Finished
-from perdure.core.messages import Attachment, Inbound, Sender, storable
-from perdure.store import inbox, outbox
+from perdure.core.messages import Inbound, Sender, storable
+from perdure.store import attachments, inbox, outbox
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.journal import UNDONE
@@ -115,7 +115,10 @@ def is_active(tx: Tx, key: str) -> bool:
 def is_due(tx: Tx, key: str) -> bool:
     """Whether the key's goal goes on now: nothing is under way, nothing waits, and the last turn was completed."""
     goal = _one(tx, _ACTIVE, key=key)
-    return goal is not None and not _begun(tx, key) and not _waits(tx, key) and _may_go_on(tx, goal)
+    if goal is None or _begun(tx, key) or _waits(tx, key) or not _may_go_on(tx, goal):
+        return False
+    command = _command(tx, key, goal) if goal.turns == 0 else None
+    return command is None or not attachments.is_awaited(tx, command)
 
 
 def next_causes(tx: Tx, ids: Ids, key: str, now: int) -> list[Cause]:
@@ -130,18 +133,21 @@ def next_causes(tx: Tx, ids: Ids, key: str, now: int) -> list[Cause]:
     if row is None:
         return []  # this very turn has begun before
     told = notes.goal_note(number, goal.budget)
-    files = _attachments(tx, key, goal) if number == 1 else ()
+    command = _command(tx, key, goal) if number == 1 else None
+    files = attachments.as_attached(tx, command) if command else ()
     return [
         Cause(row, goal.text, goal.person, goal.message, attachments=files),
         Cause(row, told, goal.person, goal.message, note=True),
     ]
 
 
-def _attachments(tx: Tx, key: str, goal: Goal) -> tuple[Attachment, ...]:
-    """What came with the command that set a goal: one of the last of its chat, since its first turn begins now."""
-    sql = "SELECT body FROM inbox WHERE key = :key AND kind = 'command' ORDER BY position DESC LIMIT 50"
-    said = (msgspec.json.decode(row[0], type=Inbound) for row in tx.all(sql, key=key))
-    return next((each.attachments for each in said if each.message == goal.message), ())
+def _command(tx: Tx, key: str, goal: Goal) -> str | None:
+    """The command that set a goal: one of the last of its chat, since its first turn begins now."""
+    sql = "SELECT id, body FROM inbox WHERE key = :key AND kind = 'command' ORDER BY position DESC LIMIT 50"
+    rows = tx.all(sql, key=key)
+    return next(
+        (row[0] for row in rows if msgspec.json.decode(row[1], type=Inbound).message == goal.message), None
+    )
 
 
 def _has_ended(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:

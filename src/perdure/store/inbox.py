@@ -12,9 +12,9 @@ from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.commands import AGAIN
 from perdure.core.journal import Cause
-from perdure.core.messages import Attachment, Inbound, Stored, storable
+from perdure.core.messages import Inbound, Stored, storable
 from perdure.core.queueing import Fate, Mode, Rules, needs_quiet
-from perdure.store import busy, erased, outbox, sessions
+from perdure.store import attachments, busy, erased, outbox, sessions
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.outbox import Owed
@@ -28,7 +28,17 @@ UNBOUND = Rules()
 REJECTED_KEPT = 1000  # events that nobody understood, or whose sender nobody knows: the newest
 
 
-class Seen(Struct, frozen=True):
+class SeenFile(Struct, frozen=True):
+    """A file of a message: `fetched` if it can be had, `referenced` while it is on its way, or `failed`."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int | None
+    state: str = "fetched"
+
+
+class Seen(Struct, frozen=True, omit_defaults=True):
     """A message as the people in a chat see it, theirs or ours, with its place in the chat."""
 
     position: int
@@ -37,6 +47,7 @@ class Seen(Struct, frozen=True):
     text: str
     at: int
     turn: str | None
+    attachments: tuple[SeenFile, ...] = ()
 
 
 class Inbox:
@@ -143,7 +154,7 @@ def _receive(
     if message is None:
         return _must_be_known(tx, inbound)
     for ordinal, attachment in enumerate(inbound.attachments):
-        refer(tx, ids, message, ordinal, attachment)
+        attachments.refer(tx, ids, message, ordinal, attachment)
     busy.note_room(tx, key, rules.cap)
     quiet = kind == "message" and needs_quiet(manner, inbound.album)
     ended = busy.interrupt(tx, ids, key, manner, now)
@@ -237,18 +248,6 @@ def put(
     return message
 
 
-def refer(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: Attachment) -> None:
-    """Write down that a file came with a message."""
-    tx.run(
-        "INSERT INTO attachments (id, inbox, ordinal, name, reference, media_type, size, state) "
-        "VALUES (:id, :inbox, :ordinal, :name, :reference, :media_type, :size, 'referenced')",
-        id=ids.new("att"),
-        inbox=message,
-        ordinal=ordinal,
-        **msgspec.structs.asdict(attachment),
-    )
-
-
 def reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -> bool:
     """Keep an event that begins nothing, and not too many of them. False: it is here already, or was erased."""
     if erased.is_event(tx, event_key):
@@ -280,24 +279,30 @@ def turn_away(tx: Tx, message: str, problem: str) -> None:
 
 
 _SEEN = (
-    "SELECT position, id, 'user', body, received_at, turn FROM inbox "
+    "SELECT position, id, 'user', body, received_at, turn, NULL FROM inbox "
     "WHERE key = :key AND position > :after AND kind IN ('message', 'command') AND state <> 'deleted' "
     f"AND event_key NOT LIKE '{AGAIN}%' "
-    "UNION ALL SELECT position, id, 'agent', text, updated_at, turn FROM outbox "
+    "UNION ALL SELECT position, id, 'agent', text, updated_at, turn, file FROM outbox "
     "WHERE key = :key AND state = 'sent' AND position > :after ORDER BY 1 LIMIT :limit"
 )
 
 
 def _seen(tx: Tx, key: str, after: int, limit: int) -> list[Seen]:
-    rows = tx.all(_SEEN, key=key, after=after, limit=limit)
-    return [
-        Seen(position, message, author, _text(text) if author == "user" else text, at, turn)
-        for position, message, author, text, at, turn in rows
-    ]
+    return [_as_seen(tx, row) for row in tx.all(_SEEN, key=key, after=after, limit=limit)]
 
 
-def _text(body: str) -> str:
-    return msgspec.json.decode(body, type=Inbound).text
+def _as_seen(tx: Tx, row: Row) -> Seen:
+    position, message, author, said, at, turn, _ = row
+    text = msgspec.json.decode(said, type=Inbound).text if author == "user" else said
+    return Seen(position, message, author, text, at, turn, _files(tx, row))
+
+
+def _files(tx: Tx, row: Row) -> tuple[SeenFile, ...]:
+    """The files of a row of `_SEEN`."""
+    if row[2] == "agent":
+        return (msgspec.json.decode(row[6], type=SeenFile),) if row[6] else ()
+    found = attachments.of_message(tx, row[1]) if attachments.has_files(row[3]) else []
+    return tuple(SeenFile(file.id, file.name, file.media_type, file.size, file.state) for file in found)
 
 
 def withdraw(tx: Tx, key: str, before: int) -> int:
@@ -329,8 +334,8 @@ def take(tx: Tx, message: str, turn: str) -> None:
     tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
 
 
-def as_cause(row: Row) -> Cause:
-    """A row (id, body, kind) as a turn keeps it: why it began, or what joined it."""
+def as_cause(tx: Tx, row: Row) -> Cause:
+    """A row (id, body, kind) as a turn keeps it: why it began, or what joined it, with its files."""
     inbound = msgspec.json.decode(row[1], type=Inbound)
     return Cause(
         row[0],
@@ -338,7 +343,7 @@ def as_cause(row: Row) -> Cause:
         inbound.sender,
         inbound.message,
         inbound.sent_at,
-        inbound.attachments,
+        attachments.as_attached(tx, row[0]) if inbound.attachments else (),
         wish=row[2] == "wish",
         note=row[2] in ("report", "aside"),
     )

@@ -7,24 +7,31 @@ hears of it, so a crash in between leaves a send whose outcome is unknown, and n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from perdure.core import notes
 from perdure.core.address import Address, home_of, split_parts
-from perdure.core.delivery import RESOLVED, Delivery, delivery_key
-from perdure.core.messages import Button, Outbound, storable
+from perdure.core.delivery import OPEN_DELIVERIES, RESOLVED, Delivery, delivery_key
+from perdure.core.messages import Button, Outbound, SentFile, storable
 from perdure.store import leases, sessions
-from perdure.store.database import Database, Row, Tx
+from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
+
+T = TypeVar("T")
 
 _COLUMNS = (
     "id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, due_at, receipt, problem, "
-    "position, created_at, updated_at, buttons, edits"
+    "position, created_at, updated_at, buttons, edits, file"
 )
 # Repeated word for word by every query for open rows, even where one state is enough: only so does SQLite use
 # their index, and not all rows there ever were.
-_OPEN = "state IN ('owed', 'sending', 'unknown')"
+OPEN = "state IN ('owed', 'sending', 'unknown')"
+WINDOW = 5_000  # rows that one page looks at: what it seeks may be rare among them
+BEHIND = "z" * 30  # behind every id
+CODE = "pair_"  # how the names of replies begin that tell a code
 _TRYING = "state = 'sending' AND attempts = :attempts"  # the very try that the caller made, not a later one
 
 
@@ -37,6 +44,7 @@ class Owed(Struct, frozen=True):
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()  # under the last part
     edits: str | None = None  # the receipt of a message whose place the first part takes
+    file: SentFile | None = None  # the reply is this file; its one part is the caption
 
 
 class Delivering(Struct, frozen=True):
@@ -61,14 +69,37 @@ class Delivering(Struct, frozen=True):
     updated_at: int
     buttons: str | None  # as JSON
     edits: str | None  # the receipt of the message whose place it takes
+    file: str | None  # as JSON
 
     @property
     def address(self) -> Address:
         return Address(*split_parts(self.lane))  # type: ignore[arg-type]  # written by Address.lane
 
+    @property
+    def has_code(self) -> bool:
+        """Whether the text tells a code with which whoever reads it is let in."""
+        return self.reply.startswith(CODE)
+
+    @property
+    def shown(self) -> str:
+        """The text for others than whom it is for."""
+        return notes.CODE_NOT_SHOWN if self.has_code else self.text
+
     def outbound(self, text: str | None = None) -> Outbound:
         buttons = msgspec.json.decode(self.buttons, type=tuple[Button, ...]) if self.buttons else ()
         return Outbound(self.address, text or self.text, self.delivery_key, self.reply_to, buttons)
+
+    @property
+    def sends(self) -> SentFile | None:
+        """The file that the message is."""
+        return msgspec.json.decode(self.file, type=SentFile) if self.file else None
+
+
+class Page(Struct, frozen=True):
+    """Some rows, and where to go on; nowhere if these are the last."""
+
+    rows: list[Delivering]
+    after: str | None
 
 
 class Outbox:
@@ -124,9 +155,14 @@ class Outbox:
         changes = "state = 'owed', run = NULL, edits = NULL"
         return await self._change(row, changes, now, _TRYING, problem=problem)
 
+    async def send_words(self, row: Delivering, text: str, now: int, *, problem: str) -> bool:
+        """The platform does not take the file: owe words in its place."""
+        changes = "state = 'owed', run = NULL, file = NULL, text = :text"
+        return await self._change(row, changes, now, _TRYING, problem=problem, text=text)
+
     async def expire(self, row: Delivering, now: int, *, problem: str) -> bool:
         """Too old to send. The row stays on record as expired."""
-        return await self._change(row, "state = 'expired', run = NULL", now, _OPEN, problem=problem)
+        return await self._change(row, "state = 'expired', run = NULL", now, OPEN, problem=problem)
 
     async def orphans(self, now: int) -> int:
         """Rows that a dead run was sending become unknown; how many there were."""
@@ -134,7 +170,7 @@ class Outbox:
             lambda tx: tx.run(
                 "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, updated_at = :now, "
                 "problem = 'the gateway died while sending' "
-                f"WHERE {_OPEN} AND state = 'sending' AND run IN ({leases.DEAD})",
+                f"WHERE {OPEN} AND state = 'sending' AND run IN ({leases.DEAD})",
                 now=now,
             )
         )
@@ -150,8 +186,25 @@ class Outbox:
     async def open(self, limit: int = 100) -> list[Delivering]:
         """Rows that are still owed, being sent, or unknown."""
         return await self._database.read(
-            lambda tx: _where(tx, f"{_OPEN} ORDER BY created_at, id LIMIT :limit", limit=limit)
+            lambda tx: _where(tx, f"{OPEN} ORDER BY created_at, id LIMIT :limit", limit=limit)
         )
+
+    async def get(self, name: str) -> Delivering | None:
+        return await self._database.read(lambda tx: get(tx, name))
+
+    async def page(self, states: Sequence[Delivery], after: str = "", limit: int = 100) -> Page:
+        """Rows in these states, the newest first, beginning before `after`."""
+        return await self._database.read(lambda tx: _page(tx, states, after or BEHIND, limit))
+
+    async def again(self, row: Delivering) -> str | None:
+        """The row that an operator sent again in the place of this one."""
+        sql = "SELECT id FROM outbox WHERE delivery_key = :key"
+        found = await self._database.read(lambda tx: tx.one(sql, key=again_key(row)))
+        return found[0] if found else None
+
+    async def mend(self, key: str, deed: Work[T]) -> T:
+        """Carry out what an operator wants with a row of that key. After return: it is durable."""
+        return await self._database.write(deed, key=key)
 
     async def _change(
         self, row: Delivering, changes: str, now: int, guard: str, **values: str | int | None
@@ -161,6 +214,11 @@ class Outbox:
         return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key)
 
 
+def again_key(row: Delivering) -> str:
+    """Names what is sent again for a row, so that it is once."""
+    return delivery_key(f"{row.id}.again", 0)
+
+
 def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:
     """Put a reply in its lane, once: the same reply again changes nothing.
 
@@ -168,15 +226,16 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
     """
     key = home_of(key)
     buttons = msgspec.json.encode(reply.buttons).decode() if reply.buttons else None
+    file = msgspec.json.encode(reply.file).decode() if reply.file else None
     lane = reply.address.lane
     if turn is None:
         sessions.ensure_lease(tx, key)  # a notice may be the first that this chat hears of us
     for part, text in enumerate(reply.parts):
-        last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {_OPEN}", lane=lane)
+        last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {OPEN}", lane=lane)
         tx.run(
             "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
-            "state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, :turn, "
-            ":reply, :part, :text, :reply_to, :buttons, :edits, 'owed', 0, :now, :now, :now) "
+            "file, state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, "
+            ":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, 'owed', 0, :now, :now, :now) "
             "ON CONFLICT DO NOTHING",
             id=ids.new("out", after=last[0] if last else None),
             delivery_key=delivery_key(reply.reply, part),
@@ -189,6 +248,7 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
             reply_to=reply.reply_to if part == 0 else None,
             buttons=buttons if part == len(reply.parts) - 1 else None,
             edits=reply.edits if part == 0 else None,
+            file=file,
             now=now,
         )
 
@@ -200,7 +260,7 @@ def withdraw(tx: Tx, key: str, now: int) -> list[tuple[str, str | None]]:
     """
     rows = tx.all(
         "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {_OPEN} AND key = :home AND state = 'owed' "
+        f"WHERE {OPEN} AND key = :home AND state = 'owed' "
         "AND turn IN (SELECT t.id FROM turns t WHERE t.id = outbox.turn AND t.key = :key) RETURNING turn, edits",
         now=now,
         key=key,
@@ -224,13 +284,36 @@ def withdraw_notice(tx: Tx, lane: str, reply: str, now: int) -> bool:
     """Take back a notice that was not sent yet. False: it was, or there is none."""
     sql = (
         "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {_OPEN} AND lane = :lane AND reply = :reply AND state = 'owed'"
+        f"WHERE {OPEN} AND lane = :lane AND reply = :reply AND state = 'owed'"
     )
     return bool(tx.run(sql, lane=lane, reply=reply, now=now))
 
 
 def of_turn(tx: Tx, turn: str) -> list[Delivering]:
     return _where(tx, "turn = :turn ORDER BY id", turn=turn)
+
+
+def get(tx: Tx, name: str, *, hold: bool = False) -> Delivering | None:
+    """A row by its id; held, nobody else changes it before we commit."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM outbox WHERE id = :name{tx.hold if hold else ''}", name=name)
+    return _as_row(row) if row else None
+
+
+def _page(tx: Tx, states: Sequence[Delivery], after: str, limit: int) -> Page:
+    """What is open has its own index; the others are picked from the newest rows, a window of them at a time."""
+    wanted = ", ".join(f"'{state}'" for state in states)
+    if set(states) <= set(OPEN_DELIVERIES):
+        # Not by the bare id: SQLite would rather walk through all rows in their order than sort the few open ones.
+        name = "(id || '')"
+        condition = f"{OPEN} AND state IN ({wanted}) AND {name} < :after ORDER BY {name} DESC LIMIT :limit"
+        rows = _where(tx, condition, after=after, limit=limit + 1)
+        return Page(rows[:limit], rows[limit - 1].id if len(rows) > limit else None)
+    window = "SELECT id FROM outbox WHERE id < :after ORDER BY id DESC LIMIT :window"
+    last = tx.one(f"SELECT min(w.id), count(*) FROM ({window}) w", after=after, window=WINDOW)
+    end = last[0] if last and last[1] == WINDOW else ""
+    condition = f"state IN ({wanted}) AND id < :after AND id >= :end ORDER BY id DESC LIMIT :limit"
+    rows = _where(tx, condition, after=after, end=end, limit=limit + 1)
+    return Page(rows[:limit], rows[limit - 1].id if len(rows) > limit else end or None)
 
 
 def _as_row(row: Row) -> Delivering:
@@ -245,7 +328,7 @@ def _where(tx: Tx, condition: str, **values: str | int) -> list[Delivering]:
 def _heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[Delivering]:
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o JOIN leases "
-        f"ON leases.key = o.key WHERE o.{_OPEN} AND {leases.OURS_OR_FREE} GROUP BY o.lane) ORDER BY id",
+        f"ON leases.key = o.key WHERE o.{OPEN} AND {leases.OURS_OR_FREE} GROUP BY o.lane) ORDER BY id",
         run=run,
     )
     return [row for row in map(_as_row, rows) if row.address.platform in platforms]
@@ -272,7 +355,7 @@ def _sent(tx: Tx, row: Delivering, receipt: str, now: int, resolved: str | None)
     position = sessions.next_position(tx, row.key)
     changed = tx.run(
         "UPDATE outbox SET state = 'sent', run = NULL, receipt = :receipt, problem = :resolved, "
-        f"position = :position, updated_at = :now WHERE id = :id AND {_OPEN}",
+        f"position = :position, updated_at = :now WHERE id = :id AND {OPEN}",
         receipt=receipt,
         resolved=resolved,
         position=position,
@@ -281,6 +364,8 @@ def _sent(tx: Tx, row: Delivering, receipt: str, now: int, resolved: str | None)
     )
     if not changed:
         sessions.give_back(tx, row.key)
+    elif row.has_code:  # it was for one pair of eyes, and has reached them
+        tx.run("UPDATE outbox SET text = :text WHERE id = :id", text=row.shown, id=row.id)
     return bool(changed)
 
 
@@ -288,7 +373,7 @@ def _refuse(tx: Tx, row: Delivering, problem: str, now: int) -> bool:
     return bool(
         tx.run(
             "UPDATE outbox SET state = 'refused', run = NULL, problem = :problem, updated_at = :now "
-            f"WHERE reply = :reply AND lane = :lane AND {_OPEN}",
+            f"WHERE reply = :reply AND lane = :lane AND {OPEN}",
             problem=problem,
             now=now,
             reply=row.reply,

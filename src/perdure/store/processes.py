@@ -182,8 +182,10 @@ class Processes:
         sql = "SELECT directory FROM processes WHERE state = 'live'"
         return await self._database.read(lambda tx: {row[0] for row in tx.all(sql)})
 
-    async def page(self, after: str = "", limit: int = 100) -> list[Process]:
-        """Processes in the order of their ids, beginning behind `after`."""
+    async def page(self, after: str = "", limit: int = 100, *, newest: bool = False) -> list[Process]:
+        """Processes in the order of their ids, or against it, beginning behind `after`."""
+        if newest:
+            return await self._where("id < :after ORDER BY id DESC LIMIT :limit", after=after or "z", limit=limit)
         return await self._where("id > :after ORDER BY id LIMIT :limit", after=after, limit=limit)
 
     async def _where(self, condition: str, **values: str | int) -> list[Process]:

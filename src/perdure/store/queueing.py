@@ -13,7 +13,7 @@ from perdure.core.journal import Joined, Record
 from perdure.core.messages import Inbound, Stored, storable
 from perdure.core.queueing import Fate, Mode, Rules, Waiting, is_due, together
 from perdure.core.turn import State
-from perdure.store import busy, inbox, moves, outbox
+from perdure.store import attachments, busy, inbox, moves, outbox
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.moves import Turn
@@ -134,7 +134,8 @@ def _turn_of(tx: Tx, key: str, row: Row, rules: Rules, now: int, hold: str = "")
     if not is_due(turn, rules.quiet_ms, now):
         return []
     chosen = {each.id for each in turn}
-    return [each for each in rows if each[0] in chosen]
+    rows = [each for each in rows if each[0] in chosen]
+    return [] if rules.files and attachments.are_awaited(tx, rows) else rows
 
 
 def _around(tx: Tx, key: str, row: Row, hold: str) -> list[Row]:
@@ -156,9 +157,10 @@ def _join(tx: Tx, turn: Turn, rules: Rules, now: int) -> list[Record] | None:
     rows = tx.all(f"{_STEERING}{tx.hold}", key=turn.key)
     _expire(tx, turn.key, [row[0] for row in rows if _too_old(row, before)])
     rows = [row for row in rows if not _too_old(row, before)]
+    rows = attachments.up_to_awaited(tx, rows) if rules.files else rows
     if not rows:
         return []
-    records = moves.append(tx, turn, [Joined(tuple(inbox.as_cause(row) for row in rows))], now)
+    records = moves.append(tx, turn, [Joined(tuple(inbox.as_cause(tx, row) for row in rows))], now)
     if records is not None:
         for row in rows:
             inbox.take(tx, row[0], turn.id)

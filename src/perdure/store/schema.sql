@@ -140,6 +140,7 @@ CREATE TABLE outbox (
   position     BIGINT,
   created_at   BIGINT NOT NULL,
   updated_at   BIGINT NOT NULL,
+  file         TEXT, -- as JSON, of a message that is a file
   CHECK ((state = 'sending') = (run IS NOT NULL)),
   CHECK ((state = 'sent') = (position IS NOT NULL))
 );
@@ -174,10 +175,11 @@ CREATE TABLE goals (
 CREATE UNIQUE INDEX goals_active ON goals (session) WHERE state = 'active';
 CREATE INDEX goals_of_session ON goals (session, id);
 
--- Files that came with a message: a reference first, the bytes later.
+-- Files that came with a message: a reference first, the bytes later, after so many tries. One of a turn's was sent
+-- by it. One of neither was uploaded, and no message has named it yet.
 CREATE TABLE attachments (
   id         TEXT PRIMARY KEY,
-  inbox      TEXT NOT NULL REFERENCES inbox (id),
+  inbox      TEXT REFERENCES inbox (id),
   ordinal    BIGINT NOT NULL,
   name       TEXT NOT NULL,
   reference  TEXT NOT NULL,
@@ -186,10 +188,18 @@ CREATE TABLE attachments (
   state      TEXT NOT NULL CHECK (state IN ('referenced', 'fetched', 'failed')),
   path       TEXT,
   problem    TEXT,
+  turn       TEXT REFERENCES turns (id),
+  attempts   BIGINT NOT NULL DEFAULT 0,
+  due_at     BIGINT NOT NULL DEFAULT 0,
+  created_at BIGINT NOT NULL DEFAULT 0,
   UNIQUE (inbox, ordinal),
   CHECK ((state = 'fetched') = (path IS NOT NULL)),
-  CHECK ((state = 'failed') = (problem IS NOT NULL))
+  CHECK ((state = 'failed') = (problem IS NOT NULL)),
+  CHECK (inbox IS NOT NULL OR state = 'fetched')
 );
+CREATE INDEX attachments_of_turn ON attachments (turn) WHERE turn IS NOT NULL;
+CREATE INDEX attachments_here ON attachments (reference) WHERE state = 'fetched';
+CREATE INDEX attachments_unused ON attachments (created_at) WHERE inbox IS NULL AND turn IS NULL;
 
 -- Who is known by name, and as what: in one chat, or, if none is named, on the whole platform.
 CREATE TABLE people (

@@ -13,6 +13,7 @@ from perdure.store.journal import UNDONE
 
 _COLUMNS = "id, key, state, auto_reset_reason, created_at, updated_at"
 _CURRENT = "SELECT id, state FROM sessions WHERE key = :key AND state <> 'closed'"
+_BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"  # word for word as in the index
 # Two gateways may make the same session at the same moment: the second finds the first one's.
 _NEW_LEASE = "INSERT INTO leases (key, epoch, generation, position) VALUES (:key, 0, 0, 0) ON CONFLICT DO NOTHING"
 _NEW_SESSION = (
@@ -31,6 +32,15 @@ class Session(Struct, frozen=True):
     updated_at: int
 
 
+class Which(Struct, frozen=True):
+    """Which sessions are wanted: by their state, that of their turn, or their key; the newest first, or last."""
+
+    state: str = ""
+    turn: str = ""
+    key: str = ""
+    newest: bool = False
+
+
 class Sessions:
     def __init__(self, database: Database, ids: Ids) -> None:
         self._database = database
@@ -43,9 +53,9 @@ class Sessions:
         """The session that the next message to this key belongs to."""
         return await self._database.read(lambda tx: current(tx, key))
 
-    async def page(self, after: str = "", limit: int = 100) -> list[Session]:
-        """Sessions in the order of their ids, beginning behind `after`."""
-        return await self._database.read(lambda tx: _page(tx, after, limit))
+    async def page(self, after: str = "", limit: int = 100, which: Which | None = None) -> list[Session]:
+        """Sessions in the order of their ids, beginning behind `after`; of those, the ones that are wanted."""
+        return await self._database.read(lambda tx: _page(tx, after, limit, which or Which()))
 
     async def of_key(self, key: str) -> list[Session]:
         """The sessions that a key has had, oldest first."""
@@ -55,6 +65,10 @@ class Sessions:
     async def talks(self, key: str, limit: int = 10) -> list[tuple[Session, str]]:
         """The newest sessions of a key, the newest first, each with the words that it began with."""
         return await self._database.read(lambda tx: _talks(tx, key, limit))
+
+    async def recent(self, prefix: str, limit: int) -> list[tuple[Session, str]]:
+        """The current sessions of keys that begin so, the last used first, each with its first words."""
+        return await self._database.read(lambda tx: _recent(tx, prefix, limit))
 
     async def named(self, name: str) -> list[Session]:
         """The session of that id; or all that a key has had, with the work in its background."""
@@ -177,6 +191,15 @@ def _talks(tx: Tx, key: str, limit: int) -> list[tuple[Session, str]]:
     return [(session, _first_words(tx, session.id)) for session in found]
 
 
+def _recent(tx: Tx, prefix: str, limit: int) -> list[tuple[Session, str]]:
+    sql = (
+        f"SELECT {_COLUMNS} FROM sessions WHERE state <> 'closed' AND substr(key, 1, :length) = :prefix "
+        "ORDER BY updated_at DESC, id DESC LIMIT :limit"
+    )
+    rows = tx.all(sql, length=len(prefix), prefix=prefix, limit=limit)
+    return [(session, _first_words(tx, session.id)) for session in map(_as_session, rows)]
+
+
 def _first_words(tx: Tx, session: str) -> str:
     row = tx.one(
         f"SELECT body FROM journal WHERE session = :session AND kind = 'began' AND turn NOT IN ({UNDONE}) "
@@ -187,11 +210,23 @@ def _first_words(tx: Tx, session: str) -> str:
     return next((cause.text for cause in causes if cause.text.strip()), "")
 
 
-def _page(tx: Tx, after: str, limit: int) -> list[Session]:
+def _page(tx: Tx, after: str, limit: int, which: Which) -> list[Session]:
+    wanted = {
+        "id < :after" if which.newest else "id > :after": bool(after),
+        "state = :state": bool(which.state),
+        "state <> 'closed'": which.state in ("open", "suspended"),  # they have an index of their own
+        "key = :key": bool(which.key),
+        f"id IN (SELECT t.session FROM turns t WHERE t.{_BEGUN} AND t.state = :turn)": bool(which.turn),
+    }
+    conditions = " AND ".join(condition for condition, asked in wanted.items() if asked) or "1 = 1"
+    order = "DESC" if which.newest else "ASC"
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM sessions WHERE id > :after ORDER BY id LIMIT :limit",
+        f"SELECT {_COLUMNS} FROM sessions WHERE {conditions} ORDER BY id {order} LIMIT :limit",
         after=after,
         limit=limit,
+        state=which.state,
+        key=which.key,
+        turn=which.turn,
     )
     return [_as_session(row) for row in rows]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from perdure.core.conversation import views
 from perdure.core.explain import Situation
-from perdure.core.journal import Record
-from perdure.store import inbox, previews, sessions
+from perdure.core.journal import Record, fold
+from perdure.store import inbox, journal, previews, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import as_record
 from perdure.store.outbox import Delivering, of_turn
@@ -49,17 +48,18 @@ class Situations:
 
 
 def _situation(tx: Tx, session: Session) -> Situation:
-    rows = tx.all(
-        "SELECT seq, at, kind, version, body, turn FROM journal WHERE session = :session ORDER BY seq",
-        session=session.id,
+    # The last turn is all that is explained, however long the conversation has grown.
+    last = tx.one(
+        "SELECT id, first_seq FROM turns WHERE session = :id ORDER BY generation DESC LIMIT 1", id=session.id
     )
+    records = journal.read_turn(tx, session.id, last[0], last[1]) if last else []
     owed = tx.one(
         "SELECT count(*) FROM outbox WHERE key = :key AND state IN ('owed', 'sending', 'unknown')", key=session.key
     )
     return Situation(
         session.state,
         sessions.read_recovery(tx, session.id),
-        views((row[5], as_record(row)) for row in rows),
+        [fold(records)] if records else [],
         owed=owed[0] if owed else 0,
         waiting=inbox.count_waiting(tx, session.key),
     )

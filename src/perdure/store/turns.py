@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from perdure.core.journal import Entry, Record, ToolEnded
 from perdure.core.queueing import Rules
-from perdure.store import goals, leases, processes
+from perdure.core.turn import State
+from perdure.store import attachments, goals, leases, outbox, processes
 from perdure.store.claims import Claim, claim
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
 from perdure.store.inbox import UNBOUND
-from perdure.store.moves import BEGUN, COLUMNS, Turn, append, as_turn, get, move, take_over
+from perdure.store.moves import BEGUN, COLUMNS, Turn, append, as_turn, begun, get, move, take_over
 from perdure.store.outbox import Owed
 
 
@@ -65,6 +66,18 @@ class Turns:
     async def get(self, turn: str) -> Turn | None:
         return await self._database.read(lambda tx: get(tx, turn))
 
+    async def begun(self, key: str) -> Turn | None:
+        """The key's turn that was begun and not ended."""
+        return await self._database.read(lambda tx: begun(tx, key))
+
+    async def open(self, states: Sequence[State], limit: int = 50) -> list[Turn]:
+        """The turns in these states, none of them ended, the oldest first."""
+        wanted = ", ".join(f"'{state}'" for state in states)
+        sql = (
+            f"SELECT {COLUMNS} FROM turns WHERE {BEGUN} AND state IN ({wanted}) ORDER BY began_at, id LIMIT :limit"
+        )
+        return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(sql, limit=limit)])
+
     async def of_session(self, session: str) -> list[Turn]:
         """The session's turns in order."""
         return await self._database.read(
@@ -100,9 +113,13 @@ def _append(
     tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int
 ) -> list[Record] | None:
     """Whoever reads of the end of a process has seen it: only then, and from then on, nobody else is told."""
-    moves = owed or any(entry.move for entry in entries)
+    files = [reply for reply in owed if reply.file is not None]  # they go with a result, which moves nothing
+    moves = len(files) < len(owed) or any(entry.move for entry in entries)
     written = move(tx, ids, turn, entries, owed, now) if moves else append(tx, turn, entries, now)
     if written is not None:
         for sight in (each for entry in entries if isinstance(entry, ToolEnded) for each in entry.saw):
             processes.see(tx, sight, now)
+        for reply in files:
+            outbox.owe(tx, ids, turn.key, turn.id, reply, now)
+            attachments.put_sent(tx, reply, turn.id, now)
     return written

@@ -17,7 +17,7 @@ from perdure.core.journal import Cause, TurnView, Undone, fold
 from perdure.core.messages import Inbound, Sender
 from perdure.core.session import SessionState
 from perdure.core.turn import FINAL
-from perdure.store import goals, inbox, journal, moves, outbox, previews, sessions
+from perdure.store import attachments, goals, inbox, journal, moves, outbox, previews, sessions
 from perdure.store.database import Tx, Work
 from perdure.store.ids import Ids
 from perdure.store.inbox import LATEST
@@ -142,7 +142,7 @@ def _ask_again(tx: Tx, ids: Ids, key: str, session: str, again: Inbound, event: 
         tx.run("UPDATE inbox SET position = :place WHERE id = :id", place=place, id=message)
         sessions.give_back(tx, key)
     for ordinal, file in enumerate(again.attachments):
-        inbox.refer(tx, ids, message, ordinal, file)
+        attachments.refer(tx, ids, message, ordinal, file)
 
 
 def _tell_again(tx: Tx, ids: Ids, key: str, session: str, causes: Sequence[Cause], event: str, now: int) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from perdure.core.address import background_key, home_of, work_of
 from perdure.core.messages import Inbound
 from perdure.core.turn import State
-from perdure.store import inbox, sessions
+from perdure.store import attachments, inbox, sessions
 from perdure.store.database import Database, Tx, Work
 from perdure.store.ids import Ids
 
@@ -55,7 +55,7 @@ def begin_work(ids: Ids, home: str, said: Inbound, event: str, now: int, most: i
         session = sessions.known(tx, ids, key, now)
         message = inbox.put(tx, ids, said, "", key, session, now, "message", event=event)
         for ordinal, attachment in enumerate(said.attachments if message else ()):
-            inbox.refer(tx, ids, str(message), ordinal, attachment)
+            attachments.refer(tx, ids, str(message), ordinal, attachment)
         return number
 
     return work

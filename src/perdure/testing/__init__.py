@@ -1,5 +1,6 @@
-"""Public tools for tests: a simulated platform, crashes and faults, local providers, and a suite for agents."""
+"""Public tools for tests: simulated platforms, crashes, faults, local providers, suites for agents, adapters."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from perdure.testing.agents import AgentConformance
@@ -10,6 +11,8 @@ from perdure.testing.platform import SimulatedPlatform
 from perdure.testing.turns import RecordingTurn
 
 if TYPE_CHECKING:
+    from perdure.testing.adapters import AdapterConformance, Mishap, PlatformStage, Seen
+    from perdure.testing.cutting import CutLine
     from perdure.testing.providers import (
         Asked,
         Constant,
@@ -25,11 +28,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AdapterConformance",
     "AgentConformance",
     "Asked",
     "Constant",
     "Crash",
     "CrashingDatabase",
+    "CutLine",
     "CutsOff",
     "Fails",
     "FaultyDatabase",
@@ -37,11 +42,14 @@ __all__ = [
     "Hangs",
     "KillingDatabase",
     "LocalProvider",
+    "Mishap",
     "NeverEnds",
     "Plan",
+    "PlatformStage",
     "Question",
     "RecordingTurn",
     "Says",
+    "Seen",
     "SettableClock",
     "SimulatedPlatform",
     "Step",
@@ -50,10 +58,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The local providers, loaded when they are first used: they bring an HTTP server with them."""
-    if name in __all__:
-        from perdure.testing import providers
+_ADAPTERS = ("AdapterConformance", "Mishap", "PlatformStage", "Seen")
 
-        return getattr(providers, name)
-    raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """What brings a gateway or an HTTP server with it, loaded when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
+    room = "adapters" if name in _ADAPTERS else "cutting" if name == "CutLine" else "providers"
+    return getattr(import_module(f"perdure.testing.{room}"), name)

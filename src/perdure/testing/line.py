@@ -48,6 +48,11 @@ class Line:
         await self._start(status, JSON, length, *headers)
         await self._send({"type": "http.response.body", "body": body})
 
+    async def start(self, status: int, size: int) -> None:
+        """Begin to say something of a certain size, which follows in pieces."""
+        self._expect_somebody()
+        await self._start(status, (b"content-length", str(size).encode()))
+
     async def begin(self) -> None:
         """Begin a stream."""
         await self._start(200, TEXT, (b"cache-control", b"no-cache"))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address
+from perdure.core.delivery import fitting
 from perdure.core.messages import Attachment, Button, Inbound, Outbound, Receipt, Sender, Stored
-from perdure.errors import NotConnected, PerdureError, SendRefused, SendUnknown
+from perdure.errors import FetchRefused, NotConnected, PerdureError, SendRefused, SendRetry, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
 
 
@@ -27,6 +29,7 @@ class Posted(Struct, frozen=True):
     reply_to: str | None
     buttons: tuple[Button, ...] = ()
     preview: bool = False  # it still grows
+    file: bytes | None = None  # what it is, if it is a file
 
 
 class SimulatedPlatform:
@@ -37,13 +40,18 @@ class SimulatedPlatform:
         self.capabilities = capabilities or Capabilities(idempotent_send=True, keeps_missed=True)
         self.posted: list[Posted] = []
         self.drafts: list[str] = []  # every text that was shown of growing answers
+        self.glimpses: list[tuple[Address, str]] = []
         self.acknowledged: list[str] = []
         self.menus: list[tuple[MenuEntry, ...]] = []  # as each gateway has published it
         self.turned_away: list[str] = []  # handed over, and not taken
         self.reachable = True  # switch: the platform is down
         self.groups: set[str] = set()  # switch: chats that several people share
         self.refusals: set[str] = set()  # switch: chats that take no message
+        self.longest: int | None = None  # switch: longer messages are refused
+        self.wait = 0  # switch: how many sends are told to wait for a second
+        self.refuse = 0  # switch: how many sends are refused
         self.lose_answers = 0  # switch: how many sends take place without an answer
+        self.missing: set[str] = set()  # switch: files, by name, that nobody gets
         self.redeliver = 0  # switch: how many events are handed over a second time
         self._missed: list[Inbound] = []  # handed over to nobody yet, or not acknowledged
         self._garbled: list[str] = []
@@ -122,6 +130,15 @@ class SimulatedPlatform:
             raise NotConnected("the simulated platform is down")
         self._adapters.append(adapter)
 
+    def give(self, reference: str) -> bytes:
+        """The content of a file: its name, for want of anything else."""
+        name = reference.removeprefix("file:")
+        if not self.reachable:
+            raise NotConnected("the simulated platform is down")
+        if name in self.missing:
+            raise FetchRefused(f"there is no {name}")
+        return name.encode()
+
     def detach(self, adapter: SimulatedAdapter) -> None:
         if adapter in self._adapters:
             self._adapters.remove(adapter)
@@ -145,14 +162,23 @@ class SimulatedPlatform:
         """Take a message of ours, as far as the switches let it through."""
         if not self.reachable:
             raise NotConnected("the simulated platform is down")
-        if outbound.address.chat in self.refusals:
-            raise SendRefused(f"chat {outbound.address.chat} takes no messages")
+        self._maybe_turn_away(outbound)
         known = self.find(outbound.key)
         if known is None or not self.capabilities.idempotent_send:
             self.posted.append(_posted(outbound))
         self._note_draft(outbound)
         self._maybe_lose_answer()
         return Receipt(outbound.key)
+
+    def _maybe_turn_away(self, outbound: Outbound) -> None:
+        if self.wait:
+            self.wait -= 1
+            raise SendRetry("the simulated platform wants us to wait", after=1)
+        if outbound.address.chat in self.refusals or self.refuse:
+            self.refuse = max(0, self.refuse - 1)
+            raise SendRefused(f"chat {outbound.address.chat} takes no messages")
+        if self.longest is not None and fitting(outbound.text, self.longest) < len(outbound.text):
+            raise SendRefused(f"the longest message has {self.longest} characters")
 
     def replace(self, receipt: Receipt, outbound: Outbound) -> None:
         """Put a message of ours in the place of an earlier one."""
@@ -183,7 +209,13 @@ class SimulatedPlatform:
 
 def _posted(outbound: Outbound) -> Posted:
     return Posted(
-        outbound.address, outbound.text, outbound.key, outbound.reply_to, outbound.buttons, outbound.preview
+        outbound.address,
+        outbound.text,
+        outbound.key,
+        outbound.reply_to,
+        outbound.buttons,
+        outbound.preview,
+        Path(outbound.file.place).read_bytes() if outbound.file else None,
     )
 
 
@@ -260,6 +292,12 @@ class SimulatedAdapter(Adapter):
         if self._cut:
             raise NotConnected("the simulated platform cut the line")
         self._platform.replace(receipt, outbound)
+
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        yield self._platform.give(reference)
+
+    async def glimpse(self, address: Address, turn: str, text: str) -> None:
+        self._platform.glimpses.append((address, text))
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:
         self._platform.menus.append(tuple(commands))

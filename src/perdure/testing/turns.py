@@ -26,7 +26,7 @@ from perdure.core.journal import (
     encode,
     fold,
 )
-from perdure.core.messages import Sender
+from perdure.core.messages import Attachment, Sender
 from perdure.errors import StoreBroken, TurnWaits
 from perdure.testing.crashes import Crash
 
@@ -165,6 +165,9 @@ class RecordingTurn:
 
     def show(self, text: str) -> None:
         self.shown.append(text)
+
+    def find(self, file: Attachment) -> str | None:
+        return file.path
 
     def alive(self) -> None:
         """Nobody ends this turn for being idle."""

@@ -48,9 +48,12 @@ class Searched(Struct, frozen=True, tag=True):
     bad: str = ""  # what is wrong with the pattern
 
 
-def file_tools(root: Path, *, search_seconds: float = SEARCH_SECONDS) -> list[Tool]:
-    """`read_file`, `write_file`, `edit_file` and `search_files`, for the files below a folder and no others."""
-    folder = Folder(root)
+def file_tools(root: Path, home: Path | None = None, *, search_seconds: float = SEARCH_SECONDS) -> list[Tool]:
+    """`read_file`, `write_file`, `edit_file` and `search_files`, for the files below a folder.
+
+    With a home, what came with messages there can be read and searched too.
+    """
+    folder = Folder(root, home)
     return [_reading(folder), _writing(folder), _editing(folder), _searching(folder, search_seconds)]
 
 
@@ -61,7 +64,7 @@ def _reading(folder: Folder) -> Tool:
 
         The first line of the answer says which lines follow, of how many.
         """
-        place = folder.find(path)
+        place = folder.find(path, arrived=True)
         name = folder.name(place)
         with in_words(name):
             if place.is_dir():
@@ -158,7 +161,7 @@ def _searching(folder: Folder, seconds: float) -> Tool:
 
 
 def _existing(folder: Folder, path: str) -> tuple[Path, str]:
-    place = folder.find(path)
+    place = folder.find(path, arrived=True)
     name = folder.name(place)
     with in_words(name):
         place.stat()

@@ -12,6 +12,8 @@ from pathlib import Path
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
 
+RECENT = 1 << 17  # bytes of the trace, from its end, in which runs are counted
+
 
 def rehearsal_tools(trace: Path) -> list[Tool]:
     """`step`, which may be repeated, and `once`, which must not be."""
@@ -26,6 +28,17 @@ def rehearsal_tools(trace: Path) -> list[Tool]:
         Tool("step", "Takes some time and changes nothing.", perform, Effect.PURE),
         Tool("once", "Has an effect that must not be repeated.", perform, Effect.ONCE),
     ]
+
+
+def runs(trace: Path) -> list[str]:
+    """The key of the call, its turn and its name in it, for each of the last runs that left their trace."""
+    try:
+        with trace.open("rb") as lines:
+            lines.seek(max(0, os.fstat(lines.fileno()).st_size - RECENT))
+            last = lines.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    return [line.rpartition(" ")[2] for line in last]
 
 
 def _leave_trace(trace: Path, line: str) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 from support.markdown import ROOT
 from support.sweeping import Swept, World
-from support.sweeps import again, answers, busy, processes, taken_back, tools
+from support.sweeps import again, answers, busy, files, processes, taken_back, tools
 
 SCENES: list[type[World]] = [
     *answers.SCENES,
     *tools.SCENES,
     *busy.SCENES,
     *processes.SCENES,
+    *files.SCENES,
     *taken_back.SCENES,
     *again.SCENES,
 ]

@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from perdure.core.notes.people import question
 from perdure.core.notes.words import clipped
 
+
+def adapter_failed(kind: str) -> str:
+    """Why a platform is not connected when its adapter has a defect; what was said is for the log alone."""
+    return f"its adapter failed with {kind}; the log says where"
+
+
 TRY_AGAIN = "Mend that, and make the call again."
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 OFFLINE_GREETING = (
     "Hello! I am the offline model: I run scripts, not thoughts, so that you can try Perdure without a key.\n"
     "Send me lines such as these, and kill the gateway while they run:\n"
@@ -12,6 +14,13 @@ OFFLINE_GREETING = (
     "    ask: Which way? | Left | Right\n"
     "    say: All done."
 )
+
+
+def offline_files(lines: Sequence[str]) -> str:
+    """What the offline model says to a message with files; nothing if there are none."""
+    return (
+        "\n".join(["I am the offline model, so I only look at the labels. You sent me:", *lines]) if lines else ""
+    )
 
 
 OFFLINE_SUMMARY = "The offline model keeps no summaries: it reads its script from the message itself."

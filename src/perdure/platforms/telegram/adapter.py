@@ -17,12 +17,13 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import Address
-from perdure.core.messages import Outbound, Receipt, Stored
+from perdure.core.messages import LocalFile, Outbound, Receipt, Stored
 from perdure.core.queueing import Fate
-from perdure.errors import NotConnected, PerdureError, SendError, SendUnknown
+from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Answered, Capabilities, Event, MenuEntry
 from perdure.platforms.telegram.buttons import keyboard
 from perdure.platforms.telegram.client import CallRefused, Client, bad_token, failure
+from perdure.platforms.telegram.files import AS_DOCUMENT, LARGEST, LONGEST_CAPTION, method_for
 from perdure.platforms.telegram.markup import render, units
 from perdure.platforms.telegram.taking import KEPT, Taking
 from perdure.platforms.telegram.updates import WANTED, NotUnderstood, Reader, Update, User
@@ -42,6 +43,10 @@ LONGEST = 4096
 LONGEST_SUMMARY = 256
 
 
+class _Found(Struct, frozen=True):
+    file_path: str
+
+
 class _SentMessage(Struct, frozen=True):
     message_id: int
 
@@ -52,11 +57,14 @@ class TelegramAdapter(Adapter):
     name = "telegram"
     capabilities = Capabilities(
         keeps_missed=True,
+        threads=True,
         buttons=True,
         edit=True,
         edit_every=3.0,  # a group takes twenty messages and edits a minute
         show_after=1.0,
         typing_every=4.0,  # people see it for five seconds
+        files=True,
+        max_file=LARGEST,
         max_length=LONGEST - ROOM,
     )
 
@@ -204,6 +212,18 @@ class TelegramAdapter(Adapter):
 
         return Event(text, inbound.event_key, inbound, ack=ack, fail=fail)
 
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        """Ask where the file is, which is true for an hour, and read it from there."""
+        try:
+            found = msgspec.json.decode(await self._client.call("getFile", {"file_id": reference}), type=_Found)
+        except CallRefused as refused:
+            raise _not_given(refused) from refused
+        except (SendUnknown, msgspec.MsgspecError) as error:
+            raise FetchFailed(f"Telegram does not say where the file is: {error}") from error
+        async with aclosing(self._client.download(found.file_path)) as pieces:
+            async for piece in pieces:
+                yield piece
+
     # ── what nobody waits for ───────────────────────────────────────────────────────────────────────────────
 
     def _aside(self, work: Coroutine[Any, Any, None]) -> None:
@@ -238,7 +258,10 @@ class TelegramAdapter(Adapter):
 
     async def send(self, outbound: Outbound) -> Receipt:
         params = {**_place(outbound.address), "reply_parameters": _anchor(outbound.reply_to)}
-        answer = await self._write("sendMessage", params, outbound)
+        if outbound.file is not None:
+            answer = await self._share(params, outbound, outbound.file)
+        else:
+            answer = await self._write("sendMessage", params, outbound)
         try:
             return Receipt(str(msgspec.json.decode(answer, type=_SentMessage).message_id))
         except msgspec.MsgspecError as error:
@@ -270,6 +293,29 @@ class TelegramAdapter(Adapter):
                 raise failure(refused) from refused
         try:
             return await self._client.call(method, again)
+        except CallRefused as refused:
+            raise failure(refused) from refused
+
+    async def _share(self, params: dict[str, Any], outbound: Outbound, file: LocalFile) -> msgspec.Raw:
+        """Send a file; follow a chat that has moved, and send as a document what is not taken as what it is."""
+        words = "" if outbound.text == file.name else outbound.text
+        caption, entities = render(words) if words else ("", [])
+        if units(caption) > LONGEST_CAPTION:
+            caption, entities = notes.growing(words, LONGEST_CAPTION), []
+        params |= {"caption": caption or None, "caption_entities": entities or None}
+        method, field = method_for(file)
+        try:
+            return await self._client.upload(method, params, field, file)
+        except CallRefused as refused:
+            moved = refused.parameters.migrate_to_chat_id
+            if moved:
+                params |= {"chat_id": moved}
+            elif refused.code == 400 and (method, field) != AS_DOCUMENT:
+                method, field = AS_DOCUMENT
+            else:
+                raise failure(refused) from refused
+        try:
+            return await self._client.upload(method, params, field, file)
         except CallRefused as refused:
             raise failure(refused) from refused
 
@@ -307,3 +353,12 @@ def _anchor(message: str | None) -> dict[str, Any] | None:
 
 def _place(address: Address) -> dict[str, Any]:
     return {"chat_id": address.chat, "message_thread_id": int(address.thread) if address.thread else None}
+
+
+def _not_given(refused: CallRefused) -> PerdureError:
+    """What a refusal means for a file: to wait, or that it will never be had."""
+    if refused.code in (401, 404):
+        return bad_token()
+    if refused.code == 429:
+        return FetchFailed(refused.message)
+    return FetchRefused(notes.TELEGRAM_FILE_TOO_BIG if refused.says("too big") else notes.GONE_THERE)

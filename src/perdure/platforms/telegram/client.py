@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
+from perdure.core.messages import LocalFile
 from perdure.errors import NotConnected, PerdureError, SendError, SendRefused, SendRetry, SendUnknown
+from perdure.platforms.telegram.files import form
 from perdure.platforms.telegram.http import Http
 
+UPLOADING = 120.0  # seconds in which a file that was sent is confirmed
 CALLING = 30.0  # seconds that a call may take
 SHORTEST_WAIT = 1.0
 
@@ -70,19 +76,35 @@ class Client:
         """
         given = {name: value for name, value in (params or {}).items() if value is not None}
         status, body = await self._http.post(f"/bot{self._token}/{method}", msgspec.json.encode(given), timeout)
-        try:
-            answer = _read(body)
-        except (ValueError, RecursionError) as error:
-            raise SendUnknown(f"what answered {method} with {status} is not Telegram") from error
-        if answer.ok:
-            return answer.result
-        refused = CallRefused(answer)
-        if refused.code >= 500:
-            raise SendUnknown(f"Telegram failed at {method}: {refused.message}")
-        raise refused
+        return _result(method, status, body)
+
+    async def upload(self, method: str, params: dict[str, Any], field: str, file: LocalFile) -> msgspec.Raw:
+        """The same for a method that takes a file."""
+        whole = form(params, field, file)
+        status, body = await self._http.upload(f"/bot{self._token}/{method}", whole, UPLOADING)
+        return _result(method, status, body)
+
+    async def download(self, path: str) -> AsyncGenerator[bytes]:
+        """The bytes of a file, by the path that `getFile` told."""
+        async with aclosing(self._http.get(f"/file/bot{self._token}/{quote(path)}")) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def _result(method: str, status: int, body: bytes) -> msgspec.Raw:
+    try:
+        answer = _read(body)
+    except (ValueError, RecursionError) as error:
+        raise SendUnknown(f"what answered {method} with {status} is not Telegram") from error
+    if answer.ok:
+        return answer.result
+    refused = CallRefused(answer)
+    if refused.code >= 500:
+        raise SendUnknown(f"Telegram failed at {method}: {refused.message}")
+    raise refused
 
 
 def _read(body: bytes) -> Answer:

@@ -11,7 +11,8 @@ class Fault:
     """Befalls one call of one method, once.
 
     `effect`: whether the call takes place all the same. Then, in this order, the answer is held back until
-    `release()`, the connection is cut, or the answer is another one.
+    `release()`, the connection is cut, or the answer is another one. To a download, named `download`, half of the
+    file is given first.
     """
 
     def __init__(

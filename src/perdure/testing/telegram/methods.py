@@ -7,13 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.testing.telegram.courier import Courier
-from perdure.testing.telegram.refusals import NOT_MODIFIED, QUERY_TOO_OLD, bad
-from perdure.testing.telegram.texts import formatted
+from perdure.testing.telegram.refusals import NOT_MODIFIED, QUERY_TOO_OLD, Refused, bad
+from perdure.testing.telegram.texts import captioned, formatted
 from perdure.testing.telegram.world import Sent, World
 
 Params = dict[str, Any]
 
 MOST_COMMANDS = 100
+LARGEST_UPLOAD = 50 * 1024 * 1024
+LARGEST_PHOTO = 10 * 1024 * 1024
+LARGEST_DOWNLOAD = 20 * 1024 * 1024
 LONGEST_DATA = 64  # bytes behind a button
 ACTIONS = frozenset(
     [
@@ -54,6 +57,9 @@ class Methods:
                 self._edit_message_text,
                 self._answer_callback_query,
                 self._get_file,
+                self._send_photo,
+                self._send_document,
+                self._send_voice,
             )
         }
 
@@ -130,6 +136,42 @@ class Methods:
         )
         return message
 
+    def _send_photo(self, params: Params) -> Any:
+        name, content = _uploaded(params, "photo")
+        if len(content) > LARGEST_PHOTO:
+            raise bad("file is too big")
+        if name.endswith(".broken.png"):
+            raise bad("IMAGE_PROCESS_FAILED")
+        file = {**self._world.upload(content, name), "width": 800, "height": 600}
+        file.pop("file_name")
+        return self._send_file(params, "photo", [file], name, content)
+
+    def _send_document(self, params: Params) -> Any:
+        name, content = _uploaded(params, "document")
+        return self._send_file(params, "document", self._world.upload(content, name), name, content)
+
+    def _send_voice(self, params: Params) -> Any:
+        name, content = _uploaded(params, "voice")
+        file = {**self._world.upload(content, name), "duration": 1, "mime_type": "audio/ogg"}
+        file.pop("file_name")
+        return self._send_file(params, "voice", file, name, content)
+
+    def _send_file(self, params: Params, kind: str, shown: Any, name: str, content: bytes) -> Any:
+        world, thread = self._world, params.get("message_thread_id")
+        chat = world.place(params.get("chat_id"), thread)
+        caption, entities = captioned(params)
+        reply = self._answered(chat["id"], params)
+        message = world.envelope(chat["id"], world.bot, None if thread is None else int(thread)) | {kind: shown}
+        message |= ({"caption": caption} if caption else {}) | ({"caption_entities": entities} if entities else {})
+        message |= {"reply_to_message": _without_reply(reply)} if reply else {}
+        world.messages[chat["id"], message["message_id"]] = message
+        answered = reply["message_id"] if reply else None
+        thread = message.get("message_thread_id")
+        sent = Sent(chat["id"], message["message_id"], caption, thread, answered, entities)
+        sent.file = (kind, name, content)
+        world.sent.append(sent)
+        return message
+
     def _answered(self, chat: int, params: Params) -> dict[str, Any] | None:
         """The message that is answered, if it is there."""
         wanted = params.get("reply_parameters")
@@ -176,8 +218,25 @@ class Methods:
         if reference not in self._world.files:
             raise bad("invalid file_id")
         size = len(self._world.files[reference])
+        if size > LARGEST_DOWNLOAD:
+            raise bad("file is too big")
         name = f"documents/{reference}"
         return {"file_id": reference, "file_unique_id": f"u-{reference}", "file_size": size, "file_path": name}
+
+
+def _uploaded(params: Params, field: str) -> tuple[str, bytes]:
+    """The name and the content of the file that came with a call, itself or by the name of another part."""
+    given = params.get(field)
+    if isinstance(given, str) and given.startswith("attach://"):
+        given = params.get(given.removeprefix("attach://"))
+    if not isinstance(given, tuple):
+        raise bad(f"there is no {field} in the request")
+    name, content = given
+    if not content:
+        raise bad("file must be non-empty")
+    if len(content) > LARGEST_UPLOAD:
+        raise Refused(413, "Request Entity Too Large")
+    return name, content
 
 
 def _without_reply(message: dict[str, Any]) -> dict[str, Any]:

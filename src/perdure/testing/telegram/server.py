@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -30,6 +32,7 @@ from perdure.testing.telegram.world import World
 TOKEN = "7000001:local-telegram-token"  # noqa: S105 reason: it opens nothing but this emulator
 LONGEST_POLL = 50.0
 MOST_UPDATES = 100
+DOWNLOAD = "download"  # what a download is called among the calls and the faults
 HELD = 0.01  # seconds between two looks at whether an answer is still held back
 
 
@@ -152,10 +155,19 @@ class _Door:
 
     async def _download(self, path: dict[str, str], line: Line) -> None:
         content = self._telegram.world.files.get(path["path"].removeprefix("documents/"))
-        if path["token"] != self._telegram.token or content is None:
-            await line.answer(404, json.dumps(NOT_FOUND.body()).encode())
-        else:
+        fault = self._telegram.next_fault(DOWNLOAD)
+        self._telegram.calls.append(Call(DOWNLOAD, dict(path)))
+        refusal = NOT_FOUND if path["token"] != self._telegram.token or content is None else None
+        refusal = fault.refusal if fault is not None and fault.refusal is not None else refusal
+        if refusal is not None or content is None:
+            if fault is not None:
+                fault.reached.set()
+            shown = refusal or NOT_FOUND
+            await line.answer(shown.code, json.dumps(shown.body()).encode())
+        elif fault is None:
             await line.answer(200, content)
+        else:
+            await _give_half(fault, line, content)
 
     async def _take(self, path: dict[str, str], params: dict[str, Any], line: Line) -> None:
         call = Call(path["method"], params)
@@ -181,6 +193,14 @@ class _Door:
         return 200, json.dumps({"ok": True, "result": result}).encode()
 
 
+async def _give_half(fault: Fault, line: Line, content: bytes) -> None:
+    """Half of a file, and the rest once it is let go, if the connection is not cut before."""
+    await line.start(200, len(content))
+    await line.push(content[: len(content) // 2])
+    await _befall(fault, line, 200, b"")
+    await line.finish(content[len(content) // 2 :])
+
+
 async def _befall(fault: Fault, line: Line, status: int, body: bytes) -> tuple[int, bytes]:
     fault.reached.set()
     while fault.hold and not fault.released.is_set():
@@ -197,10 +217,21 @@ def _params(scope: Scope, body: bytes) -> dict[str, Any]:
     """The parameters of a call: JSON, or a form in which what is not text is JSON; both may be in the address."""
     given = dict(parse_qsl(scope["query_string"].decode()))
     kind = Headers(scope=scope).get("content-type", "").split(";")[0]
+    if kind == "multipart/form-data":
+        whole = Headers(scope=scope)["content-type"]
+        return given | dict(_parts(body, whole.partition("boundary=")[2].strip('"').encode()))
     if kind == "application/json" and body:
         found: dict[str, Any] = json.loads(body)
         return given | found
     return {name: _value(value) for name, value in (given | dict(parse_qsl(body.decode()))).items()}
+
+
+def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[str, Any]]:
+    """The parts of a form: texts, and files as their name and content."""
+    for part in (b"\r\n" + body).split(b"\r\n--" + boundary)[1:-1]:
+        head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        named = dict(re.findall(r'\b(name|filename)="([^"]*)"', head.decode()))
+        yield named["name"], (named["filename"], content) if "filename" in named else _value(content.decode())
 
 
 def _value(text: str) -> Any:

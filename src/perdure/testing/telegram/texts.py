@@ -9,6 +9,7 @@ from typing import Any
 from perdure.testing.telegram.refusals import bad
 
 LONGEST = 4096
+LONGEST_CAPTION = 1024
 
 ENTITY_KINDS = frozenset(
     [
@@ -70,6 +71,18 @@ def formatted(params: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
     if units(text) > LONGEST:
         raise bad("message is too long")
     return text, entities
+
+
+def captioned(params: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """The caption of a file, and what is marked in it; there may be none."""
+    caption = params.get("caption") or ""
+    if not caption:
+        return "", []
+    entities, mode = params.get("caption_entities"), params.get("parse_mode", "")
+    text, marked = formatted({"text": caption, "entities": entities, "parse_mode": mode})
+    if units(text) > LONGEST_CAPTION:
+        raise bad("message caption is too long")
+    return text, marked
 
 
 def _check(text: str, entities: Any) -> None:

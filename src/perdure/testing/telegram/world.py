@@ -30,6 +30,7 @@ class Sent(Struct):
     entities: list[dict[str, Any]] = []
     buttons: list[list[dict[str, Any]]] = []
     before: list[str] = []  # what it said before its edits
+    file: tuple[str, str, bytes] | None = None  # its kind, its name and its content
 
     def labels(self) -> list[str]:
         return [button["text"] for row in self.buttons for button in row]

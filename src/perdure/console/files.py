@@ -1,0 +1,83 @@
+"""Files over HTTP: sent ahead of the message that names them, and given back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response
+
+from perdure.console.answers import OUR_ID, Refusal, answer
+from perdure.console.routes import call
+from perdure.core import notes
+from perdure.core.messages import Attachment
+from perdure.errors import FileTooLarge, NotFound
+from perdure.runtime.gateway import Gateway
+from perdure.store.attachments import StoredFile
+
+# Whatever somebody sent is never shown as a page of ours, and runs nothing.
+_HARMLESS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cache-Control": "private, no-store",
+}
+
+
+class FileApi:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    @call("POST", "/api/attachments", "takes a file for a message to come, see [below](#files): 201")
+    async def upload(self, request: Request) -> Response:
+        """Take a file in: the body is its bytes."""
+        name = request.query_params.get("name", "")
+        if not name.strip():
+            raise Refusal(400, "the file has no name", "Send it to /api/attachments?name=notes.txt, say.")
+        kind = request.headers.get("content-type", "")
+        try:
+            stored = await self._gateway.loops.uploads.take(name, kind, _body(request))
+        except FileTooLarge as error:
+            most = notes.size_of(self._gateway.settings.max_file)
+            raise Refusal(413, f"{error.message}, and no more is taken", f"Send at most {most}.") from error
+        except OSError as error:
+            words = f"the file could not be kept: {error.strerror or error}"
+            raise Refusal(503, words, "Make room on the gateway's disk, and send it again.") from error
+        shown = {"id": stored.id, "name": stored.name, "size": stored.size, "media_type": stored.media_type}
+        return answer(shown, 201)
+
+    @call("GET", "/api/attachments/{id}", "gives a file back")
+    async def get(self, request: Request) -> Response:
+        """Give a file back, always as one to be saved."""
+        name = request.path_params["id"]
+        stored = await self._gateway.store.attachments.get(name) if OUR_ID.fullmatch(name) else None
+        place = self._gateway.loops.cabinet.find(stored.path) if stored else None
+        if stored is None or place is None:
+            raise NotFound(f"there is no file {name[:60]!r}", hint=_why(stored))
+        return FileResponse(place, headers=_HARMLESS, media_type=stored.media_type, filename=stored.name)
+
+
+async def named(gateway: Gateway, ids: tuple[str, ...]) -> tuple[Attachment, ...]:
+    """The files that a message names: each was uploaded, and is still here."""
+    found = []
+    for each in ids:
+        stored = await gateway.store.attachments.get(each) if OUR_ID.fullmatch(each) else None
+        if stored is None or stored.reference != stored.id:
+            raise Refusal(400, f"attachments: {each[:60]!r} was not uploaded", notes.UPLOAD_FIRST)
+        found.append(Attachment(stored.name, stored.id, stored.media_type, stored.size))
+    return tuple(found)
+
+
+def _why(stored: StoredFile | None) -> str:
+    if stored is not None and stored.state == "failed":
+        return f"It could not be fetched: {stored.problem}."
+    if stored is not None and stored.state == "referenced":
+        return "It has not been fetched yet; ask again in a moment."
+    return "Messages list the ids of their files."
+
+
+async def _body(request: Request) -> AsyncIterator[bytes]:
+    try:
+        async for piece in request.stream():
+            yield piece
+    except ClientDisconnect as error:
+        raise Refusal(400, "the connection closed before the file was whole", "Send it again.") from error

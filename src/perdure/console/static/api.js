@@ -1,0 +1,41 @@
+// Calls to the gateway. They end in an answer, a refusal with its reason, or Away.
+
+/** Nobody answers: the gateway is gone, or does not take anything now. Nothing is lost by asking again. */
+export class Away extends Error {}
+
+/** The gateway says no, and why. */
+export class Refused extends Error {
+  constructor(status, { error, hint }) {
+    super(error);
+    this.status = status;
+    this.hint = hint ?? "";
+  }
+}
+
+export const chatPath = (chat) => `/api/chats/${encodeURIComponent(chat)}`;
+
+/** The answer's JSON. A file is sent as it is, anything else as JSON. */
+export async function call(method, path, body) {
+  const options = { method };
+  if (body instanceof Blob) Object.assign(options, { body, headers: { "Content-Type": body.type || "application/octet-stream" } });
+  else if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+  const response = await reach(path, options);
+  return await response.json().catch(() => {
+    throw new Away("the answer broke off");
+  });
+}
+
+/** A response that is good. */
+export async function reach(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, { cache: "no-store", ...options });
+  } catch (error) {
+    throw new Away(error.message);
+  }
+  if (response.ok) return response;
+  if (response.status === 401) location.assign("/login");
+  if (response.status === 503) throw new Away("the gateway takes nothing now");
+  const said = await response.json().catch(() => ({ error: `the gateway answered ${response.status}` }));
+  throw new Refused(response.status, said);
+}

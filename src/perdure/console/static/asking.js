@@ -1,0 +1,63 @@
+// What the agent asks: a question with its choices, or a call that waits for approval. It stays open over
+// restarts, and says so when it was answered, here or elsewhere.
+
+import { Away, call } from "./api.js";
+import { el, moment } from "./dom.js";
+import { markdown } from "./markdown.js";
+
+const VERDICTS = { approved: "Approved", denied: "Denied", late: "Too late: it was not run" };
+
+export class Asking {
+  #open = true;
+
+  /** `choices` are pairs of a word and the body to post. */
+  constructor(data, choices, path) {
+    this.id = data.id;
+    this.text = data.text;
+    this.buttons = choices.map(([word, body], n) =>
+      el("button", { className: `button${n ? "" : " primary"}`, type: "button", onclick: () => this.#answer(path, body) }, word),
+    );
+    this.state = el("p", { className: "small quiet", role: "status" });
+    this.state.textContent = data.until ? `You can decide until ${moment(data.until)}.` : choices.length ? "Or write an answer of your own." : "Write your answer below.";
+    const row = el("div", { className: "row" }, ...this.buttons);
+    this.element = el("section", { className: "asking", "aria-label": "The agent asks" }, el("div", {}, markdown(data.text)), row, this.state);
+  }
+
+  /** Whether a message only says what is asked here. */
+  covers(text) {
+    return text.startsWith(this.text);
+  }
+
+  settle(answer) {
+    this.#close(VERDICTS[answer] ?? `Answered: ${answer}`);
+  }
+
+  /** The turn has ended without an answer. */
+  lapse() {
+    if (this.#open) this.#close("Nobody waits for this answer any more.");
+  }
+
+  async #answer(path, body) {
+    this.#disable(true);
+    this.state.textContent = "Sending…";
+    try {
+      await call("POST", path, body);
+      document.querySelector("#words")?.focus();
+    } catch (error) {
+      const away = error instanceof Away;
+      if (this.#open) this.#disable(!away);
+      if (this.#open) this.state.textContent = away ? "The gateway is away. Press again when it is back." : `${error.message} ${error.hint}`;
+    }
+  }
+
+  #disable(yes) {
+    for (const button of this.buttons) button.disabled = yes;
+  }
+
+  #close(said) {
+    this.#open = false;
+    this.element.classList.add("settled");
+    this.buttons[0]?.parentElement.remove();
+    this.state.textContent = said;
+  }
+}

@@ -1,0 +1,98 @@
+// Where one writes: Enter sends, Shift and Enter begins a line, a slash at the beginning shows the commands.
+
+import { find } from "./dom.js";
+
+export class Composer {
+  #at = -1; // the chosen command of the menu
+
+  /** `send(text, files)` is called with what was written, and the files that go with it. */
+  constructor(send, attaching) {
+    this.attaching = attaching;
+    this.form = find("#composer");
+    this.words = find("#words");
+    this.menu = find("#commands");
+    this.options = [...this.menu.children];
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#send(send);
+    });
+    this.words.addEventListener("input", () => this.#changed());
+    this.words.addEventListener("keydown", (event) => this.#key(event));
+    this.words.addEventListener("blur", () => this.#close());
+    for (const option of this.options) option.addEventListener("mousedown", (event) => this.#pick(event, option));
+  }
+
+  fill(text) {
+    this.words.value = text;
+    this.#changed();
+    this.words.focus();
+  }
+
+  async #send(send) {
+    const text = this.words.value.trim();
+    if (!text && !this.attaching.any) return;
+    this.fill("");
+    const files = await this.attaching.take();
+    if (files) send(text, files);
+    else this.fill(text);
+  }
+
+  #key(event) {
+    if (event.isComposing) return; // Enter ends the word that an input method spells
+    const shown = this.#shown();
+    if (!this.menu.hidden && ["ArrowDown", "ArrowUp"].includes(event.key)) {
+      event.preventDefault();
+      const step = event.key === "ArrowDown" ? 1 : -1;
+      this.#choose((this.#at + step + shown.length) % shown.length);
+    } else if (!this.menu.hidden && (event.key === "Tab" || event.key === "Enter") && shown[this.#at]) {
+      if (event.key === "Enter" && shown[this.#at].dataset.name === this.words.value) return this.#submit(event);
+      this.#pick(event, shown[this.#at]);
+    } else if (event.key === "Escape") {
+      this.#close();
+    } else if (event.key === "Enter" && !event.shiftKey) {
+      this.#submit(event);
+    }
+  }
+
+  #submit(event) {
+    event.preventDefault();
+    this.form.requestSubmit();
+  }
+
+  #changed() {
+    // Browsers that can do this in the style sheet need no help.
+    if (!CSS.supports("field-sizing", "content")) {
+      this.words.style.height = "auto";
+      this.words.style.height = `${this.words.scrollHeight}px`;
+    }
+    const typed = this.words.value;
+    for (const option of this.options) option.hidden = !option.dataset.name.startsWith(typed);
+    const any = /^\/\w*$/.test(typed) && this.#shown().length > 0;
+    this.menu.hidden = !any;
+    this.#choose(any ? 0 : -1);
+  }
+
+  #shown() {
+    return this.options.filter((option) => !option.hidden);
+  }
+
+  #choose(at) {
+    this.#at = at;
+    const chosen = this.#shown()[at];
+    for (const option of this.options) option.setAttribute("aria-selected", option === chosen);
+    if (chosen) this.words.setAttribute("aria-activedescendant", chosen.id);
+    else this.words.removeAttribute("aria-activedescendant");
+    chosen?.scrollIntoView({ block: "nearest" });
+  }
+
+  #pick(event, option) {
+    event.preventDefault();
+    this.fill(option.dataset.name + (option.dataset.words ? " " : ""));
+    this.#close();
+  }
+
+  #close() {
+    this.menu.hidden = true;
+    this.#choose(-1);
+  }
+}

@@ -1,0 +1,132 @@
+// A small part of Markdown, made into elements: what is not understood stays as it was written.
+
+import { el } from "./dom.js";
+
+const SAFE = /^(https?:\/\/|mailto:)/i;
+const BLOCKS = [fence, heading, rule, quote, list, table, paragraph];
+const DEEPEST = 12; // quotes and lists within each other; what lies deeper is shown as it was written
+const LONGEST = 5000; // letters of a line in which marks are looked for
+
+/** The elements of a text. */
+export function markdown(text, depth = 0) {
+  if (depth > DEEPEST) return el("p", {}, text);
+  const lines = text.replaceAll("\r\n", "\n").split("\n");
+  const found = document.createDocumentFragment();
+  let at = 0;
+  while (at < lines.length) {
+    if (!lines[at].trim()) {
+      at++;
+      continue;
+    }
+    for (const block of BLOCKS) {
+      const [element, next] = block(lines, at, depth) ?? [];
+      if (!element) continue;
+      found.append(element);
+      at = next;
+      break;
+    }
+  }
+  return found;
+}
+
+/** The lines from a place on for which something holds, and where they end. */
+function run(lines, at, holds) {
+  let end = at;
+  while (end < lines.length && holds(lines[end])) end++;
+  return [lines.slice(at, end), end];
+}
+
+function fence(lines, at) {
+  const opening = /^ {0,3}(```+|~~~+)/.exec(lines[at]);
+  if (!opening) return null;
+  const [body, end] = run(lines, at + 1, (line) => !line.trim().startsWith(opening[1]));
+  return [el("pre", { tabIndex: 0 }, el("code", {}, body.join("\n"))), end + 1];
+}
+
+function heading(lines, at) {
+  const found = /^(#{1,6})\s+(.*?)\s*#*$/.exec(lines[at]);
+  if (!found) return null;
+  // A page has its own headings above: those of a message begin at the third level.
+  return [el(`h${Math.min(6, found[1].length + 2)}`, {}, ...inline(found[2])), at + 1];
+}
+
+function rule(lines, at) {
+  return /^ {0,3}([-*_])( *\1){2,} *$/.test(lines[at]) ? [el("hr"), at + 1] : null;
+}
+
+function quote(lines, at, depth) {
+  const [body, end] = run(lines, at, (line) => line.startsWith(">"));
+  if (!body.length) return null;
+  return [el("blockquote", {}, markdown(body.map((line) => line.replace(/^> ?/, "")).join("\n"), depth + 1)), end];
+}
+
+const ITEM = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;
+
+function list(lines, at, depth) {
+  const first = ITEM.exec(lines[at]);
+  if (!first) return null;
+  const indent = first[1].length;
+  const [body, end] = run(lines, at, (line) => ITEM.test(line) || /^ {2,}\S/.test(line));
+  const items = [];
+  for (const line of body) {
+    const found = ITEM.exec(line);
+    if (found && found[1].length <= indent) items.push([found[3]]);
+    else items.at(-1).push(line.replace(/^ {1,4}/, ""));
+  }
+  const ordered = /\d/.test(first[2]);
+  const properties = ordered ? { start: parseInt(first[2], 10) } : {};
+  return [el(ordered ? "ol" : "ul", properties, ...items.map((lines) => item(lines, depth))), end];
+}
+
+function item([first, ...rest], depth) {
+  return el("li", {}, ...inline(first), rest.length ? markdown(rest.join("\n"), depth + 1) : null);
+}
+
+const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+
+function table(lines, at) {
+  if (!lines[at].includes("|") || !/^[ |:-]*-[ |:-]*$/.test(lines[at + 1] ?? "") || !lines[at + 1].includes("|")) return null;
+  const [body, end] = run(lines, at + 2, (line) => line.includes("|"));
+  const head = el("tr", {}, ...cells(lines[at]).map((cell) => el("th", { scope: "col" }, ...inline(cell))));
+  const rows = body.map((line) => el("tr", {}, ...cells(line).map((cell) => el("td", {}, ...inline(cell)))));
+  return [el("div", { className: "scroll", tabIndex: 0 }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))), end];
+}
+
+function paragraph(lines, at) {
+  const [body, end] = run(lines, at + 1, (line) => line.trim() && !BLOCKS.slice(0, -2).some((block) => block([line], 0)));
+  const text = [lines[at], ...body].map((line) => line.trimEnd());
+  const parts = text.flatMap((line, n) => (n ? [el("br"), ...inline(line)] : inline(line)));
+  return [el("p", {}, ...parts), end];
+}
+
+// ── within a line ────────────────────────────────────────────────────────────────────────────────────────────
+
+const MARKS = [
+  [/`([^`]+)`/, (found) => el("code", {}, found[1])],
+  [/\[([^\]]+)\]\(([^()\s]+(?:\([^()\s]*\)[^()\s]*)*)\)/, (found) => link(found[2], inline(found[1])) ?? found[0]],
+  [/\*\*(?=\S)(.+?\S?)\*\*/, (found) => el("strong", {}, ...inline(found[1]))],
+  [/(?<![\w*])\*(?=[^\s*])(.+?)(?<=[^\s*])\*(?![\w*])/, (found) => el("em", {}, ...inline(found[1]))],
+  [/(?<!\w)_(?=[^\s_])(.+?)(?<=[^\s_])_(?!\w)/, (found) => el("em", {}, ...inline(found[1]))],
+  [/https?:\/\/[^\s<>"'`]*[^\s<>"'`.,;:!?)\]]/, (found) => link(found[0], [found[0]])],
+];
+
+/** The text and elements of a line. */
+function inline(text) {
+  const parts = [];
+  while (text) {
+    const { found, make } = (text.length <= LONGEST && firstMark(text)) || {};
+    if (!found) break;
+    parts.push(text.slice(0, found.index), make(found));
+    text = text.slice(found.index + found[0].length);
+  }
+  return [...parts, text].filter((part) => part !== "");
+}
+
+function firstMark(text) {
+  const all = MARKS.map(([mark, make]) => ({ found: mark.exec(text), make })).filter(({ found }) => found);
+  return all.reduce((first, each) => (first && first.found.index <= each.found.index ? first : each), null);
+}
+
+function link(target, shown) {
+  return SAFE.test(target) ? el("a", { href: target, rel: "noopener noreferrer", target: "_blank" }, ...shown) : null;
+}

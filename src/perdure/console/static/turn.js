@@ -1,0 +1,192 @@
+// One turn of the agent: what it does, step by step, what it asks, what became of it, and its answer.
+
+import { Asking } from "./asking.js";
+import { filesOf } from "./attaching.js";
+import { duration, el, plural } from "./dom.js";
+import { markdown } from "./markdown.js";
+import { Step } from "./step.js";
+
+const FINAL = new Set(["finished", "failed", "cancelled", "undone"]);
+const CUT = {
+  restart_interrupted: "Cut off: the gateway died in the middle of this.",
+  restart_timeout: "Cut off by a restart of the gateway.",
+  shutdown_timeout: "Cut off: the gateway was stopped.",
+  lease_lost: "Cut off: another gateway took over.",
+};
+
+export class Turn {
+  #steps = new Map(); // by call
+  #asked = new Map(); // by the id of the question
+  #said = ["", "", false]; // its status
+  #begun = 0;
+  #cuts = 0;
+  #cut = false; // and not resumed yet
+
+  constructor(id) {
+    this.id = id;
+    this.running = this.open = false;
+    this.status = el("span", { className: "badge", hidden: true });
+    this.summary = el("summary", {}, "Steps");
+    this.list = el("ol", { className: "steps" });
+    this.work = el("details", { className: "work", open: true, hidden: true }, this.summary, this.list);
+    this.asks = el("div");
+    this.body = el("div", { className: "said" });
+    this.growing = el("div", { className: "said growing", hidden: true, "aria-live": "off" });
+    const head = el("header", {}, el("span", { className: "author" }, "Agent"), this.status);
+    this.element = el("article", { className: "turn", "aria-label": "Agent" }, head, this.work, this.asks, this.body, this.growing);
+    this.element.dataset.turn = id;
+  }
+
+  // ── what happens to it ────────────────────────────────────────────────────────────────────────────────────
+
+  move({ move, at, ...more }) {
+    this.running = move === "claimed";
+    this.open = !FINAL.has(move);
+    this.element.dataset.state = move;
+    this[`_${move}`]?.(at, more);
+    if (!this.open) this.#end(at);
+  }
+
+  _claimed(at) {
+    this.#begun ||= at;
+    if (this.#cut) this.#mark("resumed", "Resumed. What was finished is kept.");
+    this.#cut = false;
+    this.#say(this.#cuts ? "Working again" : "Working", "good", true);
+  }
+
+  _interrupted(_, { reason }) {
+    this.#cuts += 1;
+    this.#cut = true;
+    for (const step of this.#steps.values()) step.cutOff();
+    this.#mark("cut", CUT[reason] ?? "Cut off.");
+    this.#say("Interrupted", "warn");
+    this.growing.hidden = true;
+  }
+
+  _requeued() {
+    this.#say("Resuming", "warn", true);
+  }
+
+  _asked() {
+    this.#say("Waits for you", "warn");
+  }
+
+  _answered(_, { question, answer }) {
+    this.#asked.get(question)?.settle(answer);
+    this.#say("Goes on", "good", true);
+  }
+
+  _finished() {
+    this.#say("");
+  }
+
+  _failed() {
+    this.#say("Failed", "bad");
+  }
+
+  _cancelled() {
+    this.#say("Stopped");
+  }
+
+  _undone() {
+    this.#say("Taken back");
+  }
+
+  /** While the gateway is gone, nobody knows how it stands. */
+  away(yes) {
+    if (!this.open || this.element.dataset.state === "asked") return;
+    this.element.classList.toggle("away", yes);
+    this.#show(...(yes ? ["Waits for the gateway", "warn", false] : this.#said));
+  }
+
+  // ── what it does and says ─────────────────────────────────────────────────────────────────────────────────
+
+  plan({ text, calls }) {
+    if (text.trim()) this.list.append(el("li", { className: "aside" }, markdown(text)));
+    for (const { call, tool, about } of calls) this.#step(call).wanted(tool, about);
+  }
+
+  step({ call, state, ...more }) {
+    const step = this.#step(call);
+    if (state === "started") step.started(more);
+    else step.ended(more);
+    this.#sum();
+  }
+
+  /** How often each step really ran, by call. */
+  counted(runs) {
+    for (const [call, step] of this.#steps) step.counted(runs[`${this.id}:${call}`]);
+  }
+
+  question(data) {
+    this.#ask(new Asking(data, [...data.options].map((option) => [option, { answer: option }]), `/api/questions/${data.id}/answer`));
+  }
+
+  approval(data) {
+    const verdicts = [["Approve", { approve: true }], ["Deny", { approve: false }]];
+    this.#ask(new Asking(data, verdicts, `/api/approvals/${data.id}`));
+  }
+
+  preview(text) {
+    this.growing.replaceChildren(markdown(text));
+    this.growing.hidden = false;
+  }
+
+  /** A part of the answer. A question is shown with its buttons already. */
+  reply(text, id, attachments) {
+    this.growing.hidden = true;
+    if ([...this.#asked.values()].some((asking) => asking.covers(text))) return;
+    const part = el("div", {}, markdown(text), filesOf(attachments));
+    part.dataset.message = id;
+    this.body.append(part);
+  }
+
+  // ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
+
+  #step(call) {
+    if (!this.#steps.has(call)) {
+      const step = new Step(call);
+      this.#steps.set(call, step);
+      this.list.append(step.element);
+      this.work.hidden = false;
+      this.#sum();
+    }
+    return this.#steps.get(call);
+  }
+
+  #ask(asking) {
+    if (this.#asked.has(asking.id)) return;
+    this.#asked.set(asking.id, asking);
+    this.asks.append(asking.element);
+  }
+
+  #mark(kind, text) {
+    this.list.append(el("li", { className: `milestone ${kind}` }, text));
+    this.#sum();
+    this.work.hidden = false;
+  }
+
+  #say(text, kind = "", busy = false) {
+    this.#said = [text, kind, busy];
+    this.#show(text, kind, busy);
+  }
+
+  #show(text, kind, busy) {
+    this.status.className = `badge ${kind}${busy ? " busy" : ""}`;
+    this.status.textContent = text;
+    this.status.hidden = !text;
+  }
+
+  #sum(spent = "") {
+    const cuts = this.#cuts ? `, ${plural(this.#cuts, "interruption")}` : "";
+    this.summary.textContent = `${plural(this.#steps.size, "step")}${cuts}${spent}`;
+  }
+
+  #end(at) {
+    this.growing.hidden = true;
+    for (const asking of this.#asked.values()) asking.lapse();
+    for (const step of this.#steps.values()) step.over();
+    this.#sum(this.#begun ? ` · ${duration(at - this.#begun)}` : "");
+    this.work.open = this.#cuts > 0; // a story that is worth reading stays open
+  }
+}

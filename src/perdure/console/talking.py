@@ -1,0 +1,34 @@
+"""The chat page."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.console.pages import page
+from perdure.console.routes import call
+from perdure.runtime.gateway import Gateway
+
+
+class ChatPage:
+    def __init__(self, gateway: Gateway, *, demo: bool, supervised: bool) -> None:
+        self._gateway = gateway
+        self._demo = demo
+        self._supervised = supervised  # whether somebody starts the gateway again when it dies
+
+    @call("GET", "/", "the chat page, with a new chat", login="page")
+    async def new(self, _: Request) -> Response:
+        return self._page()
+
+    @call("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page")
+    async def one(self, _: Request) -> Response:
+        """The page reads the name from its own address."""
+        return self._page()
+
+    def _page(self) -> Response:
+        return page(
+            "chat.html",
+            demo=self._demo,
+            supervised=self._supervised,
+            commands=list(self._gateway.loops.commands.registry.values()),
+        )

@@ -1,0 +1,66 @@
+"""The drawing of a turn as rows of a table: the same facts, in order, for whoever cannot or will not see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct, json
+
+
+class Row(Struct, frozen=True):
+    """Something that happened, when, and how long it took."""
+
+    at: int
+    what: str
+    name: str = ""  # ours, to find it in the facts
+    attempt: int | None = None
+    took: int | None = None  # none: it goes on
+    outcome: str = ""
+    detail: str = ""
+    code: str = ""
+    cut: bool = False
+
+
+def rows(life: dict[str, Any]) -> list[Row]:
+    """Everything that is drawn, in the order in which it began."""
+    return sorted(_all(life), key=lambda row: row.at)
+
+
+def _all(life: dict[str, Any]) -> Iterator[Row]:
+    for each in life["messages"]:
+        taken = each["taken_at"] or each["received_at"]
+        yield _row(
+            each["received_at"], taken, f"message of {each['by']}", each["state"], each["text"], name=each["id"]
+        )
+    for each in life["attempts"]:
+        outcome = each["ending"] or "goes on"
+        yield _row(each["at"], each["until"], f"attempt {each['number']}", outcome, attempt=each["number"])
+    for each in [*life["steps"], *life["calls"], *life["questions"]]:
+        yield _span(each)
+    for each in life["interruptions"]:
+        what, detail = f"cut off by {each['cause']}", f"no sign of life until it was found ({each['reason']})"
+        yield _row(each["at"], each["found_at"], what, "cut", detail, attempt=each["attempt"], cut=True)
+    for each in life["decisions"]:
+        yield _row(each["at"], each["at"], "decision", each["choice"], f"{each['rule_in_words']}: {each['why']}.")
+    for each in life["replies"]:
+        known = (
+            f" (receipt {each['receipt']})"
+            if each["receipt"]
+            else f" ({each['problem']})"
+            if each["problem"]
+            else ""
+        )
+        what, until = f"reply, part {each['part'] + 1}", each["updated_at"]
+        yield _row(each["created_at"], until, what, each["state"], each["text"] + known, name=each["id"])
+
+
+def _row(at: int, until: int | None, what: str, outcome: str, detail: str = "", **more: Any) -> Row:
+    return Row(at, what, took=None if until is None else until - at, outcome=outcome, detail=detail, **more)
+
+
+def _span(each: dict[str, Any]) -> Row:
+    what = f"model {each['name']}" if each["kind"] == "model" else each["name"]
+    code = json.encode(each["arguments"]).decode() if each["arguments"] else ""
+    more = {"name": each["id"], "attempt": each["attempt"], "code": code}
+    return _row(each["at"], each["until"], what, each["outcome"] or "goes on", each["text"], **more)

@@ -1,0 +1,192 @@
+"""The life of a turn as spans of time: who waited for whom, what ran when, and what was cut off.
+
+Everything is read from the journal; only when a gateway was last alive is told by its heartbeat, because a crash
+writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from perdure.core.effects import Effect
+from perdure.core.entries import (
+    Answered,
+    Asked,
+    Cancelled,
+    Claimed,
+    Decided,
+    Failed,
+    Finished,
+    Interrupted,
+    ModelAnswered,
+    ModelAsked,
+    Record,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    Usage,
+)
+from perdure.core.notes import clipped
+
+MOST_LETTERS = 2_000  # of each text; the export has all of it
+
+Kind = Literal["model", "tool", "person"]
+
+
+class Attempt(Struct):
+    """One try at the turn: from its claim to its end, or to the last sign of life of the run that had it."""
+
+    number: int
+    run: str
+    at: int
+    until: int | None = None  # none: it goes on
+    ending: str | None = None  # the entry that ended it
+    reason: str | None = None  # of an interruption
+
+
+class Span(Struct):
+    """A model call, a tool call, or a question that waits for a person."""
+
+    kind: Kind
+    name: str
+    id: str
+    attempt: int
+    at: int
+    until: int | None = None
+    outcome: str | None = None  # none: it goes on; `cut`: it was cut off, and made again if need be
+    effect: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+    usage: Usage = Usage()
+
+
+class Cut(Struct):
+    """An interruption: from the last sign of life to the moment when it was found, or marked."""
+
+    at: int
+    found_at: int
+    reason: str
+    attempt: int
+
+
+class Judged(Struct):
+    """A decision about the newest interruption."""
+
+    at: int
+    seq: int
+    decided: Decided
+
+
+class Line(Struct):
+    """The life of a turn, in the order in which things began."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    decisions: list[Judged] = field(default_factory=list)
+    ended_at: int | None = None
+    _wished: dict[str, ToolCall] = field(default_factory=dict)
+    _last: int = 0
+
+    def apply(self, record: Record, alive: Mapping[str, int]) -> None:
+        """Take one more fact into account."""
+        entry, at = record.entry, record.at
+        match entry:
+            case Claimed():
+                self.attempts.append(Attempt(entry.attempt, entry.run, at))
+            case ModelAsked():
+                self._begin(Span("model", entry.model, f"step {entry.step}", self._attempt, at))
+            case ModelAnswered():
+                self._wished |= {call.id: call for call in entry.calls}
+                self._end(f"step {entry.step}", at, "ok", entry.text, entry.usage)
+            case ToolStarted():
+                wish = self._wished.get(entry.call)
+                arguments = entry.arguments or (wish.arguments if wish else {})
+                self._begin(
+                    Span("tool", entry.tool, entry.call, self._attempt, at, None, None, entry.effect, arguments)
+                )
+            case ToolEnded():
+                self._end(entry.call, at, entry.outcome, entry.text)
+            case Asked() if self._open(f"question {entry.question}") is None:
+                name = "approval" if entry.approves else "question"
+                asked = Span("person", name, f"question {entry.question}", self._attempt, at)
+                asked.arguments = {"question": clipped(entry.text, MOST_LETTERS)}
+                self.spans.append(asked)
+            case Answered():
+                self._end(f"question {entry.question}", at, "ok", entry.text)
+            case Interrupted():
+                self._cut(entry, at, alive)
+            case Decided():
+                self.decisions.append(Judged(at, record.seq, entry))
+        if isinstance(entry, Finished | Failed | Cancelled | Asked):
+            self._close(entry.kind, at)
+        if isinstance(entry, Finished | Failed | Cancelled):
+            self.ended_at = at
+        self._last = at
+
+    @property
+    def _attempt(self) -> int:
+        return self.attempts[-1].number if self.attempts else 0
+
+    def _open(self, name: str) -> Span | None:
+        return next((span for span in reversed(self.spans) if span.id == name and span.outcome is None), None)
+
+    def _begin(self, span: Span) -> None:
+        """The same call again means that the try before was cut off; what outlives us goes on as it was."""
+        before = self._open(span.id)
+        if before is not None and before.effect == Effect.ATTACHED:
+            return
+        if before is not None:
+            before.until, before.outcome = self._died_after(before.at) or span.at, "cut"
+        self.spans.append(span)
+
+    def _end(self, name: str, at: int, outcome: str, text: str, usage: Usage | None = None) -> None:
+        span = self._open(name)
+        if span is None:  # it never began: nobody let it, or it was cancelled before
+            wish = self._wished.get(name)
+            span = Span("tool", wish.tool if wish else name, name, self._attempt, at)
+            span.arguments = wish.arguments if wish else {}
+            self.spans.append(span)
+        died = self._died_after(span.at) if outcome in ("unknown", "cancelled") else None
+        span.until, span.outcome = died or at, outcome
+        span.text, span.usage = clipped(text, MOST_LETTERS), usage or Usage()
+
+    def _died_after(self, at: int) -> int | None:
+        """When the gateway was last seen before the first interruption behind a moment."""
+        return next((max(cut.at, at) for cut in self.cuts if cut.found_at >= at), None)
+
+    def _cut(self, entry: Interrupted, at: int, alive: Mapping[str, int]) -> None:
+        """A run that marks its own turns knows when it stops; one that died was last seen some time before."""
+        run = entry.run or (self.attempts[-1].run if self.attempts else "")
+        planned = entry.reason.endswith("_timeout")
+        seen = at if planned else min(at, max(self._last, alive.get(run, 0)))
+        self.cuts.append(Cut(seen, at, entry.reason, self._attempt))
+        self._close(entry.kind, seen, entry.reason)
+
+    def _close(self, ending: str, at: int, reason: str | None = None) -> None:
+        if self.attempts and self.attempts[-1].ending is None:
+            last = self.attempts[-1]
+            last.until, last.ending, last.reason = at, ending, reason
+
+
+def line_of(records: Iterable[Record], alive: Mapping[str, int]) -> Line:
+    """The life that these records tell; `alive` says when each run was last seen."""
+    line = Line()
+    for record in records:
+        line.apply(record, alive)
+    for span in line.spans:
+        if span.outcome is None and (line.ended_at is not None or _is_cut(line, span)):
+            span.until, span.outcome = line._died_after(span.at) or line.ended_at, "cut"  # noqa: SLF001 reason: ours
+    return line
+
+
+def _is_cut(line: Line, span: Span) -> bool:
+    """Whether nobody works on an open span: its run died, and what it had begun does not outlive it."""
+    return (
+        span.kind != "person"
+        and span.effect != Effect.ATTACHED
+        and any(cut.found_at >= span.at for cut in line.cuts)
+    )

@@ -1,0 +1,76 @@
+"""Files for Telegram: which method takes one, and the form in which it goes there, read as it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.messages import LocalFile
+
+LARGEST = 50_000_000  # bytes of one file that a bot sends
+LARGEST_PHOTO = 10_000_000
+LONGEST_CAPTION = 1024  # UTF-16 units
+PIECE = 65536
+
+_PHOTOS = frozenset(("image/jpeg", "image/png", "image/webp"))
+
+
+def method_for(file: LocalFile) -> tuple[str, str]:
+    """The method that sends a file so that people see it as what it is, and the name of its parameter."""
+    if file.media_type in _PHOTOS and file.size <= LARGEST_PHOTO:
+        return "sendPhoto", "photo"
+    if file.media_type == "audio/ogg":
+        return "sendVoice", "voice"
+    return AS_DOCUMENT
+
+
+AS_DOCUMENT = ("sendDocument", "document")
+
+
+class Form(Struct, frozen=True):
+    """A body with a file in it."""
+
+    kind: str
+    head: bytes
+    file: LocalFile
+    tail: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + self.file.size + len(self.tail)
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """The bytes of the body. A file that has changed its size makes a body that no server takes."""
+        yield self.head
+        source = await asyncio.to_thread(Path(self.file.place).open, "rb")
+        with source:
+            while piece := await asyncio.to_thread(source.read, PIECE):
+                yield piece
+        yield self.tail
+
+
+def form(params: dict[str, Any], field: str, file: LocalFile) -> Form:
+    """The parameters of a call as a form, with the file last."""
+    boundary = secrets.token_hex(16)
+    parts = [
+        _part(boundary, f'name="{name}"', _text(value)) for name, value in params.items() if value is not None
+    ]
+    name = file.name.translate({ord(mark): "_" for mark in '"\\\r\n'})
+    head = _part(boundary, f'name="{field}"; filename="{name}"\r\nContent-Type: {file.media_type}', b"")
+    body = b"".join([*parts, head.removesuffix(b"\r\n")])
+    return Form(f"multipart/form-data; boundary={boundary}", body, file, f"\r\n--{boundary}--\r\n".encode())
+
+
+def _part(boundary: str, named: str, value: bytes) -> bytes:
+    head = f"--{boundary}\r\nContent-Disposition: form-data; {named}\r\n\r\n"
+    return head.encode() + value + b"\r\n"
+
+
+def _text(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)

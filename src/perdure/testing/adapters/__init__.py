@@ -1,0 +1,19 @@
+"""The contract of a platform's adapter, as tests that any adapter can be put to.
+
+    class TestMyPlatform(AdapterConformance):
+        def stage(self, folder: Path) -> PlatformStage:
+            return MyStage(folder)  # plays the platform, and the people on it
+
+Each test starts real gateways with the adapter, kills them, fills their disk, cuts the line, and looks at what
+people see. It needs no plug-in: every test is a plain method.
+"""
+
+from perdure.testing.adapters.incoming import Incoming
+from perdure.testing.adapters.outgoing import Outgoing
+from perdure.testing.adapters.stage import Mishap, PlatformStage, Seen
+
+__all__ = ["AdapterConformance", "Mishap", "PlatformStage", "Seen"]
+
+
+class AdapterConformance(Incoming, Outgoing):
+    """Subclass it, and say how your platform is played. Every claim of its `Capabilities` is put to the test."""

@@ -1,0 +1,180 @@
+"""One check of an adapter: a stage, a home, an agent, and the real gateways that serve it, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from perdure.agents.function import FunctionAgent
+from perdure.agents.steps import StepContext
+from perdure.core.delivery import fitting
+from perdure.platforms.api import Adapter
+from perdure.runtime.gateway import Gateway
+from perdure.store.auditing import Auditing
+from perdure.testing.adapters.seam import Place, Seam
+from perdure.testing.adapters.stage import PlatformStage
+from perdure.testing.gateways import crashing_at_the_end, serving
+from perdure.testing.waiting import eventually
+
+COLOURS = ("red", "blue")
+GROWING = "It grows"
+HOLD, GROW, ASK, LONG = "hold", "grow", "ask", "long"
+
+Probe = Callable[[], Awaitable[object]] | Callable[[], object]
+
+
+def answer_to(text: str) -> str:
+    """What the agent of the suite answers."""
+    return f"You said: {text}"
+
+
+def words(length: int) -> str:
+    """A text of at most so many UTF-16 units, in which no word stands twice."""
+    text = " ".join(f"word{number}\N{LEAF FLUTTERING IN WIND}" for number in range(length))
+    return text[: fitting(text, length)].rstrip()
+
+
+def plain(text: str) -> str:
+    """The text, however its blanks are spelled."""
+    return " ".join(text.split())
+
+
+class Answering:
+    """The agent. It says your words back, and can be held while it thinks; `long 900` answers at length."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []  # each turn, and what it was to answer
+        self.calls = 0
+        self.holding, self.go = asyncio.Event(), asyncio.Event()
+        self.agent = FunctionAgent(self.answer)
+
+    async def answer(self, context: StepContext) -> str:
+        self.calls += 1
+        if (context.turn, context.message) not in self.heard:
+            self.heard.append((context.turn, context.message))
+        first, _, rest = context.message.partition(" ")
+        if first == ASK:
+            return answer_to(await context.ask("Which colour?", COLOURS))
+        if first == LONG:
+            return words(int(rest))
+        if first == GROW:
+            context.say(GROWING)
+        if first in (HOLD, GROW):
+            self.holding.set()
+            await self.go.wait()
+        return answer_to(context.message)
+
+
+class Performance:
+    """What a check works with."""
+
+    def __init__(self, stage: PlatformStage, home: Path, patience: float) -> None:
+        self.stage = stage
+        self.home = home
+        self.patience = patience
+        self.answering = Answering()
+        self.seams: list[Seam] = []
+        self._idle = stage.adapter()
+        self.can = self._idle.capabilities
+
+    async def end(self) -> None:
+        """See that nothing was raised that must not be, and let go of what is left of those who died."""
+        for adapter in [self._idle, *(seam.inner for seam in self.seams)]:
+            await adapter.close()
+        offences = [offence for seam in self.seams for offence in seam.offences]
+        expect(not offences, f"{offences}")
+
+    # ── gateways ────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def seam(self) -> Seam:
+        """That of the gateway which runs now, or ran last."""
+        return self.seams[-1]
+
+    def _adapters(self, halt: Place | None = None) -> list[Adapter]:
+        self.seams.append(Seam(self.stage.adapter()))
+        if halt is not None:
+            self.seam.halts[halt].closed = True
+        return [self.seam]
+
+    def _options(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {"agent": self.answering.agent, **self.stage.settings, **options}
+
+    @asynccontextmanager
+    async def serving(self, *, reached: bool = True, **options: Any) -> AsyncIterator[Gateway]:
+        """A gateway that has reached the platform, and is stopped in an orderly way at the end."""
+        async with serving(self.home, self._adapters(), **self._options(options)) as gateway:
+            if reached:
+                await self.connected()
+            yield gateway
+
+    @asynccontextmanager
+    async def dying(self, halt: Place | None = None) -> AsyncIterator[Gateway]:
+        """A gateway that is killed at the end. Whatever comes to a place of its seam stands still there."""
+        async with crashing_at_the_end(self.home, self._adapters(halt), **self._options({})) as gateway:
+            await self.connected()
+            yield gateway
+        await self.stage.died(self.seam.inner)
+
+    # ── what happens ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def say(self, text: str, chat: str = "ann", thread: str | None = None) -> str:
+        """Somebody writes; what they are to be answered."""
+        await self.stage.write(text, chat, thread)
+        return answer_to(text)
+
+    async def until(self, fact: str, probe: Probe) -> None:
+        """Wait for a fact."""
+        await eventually(fact, probe, self.patience)
+
+    async def connected(self) -> None:
+        """Wait until the gateway that runs now has reached the platform: what is said now, it can hear."""
+        await self.until("the platform is connected to", lambda: self.seam.connected)
+
+    async def halted(self, place: Place) -> None:
+        """Wait until something stands still there."""
+        await self.until(f"{place.value}", self.seam.halts[place].reached.is_set)
+
+    async def heard(self, gateway: Gateway, *texts: str) -> None:
+        """Wait until somebody's words have begun a turn, and nothing is under way any more: now all has come."""
+        for text in texts:
+            await self.until(f"a turn begins with {text!r}", lambda text=text: self.turns(text))
+        await self.until("nothing is under way any more", Auditing(gateway.store.database).is_quiet)
+
+    async def converse(self, gateway: Gateway, text: str, chat: str = "ann", thread: str | None = None) -> str:
+        """Somebody writes, and all that is to come of it has come; what they were to be answered."""
+        answer = await self.say(text, chat, thread)
+        await self.heard(gateway, text)
+        return answer
+
+    async def confirmed(self) -> None:
+        """Wait until the platform keeps nothing for us, if it claims to keep things."""
+
+        async def nothing() -> bool:
+            return await self.stage.unconfirmed() == 0
+
+        if self.can.keeps_missed:
+            await self.until("what is stored is acknowledged, and would not be handed over again", nothing)
+
+    # ── what is there ───────────────────────────────────────────────────────────────────────────────────────
+
+    def turns(self, text: str) -> int:
+        """How many turns were begun with these words."""
+        return sum(message == text for _, message in self.answering.heard)
+
+    async def texts(self, chat: str = "ann", thread: str | None = None) -> list[str]:
+        return [plain(seen.text) for seen in await self.stage.seen(chat, thread)]
+
+    async def expect(self, *texts: str, chat: str = "ann", thread: str | None = None) -> None:
+        """See that these are our messages there, in this order."""
+        there, wanted = await self.texts(chat, thread), [plain(text) for text in texts]
+        where = chat if thread is None else f"thread {thread} of {chat}"
+        expect(there == wanted, f"in {where} people see {there}; expected {wanted}")
+
+
+def expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)

@@ -1,0 +1,64 @@
+"""`send_file`: what the agent gives to the person, as it is at the moment of the call.
+
+The tool sends nothing itself. It keeps a copy, and names it in its result: with that the message is owed, in the
+same transaction, and delivered like any other. So the tool may be repeated: before its result nobody has seen it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from msgspec import Meta
+
+from perdure.core import notes
+from perdure.core.effects import Effect
+from perdure.core.files import UNKNOWN, shown_name
+from perdure.core.messages import SentFile
+from perdure.core.tools import Tool, Use
+from perdure.errors import FileTooLarge, ToolFailed
+from perdure.tools.cabinet import Cabinet
+from perdure.tools.folder import Folder, in_words
+from perdure.tools.functions import as_tool, tool
+
+LARGEST = 50_000_000  # bytes: what the platforms take
+LONGEST = 900  # characters of a caption
+
+Caption = Annotated[str, Meta(max_length=LONGEST, description="Words to show with the file.")]
+
+
+def sending_tool(root: Path, home: Path) -> Tool:
+    """The tool, for files in a folder and for files that came with messages."""
+    folder, cabinet = Folder(root, home), Cabinet(home)
+
+    @tool(effect=Effect.PURE)
+    def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
+        """Send a file to the user, in this chat. It is sent as it is now, at most 50 MB."""
+        place = folder.find(path, arrived=True)
+        name = shown_name(place.name)
+        with in_words(folder.name(place)), _opened(place, name) as source:
+            sent = _copied(cabinet, source, name, use.key, caption)
+        use.send(sent)
+        return notes.file_owed(name, sent.size)
+
+    return as_tool(send_file)
+
+
+def _opened(place: Path, name: str) -> BinaryIO:
+    if not stat.S_ISREG(place.stat().st_mode):
+        raise ToolFailed(notes.not_a_file(name))
+    return os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+
+
+def _copied(cabinet: Cabinet, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:
+    """A copy with a name that is the same for every try of the same call."""
+    file = f"att_{hashlib.sha256(key.encode()).hexdigest()[:26]}"
+    try:
+        kept = cabinet.copy(file, name, source, LARGEST)
+    except FileTooLarge as error:
+        raise ToolFailed(notes.file_not_sent(name, error.message)) from error
+    return SentFile(file, name, guess_type(name)[0] or UNKNOWN, kept.size, kept.path, caption)

@@ -1,0 +1,204 @@
+"""The console in a real browser: every page with real data, and every deed by keyboard, confirmed before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from perdure.core import notes
+from support.browsing import PHONE, Visitor, visiting
+from support.busy_gateway import Scene, busy_gateway
+from support.gateway import Person, gateway
+from support.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with busy_gateway(tmp_path_factory.mktemp("busy")) as scene:
+        yield scene
+
+
+@pytest.fixture
+def visitor(browser: Browser, scene: Scene) -> Iterator[Visitor]:
+    with visiting(browser, scene.process) as visitor:
+        yield visitor.log_in()
+
+
+def pages(scene: Scene) -> dict[str, str]:
+    """A page of each kind, and something that is to be seen there."""
+    process = scene.operator.get("/processes")["processes"][0]["id"]
+    return {
+        "/console": "Needs you",
+        "/console/sessions": "web · work",
+        f"/console/sessions/{scene.session('work')}": "The last turn is done (attempt 2).",
+        f"/console/turns/{scene.turn('work')}": "Nothing stands against going on",
+        f"/console/turns/{scene.turn('asking')}": "waits for an answer",
+        "/console/decisions": "Found: cut off by a gateway interruption (restart_interrupted)",
+        "/console/outbox": "The report is ready.",
+        "/console/processes": "echo begun",
+        f"/console/processes/{process}": "begun",
+        "/console/people": "Let somebody in",
+        "/console/config": "platforms.telegram.token",
+    }
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"color_scheme": "dark"}, {"viewport": PHONE}], ids=["light", "dark", "phone"]
+)
+def test_b103_every_page_can_be_read_by_everybody_and_breaks_no_policy(
+    browser: Browser, scene: Scene, options: dict[str, object], tmp_path: Path
+) -> None:
+    kind = next(iter(options), "light")
+    with visiting(browser, scene.process, **options) as visitor:
+        visitor.log_in()
+        for path, seen in pages(scene).items():
+            visitor.open(path)
+            expect(visitor.page.locator("main")).to_contain_text(seen)
+            assert visitor.shortcomings() == [], path
+            assert visitor.fits(), path
+            visitor.picture(
+                f"console-{kind}-{path.split('/')[2] if path.count('/') > 1 else 'overview'}", tmp_path
+            )
+            json = visitor.page.get_by_role("link", name="JSON").get_attribute("href")
+            assert visitor.page.request.get(f"{scene.process.url}{json}").ok, json
+
+
+def test_b103_console_needs_a_login_and_says_what_is_not_there(scene: Scene) -> None:
+    for path in pages(scene):
+        assert httpx.get(f"{scene.process.url}{path}").headers["location"].startswith("/login"), path
+    headers = {"Authorization": f"Bearer {scene.process.token}"}
+    for path in ("/console/turns/t_0", "/console/sessions/s_0", "/console/processes/p_0", "/console/turns/%00"):
+        missing = httpx.get(f"{scene.process.url}{path}", headers=headers)
+        assert missing.status_code == 404 and "That is not here" in missing.text
+    assert httpx.get(f"{scene.process.url}/console/outbox?state=x", headers=headers).status_code == 400
+
+
+def test_life_of_a_resumed_turn_is_drawn_to_scale(visitor: Visitor, scene: Scene) -> None:
+    life = scene.operator.last_turn("work")
+    visitor.open(f"/console/turns/{life['id']}")
+    whole = visitor.page.locator("#drawing-1 svg")
+    down, shell = whole.locator(".down"), whole.locator(".bar-tool").last
+    (cut,), call = life["interruptions"], next(each for each in life["calls"] if each["name"] == "shell")
+    shares = _width(down) / _width(whole.locator(".bar-tool").nth(2)), cut["found_at"] - cut["at"]
+    assert shares[0] == pytest.approx(shares[1] / (call["until"] - call["at"]), rel=0.05)
+    expect(whole.locator(".cut")).to_have_count(1)
+    expect(whole.locator(".decided")).to_have_count(1)
+    expect(shell).to_be_attached()
+    rows = visitor.page.locator("table").first.locator("tbody tr")
+    expect(rows.filter(has_text="cut off by a gateway interruption")).to_have_count(1)
+    assert rows.count() == 1 + 2 + len(life["steps"]) + len(life["calls"]) + 2 + 1
+
+
+def _width(bar: Locator) -> float:
+    return float(bar.get_attribute("width") or 0)
+
+
+def confirms(visitor: Visitor, button: Locator, answer: str = "Enter") -> None:
+    """Press a button by keyboard; a question comes, and is answered by keyboard too."""
+    button.focus()
+    visitor.page.keyboard.press("Enter")
+    expect(visitor.page.get_by_role("dialog")).to_be_visible()
+    visitor.page.keyboard.press(answer)
+    expect(visitor.page.get_by_role("dialog")).to_be_hidden()
+
+
+def need(visitor: Visitor, text: str) -> Locator:
+    return visitor.page.locator(".need").filter(has_text=text)
+
+
+def test_deeds_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, scene: Scene) -> None:
+    """Nothing happens when the question is left with Escape; what was done vanishes from what needs somebody."""
+    visitor.open("/console")
+    expect(need(visitor, "telegram is not connected")).to_be_visible()
+    unknown = need(visitor, notes.SEND_UNKNOWN)
+    confirms(visitor, unknown.get_by_role("button", name=re.compile("^Drop")), "Escape")
+    assert scene.operator.get("/status")["counts"]["unknown"] == 1
+    for text, name, said in (
+        (notes.CALL_WAITS, "Deny", "The call is denied."),
+        (notes.SET_ASIDE_HERE, "Resume", "Done."),
+        (notes.SEND_UNKNOWN, "Resend", "It is sent again as"),
+        (notes.QUESTION_WAITS, "Stop", "Done."),
+        (notes.NOT_GOING_ON, "Drop", "Done."),
+    ):
+        confirms(visitor, need(visitor, text).get_by_role("button", name=re.compile(f"^{name}")))
+        expect(visitor.page.get_by_role("status")).to_contain_text(said)
+        expect(need(visitor, text)).to_have_count(0)
+    counts = scene.operator.get("/status")["counts"]
+    assert [counts[name] for name in ("unknown", "suspended", "interrupted", "waiting")] == [0, 0, 0, 0]
+    assert counts["owed"] == 1, "what was sent again waits for its platform"
+    assert "denied" in Person(scene.process, "danger").wait_for_replies(2)[-1]
+
+
+def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visitor, scene: Scene) -> None:
+    told = next(each["text"] for each in scene.operator.get("/outbox")["outbox"] if "perdure pair" in each["text"])
+    code = re.findall(r"[0-9A-Z]{4}-[0-9A-Z]{4}", told)[0]
+    page = visitor.open("/console/people").page
+    expect(page.locator("#people")).to_contain_text("Bob")
+    page.get_by_label("Code").fill("AAAA-AAAA")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("nobody was told that code")
+    assert [said for said in visitor.complaints if "404" not in said] == []
+    visitor.complaints.clear()  # the browser itself tells of the answer that we wanted
+    page.get_by_label("Code").fill(code)
+    confirms(visitor, page.get_by_role("button", name="Pair"))
+    expect(page.get_by_role("status")).to_contain_text("is now a member")
+    expect(page.locator("#people")).to_contain_text("Nobody asks to be let in.")
+    confirms(visitor, page.get_by_role("button", name="Remove"))
+    expect(page.get_by_role("status")).to_contain_text("is removed")
+
+
+def test_output_of_a_process_grows_on_its_page_and_its_end_is_seen(visitor: Visitor, scene: Scene) -> None:
+    visitor.open("/console/processes").page.get_by_role("link", name="echo begun").click()
+    output = visitor.page.get_by_role("log")
+    expect(output).to_have_text("begun\n")
+    scene.job.write_text("<b>and ended</b>\n")
+    expect(output).to_have_text("begun\n<b>and ended</b>\n")
+    expect(visitor.page.locator("#process-state")).to_have_text("ended")
+    expect(visitor.page.locator("#process-code")).to_have_text("code 0")
+
+
+def test_page_stays_fresh_and_whoever_uses_it_is_not_disturbed(browser: Browser, tmp_path: Path) -> None:
+    with gateway(tmp_path / "home") as process, visiting(browser, process) as visitor:
+        page = visitor.log_in().open("/console").page
+        expect(page.locator("#live")).to_contain_text(notes.ALL_IS_WELL)
+        figure = page.get_by_role("link", name="Wait for a person")
+        figure.focus()
+        Person(process, "<i>chat</i>").say("ask: Which way? | Left | Right")
+        expect(figure).to_contain_text("1")
+        expect(need(visitor, notes.QUESTION_WAITS)).to_contain_text("Which way?")
+        expect(figure).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile("turn=waiting$"))
+        expect(page.get_by_role("group", name="Sessions")).to_contain_text("web · <i>chat</i>")
+        visitor.open("/console/outbox?state=unknown")
+        expect(page.locator("main")).to_contain_text("No reply is unknown.")
+
+
+def test_b53_console_says_that_automatic_resume_is_paused_and_a_button_lifts_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with gateway(tmp_path / "home", RECOVERY__MAX_WITHOUT_PROGRESS="9") as process:
+        Person(process).say("step long 1000s\nsay: done")
+        for run in range(3):
+            wait_for(f"run {run} works", lambda: _runs(process.home))
+            (process.home / "rehearsal.log").unlink()
+            process.kill()
+            process.start()
+        with visiting(browser, process) as visitor:
+            page = visitor.log_in().open("/console").page
+            expect(need(visitor, notes.RESUME_PAUSED)).to_be_visible()
+            confirms(visitor, page.get_by_role("button", name="Let everything go on"))
+            expect(page.get_by_role("status")).to_contain_text("Done.")
+            expect(need(visitor, notes.RESUME_PAUSED)).to_have_count(0)
+            expect(page.get_by_role("link", name="Running")).to_contain_text("1")
+
+
+def _runs(home: Path) -> bool:
+    log = home / "rehearsal.log"
+    return log.exists() and bool(log.read_text())

@@ -1,0 +1,47 @@
+"""Every adapter that comes with Perdure, put to the public suite.
+
+B41, B67, B70, B71, B72, B73, B74, B75, B76 and B79 hold for each, as far as its platform claims.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.platforms.api import Capabilities
+from perdure.testing import AdapterConformance, PlatformStage
+from support.staging import SimulatedStage, TelegramStage
+
+
+class TestRichPlatform(AdapterConformance):
+    """One that can do everything."""
+
+    def stage(self, folder: Path) -> PlatformStage:
+        return SimulatedStage(
+            Capabilities(
+                idempotent_send=True,
+                read_back=True,
+                keeps_missed=True,
+                threads=True,
+                buttons=True,
+                edit=True,
+                files=True,
+                max_length=500,
+            )
+        )
+
+
+class TestPlatformWithReadBack(AdapterConformance):
+    def stage(self, folder: Path) -> PlatformStage:
+        return SimulatedStage(Capabilities(read_back=True, live=True))
+
+
+class TestPoorPlatform(AdapterConformance):
+    """One that can do nothing."""
+
+    def stage(self, folder: Path) -> PlatformStage:
+        return SimulatedStage(Capabilities())
+
+
+class TestTelegram(AdapterConformance):
+    def stage(self, folder: Path) -> PlatformStage:
+        return TelegramStage()

@@ -1,0 +1,193 @@
+"""What an operator can ask and do over HTTP: lives of turns, decisions, replies, processes, the configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.core import notes
+from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram
+from support.gateway import GatewayProcess, Person, gateway
+from support.operator import Operator
+from support.telegram import telegram_gateway, wait_for_texts
+from support.waiting import wait_for
+
+NOWHERE = "http://127.0.0.1:9"  # nobody listens there
+
+
+@pytest.fixture
+def telegram() -> Iterator[LocalTelegram]:
+    with LocalTelegram() as running:
+        yield running
+
+
+def test_life_of_a_turn_is_told_from_its_message_to_its_receipt_when_killed_in_between(tmp_path: Path) -> None:
+    signal = tmp_path / "signal"
+    os.mkfifo(signal)
+    with gateway(tmp_path / "home") as process:
+        person, operator = Person(process), Operator(process)
+        # It runs until somebody opens the pipe: the kill cannot come too late.
+        person.say(f"step look 0s\nrun: cat {signal}\nsay: done")
+        person.wait_for_event("the command runs", tool="shell", state="started")
+        process.kill()
+        process.start()
+        wait_for("it goes on", lambda: operator.last_turn("home")["attempt"] == 2)
+        signal.write_text("hello\n")
+        person.wait_for_replies(1)
+        life = operator.last_turn("home")
+        _is_whole(life)
+        decided = operator.get("/decisions")["decisions"]
+        assert [(each["turn"], each["choice"], each["rule"]) for each in decided] == [
+            (life["id"], "resume", "resume")
+        ]
+        assert decided[0]["words"] == life["decisions"][0]["words"]
+        assert decided[0]["words"][0].startswith("Found: cut off by a gateway interruption (restart_interrupted)")
+        assert operator.get("/sessions", turn="running")["sessions"] == []
+        assert len(operator.get("/sessions", state="open", order="newest")["sessions"]) == 1
+        assert operator.get("/status")["counts"]["interrupted"] == 0
+
+
+def _is_whole(life: Any) -> None:
+    assert life["state"] == "done" and life["whole"]
+    (message,), (reply,) = life["messages"], life["replies"]
+    first, second = life["attempts"]
+    (cut,) = life["interruptions"]
+    calls = [(call["name"], call["outcome"], call["attempt"]) for call in life["calls"]]
+    assert calls == [("step", "ok", 1), ("shell", "ok", 1)], "the command is one, through the downtime"
+    assert (first["ending"], first["reason"]) == ("interrupted", "restart_interrupted")
+    assert (second["ending"], reply["state"]) == ("finished", "sent") and reply["receipt"]
+    moments = [message["received_at"], message["taken_at"], first["at"], first["until"], cut["found_at"]]
+    moments += [life["decisions"][0]["at"], second["at"], second["until"], reply["updated_at"]]
+    assert moments == sorted(moments)
+    runs = [run["ending"] for run in life["runs"]]
+    assert runs == ["lost", None]
+
+
+def test_b74_reply_that_was_given_up_is_sent_again_once_when_an_operator_says_so(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    fault = Fault(hold=True, effect=True)
+    with telegram_gateway(tmp_path / "home", telegram, DELIVERY__UNKNOWN="drop") as process:
+        operator = Operator(process)
+        wait_for("it polls", lambda: telegram.count("getUpdates"))
+        telegram.befall("sendMessage", fault)
+        telegram.write("say: done")
+        assert fault.reached.wait(30), "the answer is on its way"
+        process.kill()
+        process.start()
+        row = operator.wait_for_reply("expired")
+        assert row["can"] == ["resend"]
+        wait_for_texts(telegram, "done", notes.DROPPED_REPLY)
+        operator.post(f"/outbox/{row['id']}/drop", 409)
+        done = operator.post(f"/outbox/{row['id']}/resend")
+        assert done["done"] and done["again"] in done["said"]
+        seen = ["done", notes.DROPPED_REPLY, notes.maybe_duplicate("done")]
+        wait_for_texts(telegram, *seen)
+        wait_for("its receipt is there", lambda: done["again"] in [one["id"] for one in operator.replies("sent")])
+        process.kill()
+        process.start()
+        again = operator.post(f"/outbox/{row['id']}/resend")
+        assert (again["done"], again["again"]) == (False, done["again"])
+        operator.post(f"/outbox/{done['again']}/resend", 409)
+        told = [(one["id"], one["state"]) for one in operator.last_turn(str(telegram.ann), "telegram")["replies"]]
+        assert told == [(row["id"], "expired"), (done["again"], "sent")]
+        assert telegram.texts() == seen
+
+
+def test_b74_reply_of_unknown_outcome_is_dropped_for_good_when_an_operator_says_so(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    home, fault = tmp_path / "home", Fault(hold=True)
+    with telegram_gateway(home, telegram) as process:
+        wait_for("it polls", lambda: telegram.count("getUpdates"))
+        telegram.befall("sendMessage", fault)
+        telegram.write("say: done")
+        assert fault.reached.wait(30), "the answer is on its way"
+        process.kill()
+    with telegram_gateway(home, telegram, PLATFORMS__TELEGRAM__BASE_URL=NOWHERE) as process:
+        operator = Operator(process)
+        row = operator.wait_for_reply("unknown")
+        assert row["can"] == ["resend", "drop"] and operator.get("/status")["counts"]["unknown"] == 1
+        assert operator.post(f"/outbox/{row['id']}/drop")["done"]
+        assert operator.replies("withdrawn")[0]["problem"] == notes.DROPPED_BY_OPERATOR
+        process.kill()
+    with telegram_gateway(home, telegram) as process:
+        telegram.write("say: next")
+        wait_for_texts(telegram, "next")
+        wait_until_settled_but(process, row["id"])
+
+
+def wait_until_settled_but(process: GatewayProcess, row: str) -> None:
+    wait_for("the next reply is sent", lambda: Operator(process).replies("sent"))
+    assert [one["id"] for one in Operator(process).replies("withdrawn")] == [row]
+
+
+def test_refused_reply_goes_out_when_resent_after_its_reason_is_gone(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    with telegram_gateway(tmp_path / "home", telegram) as process:
+        operator = Operator(process)
+        telegram.befall("sendMessage", Fault(refusal=BLOCKED))
+        telegram.write("say: hello")
+        row = operator.wait_for_reply("refused")
+        assert operator.post(f"/outbox/{row['id']}/resend")["done"]
+        wait_for_texts(telegram, "hello")
+        assert len(operator.get("/outbox")["outbox"]) == 2
+
+
+def test_output_of_a_process_can_be_followed_while_it_runs(tmp_path: Path) -> None:
+    signal = tmp_path / "signal"
+    os.mkfifo(signal)
+    with gateway(tmp_path / "home") as process:
+        person, operator = Person(process), Operator(process)
+        person.say(f"background: echo begun; cat {signal}")
+        person.wait_for_replies(1)
+        (listed,) = operator.get("/processes", order="newest")["processes"]
+        path = f"/processes/{listed['id']}"
+        first = wait_for("it has begun", lambda: seen if (seen := operator.get(path))["output"] else None)
+        assert (first["output"], first["state"], first["here"]) == ("begun\n", "live", True)
+        assert operator.get(path, offset=str(first["next"]))["output"] == ""
+        signal.write_text("and ended\n")
+        wait_for("it has ended", lambda: operator.get(path)["state"] == "ended")
+        rest = operator.get(path, offset=str(first["next"]))
+        assert (rest["output"], rest["next"], rest["exit_code"]) == ("and ended\n", rest["size"], 0)
+
+
+def test_b103_configuration_is_shown_without_its_secrets(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram, MODEL__API_KEY="sk-hidden-one") as process:
+        found = Operator(process).get("/config")
+        settings = {each["key"]: each for each in found["settings"]}
+        assert settings["platforms.telegram.token"]["changed"] and settings["web.host"]["value"] == "127.0.0.1"
+        assert telegram.token not in str(found) and "sk-hidden-one" not in str(found)
+
+
+WRONG = [
+    ("/turns/t_0", 404),
+    ("/turns/%00", 404),
+    ("/outbox?state=lost", 400),
+    ("/outbox?after=x", 400),
+    ("/decisions?after=1.2.3", 400),
+    ("/sessions?state=lost", 400),
+    ("/sessions?turn=done", 400),
+    ("/sessions/s_0?after=t_0", 404),
+    ("/processes/p_0", 404),
+    ("/processes/p_0?offset=-1", 404),
+]
+
+
+def test_what_cannot_be_found_or_understood_is_said_with_a_hint(tmp_path: Path) -> None:
+    with gateway(tmp_path / "home") as process:
+        operator = Operator(process)
+        for path, status in WRONG:
+            answer = operator.get(path, status)
+            assert answer["error"] and answer["hint"], path
+        assert (
+            operator.post("/outbox/out_0/resend", 404)["hint"] == operator.post("/outbox/out_0/drop", 404)["hint"]
+        )
+        assert "resend" in operator.post("/outbox/out_0/fly", 404)["hint"]
+        assert operator.get("/outbox") == {"outbox": [], "more": False, "next": None}
+        assert operator.get("/decisions") == {"decisions": [], "more": False, "next": None}

@@ -1,0 +1,137 @@
+"""A real browser: the system's own chromium, driven by Playwright, and a person in front of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
+
+from support.gateway import GatewayProcess
+
+SCREENSHOTS = "PERDURE_SCREENSHOTS"  # a folder to write pictures to
+GONE = "Failed to load resource: net::ERR_"  # said by the browser itself while the gateway is away
+DESKTOP: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 320, "height": 640}
+
+expect.set_options(timeout=30_000)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser until the end of the block.
+
+    Not for a whole session: Playwright's event loop would disturb the tests that have one of their own.
+    """
+    path = shutil.which("chromium")
+    assert path is not None, "chromium is missing; `make test` installs it, or says how"
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # it refuses to make one for root
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Visitor:
+    """Somebody in front of a page. Whatever the browser complains of is remembered."""
+
+    def __init__(self, context: BrowserContext, gateway: GatewayProcess) -> None:
+        self.gateway = gateway
+        self.page: Page = context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(GONE):
+            self.complaints.append(message.text)
+
+    def log_in(self) -> Visitor:
+        """Follow the link that the gateway printed."""
+        self.page.goto(f"{self.gateway.url}/login?token={self.gateway.token}")
+        return self.is_connected()
+
+    def open(self, path: str) -> Visitor:
+        self.page.goto(f"{self.gateway.url}{path}")
+        return self
+
+    def is_connected(self) -> Visitor:
+        expect(self.page.locator("#presence")).to_have_text("Connected")
+        return self
+
+    def say(self, text: str) -> None:
+        self.page.get_by_label("Message", exact=True).fill(text)
+        self.page.keyboard.press("Enter")
+
+    def new_chat(self) -> None:
+        self.page.get_by_role("link", name="New chat").click()
+        expect(self.page.locator("#welcome")).to_be_visible()
+
+    @property
+    def turn(self) -> Locator:
+        """The newest turn."""
+        return self.page.locator(".turn").last
+
+    def step(self, call: str) -> Locator:
+        return self.turn.locator(f"[data-call='{call}']")
+
+    def sees_answer(self, text: str) -> None:
+        expect(self.turn.locator(".said:not(.growing)")).to_have_text(text)
+
+    def kill(self) -> None:
+        """Press the button. The page says at once that the gateway is dead, and that it is back when it is."""
+        self.page.get_by_role("button", name="Kill the gateway").click()
+        expect(self.page.locator("#banner")).to_contain_text(re.compile("The gateway is (dead|back after)"))
+
+    def sees_it_back(self) -> None:
+        expect(self.page.locator("#banner[data-state=back]")).to_be_attached()
+        self.is_connected()
+
+    def fits(self) -> bool:
+        """Whether nothing sticks out at the right."""
+        wide: bool = self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        return wide
+
+    def shortcomings(self) -> list[str]:
+        """What axe finds that would shut somebody out."""
+        found: dict[str, Any] = Axe().run(self.page).response
+        return [
+            f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}"
+            for rule in found["violations"]
+            for node in rule["nodes"]
+        ]
+
+    def picture(self, name: str, folder: Path) -> None:
+        """Keep what the page looks like: in the folder that the environment names, or in one of the test."""
+        wanted = Path(os.environ.get(SCREENSHOTS) or folder)
+        self.page.screenshot(path=wanted / f"{name}.png", animations="disabled")
+
+
+@contextmanager
+def visiting(browser: Browser, gateway: GatewayProcess, **options: Any) -> Iterator[Visitor]:
+    """A fresh browser profile at a gateway; at the end, the browser had nothing to complain of."""
+    context = browser.new_context(**{"viewport": DESKTOP, "locale": "en-GB", "reduced_motion": "reduce"} | options)
+    try:
+        visitor = Visitor(context, gateway)
+        yield visitor
+        assert visitor.complaints == []
+    finally:
+        context.close()

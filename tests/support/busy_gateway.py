@@ -1,0 +1,91 @@
+"""A gateway in which everything has happened that an operator may meet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from perdure.testing.telegram import Fault, LocalTelegram
+from support.gateway import GatewayProcess, Person
+from support.operator import Operator
+from support.telegram import telegram_gateway
+from support.waiting import wait_for
+
+NOWHERE = "http://127.0.0.1:9"  # nobody listens there
+
+
+class Scene(Struct):
+    """What the tests need to find things again."""
+
+    process: GatewayProcess
+    operator: Operator
+    job: Path  # a pipe: what is written there is the output of the process in the background
+
+    def session(self, chat: str) -> str:
+        found: str = self.operator.get(f"/sessions/agent:main:web:dm:{chat}")["id"]
+        return found
+
+    def turn(self, chat: str) -> str:
+        found: str = self.operator.last_turn(chat)["id"]
+        return found
+
+
+@contextmanager
+def busy_gateway(folder: Path) -> Iterator[Scene]:
+    """Killed once in the middle of it all; since then, Telegram cannot be reached."""
+    job, work = folder / "job", folder / "work"
+    for pipe in (job, work):
+        os.mkfifo(pipe)
+    with LocalTelegram() as telegram:
+        with telegram_gateway(folder / "home", telegram) as process:
+            _before(process, telegram, job, work)
+            process.kill()
+        with telegram_gateway(folder / "home", telegram, PLATFORMS__TELEGRAM__BASE_URL=NOWHERE) as process:
+            scene = Scene(process, Operator(process), job)
+            _after(scene, work)
+            yield scene
+
+
+def _before(process: GatewayProcess, telegram: LocalTelegram, job: Path, work: Path) -> None:
+    person = Person(process, "home")
+    person.say("step look 0s\nsay: All done.")
+    person.wait_for_replies(1)
+    _asks_and_jobs(process, job)
+    telegram.write("let me in", sender="bob")
+    wait_for("Bob was told a code", lambda: telegram.texts(telegram.person("bob")))
+    telegram.write("step long 1000s", thread=telegram.topic())
+    lost = Fault(hold=True)
+    wait_for("both chats are here", lambda: len(Operator(process).get("/sessions", turn="running")["sessions"]))
+    telegram.befall("sendMessage", lost)
+    telegram.write("say: The report is ready.")
+    assert lost.reached.wait(30), "a reply is on its way"
+    busy = Person(process, "work")
+    busy.say(f"step look 0s\nstep compare 0s\nrun: cat {work}\nstep check 0s\nsay: Compared.")
+    busy.wait_for_event("the command runs", tool="shell", state="started")
+
+
+def _asks_and_jobs(process: GatewayProcess, job: Path) -> None:
+    jobs, asking, danger = Person(process, "jobs"), Person(process, "asking"), Person(process, "danger")
+    jobs.say(f"background: echo begun; cat {job}")
+    asking.say("ask: Which way? | Left | Right")
+    danger.say("danger: rm -rf /srv/old")
+    jobs.wait_for_replies(1)
+    asking.wait_for_replies(1)
+    danger.wait_for_replies(1)
+    aside = Person(process, "aside")
+    aside.say("say: hello")
+    aside.wait_for_replies(1)
+    assert Operator(process).post("/sessions/agent:main:web:dm:aside/suspend")["done"]
+
+
+def _after(scene: Scene, work: Path) -> None:
+    wait_for("the turn goes on", lambda: scene.operator.last_turn("work")["attempt"] == 2)
+    work.write_text("the same\n")
+    Person(scene.process, "work").wait_for_replies(1)
+    scene.operator.wait_for_reply("unknown")
+    wait_for("Telegram is missed", lambda: scene.operator.get("/status")["problems"])
+    wait_for("the other turn is held", lambda: scene.operator.get("/status")["counts"]["interrupted"])

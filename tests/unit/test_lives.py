@@ -1,0 +1,99 @@
+"""The life of a turn as spans of time."""
+
+from __future__ import annotations
+
+from perdure.core.effects import Effect
+from perdure.core.entries import (
+    Answered,
+    Asked,
+    Began,
+    Claimed,
+    Decided,
+    Entry,
+    Finished,
+    Interrupted,
+    ModelAnswered,
+    ModelAsked,
+    Record,
+    Requeued,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+)
+from perdure.core.lives import Line, line_of
+from perdure.core.messages import Sender
+
+WISH = ModelAnswered(1, "", (ToolCall("c1", "step", {"name": "look"}),))
+
+
+def line(*entries: tuple[int, Entry], alive: dict[str, int] | None = None) -> Line:
+    return line_of([Record(seq, at, entry) for seq, (at, entry) in enumerate(entries, 1)], alive or {})
+
+
+def started(effect: Effect) -> ToolStarted:
+    return ToolStarted("c1", "step", effect, "key")
+
+
+def begun(effect: Effect) -> list[tuple[int, Entry]]:
+    return [
+        (0, Began(())),
+        (1, Claimed("run_1", 1, 1)),
+        (2, ModelAsked(1, "m")),
+        (5, WISH),
+        (6, started(effect)),
+    ]
+
+
+def test_spans_last_from_intent_to_result() -> None:
+    found = line(*begun(Effect.PURE), (9, ToolEnded("c1", "ok", "there")), (10, Finished("done")))
+    assert [(span.kind, span.name, span.at, span.until, span.outcome) for span in found.spans] == [
+        ("model", "m", 2, 5, "ok"),
+        ("tool", "step", 6, 9, "ok"),
+    ]
+    assert found.spans[1].arguments == {"name": "look"}
+    assert [(one.number, one.at, one.until, one.ending) for one in found.attempts] == [(1, 1, 10, "finished")]
+
+
+def test_crash_is_seen_where_the_last_sign_of_life_was() -> None:
+    again = [(51, Claimed("run_2", 2, 2)), (52, started(Effect.PURE)), (60, ToolEnded("c1", "ok", ""))]
+    mark = (50, Interrupted("restart_interrupted", "run_1"))
+    decided = (50, Decided("resume", "why"))
+    found = line(*begun(Effect.PURE), mark, decided, (50, Requeued()), *again, alive={"run_1": 20})
+    assert [(cut.at, cut.found_at) for cut in found.cuts] == [(20, 50)]
+    assert [(one.until, one.reason) for one in found.attempts] == [(20, "restart_interrupted"), (None, None)]
+    tools = [(span.at, span.until, span.outcome, span.attempt) for span in found.spans if span.kind == "tool"]
+    assert tools == [(6, 20, "cut", 1), (52, 60, "ok", 2)]
+    assert [judged.decided.decision for judged in found.decisions] == ["resume"]
+
+
+def test_call_that_outlives_us_is_one_span_through_the_downtime() -> None:
+    mark = (50, Interrupted("restart_interrupted", "run_1"))
+    again = [(51, Claimed("run_2", 2, 2)), (52, started(Effect.ATTACHED)), (60, ToolEnded("c1", "ok", ""))]
+    found = line(*begun(Effect.ATTACHED), mark, (50, Requeued()), *again)
+    assert [(span.at, span.until) for span in found.spans if span.kind == "tool"] == [(6, 60)]
+
+
+def test_call_of_unknown_outcome_ends_with_the_run_that_made_it() -> None:
+    mark = (50, Interrupted("restart_interrupted", "run_1"))
+    again = [(51, Claimed("run_2", 2, 2)), (52, ToolEnded("c1", "unknown", ""))]
+    found = line(*begun(Effect.ONCE), mark, (50, Requeued()), *again, alive={"run_1": 9})
+    assert [(span.until, span.outcome) for span in found.spans if span.kind == "tool"] == [(9, "unknown")]
+
+
+def test_planned_stop_is_no_gap() -> None:
+    found = line(*begun(Effect.PURE), (30, Interrupted("shutdown_timeout", "run_1")), alive={"run_1": 20})
+    assert [(cut.at, cut.found_at) for cut in found.cuts] == [(30, 30)]
+    assert [span.outcome for span in found.spans] == ["ok", "cut"]
+
+
+def test_question_waits_until_its_answer() -> None:
+    asked = Asked("q1", "Left or right?")
+    found = line((1, Claimed("run_1", 1, 1)), (5, asked), (90, Answered("q1", "Left", Sender("ann"))))
+    assert [(span.kind, span.at, span.until, span.text) for span in found.spans] == [("person", 5, 90, "Left")]
+    assert found.attempts[0].ending == "asked"
+
+
+def test_open_spans_go_on_while_the_turn_does() -> None:
+    found = line(*begun(Effect.PURE))
+    assert [span.outcome for span in found.spans] == ["ok", None]
+    assert found.ended_at is None
