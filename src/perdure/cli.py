@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ import typer
 
 from perdure import logs
 from perdure.config import Settings, load
+from perdure.config.secrets import secrets_of
 from perdure.errors import PerdureError
 from perdure.supervisor import lifeline, supervise
 from perdure.version import __version__
@@ -63,7 +65,10 @@ def run() -> None:
 
     supervisor = lifeline()
     settings = load()
-    logs.to_stderr()
+    logs.to_stderr(
+        logging.DEBUG if os.environ.get("PERDURE_LOG") == "debug" else logging.INFO,
+        secrets_of(settings, os.environ),
+    )
     ending = asyncio.run(serve(settings, on_ready=_announce, lifeline=supervisor))
     sys.exit(RESTART_WANTED if ending == "restart" else 0)
 

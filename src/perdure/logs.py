@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
+
+from perdure.core.discretion import discreet
 
 
 class Log:
@@ -44,7 +47,16 @@ class Log:
 
 
 class _Format(logging.Formatter):
+    """One line an event, without the secrets that an error of somebody else's may have brought along."""
+
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._secrets = secrets
+
     def format(self, record: logging.LogRecord) -> str:
+        return discreet(self._whole(record), self._secrets)
+
+    def _whole(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={_plain(value)}" for name, value in getattr(record, "fields", {}).items())
         when = f"{_second(int(record.created))}.{int(record.msecs):03}Z"
         line = f"{when} {record.levelname.lower():7} {record.getMessage()}{fields}"
@@ -62,13 +74,16 @@ def _plain(value: Any) -> str:
     return text if text and text.isprintable() and " " not in text else repr(text)
 
 
-def to_stderr(level: int = logging.INFO) -> None:
-    """Write events of ours to standard error, one line each."""
+def to_stderr(level: int = logging.INFO, secrets: Sequence[str] = ()) -> None:
+    """Write events of ours to standard error, one line each, and warnings of whatever else we use."""
     writer = logging.StreamHandler(sys.stderr)
-    writer.setFormatter(_Format())
+    writer.setFormatter(_Format(secrets))
     logger = logging.getLogger("perdure")
     logger.handlers = [writer]
     logger.setLevel(level)
     logger.propagate = False
+    others = logging.getLogger()
+    others.handlers = [writer]
+    others.setLevel(logging.DEBUG if level == logging.DEBUG else logging.WARNING)
     # What no line of ours says need not be found out for each of them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

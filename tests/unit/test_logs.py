@@ -17,9 +17,12 @@ LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) (\w+) +(.*)")
 def logger() -> Iterator[logging.Logger]:
     """Our logger, left afterwards as it was found."""
     logger = logging.getLogger("perdure")
+    others = logging.getLogger()
     before = logger.handlers, logger.level, logger.propagate
+    around = others.handlers, others.level
     yield logger
     logger.handlers, logger.level, logger.propagate = before
+    others.handlers, others.level = around
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -114,3 +117,16 @@ def test_events_of_others_are_not_ours_to_write(capsys: pytest.CaptureFixture[st
     to_stderr()
     logging.getLogger("somebody.else").info("hello")
     assert lines(capsys) == []
+
+
+def test_secret_is_left_out_whoever_brings_it_along(capsys: pytest.CaptureFixture[str]) -> None:
+    """B103: also in a traceback, and in a warning of a library."""
+    to_stderr(secrets=["hunter2-is-long", "Bearer another-long-one", "short"])
+    Log("test").info("refused", error="hunter2-is-long is not a password; short is")
+    Log("test").crash("broken", ValueError("with another-long-one inside"))
+    logging.getLogger("some.library").warning("sent %s", "hunter2-is-long")
+    shown = capsys.readouterr().err
+    assert "hunter2" not in shown
+    assert "another-long" not in shown
+    assert "*** is not a password; short is" in shown
+    assert "sent ***" in shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from httpx2 import AsyncClient, Limits
@@ -28,6 +28,7 @@ from perdure.agents.api import Hear, ModelRequest
 from perdure.agents.pictures import Picture, pictures
 from perdure.agents.wire import answered, as_messages
 from perdure.core import notes
+from perdure.core.discretion import discreet
 from perdure.core.journal import ModelAnswered
 from perdure.errors import ConfigurationError, ContextTooLong, ModelError
 
@@ -60,8 +61,12 @@ class ProviderModel:
         silence: float = 120.0,
         pause: float = FIRST_PAUSE,
         client: AsyncClient | None = None,
+        secrets: Sequence[str] = (),
     ) -> None:
-        """`client` is what the provider's requests go through, and is closed with the model."""
+        """`client` is what the provider's requests go through, and is closed with the model.
+
+        `secrets` are kept out of what the provider says of its errors: some repeat the key.
+        """
         self.name = name
         self.window = window or provider.context_window or WINDOW
         self._provider = provider
@@ -69,6 +74,7 @@ class ProviderModel:
         self._silence = silence
         self._pause = pause
         self._client = client
+        self._secrets = secrets
         self._unseen: set[str] = set()  # pictures that it did not want to see
 
     async def close(self) -> None:
@@ -86,13 +92,13 @@ class ProviderModel:
             except AGAIN as error:
                 wait = getattr(error, "retry_after", None) or self._pause * 2 ** (number - 1)
                 if number == TRIES or wait > LONGEST_PAUSE:
-                    raise ModelError(in_words(error)) from error
+                    raise ModelError(discreet(in_words(error), self._secrets)) from error
                 await asyncio.sleep(wait)
             except failures.ModelContextWindowExceededError as error:
                 raise ContextTooLong(notes.TOO_LONG) from error
             except (failures.AgentRunError, failures.UserError) as error:
                 if number == TRIES or not (seen and _refuses_sight(error)):
-                    raise ModelError(in_words(error)) from error
+                    raise ModelError(discreet(in_words(error), self._secrets)) from error
                 self._unseen |= set(seen)  # the same is asked once more, in words alone
         raise AssertionError("the last try returns or raises")
 
@@ -220,7 +226,14 @@ def open_model(
             ) from error
         raise ConfigurationError(f"the model {name!r} cannot be used: {error}", hint=notes.MODEL_HINT) from error
     return ProviderModel(
-        name, provider, window=window, timeout=timeout, silence=silence, pause=pause, client=client
+        name,
+        provider,
+        window=window,
+        timeout=timeout,
+        silence=silence,
+        pause=pause,
+        client=client,
+        secrets=[api_key or "", *(os.environ[each] for each in os.environ if each.endswith("_KEY"))],
     )
 
 

@@ -24,9 +24,11 @@ from perdure.core.exports import (
     ExportedTurn,
     time_text,
 )
+from perdure.core.notes import CODE_NOT_SHOWN
 from perdure.core.session import SessionState
 from perdure.store import sessions
 from perdure.store.database import Row, Tx
+from perdure.store.outbox import CODE
 
 SENDING = "it was being sent when it was exported"
 
@@ -131,6 +133,8 @@ def _current(tx: Tx, key: str) -> str:
 
 def _delivery(row: Row) -> ExportedDelivery:
     delivery = ExportedDelivery(*row)
+    if delivery.reply.startswith(CODE):
+        delivery = replace(delivery, text=CODE_NOT_SHOWN)
     if delivery.state != Delivery.SENDING:
         return delivery
     # Wherever it is imported, nobody will ever hear how this send ended.

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from perdure.core import notes
 from perdure.core.address import Address, home_of, split_parts
 from perdure.core.delivery import OPEN_DELIVERIES, Delivery, delivery_key
 from perdure.core.messages import Button, Outbound, SentFile, storable
@@ -30,6 +31,7 @@ _COLUMNS = (
 OPEN = "state IN ('owed', 'sending', 'unknown')"
 WINDOW = 5_000  # rows that one page looks at: what it seeks may be rare among them
 BEHIND = "z" * 30  # behind every id
+CODE = "pair_"  # how the names of replies begin that tell a code
 _TRYING = "state = 'sending' AND attempts = :attempts"  # the very try that the caller made, not a later one
 
 
@@ -72,6 +74,16 @@ class Delivering(Struct, frozen=True):
     @property
     def address(self) -> Address:
         return Address(*split_parts(self.lane))  # type: ignore[arg-type]  # written by Address.lane
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the text tells a code with which whoever reads it is let in."""
+        return self.reply.startswith(CODE)
+
+    @property
+    def shown(self) -> str:
+        """The text for others than whom it is for."""
+        return notes.CODE_NOT_SHOWN if self.has_code else self.text
 
     def outbound(self, text: str | None = None) -> Outbound:
         buttons = msgspec.json.decode(self.buttons, type=tuple[Button, ...]) if self.buttons else ()
@@ -330,6 +342,8 @@ def _sent(tx: Tx, row: Delivering, receipt: str, now: int) -> bool:
     )
     if not changed:
         sessions.give_back(tx, row.key)
+    elif row.has_code:  # it was for one pair of eyes, and has reached them
+        tx.run("UPDATE outbox SET text = :text WHERE id = :id", text=row.shown, id=row.id)
     return bool(changed)
 
 

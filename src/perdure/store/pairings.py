@@ -127,6 +127,7 @@ def _ask(tx: Tx, ids: Ids, inbound: Inbound, key: str, code: str, now: int) -> R
         now=now,
         until=now + GOOD_MS,
     )
+    assert request.startswith(outbox.CODE), "or else the code would be shown to others"
     told = Owed(inbound.address, f"{request}.{now}", (notes.pairing_code(code),), inbound.message)
     outbox.owe(tx, ids, key, None, told, now)
     return "told"

@@ -93,6 +93,9 @@ def pairing_code(code: str) -> str:
     )
 
 
+CODE_NOT_SHOWN = "(A code to be let in with. Only the person whom it is for may see it.)"
+
+
 PAIRED = "You're in. Say hello!"
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from perdure.core.discretion import discreet
 from perdure.core.effects import Effect
 from perdure.errors import ConfigurationError
 
 INHERITED = ("PATH", "HOME", "LANG")  # what a server's process gets of our environment
 LONGEST_NAME = 64  # of a tool, for every provider
 DECLARABLE = (Effect.PURE, Effect.KEYED, Effect.ONCE)
-SHORTEST_SECRET = 8  # shorter values are words of the language
 
 
 class McpServer(Struct, frozen=True):
@@ -37,10 +37,7 @@ class McpServer(Struct, frozen=True):
 
     def discreet(self, text: str) -> str:
         """The text without our secrets."""
-        words = [word for value in (*self.env.values(), *self.headers.values()) for word in value.split()]
-        for secret in sorted((word for word in words if len(word) >= SHORTEST_SECRET), key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
+        return discreet(text, [*self.env.values(), *self.headers.values()])
 
     def effect(self, tool: str, *, harmless: bool) -> Effect:
         """What repeating a tool would mean: the operator's word, else the server's, else that it must not be."""

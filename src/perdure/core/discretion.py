@@ -1,0 +1,16 @@
+"""Texts without the secrets that somebody else may have put into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+SHORTEST = 8  # characters; shorter values are words of the language
+HIDDEN = "***"
+
+
+def discreet(text: str, secrets: Iterable[str]) -> str:
+    """The text without these secrets, however many of their words it has."""
+    words = {word for secret in secrets for word in secret.split() if len(word) >= SHORTEST}
+    for word in sorted(words, key=len, reverse=True):  # one may be a part of another
+        text = text.replace(word, HIDDEN)
+    return text
