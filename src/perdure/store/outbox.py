@@ -160,9 +160,10 @@ class Outbox:
         changes = "state = 'owed', run = NULL, file = NULL, text = :text"
         return await self._change(row, changes, now, _TRYING, problem=problem, text=text)
 
-    async def expire(self, row: Delivering, now: int, *, problem: str) -> bool:
-        """Too old to send. The row stays on record as expired."""
-        return await self._change(row, "state = 'expired', run = NULL", now, OPEN, problem=problem)
+    async def expire(self, row: Delivering, now: int, *, problem: str, notice: Owed | None = None) -> bool:
+        """Not to be sent any more. The row stays on record as expired, and the notice tells of it."""
+        changes = "state = 'expired', run = NULL"
+        return await self._change(row, changes, now, OPEN, notice=notice, problem=problem)
 
     async def orphans(self, now: int) -> int:
         """Rows that a dead run was sending become unknown; how many there were."""
@@ -207,11 +208,24 @@ class Outbox:
         return await self._database.write(deed, key=key)
 
     async def _change(
-        self, row: Delivering, changes: str, now: int, guard: str, **values: str | int | None
+        self,
+        row: Delivering,
+        changes: str,
+        now: int,
+        guard: str,
+        notice: Owed | None = None,
+        **values: str | int | None,
     ) -> bool:
         sql = f"UPDATE outbox SET {changes}, problem = :problem, updated_at = :now WHERE id = :id AND {guard}"
         values |= {"id": row.id, "attempts": row.attempts, "now": now}
-        return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key)
+
+        def work(tx: Tx) -> bool:
+            changed = bool(tx.run(sql, **values))
+            if changed and notice is not None:
+                owe(tx, self._ids, row.key, None, notice, now)
+            return changed
+
+        return await self._database.write(work, key=row.key)
 
 
 def again_key(row: Delivering) -> str:
