@@ -100,7 +100,7 @@ async def test_b73_answer_is_sent_after_the_restart_when_killed_at_the_end_of_it
 async def test_b75_reply_waits_for_its_platform_and_uses_up_no_attempt(tmp_path: Path) -> None:
     platform, clock = SimulatedPlatform(), SettableClock()
     async with serving(tmp_path, platform, clock=clock) as gateway:
-        platform.write("step wait 0.2s\nsay: late")
+        platform.write("step wait 3s\nsay: late")
         await eventually("it is stored", lambda: not platform.pending())
         platform.reachable = False
         platform.disconnect()
@@ -168,7 +168,7 @@ async def test_b60_nothing_further_runs_while_the_disk_is_full(tmp_path: Path) -
         return databases[0]
 
     async with serving(tmp_path, platform, wrap=wrap) as gateway:
-        platform.write("step a 0.3s\nstep b 0s\nsay: done")
+        platform.write("step a 3s\nstep b 0s\nsay: done")
         await eventually("the first step runs", lambda: (tmp_path / "rehearsal.log").exists())
         databases[0].fill()
         platform.write("say: second", chat="2")

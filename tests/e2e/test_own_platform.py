@@ -20,7 +20,7 @@ from support.gateway import COMMAND, GatewayProcess, gateway
 from support.markdown import ROOT
 from support.waiting import wait_for
 
-SCRIPT = "once invoice 0s\nstep slow 1s\nsay: done"
+SCRIPT = "once invoice 0s\nstep slow 3s\nsay: done"
 
 
 class Package:
