@@ -22,6 +22,7 @@ def told(can: Capabilities) -> dict[str, str]:
         "What people write while the gateway is down": _missed(can),
         "Can an answer come twice?": _twice(can),
         "An answer that grows": _growing(can),
+        "While the agent works": "it is seen to type" if can.typing_every else "nothing is shown at first",
         "A question with choices": "buttons, which work after any restart" if can.buttons else "answered in words",
         "Threads": "each is a conversation of its own, and is answered there" if can.threads else "none",
         "Files from the agent": _files(can),
@@ -50,9 +51,10 @@ def _files(can: Capabilities) -> str:
 def _growing(can: Capabilities) -> str:
     if can.live:
         return "is shown as it grows"
-    return (
-        f"is a message that is edited every {can.edit_every:g} s" if can.edit else "is shown when it is finished"
-    )
+    if not (can.edit and can.grows):
+        return "is shown when it is finished, and may be edited" if can.edit else "is shown when it is finished"
+    when = f", once it has grown for {can.show_after:g} s" if can.show_after else ""
+    return f"is a message that is edited every {can.edit_every:g} s{when}"
 
 
 def table() -> str:
@@ -81,6 +83,9 @@ CLAIMS = {
     "buttons": (True, {}),
     "edit": (True, {}),
     "edit_every": (9.0, {"edit": True}),
+    "grows": (False, {"edit": True}),
+    "show_after": (2.0, {"edit": True}),
+    "typing_every": (4.0, {}),
     "live": (True, {}),
     "files": (True, {}),
     "max_file": (9_000_000, {"files": True}),
