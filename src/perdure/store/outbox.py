@@ -200,7 +200,7 @@ class Outbox:
     async def again(self, row: Delivering) -> str | None:
         """The row that an operator sent again in the place of this one."""
         sql = "SELECT id FROM outbox WHERE delivery_key = :key"
-        found = await self._database.read(lambda tx: tx.one(sql, key=again_key(row)))
+        found = await self._database.read(lambda tx: tx.one(sql, key=delivery_key(again_name(row), 0)))
         return found[0] if found else None
 
     async def mend(self, key: str, deed: Work[T]) -> T:
@@ -228,9 +228,9 @@ class Outbox:
         return await self._database.write(work, key=row.key)
 
 
-def again_key(row: Delivering) -> str:
-    """Names what is sent again for a row, so that it is once."""
-    return delivery_key(f"{row.id}.again", 0)
+def again_name(row: Delivering) -> str:
+    """Names what is sent again for a row, so that it is once; a code stays known as one."""
+    return f"{CODE if row.has_code else ''}{row.id}.again"
 
 
 def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:
