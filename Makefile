@@ -44,7 +44,10 @@ screenshots: $(READY) browser  ## pictures of the pages, into docs/images
 mutants: $(READY) ## break the source on purpose, one promise at a time: its test must notice (ONE=name)
 	PYTHONPATH=tests $(BIN)/python -m mutations.run $(ONE)
 
-soak: $(READY)    ## the long sweeps, and what needs strace or mounts
+soak: $(READY)    ## the long sweeps, and what needs strace, mounts or libraries of others
+	@test -x tests/soak/.aiogram/bin/python || $(PYTHON) -m venv tests/soak/.aiogram
+	@$(BIN)/uv pip install -q --python tests/soak/.aiogram/bin/python --require-hashes -r tests/soak/aiogram.lock \
+	  || echo "aiogram cannot be installed here: its models cannot read what the emulator of Telegram says." >&2
 	$(BIN)/pytest -q tests/soak
 
 bench: $(READY)   ## measure, and write the pages in docs/benchmarks
@@ -54,6 +57,7 @@ bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 	bench/.venv/bin/python -m bench.store
 	bench/.venv/bin/python -m bench.recovery
 	bench/.venv/bin/python -m bench.turns
+	bench/.venv/bin/python -m bench.telegram
 	bench/.venv/bin/python -m bench.processes
 	bench/.venv/bin/python -m bench.web
 
@@ -64,9 +68,11 @@ lock: $(READY)    ## make the lock files anew from pyproject.toml
 	  --all-extras --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  bench/hermes.in -o bench/hermes.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+	  tests/soak/aiogram.in -o tests/soak/aiogram.lock
 
 clean:            ## remove what the targets made
-	rm -rf .venv bench/.venv bench/.hermes .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv bench/.venv bench/.hermes tests/soak/.aiogram .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

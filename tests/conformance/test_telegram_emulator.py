@@ -9,12 +9,12 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, NetworkError, RetryAfter
 from telegram.request import HTTPXRequest
 
 from perdure.testing.telegram import BOT_NAME, Fault, LocalTelegram, too_many, units
 from support.waiting import eventually
+from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.delivery import Delivery
-from perdure.core.notes import DROPPED_REPLY, maybe_duplicate
+from perdure.core.notes import DROPPED_REPLY, EXPIRED_REPLY, maybe_duplicate
 from perdure.errors import StoreBroken
 from perdure.platforms.api import Capabilities, Event
 from perdure.store.api import Store
@@ -133,7 +133,7 @@ async def _first_turn_rows(store: Store) -> str | None:
 async def test_b75_reply_expires_visibly_when_too_old(tmp_path: Path) -> None:
     platform, clock = SimulatedPlatform(), SettableClock()
     async with crashing_at_the_end(tmp_path, platform, clock=clock) as gateway:
-        platform.write("step wait 0.1s\nsay: old")
+        platform.write("step wait 2s\nsay: old")
         await eventually("it is stored", lambda: not platform.pending())
         platform.reachable = False
         platform.disconnect()
@@ -141,9 +141,10 @@ async def test_b75_reply_expires_visibly_when_too_old(tmp_path: Path) -> None:
     clock.move(25 * 3600)
     platform.reachable = True
     async with serving(tmp_path, platform, clock=clock) as gateway:
+        await eventually("the chat is told", platform.replies)
         await nothing_owed(gateway.store)
         [expired] = await gateway.store.outbox.of_turn(str(row.turn))
-    assert (expired.state, platform.replies()) == (Delivery.EXPIRED, [])
+    assert (expired.state, platform.replies()) == (Delivery.EXPIRED, [EXPIRED_REPLY])
 
 
 async def test_b79_reply_is_attached_to_its_message_and_a_thread_is_its_own_session(tmp_path: Path) -> None:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from perdure.core import notes
 from perdure.testing.telegram import (
-    BLOCKED,
     BOT_NAME,
-    BROKEN,
-    UNAUTHORIZED,
     UNPARSABLE,
     Fault,
     LocalTelegram,
@@ -22,7 +18,6 @@ from perdure.testing.telegram import (
 )
 from support.gateway import Person
 from support.telegram import (
-    problems,
     rows,
     telegram_gateway,
     wait_for_texts,
@@ -49,7 +44,6 @@ def test_b79_message_is_answered_where_it_was_written(tmp_path: Path, telegram: 
         assert next(sent for sent in telegram.sent if sent.text == "hello").entities[0]["type"] == "bold"
         keys = {key for (key,) in rows(process, "SELECT key FROM sessions")}
         assert keys == {f"agent:main:telegram:dm:{telegram.ann}", f"agent:main:telegram:dm:{telegram.ann}:{topic}"}
-        assert (telegram.ann, "typing") in telegram.methods.actions
         menu = [each["command"] for each in telegram.methods.commands]
         assert {"help", "stop", "new", "resume"} <= set(menu)
         web = Person(process)
@@ -129,6 +123,52 @@ def test_b67_question_is_answered_by_a_button_after_a_kill(tmp_path: Path, teleg
         assert len(rows(process, "SELECT id FROM turns")) == 1, "a second press begins nothing"
 
 
+def test_b67_press_under_an_old_question_answers_nothing_and_begins_nothing(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    group, bob = telegram.group(), telegram.person("bob")
+    people = f"{telegram.ann},{bob}"
+    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__ALLOW=people) as process:
+        telegram.write(
+            f"@{BOT_NAME} ask: First? | Left | Right\nask: Second? | Left | Right\nstep go 0s", chat=group
+        )
+        first = wait_for("it asks", lambda: telegram.seen(group))[0]
+        telegram.press("Left", chat=group)
+        wait_for("it asks again", lambda: len(telegram.seen(group)) == 2)
+        wait_until_settled(process)
+        process.kill()
+        telegram.press("Right", chat=group, sender="bob", sent=first)
+        telegram.press_data("=Right", first, sender="cleo")  # as buttons were before they had names
+        telegram.press_data("=Left", first, sender="bob")
+        process.start()
+        wait_for("all presses are answered", lambda: len(telegram.methods.answers) == 4)
+        told = [answer.get("text") for answer in telegram.methods.answers]
+        assert sorted(map(str, told)) == sorted(
+            ["None", notes.PRESS_TOO_LATE, notes.PRESS_TOO_LATE, notes.PRESS_NOT_TAKEN]
+        )
+        assert len(telegram.seen(group)) == 2, "it still waits for the second answer"
+        second = telegram.seen(group)[1]
+        telegram.press_data("=Right", second, sender="bob")
+        wait_for("it goes on", lambda: telegram.texts(group)[2:])
+        assert telegram.texts(group)[2].endswith("go: done")
+        wait_until_confirmed(telegram)
+        assert len(rows(process, "SELECT id FROM turns")) == 1
+
+
+def test_b67_question_of_work_in_the_background_is_answered_by_its_own_button(
+    tmp_path: Path, telegram: LocalTelegram
+) -> None:
+    with telegram_gateway(tmp_path / "home", telegram):
+        telegram.write("/background ask: First? | Left | Right\nask: Second? | Left | Right\nstep go 0s")
+        first = wait_for("it asks", lambda: [sent for sent in telegram.seen() if sent.buttons])[0]
+        telegram.press("Left")
+        wait_for("it asks again", lambda: [sent for sent in telegram.seen() if "Second?" in sent.text])
+        telegram.press("Right", sent=first)
+        wait_for("both are answered", lambda: len(telegram.methods.answers) == 2)
+        telegram.press("Right")
+        wait_for("it goes on", lambda: telegram.texts()[-1].endswith("go: done"))
+
+
 def test_b66_approval_is_given_by_a_button_and_not_by_a_stranger(tmp_path: Path, telegram: LocalTelegram) -> None:
     group = telegram.group()
     with telegram_gateway(tmp_path / "home", telegram):
@@ -196,6 +236,19 @@ def test_b75_long_text_comes_in_parts_that_telegram_takes(tmp_path: Path, telegr
     assert all(units(text) <= 4096 for text in telegram.texts())
 
 
+def test_b81_long_answer_of_a_command_comes_in_parts(tmp_path: Path, telegram: LocalTelegram) -> None:
+    with telegram_gateway(tmp_path / "home", telegram, BACKGROUND__AT_ONCE="100"):
+        for number in range(40):
+            telegram.write(f"/background ask: {number} {'word ' * 40} | Yes")
+        wait_for("all ask", lambda: sum(bool(sent.buttons) for sent in telegram.sent) == 40, 60)
+        before = len(telegram.sent)
+        telegram.write("/background")
+        wait_for("the list comes", lambda: "Background 40 " in "".join(telegram.texts()[before:]))
+        listed = telegram.texts()[before:]
+    assert len(listed) > 1
+    assert all(f"Background {number} " in "\n".join(listed) for number in range(1, 41))
+
+
 def test_b76_growing_answer_is_one_message_that_is_edited(tmp_path: Path, telegram: LocalTelegram) -> None:
     words = " ".join(f"word{number}" for number in range(20))
     with telegram_gateway(tmp_path / "home", telegram):
@@ -205,140 +258,46 @@ def test_b76_growing_answer_is_one_message_that_is_edited(tmp_path: Path, telegr
     assert telegram.sent[0].before, "it was seen to grow"
 
 
-# ── faults ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── typing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_b75_reply_waits_as_long_as_telegram_wants(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.befall("sendMessage", Fault(refusal=too_many(1)))
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("say: patience")
-        wait_for_texts(telegram, "patience")
-        assert process.stop() == 0
-    assert telegram.count("sendMessage") == 2
+def test_typing_is_shown_again_while_a_turn_runs_and_not_after_it(tmp_path: Path, telegram: LocalTelegram) -> None:
+    go = tmp_path / "go"
+    with telegram_gateway(tmp_path / "home", telegram, AGENT__TOOLS="shell,clarify") as process:
+        telegram.write(f"run: until test -e {go}; do sleep 0.1; done\nask: Go on? | Yes")
+        wait_for("it is shown again", lambda: telegram.count("sendChatAction") >= 2)
+        held = telegram.befall("sendChatAction", Fault(hold=True))
+        wait_for("it is being shown once more", held.reached.is_set)
+        go.touch()
+        wait_for("the question is asked", lambda: telegram.seen())
+        wait_until_settled(process)
+        held.release()
+        seen = [call.method for call in telegram.calls if call.method in ("sendChatAction", "sendMessage")]
+        assert seen[-1] == "sendMessage", "nothing is shown behind the question"
+    assert telegram.methods.actions[-1] == (telegram.ann, "typing")
 
 
-def test_b75_refused_reply_is_given_up_and_the_next_one_is_sent(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.befall("sendMessage", Fault(refusal=BLOCKED))
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("say: one")
-        wait_for("it is refused", lambda: rows(process, "SELECT id FROM outbox WHERE state = 'refused'"))
-        telegram.write("say: two")
-        wait_for_texts(telegram, "two")
-        [(problem,)] = rows(process, "SELECT problem FROM outbox WHERE state = 'refused'")
-    assert problem == notes.TELEGRAM_BLOCKED
-
-
-def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram: LocalTelegram) -> None:
-    topic = telegram.topic()
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("step slow 1s\nsay: too late", thread=topic)
-        wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
-        telegram.remove_topic(topic)
-        found = wait_for(
-            "it is refused", lambda: rows(process, "SELECT problem FROM outbox WHERE state = 'refused'")
-        )
-    assert found == [(notes.TELEGRAM_NO_TOPIC,)]
-
-
-def test_reply_follows_a_group_that_has_become_a_supergroup(tmp_path: Path, telegram: LocalTelegram) -> None:
-    group = telegram.group(basic=True)
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write(f"@{BOT_NAME} step slow 1s\nsay: moved", chat=group)
-        wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
-        new = telegram.migrate(group)
-        wait_for_texts(telegram, "moved", chat=new)
-
-
-@pytest.mark.parametrize(
-    ("settings", "seen"),
-    [
-        pytest.param({}, ["hi", notes.maybe_duplicate("hi")], id="it is sent again with a mark"),
-        pytest.param({"DELIVERY__UNKNOWN": "drop"}, ["hi", notes.DROPPED_REPLY], id="or given up with a notice"),
-    ],
-)
-def test_b74_reply_whose_answer_was_lost(
-    tmp_path: Path, telegram: LocalTelegram, settings: dict[str, str], seen: list[str]
-) -> None:
-    telegram.befall("sendMessage", Fault(cut=True, effect=True))
-    with telegram_gateway(tmp_path / "home", telegram, **settings):
-        telegram.write("say: hi")
-        wait_for_texts(telegram, *seen)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [Fault(refusal=BROKEN), Fault(page=(502, b"<html>Bad Gateway</html>")), Fault(page=(200, b"{}"))],
-    ids=["an error of theirs", "a page of another server", "an answer that is none"],
-)
-def test_b74_reply_whose_outcome_telegram_does_not_tell(
-    tmp_path: Path, telegram: LocalTelegram, fault: Fault
-) -> None:
-    telegram.befall("sendMessage", fault)
+def test_typing_that_telegram_refuses_delays_no_answer(tmp_path: Path, telegram: LocalTelegram) -> None:
+    telegram.befall("sendChatAction", Fault(refusal=too_many(3600)))
     with telegram_gateway(tmp_path / "home", telegram):
-        telegram.write("say: hi")
-        wait_for_texts(telegram, notes.maybe_duplicate("hi"))
+        telegram.write("step slow 1s\nsay: done")
+        wait_for_texts(telegram, "done")
+        telegram.write("step slow 1s\nsay: and again")
+        wait_for_texts(telegram, "done", "and again")
+    assert telegram.count("sendChatAction") == 1, "it is left alone as long as it wants"
 
 
-def test_b70_update_that_makes_no_sense_is_kept_and_confirmed(tmp_path: Path, telegram: LocalTelegram) -> None:
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.happen({"message": {"message_id": "seven", "chat": []}})
-        telegram.happen({"message": "half a character: \ud800"})
-        telegram.share("sticker", "wave.webp")
-        telegram.world.allowed = None
-        telegram.happen({"brand_new_kind": {"surprise": 1}})
-        telegram.write("say: still here")
-        wait_for_texts(telegram, "still here")
-        wait_until_confirmed(telegram)
-        kept = rows(process, "SELECT raw, problem FROM inbox WHERE state = 'rejected' ORDER BY received_at, id")
-    assert len(kept) == 4
-    assert any('"seven"' in raw for raw, _ in kept)
-
-
-# ── connections ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_another_poller_is_told_clearly_and_nothing_is_lost(tmp_path: Path, telegram: LocalTelegram) -> None:
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        wait_for("it polls", lambda: telegram.count("getUpdates"))
-        httpx.post(f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0})
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_CONTESTED}" in problems(process))
-        assert notes.TELEGRAM_CONTESTED in process.log()
-        telegram.write("say: after all")
-        wait_for_texts(telegram, "after all")
-
-
-def test_revoked_token_is_told_clearly_and_the_web_goes_on(tmp_path: Path, telegram: LocalTelegram) -> None:
-    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:  # noqa: S106
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in problems(process))
-        web = Person(process)
-        web.say("say: on the web")
-        assert web.wait_for_replies(1) == ["on the web"]
-        assert process.stop() == 0
-
-
-def test_b75_gateway_waits_for_telegram_that_is_down(tmp_path: Path, telegram: LocalTelegram) -> None:
-    for _ in range(2):
-        telegram.befall("getMe", Fault(cut=True))
-    telegram.befall("getUpdates", Fault(refusal=BROKEN))
-    telegram.befall("getUpdates", Fault(refusal=UNAUTHORIZED))
+def test_b76_short_answer_is_one_message_that_was_never_edited(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram):
-        telegram.write("say: at last")
-        wait_for_texts(telegram, "at last")
+        telegram.write("stream: so short")
+        wait_for_texts(telegram, "so short")
+    assert telegram.count("sendMessage") == 1
+    assert telegram.count("editMessageText") == 0
 
 
-def test_webhook_of_an_earlier_program_is_removed(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.methods.webhook = "https://example.org/hook"
-    with telegram_gateway(tmp_path / "home", telegram):
-        telegram.write("say: hi")
-        wait_for_texts(telegram, "hi")
-    assert telegram.methods.webhook == ""
-
-
-def test_stop_confirms_what_is_stored_and_takes_no_poll_to_its_end(
-    tmp_path: Path, telegram: LocalTelegram
-) -> None:
-    with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("say: hi")
-        wait_for_texts(telegram, "hi")
-        assert process.stop() == 0
-    assert telegram.unconfirmed() == []
+def test_answer_is_not_seen_to_grow_when_that_is_switched_off(tmp_path: Path, telegram: LocalTelegram) -> None:
+    words = " ".join(f"word{number}" for number in range(10))
+    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__STREAM="false"):
+        telegram.write(f"stream: {words}")
+        wait_for_texts(telegram, words)
+    assert (telegram.count("sendMessage"), telegram.count("editMessageText")) == (1, 0)

@@ -11,10 +11,10 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.testing.telegram import Fault, LocalTelegram
 from support.gateway import GatewayProcess
-from support.telegram import rows, telegram_gateway, wait_for_texts, wait_until_confirmed
+from support.telegram import rows, telegram_gateway, wait_for_texts, wait_until_confirmed, wait_until_settled
 from support.waiting import wait_for
 
-SCRIPT = "once invoice 0s\nsay: done"
+SCRIPT = "once invoice 1s\nsay: done"
 MARKED = notes.maybe_duplicate("done")
 
 
@@ -36,7 +36,7 @@ def telegram() -> Iterator[LocalTelegram]:
 POINTS = [
     pytest.param(Point("getUpdates", True, ["done"]), id="the update is on its way to us"),
     pytest.param(Point("getUpdates", False, ["done"], 2), id="the update is stored and not confirmed"),
-    pytest.param(Point("sendChatAction", False, ["done"]), id="the bot begins to type"),
+    pytest.param(Point("sendChatAction", False, ["done"]), id="the bot types"),
     pytest.param(Point("sendMessage", False, [MARKED]), id="the answer has not arrived"),
     pytest.param(Point("sendMessage", True, ["done", MARKED]), id="the answer has arrived and its receipt not"),
 ]
@@ -59,6 +59,9 @@ def test_b40_b70_b74_nothing_is_lost_or_begun_twice_when_killed(
             telegram.befall(point.method, fault)
             telegram.write(SCRIPT)
         assert fault.reached.wait(30), "the point was reached"
+        if point.method == "sendChatAction":
+            wait_for("it is answered all the same", lambda: telegram.texts())
+            wait_until_settled(process)
         process.kill()
         process.start()
         wait_for_texts(telegram, *point.seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -30,7 +31,8 @@ def every_call() -> list[Call]:
 
 @cache
 def description() -> dict[str, Any]:
-    return describe(every_call())
+    served: dict[str, Any] = json.loads(json.dumps(describe(every_call())))  # as it is read: lists, no tuples
+    return served
 
 
 def check(response: httpx.Response) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 
 from perdure.testing.telegram import LocalTelegram, Sent
-from support.gateway import GatewayProcess, gateway
+from support.gateway import COMMAND, GatewayProcess, gateway
 from support.waiting import wait_for
 
 
@@ -35,17 +36,23 @@ def wait_until_confirmed(telegram: LocalTelegram) -> None:
 
 
 def wait_until_settled(process: GatewayProcess) -> None:
-    """Wait until the gateway knows of everything it sent that it arrived: before, a kill leaves it unknown."""
-    wait_for(
-        "every send has its receipt",
-        lambda: rows(process, "SELECT count(*) FROM outbox WHERE state <> 'sent'") == [(0,)],
-    )
+    """Wait until the gateway knows of everything what became of it: before, a kill leaves it unknown."""
+    still_open = "SELECT count(*) FROM outbox WHERE state IN ('owed', 'sending', 'unknown')"
+    wait_for("every send has its receipt", lambda: rows(process, still_open) == [(0,)])
 
 
 def problems(process: GatewayProcess) -> list[str]:
     """What the gateway says keeps it from serving everybody."""
     status: dict[str, Any] = httpx.get(f"{process.url}/readyz", timeout=30).json()
     return [str(problem) for problem in status.get("reasons", [])]
+
+
+def traced(process: GatewayProcess, message: int) -> str:
+    """What `perdure trace` tells of a message."""
+    command = [*COMMAND, "trace", str(message)]
+    done = subprocess.run(command, env=process.environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())
 
 
 def rows(process: GatewayProcess, sql: str) -> list[tuple[Any, ...]]:

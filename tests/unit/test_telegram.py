@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from perdure.core.address import Address
 from perdure.core.delivery import split
-from perdure.core.messages import Attachment, Button, Inbound
+from perdure.core.messages import Attachment, Button, Inbound, Pick
+from perdure.core.questions import names, question_name
 from perdure.platforms.telegram.buttons import MOST_BYTES, command_behind, keyboard
 from perdure.platforms.telegram.markup import render, units
 from perdure.platforms.telegram.updates import NotUnderstood, Reader, Update, User
@@ -55,7 +56,7 @@ def test_markdown_becomes_entities(markdown: str, text: str, entities: list[tupl
     assert (render(markdown)[0], marked(markdown)) == (text, entities)
 
 
-@settings(deadline=None)
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.sampled_from(PIECES), max_size=200).map("".join) | st.text(max_size=200))
 @example("`" * 4000)
 @example("# x" + " " * 3990 + "y")
@@ -229,6 +230,20 @@ def test_b71_answer_by_button_counts_once_for_each_person_and_a_command_each_tim
     assert left.event_key == right.event_key != bob.event_key
     assert approve.event_key != deny.event_key
     assert (left.kind, left.text, left.message) == ("button", "Left", "3")
+
+
+def test_b67_option_names_its_question_however_long_that_name_is() -> None:
+    for question in ("c1.1", "a question that a function has given a name of its own, and a long one"):
+        pick = Pick(question_name("t_0123456789abcdefghjkmn", question), 7)
+        shown = keyboard([Button("Left", "Left", pick)])
+        assert shown is not None
+        pressed = press(shown["inline_keyboard"][0][0]["callback_data"])
+        assert pressed is not None and pressed.pick is not None
+        assert names(pressed.pick.question, "t_0123456789abcdefghjkmn", question)
+        assert not names(pressed.pick.question, "t_0123456789abcdefghjkmn", "another")
+        assert pressed.pick.option == 7
+    old = press("=Left")
+    assert old is not None and old.pick == Pick(under="3")
 
 
 @pytest.mark.parametrize("kind", ["sticker", "location", "new_chat_photo"])

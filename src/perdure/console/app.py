@@ -23,6 +23,7 @@ from perdure.console.files import FileApi
 from perdure.console.gate import Gate
 from perdure.console.headers import Headers
 from perdure.console.health import Health
+from perdure.console.hooks import HookApi
 from perdure.console.metrics import Metrics
 from perdure.console.openapi import Description
 from perdure.console.overview import OverviewApi
@@ -83,6 +84,7 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
         Desk(gateway),
         Pages(),
         gate,
+        HookApi(gateway),
         Health(gateway),
         Metrics(gateway),
         *([Demo(gateway.settings.home)] if demo else []),

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import answer
 from perdure.console.routes import call
+from perdure.console.shapes import Configuration
 from perdure.operations.configuration import effective
 from perdure.runtime.gateway import Gateway
 
@@ -15,7 +16,7 @@ class ConfigurationApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/config", "the settings in effect, without the secrets among them")
+    @call("GET", "/api/config", "the settings in effect, without the secrets among them", answer=Configuration)
     async def get(self, _: Request) -> Response:
         settings = self._gateway.settings
         return answer({"home": str(settings.home), "settings": effective(settings)})

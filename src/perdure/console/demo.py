@@ -10,6 +10,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+from msgspec import Struct
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,19 +29,33 @@ def is_scripted(settings: Settings) -> bool:
     return model == OFFLINE and settings.agent.entrypoint is None
 
 
+class Killed(Struct, frozen=True):
+    killed: int  # the process
+
+
+class Runs(Struct, frozen=True):
+    runs: dict[str, int]  # by turn and call
+
+
 class Demo:
     def __init__(self, home: Path) -> None:
         self._trace = home / "rehearsal.log"
 
-    @call("POST", "/api/demo/kill", "kills the gateway with `SIGKILL`; only [in the demo](web.md#the-demo)")
+    @call(
+        "POST",
+        "/api/demo/kill",
+        "kills the gateway with `SIGKILL`; only [in the demo](web.md#the-demo)",
+        answer=Killed,
+        statuses=(202,),
+    )
     async def kill(self, _: Request) -> Response:
         """Answer, and die of a real SIGKILL: nothing is written, closed or said any more."""
         dying = BackgroundTask(os.kill, os.getpid(), signal.SIGKILL)
-        response = answer({"killed": os.getpid()}, 202)
+        response = answer(Killed(os.getpid()), 202)
         response.background = dying
         return response
 
-    @call("GET", "/api/demo/runs", "how often each step of a script really ran; only in the demo")
+    @call("GET", "/api/demo/runs", "how often each step of a script really ran; only in the demo", answer=Runs)
     async def runs(self, _: Request) -> Response:
         """Counted from the trace that the steps leave, not from the journal."""
-        return answer({"runs": dict(Counter(runs(self._trace)))})
+        return answer(Runs(Counter(runs(self._trace))))

@@ -65,7 +65,13 @@ class Desk:
     async def overview(self, _: Request) -> Response:
         return await self._page("overview", "/api/overview", **await overview(self._gateway))
 
-    @call("GET", "/console/sessions", "the sessions, newest first", login="page")
+    @call(
+        "GET",
+        "/console/sessions",
+        "the sessions, newest first",
+        login="page",
+        query=("state", "turn", "key", "after"),
+    )
     @for_people
     async def sessions(self, request: Request) -> Response:
         asked = dict(request.query_params) | {"order": "newest"}
@@ -75,7 +81,7 @@ class Desk:
         values = {"sessions": found[:PAGE], "which": which, "older": older}
         return await self._page("sessions", f"/api/sessions?{urlencode(asked)}", **values)
 
-    @call("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page")
+    @call("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page", query=("after",))
     @for_people
     async def session(self, request: Request) -> Response:
         store, name = self._gateway.store, request.path_params["session"].replace("\0", "?")
@@ -100,14 +106,14 @@ class Desk:
         values = {"turn": life, "drawings": drawn, "rows": rows(life), "acts": _turn_deeds(life)}
         return await self._page("turn", f"/api/turns/{name}", **values)
 
-    @call("GET", "/console/decisions", "what recovery decided, and why", login="page")
+    @call("GET", "/console/decisions", "what recovery decided, and why", login="page", query=("after",))
     @for_people
     async def decisions(self, request: Request) -> Response:
         found = await decisions(self._gateway.store, decisions_after(request), PAGE)
         older = _more(request, found["next"]) if found["next"] else None
         return await self._page("decisions", "/api/decisions", older=older, **found)
 
-    @call("GET", "/console/outbox", "replies, and what to do about them", login="page")
+    @call("GET", "/console/outbox", "replies, and what to do about them", login="page", query=("state", "after"))
     @for_people
     async def outbox(self, request: Request) -> Response:
         states = wanted_states(request)
@@ -117,7 +123,7 @@ class Desk:
         values = {"rows": rows, "states": list(Delivery), "chosen": ",".join(states), "older": older}
         return await self._page("outbox", f"/api/outbox?{request.url.query}".rstrip("?"), **values)
 
-    @call("GET", "/console/processes", "processes in the background", login="page")
+    @call("GET", "/console/processes", "processes in the background", login="page", query=("after",))
     @for_people
     async def processes(self, request: Request) -> Response:
         after = read_after(request, "process")

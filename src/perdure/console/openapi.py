@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.answers import Problem, answer
-from perdure.console.routes import JSON, Call, call
+from perdure.console.routes import JSON, PAGE, Call, call
 from perdure.version import __version__
 
 Json = dict[str, Any]
@@ -95,5 +95,5 @@ def _responses(each: Call, refs: dict[str, Any]) -> Json:
     }
     if each.login == "page":
         found["303"] = {"description": "leads to the login"}
-    problem = {JSON: {"schema": refs[repr(Problem)]}}
+    problem: Json = {JSON: {"schema": refs[repr(Problem)]}} | ({PAGE: {}} if each.kind == PAGE else {})
     return found | {"default": {"description": "why not, and what to do", "content": problem}}

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from perdure.console.answers import answer
 from perdure.console.routes import call
 from perdure.console.sessions import status
+from perdure.console.shapes import Situation
 from perdure.console.wording import deed, place
 from perdure.core import notes
 from perdure.core.delivery import Delivery
@@ -33,7 +34,12 @@ class OverviewApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/overview", "how the gateway is, what needs somebody, and what to do about it")
+    @call(
+        "GET",
+        "/api/overview",
+        "how the gateway is, what needs somebody, and what to do about it",
+        answer=Situation,
+    )
     async def get(self, _: Request) -> Response:
         return answer(await overview(self._gateway))
 

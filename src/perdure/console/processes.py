@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import Refusal, answer
 from perdure.console.routes import call
+from perdure.console.shapes import Output
 from perdure.console.turns import our_id, read_after
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
@@ -26,13 +27,24 @@ class ProcessApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/processes", "processes in the background, and what became of them; `after` pages by id")
+    @call(
+        "GET",
+        "/api/processes",
+        "processes in the background, and what became of them; `after` pages by id",
+        query=("after", "order"),
+    )
     async def list(self, request: Request) -> Response:
         after, newest = read_after(request, "process"), request.query_params.get("order") == "newest"
         found = await self._gateway.store.processes.page(after, PAGE + 1, newest=newest)
         return answer({"processes": [fields(one) for one in found[:PAGE]], "more": len(found) > PAGE})
 
-    @call("GET", "/api/processes/{id}", "one process with its output, from `offset` on or the end of it")
+    @call(
+        "GET",
+        "/api/processes/{id}",
+        "one process with its output, from `offset` on or the end of it",
+        query=("offset",),
+        answer=Output,
+    )
     async def get(self, request: Request) -> Response:
         """One process with some of its output: from `offset` on, or the end of it."""
         name = our_id(request, "id", "process")

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import Refusal, answer
 from perdure.console.routes import call
+from perdure.console.shapes import Situation
 from perdure.console.turns import read_after
 from perdure.core.session import SessionState
 from perdure.core.turn import BEGUN
@@ -27,7 +28,7 @@ class SessionApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/status", "how the gateway is")
+    @call("GET", "/api/status", "how the gateway is", answer=Situation)
     async def status(self, _: Request) -> Response:
         return answer(await status(self._gateway))
 
@@ -35,6 +36,7 @@ class SessionApi:
         "GET",
         "/api/sessions",
         "sessions with their recovery state, see [below](#look-after-sessions); `after` pages by id",
+        query=("state", "turn", "key", "order", "after"),
     )
     async def list(self, request: Request) -> Response:
         after, which = read_after(request, "session"), wanted(request)
@@ -45,6 +47,7 @@ class SessionApi:
         "GET",
         "/api/sessions/{session:path}",
         "one session, by its id or key, why it stands as it does, and its turns",
+        query=("after",),
     )
     async def get(self, request: Request) -> Response:
         store, session = self._gateway.store, await self._session(request)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,6 +10,7 @@ from perdure.console.answers import answer
 from perdure.console.routes import call
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key, session_key
+from perdure.core.session import SessionState
 from perdure.operations.look import waits_for
 from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import Session
@@ -19,23 +19,32 @@ MOST = 50
 TITLE = 60  # letters
 
 
+class Talk(Struct, frozen=True):
+    """A chat of the web, as the list of them shows it."""
+
+    chat: str
+    title: str  # how its conversation began
+    session: str
+    state: SessionState
+    updated_at: int
+    waits_for: str | None  # in words
+
+
+class Talks(Struct, frozen=True):
+    chats: list[Talk]
+
+
 class TalkApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/chats", "the chats that were used last, newest first, at most 50")
+    @call("GET", "/api/chats", "the chats that were used last, newest first, at most 50", answer=Talks)
     async def recent(self, _: Request) -> Response:
         named_alike = session_key(self._gateway.settings.agent.name, Address("web", "dm", "x"))[:-1]
         found = await self._gateway.store.sessions.recent(named_alike, MOST)
-        return answer({"chats": [await self._fields(session, words) for session, words in found]})
+        return answer(Talks([await self._talk(session, words) for session, words in found]))
 
-    async def _fields(self, session: Session, words: str) -> dict[str, Any]:
-        chat = parse_session_key(session.key)[1].chat
-        return {
-            "chat": chat,
-            "title": notes.beginning(words, TITLE) or chat,
-            "session": session.id,
-            "state": session.state,
-            "updated_at": session.updated_at,
-            "waits_for": await waits_for(self._gateway.store, session.id),
-        }
+    async def _talk(self, session: Session, words: str) -> Talk:
+        chat, waits = parse_session_key(session.key)[1].chat, await waits_for(self._gateway.store, session.id)
+        title = notes.beginning(words, TITLE) or chat
+        return Talk(chat, title, session.id, session.state, session.updated_at, waits)

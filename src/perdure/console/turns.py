@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.routes import call
+from perdure.console.shapes import Decisions, Life, MendedReply, Replies
 from perdure.core.delivery import Deed, Delivery
 from perdure.operations.lives import decisions, turn_life
 from perdure.operations.outbox import find_row, list_rows, mended_fields
@@ -20,11 +21,17 @@ class TurnApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/turns/{id}", "the whole life of a turn, see [below](#look-into-a-turn)")
+    @call("GET", "/api/turns/{id}", "the whole life of a turn, see [below](#look-into-a-turn)", answer=Life)
     async def get(self, request: Request) -> Response:
         return answer(await turn_life(self._gateway.store, our_id(request, "id", "turn")))
 
-    @call("GET", "/api/decisions", "what recovery decided, in words, newest first; `after` pages by `next`")
+    @call(
+        "GET",
+        "/api/decisions",
+        "what recovery decided, in words, newest first; `after` pages by `next`",
+        query=("after",),
+        answer=Decisions,
+    )
     async def decisions(self, request: Request) -> Response:
         return answer(await decisions(self._gateway.store, decisions_after(request), PAGE))
 
@@ -33,13 +40,24 @@ class OutboxApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/outbox", "replies, newest first, of one or more `state`s; `after` pages by `next`")
+    @call(
+        "GET",
+        "/api/outbox",
+        "replies, newest first, of one or more `state`s; `after` pages by `next`",
+        query=("state", "after"),
+        answer=Replies,
+    )
     async def list(self, request: Request) -> Response:
         return answer(
             await list_rows(self._gateway.store, wanted_states(request), read_after(request, "reply"), PAGE)
         )
 
-    @call("POST", "/api/outbox/{id}/{verb}", "`resend` or `drop` a reply, see [below](#look-after-replies)")
+    @call(
+        "POST",
+        "/api/outbox/{id}/{verb}",
+        "`resend` or `drop` a reply, see [below](#look-after-replies)",
+        answer=MendedReply,
+    )
     async def act(self, request: Request) -> Response:
         """resend or drop."""
         verb = request.path_params["verb"]

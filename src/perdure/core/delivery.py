@@ -60,6 +60,15 @@ class Resolution(StrEnum):
     DROP = "drop it with a notice"
 
 
+# What stays on record of a reply that may have arrived before: how that was resolved.
+RESOLVED = {
+    Resolution.SAME_KEY: "its outcome was unknown; sent again with the same key",
+    Resolution.READ_BACK: "its outcome was unknown; looked up",
+    Resolution.RESEND: "its outcome was unknown; sent again with a mark",
+    Resolution.DROP: "its outcome stayed unknown; dropped as configured",
+}
+
+
 def delivery_key(turn: str, part: int) -> str:
     """Names one part of one reply, the same for every try."""
     return join_parts(turn, str(part))

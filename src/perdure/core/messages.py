@@ -29,11 +29,23 @@ class Sender(Struct, frozen=True):
     name: str = ""
 
 
+class Pick(Struct, frozen=True):
+    """One option of one question, as a button names it: pressed too late, it is an answer to nothing else."""
+
+    question: str = ""  # its name, or the short one
+    option: int = 0  # counted from 0
+    under: str = ""  # of a button that names no question: the message that it stands under
+
+
 class Button(Struct, frozen=True):
-    """A choice under a message; pressing it is the same as writing its command."""
+    """A choice under a message; pressing it is the same as writing its command.
+
+    With a pick, it answers that question, and an adapter brings the pick back when it is pressed.
+    """
 
     label: str
     command: str
+    pick: Pick | None = None
 
 
 class Inbound(Struct, frozen=True):
@@ -49,6 +61,7 @@ class Inbound(Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     album: str | None = None  # the platform's id of the album that it is a part of
     version: str = ""  # of an edit: what tells it from other edits of the same message
+    pick: Pick | None = None  # of a button under a question: what it stands for
 
     @property
     def event_key(self) -> str:

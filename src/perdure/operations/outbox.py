@@ -35,7 +35,9 @@ def row_fields(row: Delivering) -> dict[str, Any]:
     names = ("id", "key", "lane", "turn", "reply", "part", "state", "attempts")
     times = ("due_at", "created_at", "updated_at", "receipt", "problem")
     shown = {name: getattr(row, name) for name in (*names, *times)}
-    return shown | {"text": row.shown, "can": list(DEEDS[row.state]), "advice": DELIVERIES[row.state]}
+    file = row.sends.name if row.sends is not None else None
+    shown |= {"text": row.shown, "file": file}
+    return shown | {"can": list(DEEDS[row.state]), "advice": DELIVERIES[row.state]}
 
 
 def mended_fields(done: Mended) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -34,8 +34,11 @@ class Capabilities(Struct, frozen=True):
     keeps_missed: bool = False  # events that were not acknowledged come again
     threads: bool = False  # a chat has threads, each a conversation of its own that is answered in it
     buttons: bool = False  # choices can be shown under a message
-    edit: bool = False  # a message can be edited: then people see an answer grow
+    edit: bool = False  # a message can be edited
+    grows: bool = True  # where messages can be edited: people see an answer grow, and the model is asked to stream
     edit_every: float = 1.5  # seconds that one edit of a growing answer waits for the next
+    show_after: float = 0.0  # seconds that an answer must have grown before people see it grow
+    typing_every: float | None = None  # seconds until `typing` must be said again; None: the platform shows none
     live: bool = False  # `glimpse` shows a growing answer, and leaves nothing behind
     files: bool = False  # a message can be a file
     max_file: int | None = None  # of one that is sent, in bytes
@@ -57,6 +60,14 @@ class Event(Struct, frozen=True):
     problem: str | None = None  # why it could not be understood
     ack: Callable[[Stored | None], Awaitable[None]] = _nothing  # called once the event is stored, never before
     fail: Callable[[PerdureError], Awaitable[None]] = _ignore  # called if it could not be stored
+
+
+class Answered(Struct, frozen=True):
+    """What a platform hears that has posted something to us."""
+
+    status: int = 200
+    body: str = ""
+    media_type: str = "text/plain"
 
 
 class Adapter(ABC):
@@ -98,12 +109,28 @@ class Adapter(ABC):
     async def glimpse(self, address: Address, turn: str, text: str) -> None:  # noqa: B027 reason: most have none
         """Show an answer as far as it has come, for the moment; asked only where `live` is claimed."""
 
+    async def typing(self, address: Address) -> None:  # noqa: B027 reason: most platforms show none
+        """Show, for a few seconds, that an answer is under way; asked only where `typing_every` is claimed."""
+
     async def notice(self, address: Address, text: str) -> None:
         """Show something of the moment: nobody owes it, and nobody misses it when it fails."""
         await self.send(Outbound(address, text, f"notice:{secrets.token_hex(8)}"))
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:  # noqa: B027 reason: most platforms show none
         """Publish the menu of commands; called once, after the first `connect`. Nobody waits for it."""
+
+    @property
+    def takes_posts(self) -> bool:
+        """Whether the platform posts events by itself, to `/hooks/` and our name on the gateway's web server."""
+        return False
+
+    async def take_post(self, headers: Mapping[str, str], body: bytes) -> Answered:
+        """Take what somebody has posted, if it is the platform; asked only where `takes_posts` is so.
+
+        The names of the headers are in small letters. After return with a status below 300: the event is stored.
+        If we die inside: it may be, and the platform posts it again.
+        """
+        return Answered(404)
 
     async def find_sent(self, key: str) -> Receipt | None:
         """The receipt of a delivery key that is on the platform; asked only where `read_back` is claimed."""

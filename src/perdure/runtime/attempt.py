@@ -26,13 +26,15 @@ from perdure.core.journal import (
     TurnView,
     fold,
 )
-from perdure.core.messages import Attachment, Button
+from perdure.core.messages import Attachment, Button, Pick
+from perdure.core.questions import question_name
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import LETTING_GO, Shown
+from perdure.runtime.typing import Typing
 from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
@@ -60,6 +62,7 @@ class Attempt:
         approval_ms: int,
         rules: Rules,
         shown: Shown,
+        typing: Typing,
         cabinet: Cabinet,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
@@ -74,6 +77,7 @@ class Attempt:
         self._approval_ms = approval_ms
         self._rules = rules
         self._shown = shown
+        self._typing = typing
         self._cabinet = cabinet
         self._changed = changed
         self._owes = owes
@@ -118,6 +122,7 @@ class Attempt:
     async def hide(self) -> None:
         """Show nothing more of a growing answer, and say nothing more in passing: neither follows the answer."""
         self.hushed = True
+        self._typing.end()
         await self._shown.stop()
         if self.aside is not None:
             await asyncio.wait({self.aside}, timeout=LETTING_GO)
@@ -126,6 +131,7 @@ class Attempt:
     def hush(self) -> None:
         """Say nothing more in passing, at once: somebody has ended the turn."""
         self.hushed = True
+        self._typing.end()
         if self.aside is not None:
             self.aside.cancel()
 
@@ -182,6 +188,7 @@ class Attempt:
         parts = split(words, self._max_length)
         name = f"{self.turn}.asks.{question}"
         owed = Owed(address_of(self.key), name, tuple(parts), self.view.anchor, self._buttons(asked))
+        self._typing.end()
         await self._save([*also, asked], [owed])
         log.info("asked", turn=self.turn, key=self.key)
         raise TurnWaits(f"turn {self.turn} waits for an answer")
@@ -192,9 +199,13 @@ class Attempt:
             name, verbs = f"{self.turn}.{asked.approves}", ("approve", "deny")
             pairs = zip(asked.options, verbs, strict=True)
             return tuple(Button(label, notes.command(verb, self._work, name)) for label, verb in pairs)
-        if self._work is None:
-            return tuple(Button(option, option) for option in asked.options)
-        return tuple(Button(option, notes.command("answer", self._work, option)) for option in asked.options)
+        name = question_name(self.turn, asked.question)
+        return tuple(
+            Button(option, self._saying(option), Pick(name, number)) for number, option in enumerate(asked.options)
+        )
+
+    def _saying(self, option: str) -> str:
+        return option if self._work is None else notes.command("answer", self._work, option)
 
     async def recall(self) -> None:
         """Read the earlier turns of the session, if they were too many to come with the claim."""

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import notes
 from perdure.core.address import read_session_key, work_of
@@ -82,6 +83,7 @@ class Commands:
         goal_turns: int,
         works: int,
         rules: Rules,
+        max_length: Callable[[str], int | None],
         answered: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -91,6 +93,7 @@ class Commands:
         self._access = access
         self._clock = clock
         self._began_at = began_at
+        self._max_length = max_length
         self._answered = answered
         self._inherited: set[str] = set()  # orders that were stored before this start
         self._bell = Bell()
@@ -153,6 +156,7 @@ class Commands:
                 log.warning("not_obeyed", error=error.message)
 
     async def _obey(self, order: Order) -> None:
+        order = replace(order, longest=self._max_length(order.address.platform))
         words = read_command(order.text) or Words("", order.text)
         command = self.registry.get(words.name)
         log.info("command", name=words.name, key=order.key, order=order.id)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from perdure.config import Settings
 from perdure.core.commands import read_command
-from perdure.core.messages import Inbound, Stored
+from perdure.core.messages import Inbound, Pick, Stored
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
@@ -85,8 +85,23 @@ class Intake:
             await self._store.inbox.reject(event.key, event.raw, problem or "not understood", self._clock())
             log.warning("rejected", event_key=event.key, problem=problem)
             return None
+        if inbound.pick is not None:
+            return await self._answer(event, inbound, inbound.pick)
         changes = inbound.kind in ("edit", "delete")
         return await (self._amend(event, inbound) if changes else self._receive(event, inbound))
+
+    async def _answer(self, event: Event, inbound: Inbound, pick: Pick) -> Stored | None:
+        """Let a button under a question answer that very one; under an old one, it does nothing."""
+        key, now, door = self._access.usual_key(inbound), self._clock(), self._access.door(inbound)
+        refuse = self._refusal(event, inbound, key, now)
+        stored = await self._store.presses.answer(inbound, pick, event.raw, key, now, door=door, refuse=refuse)
+        if not isinstance(stored, Stored):
+            self._turned_away(event, inbound, key, stored)
+            return None
+        log.info("pressed", message=stored.message, key=stored.key, fate=stored.fate)
+        if stored.fresh:
+            self._taken(stored, inbound, False)
+        return stored
 
     async def _amend(self, event: Event, inbound: Inbound) -> Stored:
         """Change a message that waits, if there is one; whatever else was edited is none of our business."""

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 
 from perdure.config import Settings
 from perdure.core import notes
-from perdure.core.address import Address
+from perdure.core.address import Address, home_of
 from perdure.core.messages import Inbound, Stored
 from perdure.core.patience import Patience
 from perdure.core.queueing import Fate
@@ -174,6 +174,7 @@ class Loops:
             goal_turns=self._settings.goal.max_turns,
             works=self._settings.background.at_once,
             rules=self._settings.queue_rules,
+            max_length=self.connections.max_length,
             answered=self._changed,
         )
 
@@ -246,7 +247,7 @@ class Loops:
                 self._let_in(stored, inbound, ordered)
 
     def _let_in(self, stored: Stored, inbound: Inbound, ordered: bool) -> None:
-        self._feed.ring(stored.key)
+        self._feed.ring(home_of(stored.key))
         if stored.ended is not None:
             self.runner.cut_off(stored.ended)
         if ordered:

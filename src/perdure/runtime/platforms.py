@@ -14,7 +14,8 @@ def configured(settings: Settings) -> list[Adapter]:
     if telegram.enabled and telegram.token is not None:
         from perdure.platforms.telegram import TelegramAdapter
 
-        adapters.append(TelegramAdapter(telegram.token, telegram.base_url))
+        adapter = TelegramAdapter(telegram.token, telegram.base_url, telegram.webhook, grows=telegram.stream)
+        adapters.append(adapter)
     return [*adapters, *_plugged(settings)]
 
 

@@ -53,7 +53,8 @@ class Shown:
     @property
     def possible(self) -> bool:
         adapter = self._adapter()
-        return adapter is not None and (adapter.capabilities.edit or adapter.capabilities.live)
+        can = adapter.capabilities if adapter is not None else None
+        return can is not None and ((can.edit and can.grows) or can.live)
 
     def show(self, text: str, reply_to: str | None) -> None:
         """Show the text, soon. Returns at once; of several in a row only the newest is shown."""
@@ -76,6 +77,8 @@ class Shown:
 
     async def _work(self) -> None:
         try:
+            if patience := self._patience():
+                await self._bell_after(patience)
             shown = ""
             while not self._over:
                 if self._text != shown:
@@ -89,6 +92,11 @@ class Shown:
             raise
         except Exception as error:  # noqa: BLE001 reason: whatever a platform does with a preview, the answer comes
             log.warning("preview_failed", turn=self._turn.id, error=error)
+
+    def _patience(self) -> float:
+        """Seconds before the first words are shown: an answer that is there by then needs no preview."""
+        adapter = self._adapter()
+        return adapter.capabilities.show_after if adapter is not None else 0.0
 
     async def _bell_after(self, pause: float) -> None:
         """Wait before the next edit, but not once the answer is there."""

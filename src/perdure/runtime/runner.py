@@ -16,6 +16,7 @@ from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.bell import POLL, Bell
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import Shown
+from perdure.runtime.typing import Typing
 from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
@@ -191,6 +192,7 @@ class Runner:
     async def _run_attempt(self, claim: Claim) -> None:
         """Run it to its end. From the first moment it can be found and cut off: nothing is awaited before that."""
         turn = claim.turn
+        typing = Typing(address_of(turn.key), self._shows(turn))
         attempt = Attempt(
             self._store,
             claim,
@@ -202,6 +204,7 @@ class Runner:
             approval_ms=self._approval_ms,
             rules=self._rules,
             shown=self._preview_of(turn),
+            typing=typing,
             cabinet=self._cabinet,
             changed=self._changed,
             owes=self._owes,
@@ -211,11 +214,13 @@ class Runner:
         attempt.news |= turn.key in self._hints
         self._listening[turn.key] = attempt
         self._enter(turn.key)
+        typing.begin()
         log.info("claimed", turn=turn.id, key=turn.key, attempt=turn.attempt)
         self._owes(turn.key)
         try:
             await self._until_over(turn.id, task)
         finally:
+            typing.end()
             task.cancel()
             del self.attempts[turn.id], self._given_up[turn.id], self._listening[turn.key]
             self._let_go(turn.id)
@@ -223,16 +228,13 @@ class Runner:
                 self._ended()
 
     def _preview_of(self, turn: Turn) -> Shown:
-        address = address_of(turn.key)
-        return Shown(
-            self._store,
-            turn,
-            address,
-            # What is done in the background shows nothing before it is done.
-            lambda: self._connected.get(address.platform) if work_of(turn.key) is None else None,
-            lease=self._lease,
-            clock=self._clock,
-        )
+        address, shows = address_of(turn.key), self._shows(turn)
+        return Shown(self._store, turn, address, shows, lease=self._lease, clock=self._clock)
+
+    def _shows(self, turn: Turn) -> Callable[[], Adapter | None]:
+        """Where a turn is seen before it is done. What is done in the background is not."""
+        platform = address_of(turn.key).platform
+        return lambda: self._connected.get(platform) if work_of(turn.key) is None else None
 
     async def _until_over(self, turn: str, task: asyncio.Task[None]) -> None:
         """Wait for the end of an attempt; of one that goes on though it was cut off, only for a while.

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from perdure.core import notes
-from perdure.core.delivery import Delivery, Resolution, UnknownChoice, resolution, retry_in
+from perdure.core.delivery import RESOLVED, Delivery, Resolution, UnknownChoice, resolution, retry_in
 from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
 from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
 from perdure.logs import Log
@@ -120,32 +120,31 @@ class Sender:
     async def _resolve_or_send(self, row: Delivering, adapter: Adapter) -> None:
         now = self._clock()
         if now - row.created_at > self._max_age_ms:
-            await self._store.outbox.expire(row, now, problem="too old to send")
-            log.warning("expired", row=row.id, lane=row.lane)
+            await self._expire(row, now)
             return
         if row.state is not Delivery.UNKNOWN:
             await self._send(row, adapter, row.text)
             return
         can = adapter.capabilities
-        way = resolution(
+        how = resolution(
             idempotent=can.idempotent_send or row.edits is not None, read_back=can.read_back, choice=self._unknown
         )
-        self.resolved[way] += 1
-        match way:
+        self.resolved[how] += 1
+        match how:
             case Resolution.SAME_KEY:
-                await self._send(row, adapter, row.text)
+                await self._send(row, adapter, row.text, RESOLVED[how])
             case Resolution.READ_BACK:
                 receipt = await adapter.find_sent(row.delivery_key)
                 if receipt is None:
-                    await self._send(row, adapter, row.text)
+                    await self._send(row, adapter, row.text, RESOLVED[how])
                 else:
-                    await self._record(row, receipt)
+                    await self._record(row, receipt, RESOLVED[how])
             case Resolution.RESEND:
-                await self._send(row, adapter, notes.maybe_duplicate(row.text))
+                await self._send(row, adapter, notes.maybe_duplicate(row.text), RESOLVED[how])
             case Resolution.DROP:
                 await self._drop(row, now)
 
-    async def _send(self, row: Delivering, adapter: Adapter, text: str) -> None:
+    async def _send(self, row: Delivering, adapter: Adapter, text: str, resolved: str | None = None) -> None:
         if not await self._store.outbox.start(row, self._run, self._clock()):
             return
         outbox = self._store.outbox
@@ -169,7 +168,7 @@ class Sender:
             due = self._clock() + retry_in(row.attempts + 1)
             await outbox.unknown(row, due, self._clock(), problem=str(error))
         else:
-            await self._record(row, receipt)
+            await self._record(row, receipt, resolved)
 
     async def _take_refusal(self, row: Delivering, problem: str) -> None:
         """What is not taken as it is may be taken as a message of its own, or in words; or else it is dropped."""
@@ -184,11 +183,11 @@ class Sender:
         else:
             await self._store.outbox.refuse(row, now, problem=problem)
 
-    async def _record(self, row: Delivering, receipt: Receipt) -> None:
+    async def _record(self, row: Delivering, receipt: Receipt, resolved: str | None = None) -> None:
         """The message is there: say so, however long the store takes. Until then nothing follows it."""
         while True:
             try:
-                await self._store.outbox.sent(row, receipt.message, self._clock())
+                await self._store.outbox.sent(row, receipt.message, self._clock(), resolved=resolved)
                 break
             except Unavailable as error:
                 log.warning("waiting_for_store", row=row.id, error=error.message)
@@ -196,10 +195,15 @@ class Sender:
         log.info("sent", row=row.id, lane=row.lane)
         self._sent(row.key)
 
+    async def _expire(self, row: Delivering, now: int) -> None:
+        """What is too old is not sent; of an answer the chat is told so, of a notice nothing."""
+        notice = Owed(row.address, f"{row.reply}.expired", (notes.EXPIRED_REPLY,)) if row.turn else None
+        await self._store.outbox.expire(row, now, problem="too old to send", notice=notice)
+        log.warning("expired", row=row.id, lane=row.lane)
+
     async def _drop(self, row: Delivering, now: int) -> None:
-        await self._store.outbox.expire(row, now, problem="its outcome stayed unknown; dropped as configured")
         notice = Owed(row.address, f"{row.reply}.dropped", (notes.DROPPED_REPLY,))
-        await self._store.outbox.owe(row.key, notice, now)
+        await self._store.outbox.expire(row, now, problem=RESOLVED[Resolution.DROP], notice=notice)
         log.warning("dropped", row=row.id, lane=row.lane)
 
     async def _put(self, adapter: Adapter, row: Delivering, text: str) -> Receipt:

@@ -291,6 +291,19 @@ class TelegramSettings(PlatformSettings, frozen=True):
         Meta(description="The server of the Bot API: what comes before `/bot<token>/<method>`."),
     ] = "https://api.telegram.org"
 
+    webhook: Annotated[
+        Url | None,
+        Meta(
+            description="The public address of the gateway's web server. With one, Telegram posts messages to "
+            "`/hooks/telegram` there; without, the gateway asks for them.",
+            examples=["https://bot.example.org"],
+        ),
+    ] = None
+
+    stream: Annotated[
+        bool, Meta(description="Whether people see a long answer grow, as one message that is edited.")
+    ] = True
+
     def __repr__(self) -> str:
         return "TelegramSettings(token=(hidden))"
 

@@ -20,6 +20,7 @@ from perdure.store.outbox import Outbox
 from perdure.store.overview import Overview
 from perdure.store.pairings import Pairings
 from perdure.store.people import People
+from perdure.store.presses import Presses
 from perdure.store.previews import Previews
 from perdure.store.processes import Processes
 from perdure.store.queueing import Queue
@@ -45,6 +46,7 @@ class Store:
         self.turns = Turns(database, ids)
         self.journal = Journal(database)
         self.inbox = Inbox(database, ids)
+        self.presses = Presses(database, ids)
         self.outbox = Outbox(database, ids)
         self.attachments = Attachments(database, ids)
         self.previews = Previews(database, ids)

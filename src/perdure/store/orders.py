@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address
+from perdure.core.delivery import split
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.store import leases, outbox
 from perdure.store.database import Database, Row, Tx, Work
@@ -32,6 +33,7 @@ class Order(Struct, frozen=True):
     received_at: int
     position: int  # its place in the chat: what came behind it is none of its business
     attachments: tuple[Attachment, ...] = ()
+    longest: int | None = None  # how long one message may be where its answer goes
 
 
 class Orders:
@@ -77,6 +79,6 @@ def _obey(tx: Tx, ids: Ids, order: Order, verb: Work[T], say: Callable[[T], str]
     result = verb(tx)
     text = say(result)
     if text:
-        reply = Owed(order.address, order.id, (text,), order.message)
+        reply = Owed(order.address, order.id, tuple(split(text, order.longest)), order.message)
         outbox.owe(tx, ids, order.key, None, reply, now)
     return result

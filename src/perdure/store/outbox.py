@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import Address, home_of, split_parts
-from perdure.core.delivery import OPEN_DELIVERIES, Delivery, delivery_key
+from perdure.core.delivery import OPEN_DELIVERIES, RESOLVED, Delivery, delivery_key
 from perdure.core.messages import Button, Outbound, SentFile, storable
 from perdure.store import leases, sessions
 from perdure.store.database import Database, Row, Tx, Work
@@ -118,13 +118,27 @@ class Outbox:
         """
         return await self._database.write(lambda tx: _start(tx, row, run, now), key=row.key)
 
-    async def sent(self, row: Delivering, receipt: str, now: int) -> bool:
-        """Record the receipt. After return: the row is sent for good, and has its place in the chat."""
-        return await self._database.write(lambda tx: _sent(tx, row, receipt, now), key=row.key)
+    async def sent(self, row: Delivering, receipt: str, now: int, *, resolved: str | None = None) -> bool:
+        """Record the receipt. After return: the row is sent for good, and has its place in the chat.
+
+        `resolved` stays on record: what was done because nobody knew whether it had arrived before.
+        """
+        return await self._database.write(lambda tx: _sent(tx, row, receipt, now, resolved), key=row.key)
+
+    async def count(self) -> dict[tuple[str, str | None], int]:
+        """How many rows there are in each state, and of those that were once unknown, how that was resolved.
+
+        It reads every row: ask seldom.
+        """
+        return await self._database.read(_count)
 
     async def put_back(self, row: Delivering, due_at: int, now: int, *, problem: str, counts: bool) -> bool:
-        """Owe the row again: nothing was sent. `counts` says whether this used up an attempt."""
-        changes = "state = 'owed', run = NULL, due_at = :due_at, attempts = attempts + :used"
+        """Owe the row again: nothing was sent. `counts` says whether this used up an attempt.
+
+        One that was unknown before this try still is: what may have arrived then is not forgotten.
+        """
+        state = "unknown" if row.state is Delivery.UNKNOWN else "owed"
+        changes = f"state = '{state}', run = NULL, due_at = :due_at, attempts = attempts + :used"
         return await self._change(row, changes, now, _TRYING, problem=problem, due_at=due_at, used=int(counts))
 
     async def unknown(self, row: Delivering, due_at: int, now: int, *, problem: str) -> bool:
@@ -146,9 +160,10 @@ class Outbox:
         changes = "state = 'owed', run = NULL, file = NULL, text = :text"
         return await self._change(row, changes, now, _TRYING, problem=problem, text=text)
 
-    async def expire(self, row: Delivering, now: int, *, problem: str) -> bool:
-        """Too old to send. The row stays on record as expired."""
-        return await self._change(row, "state = 'expired', run = NULL", now, OPEN, problem=problem)
+    async def expire(self, row: Delivering, now: int, *, problem: str, notice: Owed | None = None) -> bool:
+        """Not to be sent any more. The row stays on record as expired, and the notice tells of it."""
+        changes = "state = 'expired', run = NULL"
+        return await self._change(row, changes, now, OPEN, notice=notice, problem=problem)
 
     async def orphans(self, now: int) -> int:
         """Rows that a dead run was sending become unknown; how many there were."""
@@ -193,11 +208,24 @@ class Outbox:
         return await self._database.write(deed, key=key)
 
     async def _change(
-        self, row: Delivering, changes: str, now: int, guard: str, **values: str | int | None
+        self,
+        row: Delivering,
+        changes: str,
+        now: int,
+        guard: str,
+        notice: Owed | None = None,
+        **values: str | int | None,
     ) -> bool:
         sql = f"UPDATE outbox SET {changes}, problem = :problem, updated_at = :now WHERE id = :id AND {guard}"
         values |= {"id": row.id, "attempts": row.attempts, "now": now}
-        return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key)
+
+        def work(tx: Tx) -> bool:
+            changed = bool(tx.run(sql, **values))
+            if changed and notice is not None:
+                owe(tx, self._ids, row.key, None, notice, now)
+            return changed
+
+        return await self._database.write(work, key=row.key)
 
 
 def again_key(row: Delivering) -> str:
@@ -330,12 +358,20 @@ def _start(tx: Tx, row: Delivering, run: str, now: int) -> bool:
     return bool(tx.run(sql, run=run, now=now, id=row.id, state=row.state.value))
 
 
-def _sent(tx: Tx, row: Delivering, receipt: str, now: int) -> bool:
+def _count(tx: Tx) -> dict[tuple[str, str | None], int]:
+    names = {f"r{number}": words for number, words in enumerate(RESOLVED.values())}
+    resolved = f"CASE WHEN problem IN ({', '.join(f':{name}' for name in names)}) THEN problem END"
+    rows = tx.all(f"SELECT state, {resolved} AS how, count(*) FROM outbox GROUP BY state, how", **names)
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+def _sent(tx: Tx, row: Delivering, receipt: str, now: int, resolved: str | None) -> bool:
     position = sessions.next_position(tx, row.key)
     changed = tx.run(
-        "UPDATE outbox SET state = 'sent', run = NULL, receipt = :receipt, problem = NULL, "
+        "UPDATE outbox SET state = 'sent', run = NULL, receipt = :receipt, problem = :resolved, "
         f"position = :position, updated_at = :now WHERE id = :id AND {OPEN}",
         receipt=receipt,
+        resolved=resolved,
         position=position,
         now=now,
         id=row.id,

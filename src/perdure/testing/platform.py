@@ -85,9 +85,11 @@ class SimulatedPlatform:
         return self._change(Inbound(self._place(chat, thread), message, Sender(sender), "", kind="delete"))
 
     def press(self, command: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
-        """A person presses the button of a command; the id of that event."""
+        """A person presses the newest button of a command; the id of that event."""
         address = self._place(chat, thread)
-        return self._happen(Inbound(address, self._next(), Sender(sender), command, kind="button"))
+        shown = [button for posted in self.posted if posted.address == address for button in posted.buttons]
+        pick = next((button.pick for button in reversed(shown) if button.command == command), None)
+        return self._happen(Inbound(address, self._next(), Sender(sender), command, kind="button", pick=pick))
 
     def _place(self, chat: str, thread: str | None) -> Address:
         return Address(self.name, "group" if chat in self.groups else "dm", chat, thread)

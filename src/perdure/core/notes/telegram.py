@@ -15,7 +15,24 @@ TELEGRAM_KICKED = "the bot is not in this chat any more"
 TELEGRAM_MUTED = "the bot may not write in this chat: make it an administrator, or let members write"
 TELEGRAM_NO_TOPIC = "the topic was deleted or closed"
 TELEGRAM_NO_CHAT = "there is no such chat, or the person has never begun one with the bot"
+TELEGRAM_WEBHOOK_TAKEN = (
+    "another program has taken this Telegram bot's webhook away: stop the other one, or give each a bot of its own"
+)
+NOT_TELEGRAM = "only Telegram may post here"
+POST_NOT_STORED = "not stored; post it again"
+UPDATE_WITHOUT_NUMBER = "an update without a number: it cannot be confirmed, and is not taken"
+
+
+def webhook_fails(url: str, problem: str) -> str:
+    return f"Telegram cannot post to {url}: {problem}"
+
+
+def update_too_large(size: int, most: int) -> str:
+    return f"an update of {size} bytes is not taken: more than {most} bytes are no message of Telegram's"
+
+
 PRESS_NOT_TAKEN = "You may not do that here."
 PRESS_KNOWN = "You have pressed this already."
+PRESS_TOO_LATE = "This question is closed: it was answered, or its work has ended."
 PRESS_MEANS_NOTHING = "This button means nothing any more. Write instead what you want."
 TELEGRAM_FILE_TOO_BIG = "it is larger than 20 MB, and Telegram gives bots no larger ones"

@@ -1,7 +1,8 @@
 """Buttons under a message: what is behind each fits into 64 bytes, and is understood after any restart.
 
-Nothing is kept for them. A short command stands behind its button as it is. Of a long one that ends in the words
-on the button only what comes before them does, and they are read from the button when it is pressed.
+Nothing is kept for them. Behind the option of a question stand the name of the question and the option's number. A
+short command stands behind its button as it is. Of a long one that ends in the words on the button only what comes
+before them does, and they are read from the button when it is pressed.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.messages import Button
+from perdure.core.messages import Button, Pick
+from perdure.core.questions import short_name
 
 MOST_BYTES = 64
 WIDE = 18  # letters on a button that shares its row
 
-WHOLE, BEGINNING = "=", "+"
+WHOLE, BEGINNING, OPTION = "=", "+", "?"
 
 
 def keyboard(buttons: Sequence[Button]) -> dict[str, Any] | None:
@@ -31,6 +33,10 @@ def keyboard(buttons: Sequence[Button]) -> dict[str, Any] | None:
 
 
 def _data(number: int, button: Button) -> str | None:
+    if button.pick is not None:
+        option = f"{OPTION}{button.pick.option}:"
+        named = f"{option}{button.pick.question}"
+        return named if _fits(named) else f"{option}{short_name(button.pick.question)}"
     whole = f"{WHOLE}{button.command}"
     if _fits(whole):
         return whole
@@ -40,6 +46,13 @@ def _data(number: int, button: Button) -> str | None:
 
 def _fits(data: str) -> bool:
     return len(data.encode()) <= MOST_BYTES
+
+
+def pick_behind(data: str) -> Pick | None:
+    """The option that was picked; None if the button is no option, or is from before they had names."""
+    number, colon, question = data[1:].partition(":")
+    ours = data.startswith(OPTION) and colon and question and number.isdecimal()
+    return Pick(question, int(number)) if ours else None
 
 
 def command_behind(data: str, shown: dict[str, str]) -> str | None:

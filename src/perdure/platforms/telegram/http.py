@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,21 +39,29 @@ class Http:
         self._context: ssl.SSLContext | None = None
         self._idle: list[_Connection] = []
 
-    async def post(self, path: str, body: bytes, timeout: float) -> tuple[int, bytes]:
+    async def post(
+        self, path: str, body: bytes, timeout: float, headers: Sequence[tuple[str, str]] = ()
+    ) -> tuple[int, bytes]:
         """The status and the body of the answer.
 
         `NotConnected`: the request was not sent. `SendUnknown`: it was, perhaps in part, and no answer came.
         """
-        return await self._exchange(path, "application/json", len(body), _once(body), timeout)
+        return await self._exchange(path, "application/json", len(body), _once(body), timeout, headers)
 
     async def upload(self, path: str, form: Form, timeout: float) -> tuple[int, bytes]:
         """The same with a form, of which never more than a piece is in memory."""
         return await self._exchange(path, form.kind, form.size, form.pieces(), timeout)
 
     async def _exchange(
-        self, path: str, kind: str, size: int, body: AsyncGenerator[bytes], timeout: float
+        self,
+        path: str,
+        kind: str,
+        size: int,
+        body: AsyncGenerator[bytes],
+        timeout: float,
+        more: Sequence[tuple[str, str]] = (),
     ) -> tuple[int, bytes]:
-        headers = (("Content-Type", kind), ("Content-Length", str(size)), ("Accept", "application/json"))
+        headers = (("Content-Type", kind), ("Content-Length", str(size)), ("Accept", "application/json"), *more)
         connection = self._reused() or await self._opened()
         try:
             await connection.send(self._asking("POST", path, *headers), body)

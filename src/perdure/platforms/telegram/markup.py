@@ -13,20 +13,21 @@ from typing import Any
 DEEPEST = 4  # bold in italic in a link is enough
 MOST_ENTITIES = 100  # Telegram ignores the others
 
-# Nothing here may be matched in two ways: a hostile text would make the search take for ever.
+# Nothing here may be matched in two ways, and nothing is searched for far away: a hostile text would make the
+# search take for ever.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]*+)[^`\n]*+$")
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]++(.+)$")
 _BULLET = re.compile(r"^([ \t]*)[-*+][ \t]+(?=\S)(.*)$")
 _QUOTE = re.compile(r"^ {0,3}>[ \t]?(.*)$")
 _INLINE = re.compile(
-    r"(?<!`)(?P<ticks>`{1,3}+)(?!`)(?P<code>[^\n]+?)(?<!`)(?P=ticks)(?!`)"
+    r"(?<!`)(?P<ticks>`{1,3}+)(?!`)(?P<code>[^\n]{1,500}?)(?<!`)(?P=ticks)(?!`)"
     r"|\\(?P<escaped>[\\`*_{}\[\]()#+.!~>|-])"
-    r"|\*\*(?P<bold>(?!\s)[^\n]+?(?<!\s))\*\*"
-    r"|(?<!\w)__(?P<bold2>(?!\s)[^\n]+?(?<!\s))__(?!\w)"
-    r"|~~(?P<strikethrough>(?!\s)[^\n]+?(?<!\s))~~"
-    r"|(?<![\w*])\*(?P<italic>(?![\s*])[^*\n]+?(?<!\s))\*(?![\w*])"
-    r"|(?<![\w_])_(?P<italic2>(?![\s_])[^_\n]+?(?<!\s))_(?![\w_])"
-    r"|!?\[(?P<label>[^\[\]\n]+)\]\((?P<url>[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)"
+    r"|\*\*(?P<bold>(?!\s)[^\n]{1,500}?(?<!\s))\*\*"
+    r"|(?<!\w)__(?P<bold2>(?!\s)[^\n]{1,500}?(?<!\s))__(?!\w)"
+    r"|~~(?P<strikethrough>(?!\s)[^\n]{1,500}?(?<!\s))~~"
+    r"|(?<![\w*])\*(?P<italic>(?![\s*])[^*\n]{1,500}?(?<!\s))\*(?![\w*])"
+    r"|(?<![\w_])_(?P<italic2>(?![\s_])[^_\n]{1,500}?(?<!\s))_(?![\w_])"
+    r"|!?\[(?P<label>[^\[\]\n]{1,500})\]\((?P<url>[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)"
 )
 _LINK = re.compile(r"(https?://|mailto:|tg://)\S+", re.IGNORECASE)
 

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct, field
 
 from perdure.core.address import Address
-from perdure.core.messages import Attachment, Inbound, Sender
-from perdure.platforms.telegram.buttons import command_behind
+from perdure.core.messages import Attachment, Inbound, Pick, Sender, storable
+from perdure.platforms.telegram.buttons import command_behind, pick_behind
 
 WANTED = ("message", "edited_message", "callback_query")  # the kinds of updates that we ask for
 ALBUMS = 100  # how many albums in groups are remembered as meant for us
@@ -161,12 +161,15 @@ class Reader:
             raise NotUnderstood("a button without a message")
         rows = message.reply_markup.inline_keyboard if message.reply_markup else []
         shown = {each.callback_data: each.text for row in rows for each in row if each.callback_data}
-        command = command_behind(query.data, shown)
+        data = storable(query.data)
+        pick = pick_behind(data)
+        command = command_behind(data, shown) if pick is None else shown.get(data, "")
         if command is None:
             raise NotUnderstood("a button that is none of ours, or whose message is gone")
-        # A command says itself what it is about, so each acts once. Words are an answer to the message they stand
-        # under, and of those a person gives one.
-        once = (str(query.author.id), command) if command.startswith("/") else (str(query.author.id),)
+        if pick is None and not command.startswith("/"):
+            pick = Pick(under=str(message.message_id))
+        # A command says itself what it is about, so each acts once. Of answers to a question a person gives one.
+        once = (str(query.author.id), command) if pick is None else (str(query.author.id),)
         return Inbound(
             message.address,
             str(message.message_id),
@@ -175,6 +178,7 @@ class Reader:
             account=str(self._me.id),
             kind="button",
             version=" ".join(once),
+            pick=pick,
         )
 
     # ── what is meant for us ────────────────────────────────────────────────────────────────────────────────

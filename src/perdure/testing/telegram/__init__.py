@@ -1,5 +1,6 @@
 """Telegram on this machine, for tests: one bot, and the people who talk to it."""
 
+from perdure.testing.telegram.courier import Delivery
 from perdure.testing.telegram.faults import Fault
 from perdure.testing.telegram.refusals import BLOCKED, BROKEN, UNAUTHORIZED, UNPARSABLE, Refused, bad, too_many
 from perdure.testing.telegram.server import TOKEN, Call, LocalTelegram
@@ -15,6 +16,7 @@ __all__ = [
     "UNAUTHORIZED",
     "UNPARSABLE",
     "Call",
+    "Delivery",
     "Fault",
     "LocalTelegram",
     "Refused",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from perdure.testing.telegram.courier import Courier
 from perdure.testing.telegram.refusals import NOT_MODIFIED, QUERY_TOO_OLD, Refused, bad
 from perdure.testing.telegram.texts import captioned, formatted
 from perdure.testing.telegram.world import Sent, World
@@ -39,7 +40,7 @@ class Methods:
 
     def __init__(self, world: World) -> None:
         self.world = self._world = world
-        self.webhook = ""
+        self.courier = Courier(world.updates)
         self.commands: list[dict[str, Any]] = []
         self.actions: list[tuple[int, str]] = []  # chats, and what the bot is seen to do there
         self.answers: list[Params] = []  # what people see for a moment after a press
@@ -49,6 +50,7 @@ class Methods:
                 self._get_me,
                 self._set_webhook,
                 self._delete_webhook,
+                self._get_webhook_info,
                 self._set_my_commands,
                 self._send_chat_action,
                 self._send_message,
@@ -68,11 +70,25 @@ class Methods:
         return self._world.bot
 
     def _set_webhook(self, params: Params) -> Any:
-        self.webhook = params.get("url", "")
+        url, secret = params.get("url", ""), params.get("secret_token", "")
+        if url and not url.startswith("https://"):
+            raise bad("bad webhook: An HTTPS URL must be provided for webhook")
+        if not re.fullmatch(r"[A-Za-z0-9_-]{0,256}", secret):
+            raise bad("secret token contains unallowed characters")
+        if params.get("allowed_updates") is not None:
+            self._world.allowed = params["allowed_updates"]
+        self.courier.begin(url, secret)
         return True
 
+    @property
+    def webhook(self) -> str:
+        return self.courier.url
+
+    def _get_webhook_info(self, _: Params) -> Any:
+        return self.courier.info()
+
     def _delete_webhook(self, params: Params) -> Any:
-        self.webhook = ""
+        self.courier.begin("", "")
         if params.get("drop_pending_updates"):
             self._world.updates.clear()
         return True

@@ -107,11 +107,16 @@ class People:
         with self.lock:
             shown = [sent] if sent else [each for each in reversed(self.seen(chat)) if label in each.labels()]
             button = next(each for row in shown[0].buttons for each in row if each["text"] == label)
-            message = self.world.messages[shown[0].chat, shown[0].message]
+            return self.press_data(button["callback_data"], shown[0], sender=sender)
+
+    def press_data(self, data: str, sent: Sent, *, sender: str = "ann") -> str:
+        """A person presses a button under a message with this behind it, such as one of an earlier version."""
+        with self.lock:
+            message = self.world.messages[sent.chat, sent.message]
             query = f"q{self.world.next_number()}"
             self.world.queries.add(query)
             pressed = {"id": query, "from": self.world.brief(sender), "chat_instance": "1", "message": message}
-            self.world.happen({"callback_query": pressed | {"data": button["callback_data"]}})
+            self.world.happen({"callback_query": pressed | {"data": data}})
             return query
 
     def happen(self, update: dict[str, Any]) -> int:

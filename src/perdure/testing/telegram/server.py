@@ -72,6 +72,7 @@ class LocalTelegram(People, LocalServer):
             self._loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
+        self.methods.courier.look()
         if self._poller is not None:
             self._poller.set()
 

@@ -1,0 +1,73 @@
+"""`make bench`: measures turns over Telegram's Bot API, and writes docs/benchmarks/telegram.md.
+
+`python -m bench.telegram --quick` makes one short round, to see that it works.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from bench import ROOT, machine, telegram_report
+from bench.report import NOISE
+from bench.telegram_report import OURS, TelegramResults, words
+from bench.telegram_slice import Slice
+from bench.turns import PACKAGES, _run, _say
+from bench.turns_crowd import Spent
+from bench.turns_model import model
+from bench.turns_results import ALONE, MANY, Cell
+from bench.turns_slice import Phase
+from support.postgres import installed_binaries
+
+PAGE = ROOT / "docs" / "benchmarks" / "telegram.md"
+ROUNDS = 3
+THINK = 0.2
+FULL_SPEED = (Phase(ALONE, 0.5, 1.5), Phase(MANY, 1.0, 3.0))
+AT_EASE = (Phase(ALONE, 2 * THINK, 15 * THINK), Phase(MANY, 5 * THINK, 15 * THINK, THINK))
+QUICK = (Phase(ALONE, 0.5, 2.0), Phase(MANY, 1.0, 2.0))
+
+
+def main(*options: str) -> None:
+    begin, results, bystanders = time.monotonic(), TelegramResults(), machine.Bystanders()
+    quick = "--quick" in options
+    speed, ease = (QUICK, AT_EASE[:1]) if quick else (FULL_SPEED, AT_EASE)
+    with ExitStack() as opened:
+        name = opened.enter_context(tempfile.TemporaryDirectory(prefix="perdure-bench-"))
+        prompt, slow = (opened.enter_context(model(think=think)) for think in (0.0, THINK))
+        for number in range(1 if quick else ROUNDS):
+            results.syncs.append(machine.sync_rate(Path(name)))
+            for streamed in (False, True) if number % 2 == 0 else (True, False):
+                _measure(results, Cell(OURS, 0, streamed=streamed), speed, prompt)
+                _measure(results, Cell(OURS, 0, streamed=streamed, think=THINK), ease, slow)
+        here, versions = machine.machine(Path(name)), machine.versions(installed_binaries(), PACKAGES)
+    results.bystanders = bystanders.cores()
+    for goal in results.goals():
+        _say(f"{goal.verdict}: {goal.what}: {goal.got}, wanted {goal.wanted}")
+    _say(f"other programs took {results.bystanders:.2f} cores{'' if results.quiet else ': ' + NOISE}")
+    PAGE.write_text(telegram_report.render(results, versions, here))
+    _say(f"{PAGE.relative_to(ROOT)} is written, after {time.monotonic() - begin:.0f} s")
+
+
+def _measure(results: TelegramResults, cell: Cell, phases: Sequence[Phase], url: str) -> None:
+    """Measure one gateway in a process of its own, and those who write to it in another."""
+    os.sync()  # what was written before must not be paid for by whoever comes next
+    lines = _run("bench.telegram_slice", msgspec.json.encode(Slice(phases, url, cell.streamed)).decode())
+    for phase, line in zip(phases, lines, strict=True):
+        measured, spent = cell._replace(sessions=phase.sessions), Spent(*json.loads(line))
+        results.cells[measured].append(spent)
+        _say(
+            f"{measured.sessions} chats, {words(measured.streamed)}, the model takes {measured.think:g} s: "
+            f"{spent.rate:,.0f}/s, {spent.cpu_per_turn * 1000:.2f} ms CPU, p50 {spent.p50 * 1000:.1f} ms"
+        )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

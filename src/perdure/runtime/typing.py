@@ -1,0 +1,53 @@
+"""What people see before the first word of an answer: that somebody writes, again and again until it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from perdure.core.address import Address
+from perdure.logs import Log
+from perdure.platforms.api import Adapter
+
+log = Log("typing")
+
+FIRST = 0.5  # seconds before it is shown: what is answered at once needs none
+AGAIN = 4.0  # seconds until a platform that is not there is looked for again
+
+
+class Typing:
+    """Shows that one attempt is under way. Nothing waits for it, and nothing comes after `end`."""
+
+    def __init__(self, address: Address, adapter: Callable[[], Adapter | None]) -> None:
+        self._address = address
+        self._adapter = adapter
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Show it soon. A platform that has nothing to show costs nothing."""
+        adapter = self._adapter()
+        if adapter is not None and adapter.capabilities.typing_every is not None:
+            self._timer = asyncio.get_running_loop().call_later(FIRST, self._show)
+
+    def end(self) -> None:
+        """Show nothing more, from this moment on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def _show(self) -> None:
+        adapter = self._adapter()
+        if adapter is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._try(adapter))
+        every = adapter.capabilities.typing_every if adapter is not None else None
+        self._timer = asyncio.get_running_loop().call_later(every or AGAIN, self._show)
+
+    async def _try(self, adapter: Adapter) -> None:
+        try:
+            await adapter.typing(self._address)
+        except Exception as error:  # noqa: BLE001 reason: however an adapter fails to show it, nobody misses it
+            log.debug("typing_not_shown", platform=adapter.name, error=error)

@@ -1,0 +1,158 @@
+"""Starting again, in and out, and while a turn runs: each promise of these groups once over Telegram.
+
+Two gateways serve many people; each of them is one row, and everybody is served at once. The other rows are in
+
+| promise | where |
+|---|---|
+| B55 | `test_telegram.py`: a cut-off turn is resumed by a button |
+| B70–B74 | `test_telegram_input.py`, `test_telegram_kill.py`, `test_telegram_store.py`, `..._webhook.py` |
+| B75, B76 | `test_telegram.py`, `test_telegram_errors.py` |
+| B79, B85 | `test_telegram.py` |
+
+B42, B43, B45, B47, B48, B51, B52, B53, B56, B78, B83 and B84 speak of time, tokens, numbers or the model, and not
+of a platform: the tests that `docs/promises.md` names hold them for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from perdure.core import notes
+from perdure.testing.telegram import LocalTelegram, Sent
+from support.gateway import GatewayProcess
+from support.telegram import rows, telegram_gateway, wait_until_confirmed, wait_until_settled
+from support.waiting import wait_for
+
+
+class Street:
+    """People with a chat each, and one door: a command that runs until it is opened."""
+
+    def __init__(self, telegram: LocalTelegram, process: GatewayProcess, door: Path) -> None:
+        self.telegram = telegram
+        self.process = process
+        self.door = door
+
+    @property
+    def held(self) -> str:
+        return f"run: until test -e {self.door}; do sleep 0.1; done"
+
+    def write(self, who: str, text: str) -> None:
+        self.telegram.write(text, sender=who)
+
+    def texts(self, who: str) -> list[str]:
+        return self.telegram.texts(self.telegram.person(who))
+
+    def sees(self, who: str, *texts: str) -> None:
+        wait_for(f"{who} sees {texts}, not {self.texts(who)}", lambda: self.texts(who) == list(texts) or None, 60)
+
+    def turns(self, who: str) -> list[str]:
+        key = f"agent:main:telegram:dm:{self.telegram.person(who)}"
+        return [
+            state for (state,) in rows(self.process, f"SELECT state FROM turns WHERE key = '{key}' ORDER BY id")
+        ]
+
+    def hold(self, *people: str) -> None:
+        """Let everybody begin something that goes on until the door is opened, and wait until it does."""
+        for who in people:
+            self.write(who, f"once {who} 0s\n{self.held}\nsay: {who} is done")
+        begun = "SELECT count(*) FROM journal WHERE kind = 'tool_started' AND body LIKE '%shell%'"
+        wait_for("all of them run", lambda: rows(self.process, begun) == [(len(people),)], 60)
+
+    def crash(self) -> None:
+        """Kill the gateway; no send is under way whose receipt would be lost."""
+        wait_until_confirmed(self.telegram)
+        wait_until_settled(self.process)
+        self.process.kill()
+
+
+@contextmanager
+def street(tmp_path: Path, people: str, **settings: str) -> Iterator[Street]:
+    with LocalTelegram() as telegram:
+        ids = ",".join(str(telegram.person(who)) for who in people.split())
+        with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__ALLOW=ids, **settings) as process:
+            yield Street(telegram, process, tmp_path / "door")
+
+
+def test_starting_again(tmp_path: Path) -> None:
+    """B40 B41 B44 B46 B49 B50 B54 B57 B63 B73 B77."""
+    with LocalTelegram() as probe:
+        off = [probe.person(who) for who in ("quiet", "joins")]  # ids go by order: they are the same below
+    chats = {"PLATFORMS__TELEGRAM__RECOVERY_CHATS": ",".join(f"{chat}=off" for chat in off)}
+    with street(tmp_path, "quiet joins cut stops asked ends late", **chats) as here:
+        assert off == [here.telegram.person(who) for who in ("quiet", "joins")]
+        here.write("ends", "say: done before")
+        here.write("asked", "ask: Which way? | Left | Right\nstep go 0s")
+        here.hold("quiet", "cut", "joins", "stops")
+        here.write("stops", "/stop")
+        here.sees("stops", "Stopped.")
+        here.sees("ends", "done before")
+        wait_for("it is asked", lambda: here.texts("asked"))
+        here.crash()
+        here.write("cut", "say: the next")
+        here.write("late", "say: written while down")
+        here.process.start()
+        here.sees("late", "written while down")  # B50: nobody waits for those who are being recovered
+        for who in ("quiet", "joins"):
+            [told] = wait_for("B57", partial(here.texts, who))
+            assert told.startswith("What I was doing here was cut off") and "/resume" in told
+        here.telegram.press("Left", chat=here.telegram.person("asked"), sender="asked")  # B44: it was still open
+        wait_for("the answer goes on", lambda: here.texts("asked")[1:])
+        here.door.touch()
+        # B41 B46 B49 B50: whether it came in before the turn went on or after, it is heard once, behind it.
+        wait_for("both are answered", lambda: "\n".join(here.texts("cut")) == "cut is done\nthe next")
+        here.write("joins", "say: and this too")
+        wait_for("the message joined", lambda: "and this too" in "".join(here.texts("joins")))  # B49
+        here.write("quiet", "/resume")
+        wait_for("it goes on when asked", lambda: here.texts("quiet")[-1] == "quiet is done")
+        wait_until_settled(here.process)
+        assert here.texts("ends") == ["done before"]  # B40: no phantom
+        assert here.texts("stops") == ["Stopped."]  # B54 B77
+        one = {who: here.turns(who) for who in ("quiet", "joins", "asked", "ends", "late")}
+        assert all(states == ["done"] for states in one.values()), one
+        assert here.turns("stops") == ["cancelled"]
+        ran = (here.process.home / "rehearsal.log").read_text()
+        assert all(ran.count(who) == 1 for who in ("quiet", "cut", "joins", "stops")), "no step is run twice"
+
+
+def test_while_a_turn_runs(tmp_path: Path) -> None:
+    """B76 B77 B80 B81 B82 B86."""
+    people = "waits steers interrupts collects grows stops"
+    with street(tmp_path, people, NOTIFY__STILL_WORKING="1s", QUEUE__QUIET="200ms") as here:
+        for who, mode in (("steers", "steer"), ("interrupts", "interrupt"), ("collects", "collect")):
+            here.write(who, f"/queue {mode}")
+            here.sees(who, notes.queue_switched(mode))
+        here.hold("waits", "steers", "interrupts", "collects", "stops")
+        here.write("grows", f"stream: {' '.join(f'word{number}' for number in range(200))}")
+        for who in ("waits", "steers", "interrupts", "collects"):
+            here.write(who, "say: first")
+            here.write(who, "say: second")
+        here.write("waits", "/nonsense")
+        here.write("waits", "/background say: beside it")
+        here.write("stops", "/stop")
+        wait_for("B81", lambda: any(text.startswith("There is no command") for text in here.texts("waits")))
+        wait_for("B86", lambda: any("beside it" in text for text in here.texts("waits")))
+        wait_for("B82", lambda: any(sent.before for sent in _notices(here, "waits")))
+        wait_for("B76", lambda: here.texts("grows"))
+        here.write("grows", "/stop")
+        wait_for("its preview says so", lambda: notes.PREVIEW_ENDED in here.texts("grows"))
+        wait_for("B80", lambda: "second" in here.texts("interrupts")[-1])
+        here.door.touch()
+        wait_for("both waited", lambda: here.texts("waits")[-1] == "second")
+        wait_for("they joined", lambda: "second" in here.texts("steers")[-1])
+        wait_for("they are one", lambda: "second" in here.texts("collects")[-1])
+        wait_until_settled(here.process)
+        assert here.texts("waits")[-3:] == ["waits is done", "first", "second"]
+        assert len(_notices(here, "waits")) == 1, "one notice, edited in place"
+        assert here.turns("waits") == ["done", "done", "done"]
+        assert here.turns("steers") == ["done"]
+        assert here.turns("collects") == ["done", "done"]
+
+        assert here.turns("interrupts")[0] == "cancelled"
+        assert [text for text in here.texts("stops") if "still working" not in text] == ["Stopped."]  # B77
+
+
+def _notices(here: Street, who: str) -> list[Sent]:
+    return [sent for sent in here.telegram.seen(here.telegram.person(who)) if "still working" in sent.text]
