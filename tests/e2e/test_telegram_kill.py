@@ -14,7 +14,8 @@ from support.gateway import GatewayProcess
 from support.telegram import rows, telegram_gateway, wait_for_texts, wait_until_confirmed, wait_until_settled
 from support.waiting import wait_for
 
-SCRIPT = "once invoice 1s\nsay: done"
+SCRIPT = "once invoice 0s\nsay: done"
+LONGER = "once invoice 2s\nsay: done"  # so long that people see the bot type
 MARKED = notes.maybe_duplicate("done")
 
 
@@ -53,11 +54,11 @@ def test_b40_b70_b74_nothing_is_lost_or_begun_twice_when_killed(
             # The poll under way ends with nothing, so that the next one meets the fault.
             process.kill()
             telegram.befall(point.method, fault)
-            telegram.write(SCRIPT)
+            telegram.write(LONGER if point.method == "sendChatAction" else SCRIPT)
             process.start()
         else:
             telegram.befall(point.method, fault)
-            telegram.write(SCRIPT)
+            telegram.write(LONGER if point.method == "sendChatAction" else SCRIPT)
         assert fault.reached.wait(30), "the point was reached"
         if point.method == "sendChatAction":
             wait_for("it is answered all the same", lambda: telegram.texts())

@@ -235,7 +235,10 @@ class TelegramAdapter(Adapter):
         task.add_done_callback(self._asides.discard)
 
     async def _answer_press(self, query: str, text: str) -> None:
-        await self._try("answerCallbackQuery", {"callback_query_id": query, "text": text or None})
+        try:
+            await self._client.call("answerCallbackQuery", {"callback_query_id": query, "text": text or None})
+        except (SendError, CallRefused):
+            return  # it was of the moment
 
     async def typing(self, address: Address) -> None:
         """Show it, unless so many chats want it that sends would have to wait."""
@@ -247,12 +250,6 @@ class TelegramAdapter(Adapter):
             await self._client.call("sendChatAction", {**_place(address), "action": "typing"})
         except CallRefused as refused:
             self._types_at = max(self._types_at, now + (refused.parameters.retry_after or 0))
-
-    async def _try(self, method: str, params: dict[str, Any]) -> None:
-        try:
-            await self._client.call(method, params)
-        except (SendError, CallRefused):
-            return  # it was of the moment
 
     # ── out ─────────────────────────────────────────────────────────────────────────────────────────────────
 
