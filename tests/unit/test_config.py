@@ -86,6 +86,8 @@ DEFAULTS = {
     "platforms.telegram.tools": "none",
     "platforms.telegram.recovery_chats": "{}",
     "platforms.telegram.token": "none",
+    "platforms.telegram.webhook": "none",
+    "platforms.telegram.stream": "true",
     "platforms.telegram.base_url": "https://api.telegram.org",
 }
 
