@@ -8,8 +8,8 @@ from perdure.core.delivery import DEEDS, Deed, Delivery
 from perdure.core.notes import maybe_duplicate, resent_as
 from perdure.store import mending
 from perdure.store.mending import Mended
-from perdure.store.outbox import Delivering
-from support.stores import Gateway
+from perdure.store.outbox import CODE, Delivering, Owed
+from support.stores import Gateway, chat, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +87,16 @@ async def test_b74_unknown_row_waits_no_longer_when_its_platform_can_tell(gatewa
     (head,) = await gateway.heads()
     assert (head.id, head.state, head.due_at < gateway.now()) == (row.id, "unknown", True)
     assert (await resends(gateway, row, certain=True)).what == "due"
+
+
+async def test_b103_code_that_is_resent_is_still_not_shown(gateway: Gateway) -> None:
+    await gateway.hears("hello")
+    await gateway.store.outbox.owe(key_of(), Owed(chat("c1"), f"{CODE}1", ("ABCD-EFGH",)), gateway.now())
+    (row,) = await gateway.heads()
+    await drops(gateway, row)
+    mended = await resends(gateway, row)
+    again = await gateway.store.outbox.get(mended.again or "")
+    assert again is not None and again.text == "ABCD-EFGH" != again.shown
 
 
 async def test_unknown_row_that_is_dropped_frees_its_lane(gateway: Gateway) -> None:

@@ -22,7 +22,7 @@ def told(can: Capabilities) -> dict[str, str]:
         "What people write while the gateway is down": _missed(can),
         "Can an answer come twice?": _twice(can),
         "An answer that grows": _growing(can),
-        "That an answer is under way": _typing(can),
+        "While the agent works": "it is seen to type" if can.typing_every else "nothing is shown at first",
         "A question with choices": "buttons, which work after any restart" if can.buttons else "answered in words",
         "Threads": "each is a conversation of its own, and is answered there" if can.threads else "none",
         "Files from the agent": _files(can),
@@ -52,13 +52,9 @@ def _growing(can: Capabilities) -> str:
     if can.live:
         return "is shown as it grows"
     if not (can.edit and can.grows):
-        return "is shown when it is finished"
-    after = f", once it has grown for {can.show_after:g} s" if can.show_after else ""
-    return f"is a message that is edited every {can.edit_every:g} s{after}"
-
-
-def _typing(can: Capabilities) -> str:
-    return "is not shown" if can.typing_every is None else f"is shown, again every {can.typing_every:g} s"
+        return "is shown when it is finished, and may be edited" if can.edit else "is shown when it is finished"
+    when = f", once it has grown for {can.show_after:g} s" if can.show_after else ""
+    return f"is a message that is edited every {can.edit_every:g} s{when}"
 
 
 def table() -> str:
@@ -86,10 +82,10 @@ CLAIMS = {
     "threads": (True, {}),
     "buttons": (True, {}),
     "edit": (True, {}),
-    "grows": (False, {"edit": True}),
     "edit_every": (9.0, {"edit": True}),
-    "show_after": (9.0, {"edit": True}),
-    "typing_every": (9.0, {}),
+    "grows": (False, {"edit": True}),
+    "show_after": (2.0, {"edit": True}),
+    "typing_every": (4.0, {}),
     "live": (True, {}),
     "files": (True, {}),
     "max_file": (9_000_000, {"files": True}),

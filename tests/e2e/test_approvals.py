@@ -169,7 +169,7 @@ async def test_b66_approval_of_an_earlier_call_does_not_fit_the_same_call_again(
 
 
 @pytest.mark.parametrize("word", ["/stop", "/new"])
-async def test_b66_approval_pressed_after_the_turn_was_ended_runs_nothing(home: Path, word: str) -> None:
+async def test_b13_b66_approval_pressed_after_the_turn_was_ended_runs_nothing(home: Path, word: str) -> None:
     scene = Asking(home)
     async with scene.serving():
         approve, _ = await scene.ask()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.delivery import Delivery
-from perdure.core.notes import DROPPED_REPLY, maybe_duplicate
+from perdure.core.notes import DROPPED_REPLY, EXPIRED_REPLY, maybe_duplicate
 from perdure.errors import StoreBroken
 from perdure.platforms.api import Capabilities, Event
 from perdure.store.api import Store
@@ -100,7 +100,7 @@ async def test_b73_answer_is_sent_after_the_restart_when_killed_at_the_end_of_it
 async def test_b75_reply_waits_for_its_platform_and_uses_up_no_attempt(tmp_path: Path) -> None:
     platform, clock = SimulatedPlatform(), SettableClock()
     async with serving(tmp_path, platform, clock=clock) as gateway:
-        platform.write("step wait 0.2s\nsay: late")
+        platform.write("step wait 3s\nsay: late")
         await eventually("it is stored", lambda: not platform.pending())
         platform.reachable = False
         platform.disconnect()
@@ -133,7 +133,7 @@ async def _first_turn_rows(store: Store) -> str | None:
 async def test_b75_reply_expires_visibly_when_too_old(tmp_path: Path) -> None:
     platform, clock = SimulatedPlatform(), SettableClock()
     async with crashing_at_the_end(tmp_path, platform, clock=clock) as gateway:
-        platform.write("step wait 0.1s\nsay: old")
+        platform.write("step wait 2s\nsay: old")
         await eventually("it is stored", lambda: not platform.pending())
         platform.reachable = False
         platform.disconnect()
@@ -141,9 +141,10 @@ async def test_b75_reply_expires_visibly_when_too_old(tmp_path: Path) -> None:
     clock.move(25 * 3600)
     platform.reachable = True
     async with serving(tmp_path, platform, clock=clock) as gateway:
+        await eventually("the chat is told", platform.replies)
         await nothing_owed(gateway.store)
         [expired] = await gateway.store.outbox.of_turn(str(row.turn))
-    assert (expired.state, platform.replies()) == (Delivery.EXPIRED, [])
+    assert (expired.state, platform.replies()) == (Delivery.EXPIRED, [EXPIRED_REPLY])
 
 
 async def test_b79_reply_is_attached_to_its_message_and_a_thread_is_its_own_session(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ async def test_b60_nothing_further_runs_while_the_disk_is_full(tmp_path: Path) -
         return databases[0]
 
     async with serving(tmp_path, platform, wrap=wrap) as gateway:
-        platform.write("step a 0.3s\nstep b 0s\nsay: done")
+        platform.write("step a 3s\nstep b 0s\nsay: done")
         await eventually("the first step runs", lambda: (tmp_path / "rehearsal.log").exists())
         databases[0].fill()
         platform.write("say: second", chat="2")

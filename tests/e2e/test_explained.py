@@ -16,7 +16,7 @@ from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.waiting import wait_for
 
 KEY = "agent:main:web:dm:home"
-SCRIPT = "step one 0s\nstep two 1s\nstep three 0s\nsay: all done"
+SCRIPT = "step one 0s\nstep two 3s\nstep three 0s\nsay: all done"
 
 
 def run(process: GatewayProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -160,7 +160,7 @@ def test_nothing_has_happened_where_nobody_has_written(tmp_path: Path) -> None:
 def test_b53_status_says_that_automatic_resume_is_paused_and_one_command_lifts_it(tmp_path: Path) -> None:
     with gateway(tmp_path / "home", RECOVERY__MAX_WITHOUT_PROGRESS="9") as process:
         person = Person(process)
-        person.say("step one 0s\nstep two 0.5s\nsay: all done")
+        person.say("step one 0s\nstep two 3s\nsay: all done")
         kill_in_the_second_step(process, person)
         for kill in range(2):
             process.start()
@@ -196,7 +196,7 @@ def test_b52_session_that_was_set_aside_is_explained_and_resumed_from_the_comman
     """A mix of SIGKILL and drain deadlines, all in the second step; the first one had finished a step before."""
     with gateway(tmp_path / "home", DRAIN__DEADLINE="0s") as process:
         person = Person(process)
-        person.say("step one 0s\nstep two 1s\nstep three 0s\nsay: all done")
+        person.say("step one 0s\nstep two 3s\nstep three 0s\nsay: all done")
         kill_in_the_second_step(process, person)
         for number, cut in enumerate((signal.SIGTERM, signal.SIGKILL), 2):
             process.start()

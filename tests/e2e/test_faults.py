@@ -34,10 +34,10 @@ async def test_everything_is_answered_once_in_order_when_the_clock_jumps(tmp_pat
     """B43: order is by sequence, never by time. It jumps in the middle of a turn, and back while another runs."""
     platform, clock = SimulatedPlatform(), SettableClock()
     async with serving(tmp_path, platform, clock=clock) as running:
-        platform.write("once a 0.1s\nsay: one")
+        platform.write("once a 1s\nsay: one")
         await eventually("the first step runs", lambda: begun(tmp_path))
         clock.move(jump)
-        platform.write("once b 0.1s\nsay: two")
+        platform.write("once b 1s\nsay: two")
         await eventually("the second step runs", lambda: begun(tmp_path, 2))
         clock.move(-jump)
         platform.write("say: three")
@@ -55,7 +55,7 @@ async def test_b43_turn_goes_on_when_the_clock_jumped_while_the_gateway_was_down
     """A negative age is none."""
     platform, clock = SimulatedPlatform(), SettableClock()
     async with crashing_at_the_end(tmp_path, platform, clock=clock):
-        platform.write("step a 0.2s\nsay: done")
+        platform.write("step a 3s\nsay: done")
         await eventually("the step runs", lambda: begun(tmp_path))
     clock.move(jump)
     async with serving(tmp_path, platform, clock=clock):
@@ -72,7 +72,7 @@ def test_turn_ends_and_is_answered_once_when_the_database_server_is_killed(
     home = tmp_path / "home"
     with gateway(home, STORE__URL=postgres_url) as process:
         person = Person(process)
-        person.say("once a 0.5s\nstep b 0s\nsay: done", "first")
+        person.say("once a 3s\nstep b 0s\nsay: done", "first")
         wait_for("the step runs", lambda: begun(home))
         postgres_server.kill()
         postgres_server.start()

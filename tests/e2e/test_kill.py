@@ -23,7 +23,7 @@ def runs_of(process: GatewayProcess) -> Counter[str]:
 def test_b40_b41_b46_turn_goes_on_by_itself_when_killed_in_a_pure_step(tmp_path: Path) -> None:
     with gateway(tmp_path / "home") as process:
         person = Person(process)
-        person.say("step first 0s\nstep second 1s\nsay: all done")
+        person.say("step first 0s\nstep second 3s\nsay: all done")
         person.wait_for_event("the second step runs", call="c2.1", state="started")
         process.kill()
         process.start()
@@ -50,7 +50,7 @@ def test_b62_once_step_is_not_run_again_when_killed_inside(tmp_path: Path) -> No
 def test_b50_queued_message_keeps_its_turn_when_killed(tmp_path: Path) -> None:
     with gateway(tmp_path / "home") as process:
         person = Person(process)
-        person.say("step slow 1s\nsay: one")
+        person.say("step slow 3s\nsay: one")
         person.say("say: two")
         person.wait_for_event("the step runs", call="c1.1", state="started")
         process.kill()
@@ -87,7 +87,7 @@ def test_b71_same_message_again_is_the_same_message_when_killed_in_between(tmp_p
 def test_events_are_taken_up_where_they_stopped_when_killed(tmp_path: Path) -> None:
     with gateway(tmp_path / "home") as process:
         person = Person(process)
-        person.say("step slow 1s\nsay: one")
+        person.say("step slow 3s\nsay: one")
         seen = []
         for event in person.events():
             seen.append(event)

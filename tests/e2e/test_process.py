@@ -204,11 +204,11 @@ def test_b20_b21_drain_lets_a_turn_end_and_keeps_what_comes_meanwhile(tmp_path: 
 def test_b22_b23_only_the_turn_that_is_too_slow_is_marked_when_the_drain_runs_into_its_deadline(
     tmp_path: Path,
 ) -> None:
-    with gateway(tmp_path / "home", DRAIN__DEADLINE="2s") as process:
+    with gateway(tmp_path / "home", DRAIN__DEADLINE="6s") as process:
         slow, quick = Person(process, "slow"), Person(process, "quick")
         slow.say("once long 3000s\nsay: slow")
         slow.wait_for_event("the long step runs", call="c1.1", state="started")
-        quick.say("step short 0.3s\nsay: quick")
+        quick.say("step short 1s\nsay: quick")
         quick.wait_for_event("the short step runs", call="c1.1", state="started")
         assert process.stop() == 0
         process.start()

@@ -25,6 +25,7 @@ from support.background import Switch, counts, is_quiet, keeps_a_match, place_of
 from support.gateway import Person, gateway
 from support.inprocess import crashing_at_the_end, serving
 from support.keeping import end_all, is_alive, rewrite
+from support.recovering import key_of
 from support.stopping import dying
 from support.waiting import eventually, wait_for
 
@@ -78,6 +79,22 @@ async def test_b90_process_goes_on_over_a_restart(home: Path) -> None:
     async with serving(home, platform):
         switch.throw()
         await sees(platform, "begun", "late")
+
+
+async def test_b13_conversation_is_not_begun_afresh_while_a_process_of_it_lives(home: Path) -> None:
+    platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
+    async with serving(home, platform, clock=clock, SESSION__IDLE="2h") as gateway:
+        platform.write(f"background: {switch.wait}; echo late\nsay: begun")
+        await sees(platform, "begun")
+        clock.move(3 * 3600)
+        platform.write("say: two")
+        await sees(platform, "begun", "two")
+        switch.throw()
+        await sees(platform, "begun", "two", "late")
+        clock.move(3 * 3600)
+        platform.write("say: three")
+        await sees(platform, "begun", "two", "late", "fresh", "three")
+        assert len(await gateway.store.sessions.of_key(key_of(platform))) == 2
 
 
 async def test_b91_process_that_ended_while_no_gateway_ran_is_told_once(home: Path) -> None:

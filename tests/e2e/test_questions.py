@@ -84,7 +84,7 @@ async def test_b44_question_waits_through_crashes_and_never_becomes_stale(tmp_pa
 async def test_message_from_before_the_question_is_not_its_answer(tmp_path: Path) -> None:
     platform = SimulatedPlatform()
     async with serving(tmp_path, platform):
-        platform.write("step slow 0.3s\nask: What is your name?")
+        platform.write("step slow 2s\nask: What is your name?")
         platform.write("say: second")
         await replies(platform, "What is your name?")
         platform.write("Ann")

@@ -25,7 +25,7 @@ SEEN = {
 def test_b80_waiting_messages_survive_a_kill(mode: Mode, tmp_path: Path) -> None:
     with gateway(tmp_path / "home", QUEUE__MODE=mode, QUEUE__QUIET="100ms") as process:
         person = Person(process)
-        person.say("once a 0s\nstep b 1s\nsay: one")
+        person.say("once a 0s\nstep b 3s\nsay: one")
         person.wait_for_event("the step has begun", tool="step", state="started")
         for text in ["three"] if mode == "interrupt" else ["two", "three"]:
             assert person.say(f"say: {text}").status_code == 202

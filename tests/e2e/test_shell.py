@@ -75,7 +75,7 @@ def test_b63_result_of_a_command_that_ended_while_nobody_was_there_comes_once(ho
 def test_b63_result_is_taken_from_the_journal_when_killed_after_it(home: Path) -> None:
     with grouped(home) as process:
         person, commands = Person(process), Commands(home)
-        person.say(f"run: {HELD}\nstep after 1s")
+        person.say(f"run: {HELD}\nstep after 3s")
         commands.talking()
         commands.let_go()
         person.wait_for_event("the step after it runs", call="c2.1", state="started")

@@ -48,7 +48,7 @@ def test_b75_refused_reply_is_given_up_and_the_next_one_is_sent(tmp_path: Path, 
 def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram: LocalTelegram) -> None:
     topic = telegram.topic()
     with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write("step slow 1s\nsay: too late", thread=topic)
+        telegram.write("step slow 3s\nsay: too late", thread=topic)
         wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
         telegram.remove_topic(topic)
         found = wait_for(
@@ -60,7 +60,7 @@ def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram:
 def test_reply_follows_a_group_that_has_become_a_supergroup(tmp_path: Path, telegram: LocalTelegram) -> None:
     group = telegram.group(basic=True)
     with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write(f"@{BOT_NAME} step slow 1s\nsay: moved", chat=group)
+        telegram.write(f"@{BOT_NAME} step slow 3s\nsay: moved", chat=group)
         wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
         new = telegram.migrate(group)
         wait_for_texts(telegram, "moved", chat=new)
@@ -249,7 +249,7 @@ def test_b76_answer_follows_a_group_that_becomes_a_supergroup_while_it_grows(
 def test_bot_that_was_thrown_out_says_so(tmp_path: Path, telegram: LocalTelegram) -> None:
     group = telegram.group()
     with telegram_gateway(tmp_path / "home", telegram) as process:
-        telegram.write(f"@{BOT_NAME} step slow 1s\nsay: too late", chat=group)
+        telegram.write(f"@{BOT_NAME} step slow 3s\nsay: too late", chat=group)
         wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
         telegram.kick(group)
         query = "SELECT problem FROM outbox WHERE state = 'refused'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ class Scene(Struct):
 
     process: GatewayProcess
     operator: Operator
+    code: str  # that Bob was told
     job: Path  # a pipe: what is written there is the output of the process in the background
 
     def session(self, chat: str) -> str:
@@ -45,7 +47,8 @@ def busy_gateway(folder: Path) -> Iterator[Scene]:
             _before(process, telegram, job, work)
             process.kill()
         with telegram_gateway(folder / "home", telegram, PLATFORMS__TELEGRAM__BASE_URL=NOWHERE) as process:
-            scene = Scene(process, Operator(process), job)
+            (told,) = telegram.texts(telegram.person("bob"))
+            scene = Scene(process, Operator(process), re.findall(r"[0-9A-Z]{4}-[0-9A-Z]{4}", told)[0], job)
             _after(scene, work)
             yield scene
 

@@ -87,6 +87,8 @@ DEFAULTS = {
     "platforms.telegram.recovery_chats": "{}",
     "platforms.telegram.token": "none",
     "platforms.telegram.base_url": "https://api.telegram.org",
+    "platforms.telegram.webhook": "none",
+    "platforms.telegram.stream": "true",
 }
 
 

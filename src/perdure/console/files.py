@@ -17,7 +17,6 @@ from perdure.store.attachments import StoredFile
 
 # Whatever somebody sent is never shown as a page of ours, and runs nothing.
 _HARMLESS = {
-    "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cache-Control": "private, no-store",
 }

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import Refusal, answer
 from perdure.console.routes import call
-from perdure.console.shapes import Situation
+from perdure.console.shapes import ActedOn, Done, OneSession, Sessions, Situation
 from perdure.console.turns import read_after
 from perdure.core.session import SessionState
 from perdure.core.turn import BEGUN
@@ -37,6 +37,7 @@ class SessionApi:
         "/api/sessions",
         "sessions with their recovery state, see [below](#look-after-sessions); `after` pages by id",
         query=("state", "turn", "key", "order", "after"),
+        answer=Sessions,
     )
     async def list(self, request: Request) -> Response:
         after, which = read_after(request, "session"), wanted(request)
@@ -48,6 +49,7 @@ class SessionApi:
         "/api/sessions/{session:path}",
         "one session, by its id or key, why it stands as it does, and its turns",
         query=("after",),
+        answer=OneSession,
     )
     async def get(self, request: Request) -> Response:
         store, session = self._gateway.store, await self._session(request)
@@ -55,7 +57,12 @@ class SessionApi:
         turns = await past_turns(store, session.id, read_after(request, "turn"))
         return answer(fields | {"why": await why(store, session.id, wall_clock)} | turns)
 
-    @call("POST", "/api/sessions/{session:path}/{verb}", "`resume`, `drop`, `stop`, `suspend` or `erase` it")
+    @call(
+        "POST",
+        "/api/sessions/{session:path}/{verb}",
+        "`resume`, `drop`, `stop`, `suspend` or `erase` it",
+        answer=ActedOn,
+    )
     async def act(self, request: Request) -> Response:
         """resume, drop, stop, suspend or erase."""
         operators = self._gateway.operators
@@ -82,7 +89,7 @@ class SessionApi:
             raise Refusal(409, error.message, error.hint or "") from error
         return answer({"session": name, "verb": "erase", "done": bool(erased), "erased": erased})
 
-    @call("POST", "/api/resume", "lets go on what a crash loop has paused")
+    @call("POST", "/api/resume", "lets go on what a crash loop has paused", answer=Done)
     async def resume_all(self, _: Request) -> Response:
         return answer({"done": await self._gateway.operators.resume_all()})
 

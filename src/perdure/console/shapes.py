@@ -6,10 +6,12 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from perdure.core.address import Address
 from perdure.core.delivery import Deed, Delivery
 from perdure.core.lives import Attempt, Span
 from perdure.core.people import Role
 from perdure.core.turn import State
+from perdure.store.erasing import Erased
 from perdure.store.inbox import Seen
 from perdure.store.overview import Counts
 from perdure.store.previews import Kept
@@ -278,3 +280,41 @@ class EffectiveSetting(Struct, frozen=True):
 class Configuration(Struct, frozen=True):
     home: str
     settings: list[EffectiveSetting]
+
+
+class OneSession(Struct, frozen=True):
+    """A session with its recovery state; in a list also what it waits for, alone also why it stands so."""
+
+    key: str
+    id: str
+    state: Literal["open", "suspended", "closed"]
+    address: Address
+    created_at: int
+    updated_at: int
+    was_auto_reset: bool
+    auto_reset_reason: str | None
+    run_generation: int
+    resume_pending: bool
+    resume_reason: str | None
+    last_resume_marked_at: int | None
+    interruptions: int
+    waits_for: str | None = None
+    why: list[str] = []
+
+
+class Sessions(Struct, frozen=True):
+    sessions: list[OneSession]
+    more: bool
+
+
+class ActedOn(Struct, frozen=True):
+    """What an operator's verb did to a session; `erased` lists what went."""
+
+    session: str
+    verb: str
+    done: bool
+    erased: list[Erased] = []
+
+
+class Done(Struct, frozen=True):
+    done: bool

@@ -36,12 +36,8 @@ def row_fields(row: Delivering) -> dict[str, Any]:
     times = ("due_at", "created_at", "updated_at", "receipt", "problem")
     shown = {name: getattr(row, name) for name in (*names, *times)}
     file = row.sends.name if row.sends is not None else None
-    return shown | {
-        "text": row.shown,
-        "file": file,
-        "can": list(DEEDS[row.state]),
-        "advice": DELIVERIES[row.state],
-    }
+    shown |= {"text": row.shown, "file": file}
+    return shown | {"can": list(DEEDS[row.state]), "advice": DELIVERIES[row.state]}
 
 
 def mended_fields(done: Mended) -> dict[str, Any]:

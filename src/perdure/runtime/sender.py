@@ -120,8 +120,7 @@ class Sender:
     async def _resolve_or_send(self, row: Delivering, adapter: Adapter) -> None:
         now = self._clock()
         if now - row.created_at > self._max_age_ms:
-            await self._store.outbox.expire(row, now, problem="too old to send")
-            log.warning("expired", row=row.id, lane=row.lane)
+            await self._expire(row, now)
             return
         if row.state is not Delivery.UNKNOWN:
             await self._send(row, adapter, row.text)
@@ -196,10 +195,15 @@ class Sender:
         log.info("sent", row=row.id, lane=row.lane)
         self._sent(row.key)
 
+    async def _expire(self, row: Delivering, now: int) -> None:
+        """What is too old is not sent; of an answer the chat is told so, of a notice nothing."""
+        notice = Owed(row.address, f"{row.reply}.expired", (notes.EXPIRED_REPLY,)) if row.turn else None
+        await self._store.outbox.expire(row, now, problem="too old to send", notice=notice)
+        log.warning("expired", row=row.id, lane=row.lane)
+
     async def _drop(self, row: Delivering, now: int) -> None:
-        await self._store.outbox.expire(row, now, problem=RESOLVED[Resolution.DROP])
         notice = Owed(row.address, f"{row.reply}.dropped", (notes.DROPPED_REPLY,))
-        await self._store.outbox.owe(row.key, notice, now)
+        await self._store.outbox.expire(row, now, problem=RESOLVED[Resolution.DROP], notice=notice)
         log.warning("dropped", row=row.id, lane=row.lane)
 
     async def _put(self, adapter: Adapter, row: Delivering, text: str) -> Receipt:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.delivery import DEEDS, OPEN_DELIVERIES, Deed, Delivery
+from perdure.core.delivery import DEEDS, OPEN_DELIVERIES, Deed, Delivery, delivery_key
 from perdure.core.messages import Button
 from perdure.store import outbox, previews
 from perdure.store.database import Tx, Work
@@ -66,12 +66,13 @@ def _hurry(tx: Tx, row: Delivering, now: int) -> Mended:
 
 def _again(tx: Tx, ids: Ids, row: Delivering, now: int) -> Mended:
     """Owe the same words as a row of its own; if an earlier try may have arrived, they say so."""
-    key = outbox.again_key(row)
+    name = outbox.again_name(row)
+    key = delivery_key(name, 0)
     if known := tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key):
         return Mended("before", row, known[0])
     buttons = msgspec.json.decode(row.buttons, type=tuple[Button, ...]) if row.buttons else ()
     text = notes.maybe_duplicate(row.text).strip() if row.attempts else row.text
-    owed = Owed(row.address, f"{row.id}.again", (text,), row.reply_to, buttons, file=row.sends)
+    owed = Owed(row.address, name, (text,), row.reply_to, buttons, file=row.sends)
     outbox.owe(tx, ids, row.key, row.turn, owed, now)
     made = tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key)
     assert made is not None, f"no row {key} right after making it"

@@ -160,9 +160,10 @@ class Outbox:
         changes = "state = 'owed', run = NULL, file = NULL, text = :text"
         return await self._change(row, changes, now, _TRYING, problem=problem, text=text)
 
-    async def expire(self, row: Delivering, now: int, *, problem: str) -> bool:
-        """Too old to send. The row stays on record as expired."""
-        return await self._change(row, "state = 'expired', run = NULL", now, OPEN, problem=problem)
+    async def expire(self, row: Delivering, now: int, *, problem: str, notice: Owed | None = None) -> bool:
+        """Not to be sent any more. The row stays on record as expired, and the notice tells of it."""
+        changes = "state = 'expired', run = NULL"
+        return await self._change(row, changes, now, OPEN, notice=notice, problem=problem)
 
     async def orphans(self, now: int) -> int:
         """Rows that a dead run was sending become unknown; how many there were."""
@@ -199,7 +200,7 @@ class Outbox:
     async def again(self, row: Delivering) -> str | None:
         """The row that an operator sent again in the place of this one."""
         sql = "SELECT id FROM outbox WHERE delivery_key = :key"
-        found = await self._database.read(lambda tx: tx.one(sql, key=again_key(row)))
+        found = await self._database.read(lambda tx: tx.one(sql, key=delivery_key(again_name(row), 0)))
         return found[0] if found else None
 
     async def mend(self, key: str, deed: Work[T]) -> T:
@@ -207,16 +208,29 @@ class Outbox:
         return await self._database.write(deed, key=key)
 
     async def _change(
-        self, row: Delivering, changes: str, now: int, guard: str, **values: str | int | None
+        self,
+        row: Delivering,
+        changes: str,
+        now: int,
+        guard: str,
+        notice: Owed | None = None,
+        **values: str | int | None,
     ) -> bool:
         sql = f"UPDATE outbox SET {changes}, problem = :problem, updated_at = :now WHERE id = :id AND {guard}"
         values |= {"id": row.id, "attempts": row.attempts, "now": now}
-        return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key)
+
+        def work(tx: Tx) -> bool:
+            changed = bool(tx.run(sql, **values))
+            if changed and notice is not None:
+                owe(tx, self._ids, row.key, None, notice, now)
+            return changed
+
+        return await self._database.write(work, key=row.key)
 
 
-def again_key(row: Delivering) -> str:
-    """Names what is sent again for a row, so that it is once."""
-    return delivery_key(f"{row.id}.again", 0)
+def again_name(row: Delivering) -> str:
+    """Names what is sent again for a row, so that it is once; a code stays known as one."""
+    return f"{CODE if row.has_code else ''}{row.id}.again"
 
 
 def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:

@@ -59,6 +59,9 @@ def growing(text: str, limit: int | None) -> str:
 PREVIEW_ENDED = "(What stood here was not finished.)"
 
 
+EXPIRED_REPLY = (
+    "An earlier answer could not be delivered in time, and is too old to be sent now. Ask again if you need it."
+)
 DROPPED_REPLY = (
     "An earlier reply may not have arrived: the platform did not confirm it, and it was not sent again."
 )
