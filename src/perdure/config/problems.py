@@ -51,7 +51,7 @@ def stray(key: str, content: object) -> Iterator[tuple[str, str]]:
 
 def unknown_key(key: str, spell: Callable[[str], str] = str) -> str:
     """Say which setting an unknown key may have meant, or which there are."""
-    near = [spell(each) for each in _nearest(key)]
+    near = [] if _keys_of(key) else [spell(each) for each in _nearest(key)]  # a section is no misspelt key
     if near:
         return f"unknown key. Did you mean {' or '.join(near)}?"
     siblings = [spell(each) for each in _keys_of(key) or _keys_of(key.rpartition(".")[0])]
