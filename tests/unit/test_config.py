@@ -89,8 +89,6 @@ DEFAULTS = {
     "platforms.telegram.webhook": "none",
     "platforms.telegram.stream": "true",
     "platforms.telegram.base_url": "https://api.telegram.org",
-    "platforms.telegram.webhook": "none",
-    "platforms.telegram.stream": "true",
 }
 
 

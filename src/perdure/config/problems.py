@@ -152,8 +152,6 @@ def _nearest(key: str) -> list[str]:
     section, _, name = key.rpartition(".")
     if section in KNOWN:
         return [section]
-    if key in SECTIONS:
-        return []  # a section is no misspelt key
     here = [each for near in _near_sections(section) for each in _keys_of(near)]
     # What somebody sets for a platform that is not there is not meant for the others.
     elsewhere = list(KNOWN) if here or "." not in section else []
