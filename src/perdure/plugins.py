@@ -52,11 +52,6 @@ def entry_point(group: str, name: str) -> Any:
     return _load(found[0])
 
 
-def entry_point_names(group: str) -> set[str]:
-    """What installed packages offer, by name; nothing is loaded."""
-    return {point.name for point in _points(group)}
-
-
 def _points(group: str) -> EntryPoints:
     from importlib import metadata  # a start that needs no plug-ins should not pay for it
 

@@ -10,7 +10,6 @@ from msgspec import inspect
 
 from perdure.config.catalogue import GROUPS, KNOWN, SECTIONS, Setting, as_text, as_toml
 from perdure.errors import ConfigurationError
-from perdure.plugins import entry_point_names
 
 PLATFORMS = "platforms"
 PREFIX = "PERDURE_"
@@ -71,7 +70,9 @@ def variable(key: str) -> str:
 @cache
 def installed() -> frozenset[str]:
     """The platforms that other packages bring. Looked for only when one is named that is none of ours."""
-    return frozenset(entry_point_names("perdure.platforms"))
+    from importlib import metadata  # a start that needs no plug-ins should not pay for it
+
+    return frozenset(point.name for point in metadata.entry_points(group="perdure.platforms"))
 
 
 def plugged_platform(key: str) -> str | None:
