@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from support.described import check
 from support.waiting import wait_for
 
 COMMAND = [sys.executable, "-m", "perdure"]
+OURS = range(12_000, 32_000)  # ports that the system gives to no connection of its own choice
 
 
 class GatewayProcess:
@@ -30,7 +32,7 @@ class GatewayProcess:
         self._command = command
         self._settings = {f"PERDURE_{name}": value for name, value in settings.items()}
         self._log = home.with_name(f"{home.name}.stderr")
-        self.port = free_port() if command == "up" else 0  # a supervisor's children share one setting
+        self.port = free_port()
         self.lines: list[str] = []
         self.process: subprocess.Popen[str] | None = None
 
@@ -100,10 +102,12 @@ class GatewayProcess:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody has, and that nobody is given by chance while a gateway is down that wants it again."""
+    while True:
+        port = secrets.choice(OURS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager
