@@ -12,7 +12,7 @@ import pytest
 from perdure.core import notes
 from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram
 from support.gateway import GatewayProcess, Person, gateway
-from support.operator import Operator
+from support.operating import Operator
 from support.telegram import telegram_gateway, wait_for_texts
 from support.waiting import wait_for
 
