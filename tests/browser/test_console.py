@@ -139,6 +139,7 @@ def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visi
     expect(page.locator("#people")).to_contain_text("Bob")
     page.get_by_label("Code").fill("AAAA-AAAA")
     page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_contain_text("nobody was told that code")
     assert [said for said in visitor.complaints if "404" not in said] == []
