@@ -182,8 +182,8 @@ class Recoverer:
             case Choice.SUSPEND:
                 text = notes.set_aside(work_of(turn.key), decision.why)
                 told = Owed(address, f"{turn.id}.suspended", (text,))
-                await self._write(turn, [decided, Cancelled(Why.SUSPENDED)], [told])
-                self._runner.cut_off(turn.id)
+                if await self._write(turn, [decided, Cancelled(Why.SUSPENDED)], [told]):
+                    self._runner.cut_off(turn.id)
             case _:
                 await self._hold(turn, view, address, decided)
         self._runner.wake(turn.key)  # messages may wait behind it
