@@ -42,9 +42,11 @@ function told(answer) {
   return answer.done ? "Done." : "There was nothing to do.";
 }
 
-async function act(path, body) {
+async function act(path, body, done = () => {}) {
   try {
-    say(told(await call("POST", path, body)));
+    const answer = await call("POST", path, body);
+    done();
+    say(told(answer));
   } catch (error) {
     const hint = error.hint ? ` ${error.hint}` : "";
     say(error instanceof Away ? "The gateway does not answer now. Nothing was done." : `${error.message}.${hint}`, true);
@@ -70,8 +72,8 @@ document.addEventListener("submit", async (event) => {
   const { form: path, question, means, label } = form.dataset;
   const about = `${fields.code} as ${fields.role}`;
   if (await confirmed({ question, means, about, label })) {
-    await act(path, { code: fields.code.trim(), role: fields.role, here: fields.here === "here" });
-    form.reset();
+    const wish = { code: fields.code.trim(), role: fields.role, here: fields.here === "here" };
+    await act(path, wish, () => form.reset()); // what was refused stays there to be mended
   }
 });
 
