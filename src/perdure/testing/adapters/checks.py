@@ -22,7 +22,7 @@ class Checks:
 
     def stage(self, folder: Path) -> PlatformStage:
         """A new platform for one check, with nobody connected; the folder is empty, and gone afterwards."""
-        raise NotImplementedError
+        raise NotImplementedError("give your class a `stage` that makes your platform")
 
 
 S = TypeVar("S", bound=Checks)

@@ -62,17 +62,17 @@ class PlatformStage(ABC):
 
     async def press(self, label: str, chat: str = "ann") -> None:
         """Somebody presses the newest button with these words. Asked only where `buttons` is claimed."""
-        raise NotImplementedError
+        raise NotImplementedError("the adapter claims `buttons`, so its stage needs `press`")
 
     async def glimpses(self, chat: str = "ann") -> list[str]:
         """What was shown of growing answers so far. Asked only where `live` is claimed."""
-        raise NotImplementedError
+        raise NotImplementedError("the adapter claims `live`, so its stage needs `glimpses`")
 
     # ── the platform ────────────────────────────────────────────────────────────────────────────────────────
 
     async def unconfirmed(self) -> int:
         """How many events the platform would hand over again. Asked only where `keeps_missed` is claimed."""
-        raise NotImplementedError
+        raise NotImplementedError("the adapter claims `keeps_missed`, so its stage needs `unconfirmed`")
 
     @abstractmethod
     async def garble(self) -> bool:
