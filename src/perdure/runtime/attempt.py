@@ -32,6 +32,7 @@ from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
+from perdure.runtime.bell import STORE_PAUSE
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import LETTING_GO, Shown
 from perdure.runtime.typing import Typing
@@ -42,8 +43,6 @@ from perdure.store.outbox import Owed
 from perdure.tools.cabinet import Cabinet
 
 log = Log("attempt")
-
-STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
 
 
 class Attempt:

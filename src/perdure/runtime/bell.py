@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 POLL = 5.0  # what a lost wake-up costs at most, in seconds
+STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
 
 
 class Bell:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from perdure.core import notes
-from perdure.errors import NotConnected
+from perdure.errors import NotConnected, StoreBroken
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities, Event
 
@@ -48,6 +48,8 @@ class Connections:
                 problem = "the platform closed the connection"
             except NotConnected as error:
                 problem = error.message
+            except StoreBroken:
+                raise
             except Exception as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
                 problem = notes.adapter_failed(type(error).__name__)
                 log.crash("adapter_failed", error, platform=adapter.name)

@@ -17,7 +17,7 @@ from perdure.core.delivery import retry_in
 from perdure.errors import FetchRefused, FileTooLarge, NotConnected, PerdureError, StoreBroken, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.bell import POLL, Bell
+from perdure.runtime.bell import POLL, STORE_PAUSE, Bell
 from perdure.store.api import Store
 from perdure.store.attachments import Awaited
 from perdure.store.ids import Clock
@@ -27,7 +27,6 @@ from perdure.tools.threads import in_thread
 log = Log("fetcher")
 
 TRIES = 5  # that failed, and then the file is given up
-STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
 AWAY_MS = 5_000  # between tries while the platform cannot be reached
 SILENCE = 30.0  # seconds without a byte after which a try has failed
 

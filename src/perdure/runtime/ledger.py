@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from perdure.core import notes
 from perdure.errors import OutcomeUnknown, PerdureError, Unavailable
 from perdure.logs import Log
+from perdure.runtime.bell import STORE_PAUSE
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import End, Process, Wish
@@ -18,8 +19,6 @@ from perdure.tools.ledger import Known, Ledger
 log = Log("ledger")
 
 T = TypeVar("T")
-
-STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
 
 
 class Heeding(Protocol):

@@ -21,14 +21,14 @@ class Operators:
     def __init__(self, store: Store, loops: Loops, run: str, clock: Clock) -> None:
         self._store = store
         self._loops = loops
-        self._run = self.run = run
+        self.run = run
         self._clock = self.clock = clock
 
     async def resume(self, session: Session) -> bool:
         """Go on with what was interrupted or set aside, whatever was decided before."""
         wish = Inbound(parse_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
         named = session.id if session.state == "closed" else ""
-        resume = verbs.resume(self._store.ids, session.key, self._run, wish, self._clock(), session=named)
+        resume = verbs.resume(self._store.ids, session.key, self.run, wish, self._clock(), session=named)
         resumed = await self._store.orders.perform(session.key, resume)
         self._loops.runner.wake(session.key)
         return resumed.what in ("turn", "session")

@@ -17,9 +17,9 @@ from perdure.core.turn import FINAL
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import OPERATOR, Access
-from perdure.runtime.bell import Bell
+from perdure.runtime.bell import STORE_PAUSE, Bell
 from perdure.runtime.glances import Glances
-from perdure.runtime.ledger import STORE_PAUSE, end_of, known
+from perdure.runtime.ledger import end_of, known
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import WINDOW_MS, Found, Notice, Process

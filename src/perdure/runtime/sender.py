@@ -15,7 +15,7 @@ from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
 from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities
-from perdure.runtime.bell import POLL, Bell
+from perdure.runtime.bell import POLL, STORE_PAUSE, Bell
 from perdure.runtime.lease import Lease
 from perdure.store.api import Store
 from perdure.store.ids import Clock
@@ -23,8 +23,6 @@ from perdure.store.outbox import Delivering, Owed
 from perdure.tools.cabinet import Cabinet
 
 log = Log("sender")
-
-STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
 
 
 class Sender:
