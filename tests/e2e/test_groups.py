@@ -79,7 +79,7 @@ async def test_b102_outsider_cannot_add_to_a_turn_that_was_cut_off(tmp_path: Pat
     house.bench.release()
     async with house.serving() as here:
         await eventually("it is asked", lambda: house.platform.replies("g"))
-        turn = (await here.store.turns.interrupted(here.operators._run))[0]
+        turn = (await here.store.turns.interrupted(here.operators.run))[0]
         for text in ("say: mine", "/resume", f"/resume {turn.id}", f"/drop {turn.id}"):
             house.platform.write(text, chat="g", sender=who)
         await house.taken_off_the_line()
