@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from httpx2 import AsyncClient, Limits
 from pydantic_ai import exceptions as failures
@@ -25,12 +25,15 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from perdure.agents.api import Hear, ModelRequest
-from perdure.agents.pictures import Picture, pictures
+from perdure.agents.pictures import Picture, pictures, shown
 from perdure.agents.wire import answered, as_messages
 from perdure.core import notes
 from perdure.core.discretion import discreet
 from perdure.core.journal import ModelAnswered
 from perdure.errors import ConfigurationError, ContextTooLong, ModelError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 WINDOW = 128_000  # tokens, of a model that nobody knows better
 TRIES = 5
@@ -75,6 +78,7 @@ class ProviderModel:
         self._pause = pause
         self._client = client
         self._secrets = secrets
+        self._retries = _without_retries(provider)
         self._unseen: set[str] = set()  # pictures that it did not want to see
 
     async def close(self) -> None:
@@ -104,8 +108,8 @@ class ProviderModel:
 
     async def _look_at(self, request: ModelRequest) -> dict[str, Picture]:
         """The pictures to show, but none that was refused before."""
-        unseen = frozenset(self._unseen)
-        return await asyncio.to_thread(lambda: pictures(request.messages, unseen))
+        wanted = shown(request.messages, self._unseen)
+        return await asyncio.to_thread(pictures, wanted) if wanted else {}
 
     async def _request(
         self, request: ModelRequest, hear: Hear | None, seen: Mapping[str, Picture]
@@ -133,7 +137,19 @@ class ProviderModel:
             return await heard(stream, hear)
 
     def _settings(self, *, silence: float) -> ModelSettings:
-        return ModelSettings(max_retries=0, timeout=silence, request_timeout=self._timeout)
+        return ModelSettings(timeout=silence, request_timeout=self._timeout, **self._retries)
+
+
+def _without_retries(provider: Provider) -> ModelSettings:
+    """Turn a library's own retries off: once for all, or else what says so with every request.
+
+    To a client that can be told once, a request that says so costs a copy of the client.
+    """
+    client: Any = getattr(provider, "client", None)
+    if not hasattr(client, "max_retries"):
+        return ModelSettings(max_retries=0)
+    client.max_retries = 0
+    return ModelSettings()
 
 
 def _refuses_sight(error: Exception) -> bool:
@@ -244,11 +260,16 @@ def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, 
         from pydantic_ai.providers.openai import OpenAIProvider
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+        from perdure.agents.direct import send_as_given
+
+        provider: AnyProvider[AsyncOpenAI]
         if base_url is None:
-            return OpenAIChatModel(model, provider=OpenAIProvider(api_key=api_key, http_client=client))
-        key = api_key or os.environ.get("OPENAI_API_KEY") or "none"  # many local servers want none
-        alike = OpenAICompatibleProvider(kind, base_url=base_url, api_key=key, http_client=client)
-        return OpenAIChatModel(model, provider=alike)
+            provider = OpenAIProvider(api_key=api_key, http_client=client)
+        else:
+            key = api_key or os.environ.get("OPENAI_API_KEY") or "none"  # many local servers want none
+            provider = OpenAICompatibleProvider(kind, base_url=base_url, api_key=key, http_client=client)
+        send_as_given(provider.client)
+        return OpenAIChatModel(model, provider=provider)
     if kind == "anthropic":
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider

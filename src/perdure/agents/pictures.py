@@ -20,13 +20,18 @@ class Picture(Struct, frozen=True):
     content: bytes
 
 
-def pictures(messages: Sequence[Message], without: Collection[str] = ()) -> dict[str, Picture]:
-    """The newest pictures of a conversation, by their places; what is too large, or gone, is left to words."""
+def shown(messages: Sequence[Message], without: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Places and types of the pictures that a model may see in a conversation, the newest first."""
     files = [file for message in messages if isinstance(message, UserMessage) for file in message.files]
-    wanted = [(file.place, file.media_type) for file in files if file.place and file.media_type in SEEN]
+    seen = [(file.place, file.media_type) for file in reversed(files) if file.place and file.media_type in SEEN]
+    return [(place, media_type) for place, media_type in seen if place not in without]
+
+
+def pictures(wanted: Sequence[tuple[str, str]]) -> dict[str, Picture]:
+    """The first of these pictures, by their places; what is too large, or gone, is left to words."""
     found: dict[str, Picture] = {}
-    for place, media_type in reversed(wanted):
-        content = _read(place) if place not in without and len(found) < MOST else b""
+    for place, media_type in wanted:
+        content = _read(place) if len(found) < MOST else b""
         if content:
             found[place] = Picture(place, media_type, content)
     return found
