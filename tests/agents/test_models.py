@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from perdure.agents import wire
 from perdure.agents.api import ModelRequest
@@ -124,29 +126,43 @@ async def test_wishes_get_ids_of_ours(provider: LocalProvider, opened: Open, api
     assert answer.finish == "tool_call"
 
 
+CALLS = (ToolCall("c1.1", "look", {"at": "a"}), ToolCall("c1.2", "look", {}))
+TOLD: list[Message] = [
+    NoteMessage("[Gateway note: in short]"),
+    UserMessage("first"),
+    AssistantMessage("", CALLS),
+    ToolMessage("c1.1", "look", "", "ok"),
+    ToolMessage("c1.2", "look", notes.OUTCOME_UNKNOWN, "unknown"),
+    AssistantMessage("done"),
+    UserMessage("second"),
+    NoteMessage("[Gateway note: cut off]"),
+    AssistantMessage("Let me see.", CALLS[:1]),
+    ToolMessage("c1.1", "look", "seen", "ok"),
+]
+"""The same ids in two turns, notes in a row, a result without words, an answer behind calls."""
+
+
 async def test_b64_conversation_with_notes_and_results_is_taken_by_every_provider(
     provider: LocalProvider, opened: Open, api: str, streamed: bool
 ) -> None:
-    """The same ids in two turns, notes in a row, a result without words, an answer behind calls."""
-    calls = (ToolCall("c1.1", "look", {"at": "a"}), ToolCall("c1.2", "look", {}))
-    told: list[Message] = [
-        NoteMessage("[Gateway note: in short]"),
-        UserMessage("first"),
-        AssistantMessage("", calls),
-        ToolMessage("c1.1", "look", "", "ok"),
-        ToolMessage("c1.2", "look", notes.OUTCOME_UNKNOWN, "unknown"),
-        AssistantMessage("done"),
-        UserMessage("second"),
-        NoteMessage("[Gateway note: cut off]"),
-        AssistantMessage("Let me see.", calls[:1]),
-        ToolMessage("c1.1", "look", "seen", "ok"),
-    ]
-    answer = await respond(opened(api), streamed, asking(*told))
+    answer = await respond(opened(api), streamed, asking(*TOLD))
     assert provider.refusals == []
     assert answer.text == "ok"
     sent = str(provider.requests[0].messages)
     for text in ("in short", "first", "second", "outcome unknown", "cut off", "seen", notes.NO_OUTPUT):
         assert text in sent, text
+
+
+async def test_request_is_the_one_that_the_sdk_would_make(
+    provider: LocalProvider, opened: Open, streamed: bool
+) -> None:
+    alike = OpenAICompatibleProvider("openai", base_url=provider.openai_url, api_key=provider.key)
+    theirs = ProviderModel("openai:local", OpenAIChatModel("local", provider=alike))
+    for model in (opened("openai"), theirs):
+        await respond(model, streamed, asking(*TOLD))
+    await theirs.close()
+    ours, made_by_sdk = provider.requests
+    assert ours.body == made_by_sdk.body
 
 
 async def test_arguments_that_are_no_json_come_back_as_a_problem(
