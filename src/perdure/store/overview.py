@@ -38,7 +38,7 @@ def _counts(tx: Tx) -> Counts:
     replies = tx.all(f"SELECT state, count(*) FROM outbox WHERE {OPEN} GROUP BY state")
     return Counts(
         **{row[0]: row[1] for row in (*turns, *replies)},
-        suspended=_one(tx, "sessions WHERE state <> 'closed' AND state = 'suspended'"),
+        suspended=_one(tx, "sessions WHERE state = 'suspended'"),
         messages=_one(tx, "inbox WHERE state = 'waiting' AND kind = 'message'"),
         processes=_one(tx, "processes WHERE state = 'live'"),
     )

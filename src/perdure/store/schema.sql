@@ -27,6 +27,7 @@ CREATE TABLE sessions (
   updated_at        BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX sessions_current ON sessions (key) WHERE state <> 'closed';
+CREATE INDEX sessions_suspended ON sessions (id) WHERE state = 'suspended';
 CREATE INDEX sessions_of_key ON sessions (key, id);
 
 -- What belongs to a key: who may run it (run, epoch), its newest turn (generation), and the last place
@@ -75,6 +76,7 @@ CREATE TABLE journal (
 );
 CREATE INDEX journal_of_turn ON journal (turn);
 CREATE INDEX journal_marks ON journal (session, seq) WHERE kind = 'interrupted';
+CREATE INDEX journal_decided ON journal (at, session, seq) WHERE kind = 'interrupted';
 CREATE INDEX journal_summaries ON journal (session, seq) WHERE kind = 'compacted';
 
 -- What was received. The event key makes the same event act once. A command is bound to the turn that was

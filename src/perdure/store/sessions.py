@@ -214,7 +214,8 @@ def _page(tx: Tx, after: str, limit: int, which: Which) -> list[Session]:
     wanted = {
         "id < :after" if which.newest else "id > :after": bool(after),
         "state = :state": bool(which.state),
-        "state <> 'closed'": which.state in ("open", "suspended"),  # they have an index of their own
+        "state <> 'closed'": which.state == "open",  # these two have indexes, which want to be named so
+        "state = 'suspended'": which.state == "suspended",
         "key = :key": bool(which.key),
         f"id IN (SELECT t.session FROM turns t WHERE t.{_BEGUN} AND t.state = :turn)": bool(which.turn),
     }
