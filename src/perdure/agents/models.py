@@ -92,12 +92,15 @@ class ProviderModel:
         for number in range(1, TRIES + 1):
             seen = await self._look_at(request)
             try:
-                return answered(request.step, await self._request(request, hear, seen))
+                async with asyncio.timeout(self._timeout):  # pydantic-ai's own has its price with every piece
+                    return answered(request.step, await self._request(request, hear, seen))
             except AGAIN as error:
                 wait = getattr(error, "retry_after", None) or self._pause * 2 ** (number - 1)
                 if number == TRIES or wait > LONGEST_PAUSE:
                     raise ModelError(discreet(in_words(error), self._secrets)) from error
                 await asyncio.sleep(wait)
+            except TimeoutError as error:
+                raise ModelError(notes.MODEL_SILENT) from error
             except failures.ModelContextWindowExceededError as error:
                 raise ContextTooLong(notes.TOO_LONG) from error
             except (failures.AgentRunError, failures.UserError) as error:
@@ -137,7 +140,7 @@ class ProviderModel:
             return await heard(stream, hear)
 
     def _settings(self, *, silence: float) -> ModelSettings:
-        return ModelSettings(timeout=silence, request_timeout=self._timeout, **self._retries)
+        return ModelSettings(timeout=silence, **self._retries)
 
 
 def _without_retries(provider: Provider) -> ModelSettings:
@@ -189,7 +192,7 @@ def in_words(error: Exception) -> str:
             return notes.MODEL_QUOTA
         case failures.ModelRateLimitError() | failures.ModelUnavailableError():
             return notes.MODEL_BUSY
-        case failures.ModelTimeoutError() | failures.ModelRequestTimeout():
+        case failures.ModelTimeoutError():
             return notes.MODEL_SILENT
         case failures.ModelConnectionError():
             return notes.MODEL_UNREACHABLE
