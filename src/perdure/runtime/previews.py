@@ -48,7 +48,7 @@ class Shown:
         self._bell = Bell()
         self._task: asyncio.Task[None] | None = None
         self._preview: Preview | None = None
-        self._over = False
+        self._over = asyncio.Event()
 
     @property
     def possible(self) -> bool:
@@ -58,7 +58,7 @@ class Shown:
 
     def show(self, text: str, reply_to: str | None) -> None:
         """Show the text, soon. Returns at once; of several in a row only the newest is shown."""
-        if self._over or not text.strip() or not self.possible:
+        if self._over.is_set() or not text.strip() or not self.possible:
             return
         self._text, self._reply_to = text, reply_to
         self._bell.ring()
@@ -67,7 +67,7 @@ class Shown:
 
     async def stop(self) -> None:
         """Show nothing more. After return: nothing is under way that could overtake the answer."""
-        self._over = True
+        self._over.set()
         self._bell.ring()
         if self._task is not None:
             _, late = await asyncio.wait({self._task}, timeout=LETTING_GO)
@@ -78,12 +78,12 @@ class Shown:
     async def _work(self) -> None:
         try:
             if patience := self._patience():
-                await self._bell_after(patience)
+                await self._rest(patience)
             shown = ""
-            while not self._over:
+            while not self._over.is_set():
                 if self._text != shown:
                     shown = self._text
-                    await self._bell_after(await self._put(shown))
+                    await self._rest(await self._put(shown))
                 else:
                     await self._bell.wait()
         except (SendError, TurnMoved) as error:
@@ -98,12 +98,11 @@ class Shown:
         adapter = self._adapter()
         return adapter.capabilities.show_after if adapter is not None else 0.0
 
-    async def _bell_after(self, pause: float) -> None:
+    async def _rest(self, pause: float) -> None:
         """Wait before the next edit, but not once the answer is there."""
         try:
             async with asyncio.timeout(pause):
-                while not self._over:
-                    await self._bell.wait()
+                await self._over.wait()
         except TimeoutError:
             return
 
