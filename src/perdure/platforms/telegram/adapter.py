@@ -17,14 +17,13 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import Address
-from perdure.core.messages import LocalFile, Outbound, Receipt, Stored
+from perdure.core.messages import Outbound, Receipt, Stored
 from perdure.core.queueing import Fate
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Answered, Capabilities, Event, MenuEntry
-from perdure.platforms.telegram.buttons import keyboard
-from perdure.platforms.telegram.client import CallRefused, Client, bad_token, failure
-from perdure.platforms.telegram.files import AS_DOCUMENT, LARGEST, LONGEST_CAPTION, method_for
-from perdure.platforms.telegram.markup import render, units
+from perdure.platforms.telegram.client import CallRefused, Client, bad_token
+from perdure.platforms.telegram.files import LARGEST
+from perdure.platforms.telegram.outgoing import LONGEST, Outgoing, place
 from perdure.platforms.telegram.taking import KEPT, Taking
 from perdure.platforms.telegram.updates import WANTED, NotUnderstood, Reader, Update, User
 from perdure.platforms.telegram.webhook import Webhook, mended
@@ -39,16 +38,11 @@ CONTESTED_PAUSE = 5.0  # seconds between two tries to be the only one who polls
 TYPING_PAUSE, TYPING_BEHIND = 0.1, 1.0  # seconds: ten chats a second see that we type, the others do not
 MOST_ASIDES = 32  # calls at once that nobody waits for
 ROOM = 96  # characters that a mark on a reply may need beside it
-LONGEST = 4096
 LONGEST_SUMMARY = 256
 
 
 class _Found(Struct, frozen=True):
     file_path: str
-
-
-class _SentMessage(Struct, frozen=True):
-    message_id: int
 
 
 class TelegramAdapter(Adapter):
@@ -77,6 +71,7 @@ class TelegramAdapter(Adapter):
         """
         self.capabilities = msgspec.structs.replace(TelegramAdapter.capabilities, grows=grows)
         self._client = Client(base_url, token)
+        self._outgoing = Outgoing(self._client)
         self._webhook = Webhook(webhook, token) if webhook else None
         self._reader: Reader | None = None
         self._account = ""
@@ -247,74 +242,17 @@ class TelegramAdapter(Adapter):
             return
         self._types_at = max(self._types_at, now) + TYPING_PAUSE
         try:
-            await self._client.call("sendChatAction", {**_place(address), "action": "typing"})
+            await self._client.call("sendChatAction", {**place(address), "action": "typing"})
         except CallRefused as refused:
             self._types_at = max(self._types_at, now + (refused.parameters.retry_after or 0))
 
     # ── out ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def send(self, outbound: Outbound) -> Receipt:
-        params = {**_place(outbound.address), "reply_parameters": _anchor(outbound.reply_to)}
-        if outbound.file is not None:
-            answer = await self._share(params, outbound, outbound.file)
-        else:
-            answer = await self._write("sendMessage", params, outbound)
-        try:
-            return Receipt(str(msgspec.json.decode(answer, type=_SentMessage).message_id))
-        except msgspec.MsgspecError as error:
-            raise SendUnknown(f"Telegram's answer cannot be read: {error}") from error
+        return await self._outgoing.send(outbound)
 
     async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
-        params = {"chat_id": outbound.address.chat, "message_id": int(receipt.message)}
-        await self._write("editMessageText", params, outbound)
-
-    async def _write(self, method: str, params: dict[str, Any], outbound: Outbound) -> msgspec.Raw:
-        """Put the words of a message somewhere; follow a chat that has moved, and do without marks if need be."""
-        text, entities = render(outbound.text)
-        if not text.strip():
-            text, entities = outbound.text, []
-        if units(text) > LONGEST:
-            text, entities = notes.growing(text, LONGEST), []  # what is left out is seen to be
-        params |= {"reply_markup": keyboard(outbound.buttons), "link_preview_options": {"is_disabled": True}}
-        params |= {"text": text, "entities": entities or None}
-        try:
-            return await self._client.call(method, params)
-        except CallRefused as refused:
-            if refused.says("message is not modified"):
-                return msgspec.Raw(b"true")
-            moved = refused.parameters.migrate_to_chat_id
-            again = params | ({"chat_id": moved} if moved else {})
-            if entities and refused.says("entit"):
-                again |= {"text": outbound.text, "entities": None}
-            if again == params:
-                raise failure(refused) from refused
-        try:
-            return await self._client.call(method, again)
-        except CallRefused as refused:
-            raise failure(refused) from refused
-
-    async def _share(self, params: dict[str, Any], outbound: Outbound, file: LocalFile) -> msgspec.Raw:
-        """Send a file; follow a chat that has moved, and send as a document what is not taken as what it is."""
-        words = "" if outbound.text == file.name else outbound.text
-        caption, entities = render(words) if words else ("", [])
-        if units(caption) > LONGEST_CAPTION:
-            caption, entities = notes.growing(words, LONGEST_CAPTION), []
-        params |= {"caption": caption or None, "caption_entities": entities or None}
-        method, field = method_for(file)
-        try:
-            return await self._client.upload(method, params, field, file)
-        except CallRefused as refused:
-            moved = refused.parameters.migrate_to_chat_id
-            if moved:
-                params |= {"chat_id": moved}
-            elif refused.code == 400 and (method, field) != AS_DOCUMENT:
-                method, field = AS_DOCUMENT
-            else:
-                raise failure(refused) from refused
-        try:
-            return await self._client.upload(method, params, field, file)
-        except CallRefused as refused:
-            raise failure(refused) from refused
+        await self._outgoing.edit(receipt, outbound)
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:
         shown = [{"command": each.name, "description": each.summary[:LONGEST_SUMMARY]} for each in commands]
@@ -340,16 +278,6 @@ def _pressed(stored: Stored | None) -> str:
     if stored.fate is Fate.TOO_LATE:
         return notes.PRESS_TOO_LATE
     return "" if stored.fresh else notes.PRESS_KNOWN
-
-
-def _anchor(message: str | None) -> dict[str, Any] | None:
-    """What is answered. The name of a wish goes on behind the message that it came with."""
-    number = (message or "").partition(".")[0]
-    return {"message_id": int(number), "allow_sending_without_reply": True} if number.isdecimal() else None
-
-
-def _place(address: Address) -> dict[str, Any]:
-    return {"chat_id": address.chat, "message_thread_id": int(address.thread) if address.thread else None}
 
 
 def _not_given(refused: CallRefused) -> PerdureError:
