@@ -1,7 +1,7 @@
 """Chat requests of OpenAI's client, sent as they are given.
 
 The SDK holds every message of a request against every type that a message may have, to rename its fields; of chat
-requests no field has another name. It does so on the event loop: with a conversation of 1,000 messages for 0.1 s,
+requests no field has another name. It does so on the event loop: with a conversation of 1,000 messages for 0.2 s,
 in which nobody else is served.
 """
 
