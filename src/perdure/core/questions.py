@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import hashlib
 
+_ASKS = ".asks."
 SHORT = "#"  # begins what stands for a question whose own name is too long for a button
 
 
 def question_name(turn: str, question: str) -> str:
     return f"{turn}.{question}"
+
+
+def asking_reply(turn: str, question: str) -> str:
+    """The name of the reply that asks a question."""
+    return f"{turn}{_ASKS}{question}"
+
+
+def asked_in(reply: str) -> str | None:
+    """The name of the question that a reply asks; None if it asks none."""
+    turn, asks, question = reply.partition(_ASKS)
+    return question_name(turn, question) if asks else None
 
 
 def short_name(name: str) -> str:

@@ -27,7 +27,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Attachment, Button, Pick
-from perdure.core.questions import question_name
+from perdure.core.questions import asking_reply, question_name
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
@@ -185,7 +185,7 @@ class Attempt:
         asked = Asked(question, text, tuple(options), approves=approves, until=until)
         words = notes.ask_approval(self._work, text) if approves else notes.ask_here(self._work, text, options)
         parts = split(words, self._max_length)
-        name = f"{self.turn}.asks.{question}"
+        name = asking_reply(self.turn, question)
         owed = Owed(address_of(self.key), name, tuple(parts), self.view.anchor, self._buttons(asked))
         self._typing.end()
         await self._save([*also, asked], [owed])

@@ -13,6 +13,7 @@ from perdure.core.address import parse_session_key
 from perdure.core.commands import AGAIN
 from perdure.core.journal import Cause
 from perdure.core.messages import Inbound, Stored, storable
+from perdure.core.questions import asked_in
 from perdure.core.queueing import Fate, Mode, Rules, needs_quiet
 from perdure.store import attachments, busy, erased, outbox, sessions
 from perdure.store.database import Database, Row, Tx, Work
@@ -48,6 +49,7 @@ class Seen(Struct, frozen=True, omit_defaults=True):
     at: int
     turn: str | None
     attachments: tuple[SeenFile, ...] = ()
+    asks: str | None = None  # the name of the question that it asks
 
 
 class Inbox:
@@ -279,10 +281,10 @@ def turn_away(tx: Tx, message: str, problem: str) -> None:
 
 
 _SEEN = (
-    "SELECT position, id, 'user', body, received_at, turn, NULL FROM inbox "
+    "SELECT position, id, 'user', body, received_at, turn, NULL, NULL FROM inbox "
     "WHERE key = :key AND position > :after AND kind IN ('message', 'command') AND state <> 'deleted' "
     f"AND event_key NOT LIKE '{AGAIN}%' "
-    "UNION ALL SELECT position, id, 'agent', text, updated_at, turn, file FROM outbox "
+    "UNION ALL SELECT position, id, 'agent', text, updated_at, turn, file, reply FROM outbox "
     "WHERE key = :key AND state = 'sent' AND position > :after ORDER BY 1 LIMIT :limit"
 )
 
@@ -292,9 +294,9 @@ def _seen(tx: Tx, key: str, after: int, limit: int) -> list[Seen]:
 
 
 def _as_seen(tx: Tx, row: Row) -> Seen:
-    position, message, author, said, at, turn, _ = row
+    position, message, author, said, at, turn, _, reply = row
     text = msgspec.json.decode(said, type=Inbound).text if author == "user" else said
-    return Seen(position, message, author, text, at, turn, _files(tx, row))
+    return Seen(position, message, author, text, at, turn, _files(tx, row), asked_in(reply) if reply else None)
 
 
 def _files(tx: Tx, row: Row) -> tuple[SeenFile, ...]:

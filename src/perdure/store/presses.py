@@ -10,7 +10,7 @@ from perdure.core import notes
 from perdure.core.address import home_of
 from perdure.core.journal import Asked, fold
 from perdure.core.messages import Inbound, Pick, Stored
-from perdure.core.questions import names, turn_of
+from perdure.core.questions import asking_reply, names, turn_of
 from perdure.core.queueing import Fate
 from perdure.core.turn import State
 from perdure.store import erased, inbox, journal, moves
@@ -102,5 +102,5 @@ def _is_meant(tx: Tx, turn: Turn, asked: Asked, pick: Pick) -> bool:
 
 def _stands_under(tx: Tx, turn: Turn, asked: Asked, pick: Pick) -> bool:
     """Whether a message is that question. Of one whose receipt was lost nobody can tell, and it may be."""
-    row = tx.one(_UNDER, turn=turn.id, reply=f"{turn.id}.asks.{asked.question}")
+    row = tx.one(_UNDER, turn=turn.id, reply=asking_reply(turn.id, asked.question))
     return row is not None and row[0] in (None, pick.under)

@@ -1,6 +1,6 @@
 // Calls to the gateway. They end in an answer, a refusal with its reason, or Away.
 
-/** Nobody answers: the gateway is gone, or does not take anything now. Nothing is lost by asking again. */
+/** Nobody answers: the gateway is gone, takes nothing now, or wants a login first. Nothing is lost by asking again. */
 export class Away extends Error {}
 
 /** The gateway says no, and why. */
@@ -10,6 +10,12 @@ export class Refused extends Error {
     this.status = status;
     this.hint = hint ?? "";
   }
+}
+
+/** What went wrong and what to do, as sentences. */
+export function told({ message, hint }) {
+  const what = /[.!?]$/.test(message) ? message : `${message}.`;
+  return hint ? `${what} ${hint}` : what;
 }
 
 export const chatPath = (chat) => `/api/chats/${encodeURIComponent(chat)}`;
@@ -34,8 +40,19 @@ export async function reach(path, options = {}) {
     throw new Away(error.message);
   }
   if (response.ok) return response;
-  if (response.status === 401) location.assign("/login");
+  if (response.status === 401) {
+    logIn();
+    throw new Away("a login is needed");
+  }
   if (response.status === 503) throw new Away("the gateway takes nothing now");
   const said = await response.json().catch(() => ({ error: `the gateway answered ${response.status}` }));
   throw new Refused(response.status, said);
+}
+
+let leaving = false;
+
+/** Go to the login, once: whoever asks again meanwhile must not begin the way there anew. */
+function logIn() {
+  if (!leaving) location.assign("/login");
+  leaving = true;
 }

@@ -1,7 +1,7 @@
 // What the agent asks: a question with its choices, or a call that waits for approval. It stays open over
 // restarts, and says so when it was answered, here or elsewhere.
 
-import { Away, call } from "./api.js";
+import { Away, call, told } from "./api.js";
 import { el, moment } from "./dom.js";
 import { markdown } from "./markdown.js";
 
@@ -13,7 +13,6 @@ export class Asking {
   /** `choices` are pairs of a word and the body to post. */
   constructor(data, choices, path) {
     this.id = data.id;
-    this.text = data.text;
     this.buttons = choices.map(([word, body], n) =>
       el("button", { className: `button${n ? "" : " primary"}`, type: "button", onclick: () => this.#answer(path, body) }, word),
     );
@@ -21,11 +20,6 @@ export class Asking {
     this.state.textContent = data.until ? `You can decide until ${moment(data.until)}.` : choices.length ? "Or write an answer of your own." : "Write your answer below.";
     const row = el("div", { className: "row" }, ...this.buttons);
     this.element = el("section", { className: "asking", "aria-label": "The agent asks" }, el("div", {}, markdown(data.text)), row, this.state);
-  }
-
-  /** Whether a message only says what is asked here. */
-  covers(text) {
-    return text.startsWith(this.text);
   }
 
   settle(answer) {
@@ -44,9 +38,9 @@ export class Asking {
       await call("POST", path, body);
       document.querySelector("#words")?.focus();
     } catch (error) {
-      const away = error instanceof Away;
-      if (this.#open) this.#disable(!away);
-      if (this.#open) this.state.textContent = away ? "The gateway is away. Press again when it is back." : `${error.message} ${error.hint}`;
+      if (!this.#open) return;
+      this.#disable(error.status === 404); // nobody waits for it any more
+      this.state.textContent = error instanceof Away ? "The gateway is away. Press again when it is back." : told(error);
     }
   }
 

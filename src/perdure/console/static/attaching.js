@@ -49,11 +49,12 @@ export class Attaching {
 
   /** The files, once the gateway has them all. Whatever it has not stays here, and says why. */
   async take() {
-    const chosen = this.#chosen;
-    const known = await Promise.all(chosen.map(({ ready }) => ready));
-    if (known.some((each) => !each)) return null;
+    const wanted = [...this.#chosen];
+    const known = new Map(await Promise.all(wanted.map(async (each) => [each, await each.ready])));
+    const chosen = wanted.filter((each) => this.#chosen.includes(each)); // some may have been removed meanwhile
+    if (chosen.some((each) => !known.get(each))) return null;
     for (const each of chosen) this.#remove(each);
-    return known;
+    return chosen.map((each) => known.get(each));
   }
 
   #take(event, files) {

@@ -1,5 +1,6 @@
 // The chat page: puts its parts together and tells each what concerns it.
 
+import { told } from "./api.js";
 import { Attaching } from "./attaching.js";
 import { Composer } from "./composer.js";
 import { Demo } from "./demo.js";
@@ -30,7 +31,7 @@ const log = new Log(find("#log"), {
 });
 const presence = new Presence({ supervised: supervised === "yes" });
 const sidebar = new Sidebar((name) => open(name));
-const composer = new Composer(say, new Attaching());
+const composer = new Composer({ send: say, where: () => chat }, new Attaching());
 const demo = isDemo && new Demo({ send: say, killing, counted: (runs) => log.counted(runs) });
 
 function killing() {
@@ -39,7 +40,17 @@ function killing() {
 }
 
 const newName = () => crypto.getRandomValues(new BigUint64Array(1))[0].toString(36);
-const named = () => (location.pathname.startsWith(PREFIX) ? decodeURIComponent(location.pathname.slice(PREFIX.length)) : "");
+
+/** The chat that the address names; none: a new one. */
+function named() {
+  if (!location.pathname.startsWith(PREFIX)) return "";
+  const name = location.pathname.slice(PREFIX.length);
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name; // somebody wrote a percent sign, and meant it
+  }
+}
 
 /** Show a chat, or begin a new one. */
 function open(name, { push = true } = {}) {
@@ -50,12 +61,14 @@ function open(name, { push = true } = {}) {
   for (const message of unsent.of(chat)) log.sending(message);
   welcome(!name);
   document.title = "Perdure";
+  find("#stop").hidden = true;
   sidebar.show(chat);
   leave = follow(chat, { hear, connected, refused });
   if (matchMedia("(hover: hover)").matches) composer.words.focus({ preventScroll: true }); // else a keyboard pops up
 }
 
-function say(text, files = []) {
+function say(text, files = [], to = chat) {
+  if (to !== chat) return unsent.add(to, text, files); // somebody has gone to another chat meanwhile
   if (location.pathname === "/") history.replaceState(null, "", PREFIX + encodeURIComponent(chat));
   welcome(false);
   log.sending(unsent.add(chat, text, files));
@@ -89,7 +102,7 @@ function connected(yes) {
 
 function refused(error, lost) {
   if (lost) open(chat, { push: false }); // what we saw last is gone: read it all again
-  else log.hear("notice", { text: `${error.message} ${error.hint}` });
+  else log.hear("notice", { text: told(error) });
 }
 
 function welcome(yes) {

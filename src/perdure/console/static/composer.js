@@ -5,8 +5,12 @@ import { find } from "./dom.js";
 export class Composer {
   #at = -1; // the chosen command of the menu
 
-  /** `send(text, files)` is called with what was written, and the files that go with it. */
-  constructor(send, attaching) {
+  #sending = false; // a message whose files are on their way
+
+  /** `send(text, files, to)` is called with what was written, the files that go with it, and `where()` that was. */
+  constructor({ send, where }, attaching) {
+    this.send = send;
+    this.where = where;
     this.attaching = attaching;
     this.form = find("#composer");
     this.words = find("#words");
@@ -14,7 +18,7 @@ export class Composer {
     this.options = [...this.menu.children];
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#send(send);
+      this.#send();
     });
     this.words.addEventListener("input", () => this.#changed());
     this.words.addEventListener("keydown", (event) => this.#key(event));
@@ -28,13 +32,16 @@ export class Composer {
     this.words.focus();
   }
 
-  async #send(send) {
+  async #send() {
     const text = this.words.value.trim();
-    if (!text && !this.attaching.any) return;
+    const to = this.where();
+    if (this.#sending || (!text && !this.attaching.any)) return;
     this.fill("");
+    this.#sending = true;
     const files = await this.attaching.take();
-    if (files) send(text, files);
-    else this.fill(text);
+    this.#sending = false;
+    if (files) this.send(text, files, to);
+    else this.fill([text, this.words.value].filter(Boolean).join("\n")); // with what was typed meanwhile
   }
 
   #key(event) {

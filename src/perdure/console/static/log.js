@@ -1,10 +1,12 @@
 // The conversation: messages in order, and the turns that answer them.
 
+import { told } from "./api.js";
 import { filesOf } from "./attaching.js";
 import { el, find, moment } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { Turn } from "./turn.js";
 
+const ADDS = new Set(["plan", "question", "approval", "preview"]); // to what a turn shows
 const CLOSE = 80; // pixels from the end: who is nearer wants to see what comes
 
 export class Log {
@@ -57,22 +59,28 @@ export class Log {
     if (name === "message") this.#message(data);
     else if (name === "notice") this.#add(el("p", { className: "notice" }, data.text));
     else if (name === "turn") this.#turn(data.turn).move(data);
-    else this.#turn(data.turn)[name]?.(name === "preview" ? data.text : data);
+    else this.#happens(name, data);
     if (this.#follows) this.#toEnd();
     else this.behind.hidden = false;
   }
 
-  #message({ id, author, text, at, turn, attachments }) {
+  #happens(name, data) {
+    const turn = this.#turn(data.turn);
+    if (ADDS.has(name)) this.#below(turn);
+    turn[name]?.(data);
+  }
+
+  #message({ id, author, text, at, turn, attachments, asks }) {
     if (this.#messages.has(id)) return;
     this.#messages.add(id);
     if (author === "user") this.#adopt(text, id) || this.#add(this.#mine(text, at, id, filesOf(attachments)));
-    else if (turn) this.#turn(turn).reply(text, id, attachments);
+    else if (turn) this.#below(this.#turn(turn)).reply(text, id, attachments, asks);
     else this.#add(gatewaySays(text, at, id, attachments));
   }
 
   /** What we are sending may be heard of before its receipt comes: it is not shown twice. */
   #adopt(text, id) {
-    const sent = [...this.#unsent.values()].find((each) => each.text === text && !each.arrived);
+    const sent = [...this.#unsent.values()].find((each) => each.text === text && !each.arrived && !isRefused(each));
     if (!sent) return false;
     sent.arrived = id;
     this.#arrive(sent, id);
@@ -92,6 +100,19 @@ export class Log {
       this.#add(turn.element);
     }
     return this.#turns.get(id);
+  }
+
+  /** What comes of an answer that somebody wrote stands below their words. */
+  #below(turn) {
+    if (turn.answered && this.#isFollowed(turn.element)) this.#add(turn.goOn());
+    turn.answered = false;
+    return turn;
+  }
+
+  #isFollowed(element) {
+    for (let next = element.nextElementSibling; next; next = next.nextElementSibling)
+      if (next.matches(".mine:not(.unsent)")) return true;
+    return false;
   }
 
   // ── what is written here ──────────────────────────────────────────────────────────────────────────────────
@@ -114,8 +135,8 @@ export class Log {
   }
 
   waits() {
-    for (const { element, state } of this.#unsent.values())
-      if (!element.classList.contains("refused")) state.textContent = "Kept here; sent as soon as the gateway is back.";
+    for (const each of this.#unsent.values())
+      if (!isRefused(each)) each.state.textContent = "Kept here; sent as soon as the gateway is back.";
   }
 
   /** The gateway has it. Its event may have come before this answer. */
@@ -140,7 +161,7 @@ export class Log {
     const again = el("button", { className: "button slim", type: "button", onclick: done(() => this.#sender.again(message)) }, "Send again");
     const discard = el("button", { className: "button slim plain", type: "button", onclick: done(() => this.#sender.discard(message)) }, "Discard");
     shown.element.classList.add("refused");
-    shown.state.replaceChildren(`Not sent: ${error.message} ${error.hint ?? ""} `, again, discard);
+    shown.state.replaceChildren(`Not sent: ${told(error)} `, again, discard);
   }
 
   #mine(text, at, id, ...more) {
@@ -169,6 +190,8 @@ export class Log {
     this.#follows = true;
   }
 }
+
+const isRefused = ({ element }) => element.classList.contains("refused");
 
 /** The gateway's own words: answers to commands, notices that are kept. */
 function gatewaySays(text, at, id, attachments) {

@@ -36,31 +36,39 @@ function run(lines, at, holds) {
   return [lines.slice(at, end), end];
 }
 
+// How the lines of a block begin. None of these may take long, however long the line is.
+const FENCE = /^ {0,3}(```+|~~~+)/;
+const HEADING = /^(#{1,6})\s+(.*)$/;
+const RULE = /^ {0,3}([-*_])( *\1){2,} *$/;
+const QUOTE = /^> ?/;
+const ITEM = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;
+const BEGINNINGS = [FENCE, HEADING, RULE, QUOTE, ITEM];
+
 function fence(lines, at) {
-  const opening = /^ {0,3}(```+|~~~+)/.exec(lines[at]);
+  const opening = FENCE.exec(lines[at]);
   if (!opening) return null;
   const [body, end] = run(lines, at + 1, (line) => !line.trim().startsWith(opening[1]));
   return [el("pre", { tabIndex: 0 }, el("code", {}, body.join("\n"))), end + 1];
 }
 
 function heading(lines, at) {
-  const found = /^(#{1,6})\s+(.*?)\s*#*$/.exec(lines[at]);
+  const found = HEADING.exec(lines[at]);
   if (!found) return null;
+  let words = found[2].trimEnd();
+  while (words.endsWith("#")) words = words.slice(0, -1);
   // A page has its own headings above: those of a message begin at the third level.
-  return [el(`h${Math.min(6, found[1].length + 2)}`, {}, ...inline(found[2])), at + 1];
+  return [el(`h${Math.min(6, found[1].length + 2)}`, {}, ...inline(words.trimEnd())), at + 1];
 }
 
 function rule(lines, at) {
-  return /^ {0,3}([-*_])( *\1){2,} *$/.test(lines[at]) ? [el("hr"), at + 1] : null;
+  return RULE.test(lines[at]) ? [el("hr"), at + 1] : null;
 }
 
 function quote(lines, at, depth) {
-  const [body, end] = run(lines, at, (line) => line.startsWith(">"));
+  const [body, end] = run(lines, at, (line) => QUOTE.test(line));
   if (!body.length) return null;
-  return [el("blockquote", {}, markdown(body.map((line) => line.replace(/^> ?/, "")).join("\n"), depth + 1)), end];
+  return [el("blockquote", {}, markdown(body.map((line) => line.replace(QUOTE, "")).join("\n"), depth + 1)), end];
 }
-
-const ITEM = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 
 function list(lines, at, depth) {
   const first = ITEM.exec(lines[at]);
@@ -85,7 +93,8 @@ function item([first, ...rest], depth) {
 const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
 
 function table(lines, at) {
-  if (!lines[at].includes("|") || !/^[ |:-]*-[ |:-]*$/.test(lines[at + 1] ?? "") || !lines[at + 1].includes("|")) return null;
+  const below = lines[at + 1] ?? "";
+  if (!lines[at].includes("|") || !/^[ |:-]+$/.test(below) || !below.includes("-") || !below.includes("|")) return null;
   const [body, end] = run(lines, at + 2, (line) => line.includes("|"));
   const head = el("tr", {}, ...cells(lines[at]).map((cell) => el("th", { scope: "col" }, ...inline(cell))));
   const rows = body.map((line) => el("tr", {}, ...cells(line).map((cell) => el("td", {}, ...inline(cell)))));
@@ -93,7 +102,7 @@ function table(lines, at) {
 }
 
 function paragraph(lines, at) {
-  const [body, end] = run(lines, at + 1, (line) => line.trim() && !BLOCKS.slice(0, -2).some((block) => block([line], 0)));
+  const [body, end] = run(lines, at + 1, (line) => line.trim() && !BEGINNINGS.some((mark) => mark.test(line)));
   const text = [lines[at], ...body].map((line) => line.trimEnd());
   const parts = text.flatMap((line, n) => (n ? [el("br"), ...inline(line)] : inline(line)));
   return [el("p", {}, ...parts), end];

@@ -33,15 +33,15 @@ export class Presence {
     if (this.#goneAt) return;
     this.#goneAt = performance.now();
     this.#clear();
+    this.banner.hidden = true; // it told of the last time
     if (this.#killed) this.#showGone();
     else this.#timers.push(setTimeout(() => this.#showGone(), SHORT));
   }
 
   back() {
-    const away = this.#goneAt ? performance.now() - this.#goneAt : 0;
-    this.#clear();
     this.#word("Connected", "good");
-    if (!this.banner.hidden) this.#showBack(away);
+    if (!this.here) this.#clear();
+    if (!this.here && !this.banner.hidden) this.#showBack(performance.now() - this.#goneAt);
     this.#goneAt = 0;
     this.#killed = false;
     this.look();
@@ -95,8 +95,9 @@ export class Presence {
   async #lift() {
     try {
       await call("POST", "/api/resume");
-    } finally {
-      this.look();
+    } catch {
+      // The banner stays, and so does its button.
     }
+    this.look();
   }
 }

@@ -2,6 +2,7 @@
 
 import { call } from "./api.js";
 import { el, find, moment } from "./dom.js";
+import { morph } from "./morph.js";
 
 const NARROW = matchMedia("(max-width: 52rem)");
 const STATES = { "its agent": ["working", "busy"], "a person's answer": ["waits for you", "warn"] };
@@ -53,7 +54,9 @@ export class Sidebar {
   async #load() {
     try {
       const { chats } = await call("GET", "/api/chats");
-      this.list.replaceChildren(...chats.map((each) => this.#item(each)));
+      const fresh = this.list.cloneNode(false);
+      fresh.append(...chats.map((each) => this.#item(each)));
+      morph(this.list, fresh); // whoever is on one of them by keyboard stays there
       find("#nochats").hidden = chats.length > 0;
       const current = chats.find((each) => each.chat === this.chat);
       if (current) document.title = `${current.title} · Perdure`;

@@ -24,6 +24,7 @@ export function follow(chat, { hear, connected, refused }) {
   async function run() {
     for (let tries = 0; !stopped; tries++) {
       await rest.over();
+      if (stopped) return;
       line = new AbortController();
       try {
         const response = await open(chat, place, line);

@@ -24,8 +24,14 @@ export class Turn {
 
   constructor(id) {
     this.id = id;
-    this.running = this.open = false;
+    this.open = false;
+    this.answered = false; // a moment ago: what comes of it may stand elsewhere
     this.status = el("span", { className: "badge", hidden: true });
+    this.#begin();
+  }
+
+  /** Where it shows what it does and says from now on. */
+  #begin() {
     this.summary = el("summary", {}, "Steps");
     this.list = el("ol", { className: "steps" });
     this.work = el("details", { className: "work", open: true, hidden: true }, this.summary, this.list);
@@ -34,13 +40,21 @@ export class Turn {
     this.growing = el("div", { className: "said growing", hidden: true, "aria-live": "off" });
     const head = el("header", {}, el("span", { className: "author" }, "Agent"), this.status);
     this.element = el("article", { className: "turn", "aria-label": "Agent" }, head, this.work, this.asks, this.body, this.growing);
-    this.element.dataset.turn = id;
+    this.element.dataset.turn = this.id;
+  }
+
+  /** Leave what is here as it is, and go on in another element. */
+  goOn() {
+    const { state } = this.element.dataset;
+    this.#fold();
+    this.#begin();
+    this.element.dataset.state = state;
+    return this.element;
   }
 
   // ── what happens to it ────────────────────────────────────────────────────────────────────────────────────
 
   move({ move, at, ...more }) {
-    this.running = move === "claimed";
     this.open = !FINAL.has(move);
     this.element.dataset.state = move;
     this[`_${move}`]?.(at, more);
@@ -73,6 +87,7 @@ export class Turn {
 
   _answered(_, { question, answer }) {
     this.#asked.get(question)?.settle(answer);
+    this.answered = true;
     this.#say("Goes on", "good", true);
   }
 
@@ -127,15 +142,16 @@ export class Turn {
     this.#ask(new Asking(data, verdicts, `/api/approvals/${data.id}`));
   }
 
-  preview(text) {
+  preview({ text }) {
+    if (FINAL.has(this.element.dataset.state)) return; // its answer was faster
     this.growing.replaceChildren(markdown(text));
     this.growing.hidden = false;
   }
 
   /** A part of the answer. A question is shown with its buttons already. */
-  reply(text, id, attachments) {
+  reply(text, id, attachments, asks) {
     this.growing.hidden = true;
-    if ([...this.#asked.values()].some((asking) => asking.covers(text))) return;
+    if (asks && this.#asked.has(asks)) return;
     const part = el("div", {}, markdown(text), filesOf(attachments));
     part.dataset.message = id;
     this.body.append(part);
@@ -178,15 +194,20 @@ export class Turn {
   }
 
   #sum(spent = "") {
-    const cuts = this.#cuts ? `, ${plural(this.#cuts, "interruption")}` : "";
-    this.summary.textContent = `${plural(this.#steps.size, "step")}${cuts}${spent}`;
+    const steps = this.list.querySelectorAll("[data-call]").length;
+    const cuts = this.list.querySelectorAll(".cut").length;
+    this.summary.textContent = `${plural(steps, "step")}${cuts ? `, ${plural(cuts, "interruption")}` : ""}${spent}`;
   }
 
   #end(at) {
-    this.growing.hidden = true;
     for (const asking of this.#asked.values()) asking.lapse();
     for (const step of this.#steps.values()) step.over();
     this.#sum(this.#begun ? ` · ${duration(at - this.#begun)}` : "");
-    this.work.open = this.#cuts > 0; // a story that is worth reading stays open
+    this.#fold();
+  }
+
+  #fold() {
+    this.growing.hidden = true;
+    this.work.open = this.list.querySelector(".cut") !== null; // a story that is worth reading stays open
   }
 }

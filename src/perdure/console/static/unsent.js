@@ -1,7 +1,7 @@
 // What was written and is not acknowledged yet. It is kept in the browser under an id of our own, so it survives
 // a reload, and sending it twice is sending it once.
 
-import { Away, call, chatPath } from "./api.js";
+import { Away, call, chatPath, told } from "./api.js";
 
 const PREFIX = "perdure.unsent.";
 const AGAIN = 2000; // milliseconds
@@ -14,7 +14,8 @@ const forget = (id) => localStorage.removeItem(PREFIX + id);
 
 function kept() {
   const keys = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX));
-  return keys.map((key) => JSON.parse(localStorage.getItem(key))).sort((a, b) => a.at - b.at);
+  const found = keys.map((key) => JSON.parse(localStorage.getItem(key)));
+  return found.filter(Boolean).sort((a, b) => a.at - b.at);
 }
 
 export class Unsent {
@@ -71,7 +72,7 @@ export class Unsent {
       this.acknowledged(message, answer);
     } catch (error) {
       if (error instanceof Away) throw error;
-      keep({ ...message, refused: error.message });
+      keep({ ...message, refused: told(error) });
       this.refused(message, error);
     }
   }

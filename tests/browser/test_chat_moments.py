@@ -1,0 +1,132 @@
+"""The chat page at awkward moments: people see what is there, and what they wrote goes where they wrote it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, FilePayload, Route, expect
+
+from support.browsing import Visitor, visiting
+from support.gateway import GatewayProcess, Person, gateway
+
+UPLOADS = re.compile("/api/attachments")
+NOTES: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"Buy tea."}
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path_factory.mktemp("moments") / "home", command="up") as process:
+        yield process
+
+
+@pytest.fixture
+def visitor(browser: Browser, process: GatewayProcess) -> Iterator[Visitor]:
+    with visiting(browser, process) as visitor:
+        yield visitor.log_in()
+
+
+def test_answer_is_seen_when_it_begins_like_the_question(visitor: Visitor) -> None:
+    """The question itself is shown once, with its buttons."""
+    visitor.say("ask: Go | Yes | No\nsay: Going now.")
+    visitor.page.get_by_role("button", name="Yes").click()
+    visitor.sees_answer("Going now.")
+    visitor.page.reload()
+    visitor.sees_answer("Going now.")
+    expect(visitor.turn).not_to_contain_text("(Yes / No)")
+
+
+def test_what_is_typed_as_an_answer_stands_above_what_comes_of_it(visitor: Visitor) -> None:
+    """Also after a reload; and what was asked before stays where it was."""
+    visitor.say("step look 0s\nask: What is your name?\nstep greet 0s\nsay: Good day.")
+    expect(visitor.turn).to_contain_text("Write your answer below.")
+    visitor.say("Ada")
+    for _ in ("as it happens", "as it is read again"):
+        visitor.sees_answer("Good day.")
+        shown = visitor.page.locator("#log > *")
+        expect(shown).to_have_count(4)
+        expect(shown.nth(1)).to_contain_text("Answered: Ada")
+        expect(shown.nth(2)).to_have_text("Ada")
+        expect(shown.nth(3)).to_contain_text("greet")
+        visitor.page.reload()
+
+
+def test_stop_is_not_offered_in_a_chat_where_nothing_runs(visitor: Visitor) -> None:
+    visitor.say("step endless 600s")
+    stop = visitor.page.get_by_role("button", name="Stop")
+    expect(stop).to_be_visible()
+    visitor.new_chat()
+    visitor.is_connected()
+    expect(stop).to_be_hidden()
+
+
+def test_message_goes_to_the_chat_it_was_written_in_when_its_file_takes_long(visitor: Visitor) -> None:
+    """Whoever opens another chat meanwhile, or presses Enter again, sends nothing twice and nothing elsewhere."""
+    page = visitor.page
+    visitor.say("say: the first one")
+    visitor.sees_answer("the first one")
+    first = page.url.rpartition("/")[2]
+    held: list[Route] = []
+    page.route(UPLOADS, lambda route: held.append(route))
+    with page.expect_request(UPLOADS):
+        page.locator("#files").set_input_files([NOTES])
+    visitor.say("say: with a file")
+    page.keyboard.press("Enter")
+    visitor.new_chat()
+    expect(page).to_have_url(f"{visitor.gateway.url}/")
+    held[0].continue_()
+    Person(visitor.gateway, first).wait_for_replies(2)
+    expect(page.locator("#attached")).to_be_hidden()
+    expect(page.locator(".mine")).to_have_count(0)
+    page.locator("#chats a", has_text="say: the first one").first.click()
+    expect(page.locator(".mine")).to_have_count(2)
+    expect(page.locator(".mine").last.get_by_role("link")).to_have_text("notes.txt")
+
+
+def test_chat_whose_address_is_no_good_encoding_is_shown_all_the_same(visitor: Visitor) -> None:
+    visitor.open("/chats/100%").is_connected()
+    visitor.say("say: here")
+    visitor.sees_answer("here")
+
+
+def test_hostile_nesting_behind_a_paragraph_is_shown_and_breaks_nothing(visitor: Visitor) -> None:
+    visitor.page.evaluate(
+        "async (text) => { const { markdown } = await import('/static/markdown.js'); markdown(text) }",
+        "a\n" + ">" * 100_000,
+    )
+
+
+def test_focus_stays_on_a_conversation_while_the_list_is_brought_up_to_date(visitor: Visitor) -> None:
+    visitor.say("say: one")
+    visitor.sees_answer("one")
+    link = visitor.page.locator("#chats [aria-current=page]")
+    link.focus()
+    Person(visitor.gateway, "elsewhere").say("say: two")
+    with visitor.page.expect_response("**/api/chats"):
+        Person(visitor.gateway, visitor.page.url.rpartition("/")[2]).say("say: three")
+    visitor.sees_answer("three")
+    expect(visitor.page.locator("#chats a")).not_to_have_count(1)
+    assert visitor.page.evaluate("document.activeElement?.closest('#chats') !== null")
+
+
+def test_message_is_kept_and_not_refused_when_the_login_has_ended(visitor: Visitor) -> None:
+    page = visitor.page
+    page.context.clear_cookies()
+    visitor.say("say: after the login")
+    expect(page).to_have_url(f"{visitor.gateway.url}/login")
+    visitor.complaints.clear()  # the browser itself reports every 401
+    visitor.log_in()
+    page.locator("#chats a", has_text="after the login").click()
+    visitor.sees_answer("after the login")
+
+
+def test_page_says_for_how_long_the_gateway_was_gone_also_in_another_chat(visitor: Visitor) -> None:
+    visitor.say("say: one")
+    visitor.sees_answer("one")
+    visitor.kill()
+    visitor.sees_it_back()
+    said = visitor.page.locator("#banner").inner_text()
+    visitor.new_chat()
+    visitor.is_connected()
+    expect(visitor.page.locator("#banner")).to_have_text(said)
