@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -113,6 +114,9 @@ def need(visitor: Visitor, text: str) -> Locator:
 
 def test_deeds_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, scene: Scene) -> None:
     """Nothing happens when the question is left with Escape; what was done vanishes from what needs somebody."""
+    choosing = Person(scene.process, "choosing")
+    choosing.say("ask: Tea? | Green | Black\nsay: It is drawing.")
+    choosing.wait_for_replies(1)
     visitor.open("/console")
     expect(need(visitor, "telegram is not connected")).to_be_visible()
     unknown = need(visitor, notes.SEND_UNKNOWN)
@@ -122,6 +126,7 @@ def test_deeds_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, sc
         (notes.CALL_WAITS, "Deny", "The call is denied."),
         (notes.SET_ASIDE_HERE, "Resume", "Done."),
         (notes.SEND_UNKNOWN, "Resend", "It is sent again as"),
+        ("Tea?", "Green", "Done."),
         (notes.QUESTION_WAITS, "Stop", "Done."),
         (notes.NOT_GOING_ON, "Drop", "Done."),
     ):
@@ -132,6 +137,7 @@ def test_deeds_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, sc
     assert [counts[name] for name in ("unknown", "suspended", "interrupted", "waiting")] == [0, 0, 0, 0]
     assert counts["owed"] == 1, "what was sent again waits for its platform"
     assert "denied" in Person(scene.process, "danger").wait_for_replies(2)[-1]
+    assert choosing.wait_for_replies(2)[-1] == "It is drawing."
 
 
 def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visitor, scene: Scene) -> None:
@@ -177,6 +183,39 @@ def test_page_stays_fresh_and_whoever_uses_it_is_not_disturbed(browser: Browser,
         expect(page.get_by_role("group", name="Sessions")).to_contain_text("web · <i>chat")
         visitor.open("/console/outbox?state=unknown")
         expect(page.locator("main")).to_contain_text("No reply is unknown.")
+
+
+def test_page_says_that_it_is_old_when_the_gateway_is_gone_and_leads_to_the_login(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with gateway(tmp_path / "home") as process, visiting(browser, process) as visitor:
+        page = visitor.log_in().open("/console").page
+        process.kill()
+        expect(page.locator("#stale")).to_contain_text("The gateway does not answer. What you see is from")
+        process.start()
+        expect(page.locator("#stale")).to_be_hidden()
+        page.context.clear_cookies()
+        expect(page).to_have_url(f"{process.url}/login")
+
+
+def test_json_beside_a_page_begins_where_the_page_does(visitor: Visitor, scene: Scene) -> None:
+    for path, after in (
+        ("decisions", "1.s_0.1"),
+        ("processes", "p_z"),
+        (f"sessions/{scene.session('work')}", "t_z"),
+        ("people", "telegram:1"),
+        ("outbox", "out_z"),
+    ):
+        visitor.open(f"/console/{path}?after={after}")
+        link = visitor.page.get_by_role("link", name="JSON").get_attribute("href") or ""
+        assert re.search(f"[?&]after={quote(after, safe='')}(&|$)", link), link
+        assert visitor.page.request.get(f"{scene.process.url}{link}").ok, link
+
+
+def test_tab_of_the_page_is_in_sight_on_a_phone(browser: Browser, scene: Scene) -> None:
+    with visiting(browser, scene.process, viewport=PHONE) as visitor:
+        page = visitor.log_in().open("/console/config").page
+        expect(page.get_by_role("link", name="Configuration")).to_be_in_viewport(ratio=0.9)
 
 
 def test_b53_console_says_that_automatic_resume_is_paused_and_a_button_lifts_it(

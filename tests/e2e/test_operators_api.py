@@ -12,7 +12,9 @@ import pytest
 from perdure.core import notes
 from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram
 from support.gateway import GatewayProcess, Person, gateway
+from support.inprocess import serving
 from support.operating import Operator
+from support.people import request
 from support.telegram import telegram_gateway, wait_for_texts
 from support.waiting import wait_for
 
@@ -163,6 +165,34 @@ def test_b103_configuration_is_shown_without_its_secrets(tmp_path: Path, telegra
         settings = {each["key"]: each for each in found["settings"]}
         assert settings["platforms.telegram.token"]["changed"] and settings["web.host"]["value"] == "127.0.0.1"
         assert telegram.token not in str(found) and "sk-hidden-one" not in str(found)
+
+
+def test_verbs_for_a_closed_session_leave_the_one_after_it_alone(tmp_path: Path) -> None:
+    with gateway(tmp_path / "home") as process:
+        operator, person = Operator(process), Person(process)
+        person.say("say: one")
+        person.wait_for_replies(1)
+        closed = operator.get("/sessions/agent:main:web:dm:home")["id"]
+        person.say("/new")
+        person.wait_for_replies(2)
+        person.say("step long 1000s")
+        person.wait_for_event("it runs", tool="step", state="started")
+        for verb in ("stop", "drop", "suspend"):
+            assert not operator.post(f"/sessions/{closed}/{verb}")["done"], verb
+        now = operator.get("/sessions/agent:main:web:dm:home")
+        assert (now["state"], now["turns"][0]["state"]) == ("open", "running")
+
+
+@pytest.mark.anyio
+async def test_what_cannot_be_read_is_said_to_people_on_a_page_and_to_programs_in_json(tmp_path: Path) -> None:
+    async with serving(tmp_path / "home") as stopped:
+        pass
+    for path in ("/console", "/console/sessions", "/console/turns/t_0"):
+        shown = await request(stopped, "GET", path)
+        assert (shown.status_code, shown.headers["content-type"]) == (503, "text/html; charset=utf-8")
+        assert notes.NOT_SHOWN[503] in shown.text
+    refused = await request(stopped, "GET", "/api/sessions")
+    assert (refused.status_code, refused.json()["hint"]) == (503, "Ask again in a moment.")
 
 
 WRONG = [

@@ -47,9 +47,10 @@ async def refused(_: Request, error: Exception) -> Response:
     return response
 
 
-async def unavailable(_: Request, error: Exception) -> Response:
+async def unavailable(request: Request, error: Exception) -> Response:
     assert isinstance(error, Unavailable)  # noqa: S101 reason: registered for this class alone
-    return answer({"error": error.message, "hint": error.hint or "Nothing was stored; send it again."}, 503)
+    hint = "Ask again in a moment." if request.method in ("GET", "HEAD") else "Nothing was stored; send it again."
+    return answer({"error": error.message, "hint": error.hint or hint}, 503)
 
 
 async def not_found(_: Request, error: Exception) -> Response:

@@ -6,32 +6,32 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.console import deeds
 from perdure.console.answers import Refusal
 from perdure.console.drawing import drawings
-from perdure.console.overview import overview, reply_deeds, stop
+from perdure.console.overview import overview, question
 from perdure.console.pages import page
+from perdure.console.people import people_after
 from perdure.console.processes import fields as process_fields
 from perdure.console.processes import output_of
 from perdure.console.routes import call
 from perdure.console.sessions import wanted
 from perdure.console.turns import decisions_after, our_id, read_after, wanted_states
 from perdure.console.twin import rows
-from perdure.console.wording import deed, place
+from perdure.core import notes
 from perdure.core.delivery import Delivery
-from perdure.errors import NotFound
+from perdure.errors import NotFound, Unavailable
 from perdure.operations.configuration import effective
 from perdure.operations.lives import decisions, past_turns, turn_life
 from perdure.operations.look import find_session, list_sessions, session_fields, why
 from perdure.operations.outbox import list_rows
 from perdure.operations.people import Register
 from perdure.runtime.gateway import Gateway
-from perdure.store.moves import Turn
-from perdure.store.sessions import Session
 
 PAGE = 50
 ROOMS = {"session": "sessions", "turn": "sessions", "process": "processes"}  # under whose name a page stands
@@ -39,17 +39,16 @@ Page = Callable[[Any, Request], Awaitable[Response]]
 
 
 def for_people(endpoint: Page) -> Page:
-    """What cannot be found, or makes no sense, is a page that says so."""
+    """What cannot be found or read, or makes no sense, is a page that says so."""
 
     @wraps(endpoint)
     async def shown(self: Any, request: Request) -> Response:
         try:
             return await endpoint(self, request)
-        except (NotFound, Refusal) as error:
-            status = getattr(error, "status", 404)
-            return page(
-                "console/missing.html", status, here="console", room="", json=None, counts=None, error=error
-            )
+        except (NotFound, Refusal, Unavailable) as error:
+            status = 503 if isinstance(error, Unavailable) else getattr(error, "status", 404)
+            values = {"here": "console", "room": "", "json": None, "counts": None, "error": error}
+            return page("console/missing.html", status, heading=notes.NOT_SHOWN[status], **values)
 
     return shown
 
@@ -74,12 +73,11 @@ class Desk:
     )
     @for_people
     async def sessions(self, request: Request) -> Response:
-        asked = dict(request.query_params) | {"order": "newest"}
-        which = wanted(_with(request, order="newest"))
+        which = wanted(dict(request.query_params) | {"order": "newest"})
         found = await list_sessions(self._gateway.store, read_after(request, "session"), PAGE + 1, which)
         older = _more(request, found[PAGE - 1]["id"]) if len(found) > PAGE else None
         values = {"sessions": found[:PAGE], "which": which, "older": older}
-        return await self._page("sessions", f"/api/sessions?{urlencode(asked)}", **values)
+        return await self._page("sessions", _json("/api/sessions", request, order="newest"), **values)
 
     @call("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page", query=("after",))
     @for_people
@@ -91,19 +89,21 @@ class Desk:
         values = {
             "session": await session_fields(store, session),
             "why": await why(store, session.id, self._gateway.operators.clock),
-            "acts": _session_deeds(session, await store.turns.begun(session.key)),
+            "acts": deeds.of_session(session, await store.turns.begun(session.key)),
             "turns": past["turns"],
             "older": older,
         }
-        return await self._page("session", f"/api/sessions/{session.id}", **values)
+        return await self._page("session", _json(f"/api/sessions/{session.id}", request), **values)
 
     @call("GET", "/console/turns/{id}", "the life of a turn, drawn to scale", login="page")
     @for_people
     async def turn(self, request: Request) -> Response:
         name = our_id(request, "id", "turn")
         life = await turn_life(self._gateway.store, name)
+        turn = await self._gateway.store.turns.get(name)
+        acts = deeds.of_turn(turn, await question(self._gateway, turn)) if turn else []
         drawn = drawings(life, self._gateway.operators.clock())
-        values = {"turn": life, "drawings": drawn, "rows": rows(life), "acts": _turn_deeds(life)}
+        values = {"turn": life, "drawings": drawn, "rows": rows(life), "acts": acts}
         return await self._page("turn", f"/api/turns/{name}", **values)
 
     @call("GET", "/console/decisions", "what recovery decided, and why", login="page", query=("after",))
@@ -111,17 +111,17 @@ class Desk:
     async def decisions(self, request: Request) -> Response:
         found = await decisions(self._gateway.store, decisions_after(request), PAGE)
         older = _more(request, found["next"]) if found["next"] else None
-        return await self._page("decisions", "/api/decisions", older=older, **found)
+        return await self._page("decisions", _json("/api/decisions", request), older=older, **found)
 
     @call("GET", "/console/outbox", "replies, and what to do about them", login="page", query=("state", "after"))
     @for_people
     async def outbox(self, request: Request) -> Response:
         states = wanted_states(request)
         found = await list_rows(self._gateway.store, states, read_after(request, "reply"), PAGE)
-        rows = [row | {"acts": reply_deeds(row)} for row in found["outbox"]]
+        rows = [row | {"acts": deeds.of_reply(row)} for row in found["outbox"]]
         older = _more(request, found["next"]) if found["next"] else None
         values = {"rows": rows, "states": list(Delivery), "chosen": ",".join(states), "older": older}
-        return await self._page("outbox", f"/api/outbox?{request.url.query}".rstrip("?"), **values)
+        return await self._page("outbox", _json("/api/outbox", request), **values)
 
     @call("GET", "/console/processes", "processes in the background", login="page", query=("after",))
     @for_people
@@ -130,7 +130,8 @@ class Desk:
         found = await self._gateway.store.processes.page(after, PAGE + 1, newest=True)
         older = _more(request, found[PAGE - 1].id) if len(found) > PAGE else None
         shown = [process_fields(process) for process in found[:PAGE]]
-        return await self._page("processes", "/api/processes?order=newest", processes=shown, older=older)
+        json = _json("/api/processes", request, order="newest")
+        return await self._page("processes", json, processes=shown, older=older)
 
     @call("GET", "/console/processes/{id}", "one process, with its output as it comes", login="page")
     @for_people
@@ -144,14 +145,15 @@ class Desk:
         fields = process_fields(process) | output
         return await self._page("process", f"/api/processes/{name}", process=fields)
 
-    @call("GET", "/console/people", "who may talk to the agent, and who asks to", login="page")
+    @call("GET", "/console/people", "who may talk to the agent, and who asks to", login="page", query=("after",))
     @for_people
-    async def people(self, _: Request) -> Response:
+    async def people(self, request: Request) -> Response:
         register = Register(self._gateway.settings, self._gateway.store, self._gateway.operators.clock)
-        found = await register.page()
-        known = [each | {"acts": _person_deeds(each)} for each in found["people"]]
-        values = found | {"people": known, "pairing": deed("pair", "/api/people/pair")}
-        return await self._page("people", "/api/people", **values)
+        found = {"configured": [], "requests": []} | await register.page(people_after(request))
+        known = [each | {"acts": deeds.of_person(each)} for each in found["people"]]
+        further = _more(request, known[-1]["place"]) if found["more"] else None
+        values = found | {"people": known, "further": further, "pairing": deeds.deed("pair", "/api/people/pair")}
+        return await self._page("people", _json("/api/people", request), **values)
 
     @call("GET", "/console/config", "the settings in effect, without the secrets among them", login="page")
     @for_people
@@ -171,35 +173,9 @@ class Desk:
             "here": "console",
             "room": ROOMS.get(name, name),
             "json": json,
-            "paused": self._gateway.loops.recoverer.paused,
+            "counts": values.pop("counts", None) or await self._gateway.store.overview.counts(),
         }
-        counts = values.pop("counts", None) or await self._gateway.store.overview.counts()
-        return page(f"console/{name}.html", **given, **({"phase": self._gateway.phase} | values), counts=counts)
-
-
-def _session_deeds(session: Session, begun: Turn | None) -> list[dict[str, Any]]:
-    """What can be done about a session as it stands."""
-    turn = begun.state if begun is not None and begun.session == session.id else None
-    possible = {
-        "resume": turn == "interrupted" or session.state != "open",
-        "drop": turn == "interrupted",
-        "stop": turn in ("queued", "running", "waiting"),
-        "suspend": session.state == "open",
-    }
-    path = f"/api/sessions/{quote(session.id)}"
-    return [deed(verb, f"{path}/{verb}", about=place(session.key)) for verb, can in possible.items() if can]
-
-
-def _turn_deeds(life: dict[str, Any]) -> list[dict[str, Any]]:
-    """What can be done about a turn as it stands."""
-    path, about = f"/api/sessions/{life['session']}", place(life["key"])
-    if life["state"] == "interrupted":
-        return [deed(verb, f"{path}/{verb}", about=about) for verb in ("resume", "drop")]
-    return [stop(life["session"], about)] if life["state"] in ("queued", "running", "waiting") else []
-
-
-def _person_deeds(person: dict[str, Any]) -> list[dict[str, Any]]:
-    return [deed("remove", "/api/people/remove", {"who": person["who"], "chat": person["chat"]}, person["who"])]
+        return page(f"console/{name}.html", **given, **values)
 
 
 def _more(request: Request, after: str) -> str:
@@ -207,7 +183,7 @@ def _more(request: Request, after: str) -> str:
     return "?" + urlencode(dict(request.query_params) | {"after": after})
 
 
-def _with(request: Request, **query: str) -> Request:
-    """The request, with more asked for."""
+def _json(path: str, request: Request, **query: str) -> str:
+    """The address of the same as data."""
     asked = urlencode(dict(request.query_params) | query)
-    return Request(dict(request.scope) | {"query_string": asked.encode()})
+    return f"{path}?{asked}" if asked else path

@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.answers import answer
+from perdure.console.deeds import deed, of_reply, of_turn, resuming
 from perdure.console.routes import call
 from perdure.console.sessions import status
 from perdure.console.shapes import Situation
-from perdure.console.wording import deed, place
+from perdure.console.wording import place
 from perdure.core import notes
 from perdure.core.delivery import Delivery
 from perdure.core.entries import Asked
@@ -122,38 +123,28 @@ async def _people(gateway: Gateway) -> list[dict[str, Any]]:
     ]
 
 
+async def question(gateway: Gateway, turn: Turn) -> Asked | None:
+    """What a turn waits for, if it waits for a person."""
+    return (await _view(gateway, turn)).question if turn.state is State.WAITING else None
+
+
 async def _view(gateway: Gateway, turn: Turn) -> TurnView:
     return fold(await gateway.store.journal.of_turn(turn.session, turn.id))
 
 
 async def _asked(gateway: Gateway, turn: Turn) -> list[dict[str, Any]]:
-    asked = (await _view(gateway, turn)).question
+    asked = await question(gateway, turn)
     if asked is None:
         return []
-    approval = bool(asked.approves)
-    acts = _judging(turn, asked) if approval else [stop(turn.session, place(turn.key))]
-    text = notes.CALL_WAITS if approval else notes.QUESTION_WAITS
-    return [_item("warn", text, asked.text, acts=acts, **_of_turn(turn))]
-
-
-def _judging(turn: Turn, asked: Asked) -> list[dict[str, Any]]:
-    path = f"/api/approvals/{turn.id}.{asked.approves}"
-    return [
-        deed("approve", path, {"approve": True}, asked.text),
-        deed("deny", path, {"approve": False}, asked.text),
-    ]
-
-
-def stop(session: str, about: str) -> dict[str, Any]:
-    return deed("stop", f"/api/sessions/{session}/stop", about=about)
+    by_words = notes.QUESTION_WAITS if asked.options else notes.QUESTION_WAITS_THERE
+    text = notes.CALL_WAITS if asked.approves else by_words
+    return [_item("warn", text, asked.text, acts=of_turn(turn, asked), **_of_turn(turn))]
 
 
 async def _interrupted(gateway: Gateway, turn: Turn) -> dict[str, Any]:
     decided = (await _view(gateway, turn)).decided
     why = decided.why if decided else notes.NOT_DECIDED_YET
-    path = f"/api/sessions/{turn.session}"
-    acts = [deed(verb, f"{path}/{verb}", about=place(turn.key)) for verb in ("resume", "drop")]
-    return _item("warn", notes.NOT_GOING_ON, why, acts=acts, **_of_turn(turn))
+    return _item("warn", notes.NOT_GOING_ON, why, acts=of_turn(turn, None), **_of_turn(turn))
 
 
 async def _suspended(gateway: Gateway) -> list[dict[str, Any]]:
@@ -166,7 +157,7 @@ async def _suspended(gateway: Gateway) -> list[dict[str, Any]]:
             at=session.updated_at,
             where=place(session.key),
             link=f"/console/sessions/{session.id}",
-            acts=[deed("resume", f"/api/sessions/{session.id}/resume", about=place(session.key))],
+            acts=resuming(session),
         )
         for session in found
     ]
@@ -186,11 +177,4 @@ def _reply(row: dict[str, Any]) -> dict[str, Any]:
     text = notes.SEND_UNKNOWN if row["state"] == Delivery.UNKNOWN else notes.SEND_FAILED
     where = {"at": row["updated_at"], "where": place(row["key"]), "link": "/console/outbox?state=" + row["state"]}
     detail = f"“{notes.beginning(row['text'], 60)}”: {row['problem'] or row['advice']}"
-    return _item("warn", text, detail, acts=reply_deeds(row), **where)
-
-
-def reply_deeds(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """The buttons of a reply, by what its state allows."""
-    names = {"resend": "resend", "drop": "drop_reply"}
-    about = notes.beginning(row["text"], 80)
-    return [deed(names[can], f"/api/outbox/{row['id']}/{can}", about=about) for can in row["can"]]
+    return _item("warn", text, detail, acts=of_reply(row), **where)

@@ -64,10 +64,7 @@ class PeopleApi:
         answer=People,
     )
     async def list(self, request: Request) -> Response:
-        after = request.query_params.get("after", "")
-        if "\0" in after or len(after) > MOST_LETTERS:
-            raise Refusal(400, f"after={after[:60]!r} is nobody's place", "Give the `place` of the last one seen.")
-        return answer(await self._register().page(after))
+        return answer(await self._register().page(people_after(request)))
 
     @call(
         "POST",
@@ -90,6 +87,14 @@ class PeopleApi:
 
     def _register(self) -> Register:
         return Register(self._gateway.settings, self._gateway.store, self._gateway.operators.clock)
+
+
+def people_after(request: Request) -> str:
+    """Behind whom a page begins."""
+    after = request.query_params.get("after", "")
+    if "\0" in after or len(after) > MOST_LETTERS:
+        raise Refusal(400, f"after={after[:60]!r} is nobody's place", "Give the `place` of the last one seen.")
+    return after
 
 
 def _read(body: bytes, shape: type[Words]) -> Words:

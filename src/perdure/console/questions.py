@@ -27,7 +27,7 @@ class QuestionApi:
 
     @call(
         "POST",
-        "/api/questions/{id}/answer",
+        "/api/questions/{id:path}/answer",
         'answers a question of the agent, with `{"answer": …}`',
         body=Answering,
         answer=AnsweredQuestion,
@@ -51,7 +51,7 @@ class QuestionApi:
 
     @call(
         "POST",
-        "/api/approvals/{id}",
+        "/api/approvals/{id:path}",
         'lets a call run that waits for approval, or not: `{"approve": true}` or `false`',
         body=Judging,
         answer=JudgedCall,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -40,7 +40,7 @@ class SessionApi:
         answer=Sessions,
     )
     async def list(self, request: Request) -> Response:
-        after, which = read_after(request, "session"), wanted(request)
+        after, which = read_after(request, "session"), wanted(request.query_params)
         found = await list_sessions(self._gateway.store, after, PAGE + 1, which)
         return answer({"sessions": found[:PAGE], "more": len(found) > PAGE})
 
@@ -113,9 +113,8 @@ async def status(gateway: Gateway) -> dict[str, Any]:
     }
 
 
-def wanted(request: Request) -> Which:
+def wanted(query: Mapping[str, str]) -> Which:
     """Which sessions are asked for, by `state`, `turn` (the state of what they have begun), `key` and `order`."""
-    query = request.query_params
     choices = {"state": tuple(SessionState), "turn": BEGUN, "order": ("oldest", "newest")}
     for name, known in choices.items():
         if query.get(name, known[0]) not in known:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.core.address import parse_session_key
-from perdure.core.notes import ASKED_BEFORE, ago
+from perdure.core.notes import ago
 from perdure.store.ids import wall_clock
 
 LEVELS = {
@@ -77,14 +77,6 @@ def ticked(text: str) -> Any:
 
 def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def deed(name: str, path: str, body: dict[str, Any] | None = None, about: str = "") -> dict[str, Any]:
-    """A button that posts to the API once somebody has confirmed it."""
-    label, question, means = ASKED_BEFORE[name]
-    danger = name in ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
-    fields = {"label": label, "question": question, "means": means, "path": path, "body": body or {}}
-    return fields | {"about": about, "danger": danger}
 
 
 WORDS: dict[str, Callable[..., Any]] = {

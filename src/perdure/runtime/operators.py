@@ -35,6 +35,8 @@ class Operators:
 
     async def drop(self, session: Session) -> bool:
         """Give up the interrupted turn."""
+        if session.state == "closed":  # here and below: what runs at its key belongs to the session after it
+            return False
         drop = verbs.drop(self._store.ids, session.key, self._clock())
         dropped = await self._store.orders.perform(session.key, drop)
         if dropped.turn:
@@ -44,6 +46,8 @@ class Operators:
 
     async def stop(self, session: Session) -> bool:
         """End the current turn for good."""
+        if session.state == "closed":
+            return False
         stop = verbs.stop(self._store.ids, session.key, None, self._clock())
         stopped = await self._store.orders.perform(session.key, stop)
         if stopped.turn:
@@ -52,6 +56,8 @@ class Operators:
 
     async def suspend(self, session: Session) -> bool:
         """Set the session aside."""
+        if session.state == "closed":
+            return False
         suspended = await self._store.orders.perform(
             session.key, verbs.suspend(self._store.ids, session.key, self._clock())
         )

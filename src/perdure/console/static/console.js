@@ -1,6 +1,6 @@
 // The console: buttons that ask before they act, and pages that stay fresh.
-import { Away, call, reach } from "./api.js";
-import { find } from "./dom.js";
+import { Away, call, reach, told } from "./api.js";
+import { find, moment } from "./dom.js";
 import { morph } from "./morph.js";
 
 const EVERY = 3000; // milliseconds between two looks
@@ -8,7 +8,10 @@ const SAID = 8000; // milliseconds that an answer stays
 
 const dialog = find("#confirm");
 const said = find("#said");
+const stale = find("#stale");
 let fading;
+let looking = false;
+let seenAt = Date.now();
 
 /** Ask in the dialog; true if the person says yes. Escape means no. */
 function confirmed({ question, means, about, label, danger }) {
@@ -36,20 +39,20 @@ function say(text, bad = false) {
 }
 
 /** What the gateway says of a deed, in one sentence. */
-function told(answer) {
+function outcome(answer) {
   if (answer.said) return answer.said;
+  if (answer.verdict === "late") return "It was too late: the call did not run.";
   if (answer.verdict) return `The call is ${answer.verdict}.`;
-  return answer.done ? "Done." : "There was nothing to do.";
+  return answer.done || answer.answered ? "Done." : "There was nothing to do.";
 }
 
 async function act(path, body, done = () => {}) {
   try {
     const answer = await call("POST", path, body);
     done();
-    say(told(answer));
+    say(outcome(answer));
   } catch (error) {
-    const hint = error.hint ? ` ${error.hint}` : "";
-    say(error instanceof Away ? "The gateway does not answer now. Nothing was done." : `${error.message}.${hint}`, true);
+    say(error instanceof Away ? "The gateway does not answer now. Once it is back, this page shows whether that was done." : told(error), true);
   }
   await refresh();
 }
@@ -80,15 +83,30 @@ document.addEventListener("submit", async (event) => {
 /** Bring what is live on this page up to date; whoever types or reads there is not disturbed. */
 async function refresh() {
   const live = document.querySelectorAll("[data-live]");
-  if (!live.length || dialog.open) return;
-  const response = await reach(location.href).catch(() => null);
-  if (!response) return;
-  const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-  if (dialog.open) return;
+  if (!live.length || dialog.open || looking) return;
+  looking = true;
+  const fresh = await look().finally(() => (looking = false));
+  stale.hidden = fresh !== null;
+  stale.textContent = fresh ? "" : `The gateway does not answer. What you see is from ${moment(seenAt)}.`;
+  if (!fresh || dialog.open) return;
+  seenAt = Date.now();
   for (const element of live) {
     const newer = fresh.getElementById(element.id);
     if (newer) morph(element, newer);
   }
 }
 
+/** This page as it is now; null if the gateway does not show it. */
+async function look() {
+  try {
+    const response = await reach(location.href);
+    if (response.redirected) location.assign(response.url); // a login is needed
+    return new DOMParser().parseFromString(await response.text(), "text/html");
+  } catch (error) {
+    if (error.status === 404) location.reload(); // it is gone, and its page says so
+    return null;
+  }
+}
+
+find(".subnav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone, it scrolls
 setInterval(() => document.visibilityState === "visible" && refresh(), EVERY);

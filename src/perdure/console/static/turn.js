@@ -134,12 +134,12 @@ export class Turn {
   }
 
   question(data) {
-    this.#ask(new Asking(data, [...data.options].map((option) => [option, { answer: option }]), `/api/questions/${data.id}/answer`));
+    this.#ask(new Asking(data, [...data.options].map((option) => [option, { answer: option }]), `/api/questions/${encodeURIComponent(data.id)}/answer`));
   }
 
   approval(data) {
     const verdicts = [["Approve", { approve: true }], ["Deny", { approve: false }]];
-    this.#ask(new Asking(data, verdicts, `/api/approvals/${data.id}`));
+    this.#ask(new Asking(data, verdicts, `/api/approvals/${encodeURIComponent(data.id)}`));
   }
 
   preview({ text }) {

@@ -37,6 +37,7 @@ RULES = {
     "ask": "The policy is to ask first",
     "resume": "Nothing stands against going on",
     "person": "A person asked for it",
+    "message": "A message came, and joined it",
 }
 
 CHOICES = {
@@ -82,7 +83,8 @@ NOT_DECIDED_YET = "it is decided about once its platform is connected"
 SET_ASIDE_HERE = "This session was set aside"
 SET_ASIDE_MEANS = "The next message begins a fresh one; resume brings this one back."
 CALL_WAITS = "A call waits for approval"
-QUESTION_WAITS = "A question waits for an answer in the chat"
+QUESTION_WAITS = "A question waits for an answer"
+QUESTION_WAITS_THERE = f"{QUESTION_WAITS} in the chat"
 SOMEBODY_ASKS = "Somebody asks to be let in"
 SEND_UNKNOWN = "Nobody knows whether this reply arrived"
 SEND_FAILED = "A reply was not delivered"
@@ -95,6 +97,13 @@ def not_connected(platform: str) -> str:
 def tried_again(problem: str) -> str:
     return f"{problem}. It is tried again by itself."
 
+
+# What stands above a page that cannot be shown, by its status.
+NOT_SHOWN = {
+    400: "That cannot be shown",
+    404: "That is not here",
+    503: "The gateway cannot look now",
+}
 
 # What a deed is, before it is done: the button, the question, and what will come of it.
 ASKED_BEFORE = {
@@ -114,6 +123,7 @@ ASKED_BEFORE = {
     ),
     "approve": ("Approve", "Let this call run?", "It runs once, as it is shown here."),
     "deny": ("Deny", "Deny this call?", "It does not run; the agent is told so and goes on."),
+    "answer": ("Answer", "Give this answer?", "It counts as if it were given in the chat, and the work goes on."),
     "resume_all": (
         "Let everything go on",
         "Lift the pause?",
