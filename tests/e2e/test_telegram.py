@@ -17,6 +17,7 @@ from perdure.testing.telegram import (
     units,
 )
 from support.gateway import Person
+from support.operating import Operator
 from support.telegram import (
     rows,
     telegram_gateway,
@@ -146,8 +147,12 @@ def test_b67_press_under_an_old_question_answers_nothing_and_begins_nothing(
         assert sorted(map(str, told)) == sorted(
             ["None", notes.PRESS_TOO_LATE, notes.PRESS_TOO_LATE, notes.PRESS_NOT_TAKEN]
         )
-        assert len(telegram.seen(group)) == 2, "it still waits for the second answer"
         second = telegram.seen(group)[1]
+        Operator(process).post("/people/add", who=f"telegram:{telegram.person('gus')}", role="guest")
+        telegram.press("Right", chat=group, sender="gus", sent=second)
+        wait_for("the guest is told", lambda: len(telegram.methods.answers) == 5)
+        assert telegram.methods.answers[-1]["text"] == notes.PRESS_NOT_YOURS
+        assert len(telegram.seen(group)) == 2, "it still waits for the second answer"
         telegram.press_data("=Right", second, sender="bob")
         wait_for("it goes on", lambda: telegram.texts(group)[2:])
         assert telegram.texts(group)[2].endswith("go: done")

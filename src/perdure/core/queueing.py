@@ -39,6 +39,7 @@ class Fate(StrEnum):
     CHANGED = "changed"  # the message that it is about has other words now
     DELETED = "deleted"  # the message that it is about is gone
     TOO_LATE = "too late"  # the message that it is about does not wait any more
+    NOT_YOURS = "not yours"  # the question that it answers is asked in a conversation of others
     ERASED = "erased"  # it was here once, and must not come back
     UNKNOWN = "unknown"  # its sender has written no such message here
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from perdure.core import notes
-from perdure.core.address import home_of
+from perdure.core.address import home_of, read_session_key
 from perdure.core.journal import Asked, fold
 from perdure.core.messages import Inbound, Pick, Stored
 from perdure.core.questions import asking_reply, names, turn_of
@@ -60,12 +60,18 @@ def _press(tx: Tx, ids: Ids, inbound: Inbound, pick: Pick, raw: str, key: str, n
         return known
     if erased.is_event(tx, inbound.event_key):
         return Stored("", "", key, fresh=False, fate=Fate.ERASED)
-    found = _waiting(tx, key, pick)
+    found = _waiting(tx, pick, key)
     if found is None:
-        inbox.reject(tx, ids, inbound.event_key, raw, notes.PRESS_TOO_LATE, now)
-        return Stored("", "", key, fresh=False, fate=Fate.TOO_LATE)
+        return _refuse(tx, ids, inbound, raw, key, Fate.TOO_LATE, now)
     turn, asked = found
+    if home_of(turn.key) != key:
+        return _refuse(tx, ids, inbound, raw, key, Fate.NOT_YOURS, now)
     return _answer(tx, ids, _said(inbound, pick, asked), raw, key, turn, asked, now)
+
+
+def _refuse(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, fate: Fate, now: int) -> Stored:
+    inbox.reject(tx, ids, inbound.event_key, raw, notes.PRESS_REFUSED[fate], now)
+    return Stored("", "", key, fresh=False, fate=fate)
 
 
 def _answer(tx: Tx, ids: Ids, said: Inbound, raw: str, key: str, turn: Turn, asked: Asked, now: int) -> Stored:
@@ -83,15 +89,20 @@ def _said(inbound: Inbound, pick: Pick, asked: Asked) -> Inbound:
     return replace(inbound, text=asked.options[pick.option]) if named else inbound
 
 
-def _waiting(tx: Tx, key: str, pick: Pick) -> tuple[Turn, Asked] | None:
+def _waiting(tx: Tx, pick: Pick, key: str) -> tuple[Turn, Asked] | None:
     """The turn of this chat that waits with that question, and the question; None: it waits no more."""
     turn = moves.get(tx, turn_of(pick.question)) if pick.question else moves.begun(tx, key)
-    if turn is None or turn.state is not State.WAITING or home_of(turn.key) != key:
+    if turn is None or turn.state is not State.WAITING or not _same_chat(turn.key, key):
         return None
     asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
     if asked is None or asked.approves:
         return None
     return (turn, asked) if _is_meant(tx, turn, asked, pick) else None
+
+
+def _same_chat(one: str, other: str) -> bool:
+    """Whether two conversations are in one chat: in a group, several people may have their own."""
+    return read_session_key(one).address == read_session_key(other).address
 
 
 def _is_meant(tx: Tx, turn: Turn, asked: Asked, pick: Pick) -> bool:

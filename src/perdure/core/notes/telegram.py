@@ -34,5 +34,7 @@ def update_too_large(size: int, most: int) -> str:
 PRESS_NOT_TAKEN = "You may not do that here."
 PRESS_KNOWN = "You have pressed this already."
 PRESS_TOO_LATE = "This question is closed: it was answered, or its work has ended."
+PRESS_NOT_YOURS = "This question is not yours to answer: it is asked in a conversation that you have no part in."
+PRESS_REFUSED = {"too late": PRESS_TOO_LATE, "not yours": PRESS_NOT_YOURS}  # by what became of it
 PRESS_MEANS_NOTHING = "This button means nothing any more. Write instead what you want."
 TELEGRAM_FILE_TOO_BIG = "it is larger than 20 MB, and Telegram gives bots no larger ones"

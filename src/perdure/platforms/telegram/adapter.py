@@ -18,7 +18,6 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
-from perdure.core.queueing import Fate
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Answered, Capabilities, Event, MenuEntry
 from perdure.platforms.telegram.client import CallRefused, Client, bad_token
@@ -275,9 +274,7 @@ def _pressed(stored: Stored | None) -> str:
     """What a person is told for a moment who has pressed a button."""
     if stored is None:
         return notes.PRESS_NOT_TAKEN
-    if stored.fate is Fate.TOO_LATE:
-        return notes.PRESS_TOO_LATE
-    return "" if stored.fresh else notes.PRESS_KNOWN
+    return notes.PRESS_REFUSED.get(stored.fate, "" if stored.fresh else notes.PRESS_KNOWN)
 
 
 def _not_given(refused: CallRefused) -> PerdureError:
