@@ -119,6 +119,7 @@ def test_deeds_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, sc
     choosing.wait_for_replies(1)
     visitor.open("/console")
     expect(need(visitor, "telegram is not connected")).to_be_visible()
+    assert len(scene.operator.get("/overview")["attention"]) == visitor.page.locator(".need").count()
     unknown = need(visitor, notes.SEND_UNKNOWN)
     confirms(visitor, unknown.get_by_role("button", name=re.compile("^Drop")), "Escape")
     assert scene.operator.get("/status")["counts"]["unknown"] == 1

@@ -15,6 +15,7 @@ import pytest
 
 from perdure.core import notes
 from perdure.testing import SettableClock, SimulatedPlatform
+from support.described import check
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import make_gateway
 from support.telegram import rows
@@ -31,7 +32,11 @@ def process(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 def call(process: GatewayProcess, method: str, path: str, **options: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {process.token}"} | options.pop("headers", {})
-    return httpx.request(method, f"{process.url}/api/attachments{path}", headers=headers, timeout=30, **options)
+    response = httpx.request(
+        method, f"{process.url}/api/attachments{path}", headers=headers, timeout=30, **options
+    )
+    check(response)
+    return response
 
 
 def upload(process: GatewayProcess, name: str, content: bytes = b"content", kind: str = "text/plain") -> Any:

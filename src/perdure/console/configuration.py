@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.console.accounts import Configuration
 from perdure.console.answers import answer
 from perdure.console.routes import call
-from perdure.console.shapes import Configuration
 from perdure.operations.configuration import effective
 from perdure.runtime.gateway import Gateway
 

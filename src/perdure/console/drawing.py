@@ -11,7 +11,7 @@ from perdure.console.wording import length
 from perdure.core.notes import cause_of
 
 WIDTH, LEFT, RIGHT = 1000.0, 92.0, 14.0  # units of the drawing; names of lanes stand on the left
-ROW, BAR, TOP = 30.0, 18.0, 26.0
+ROW, TOP = 30.0, 26.0
 THINNEST = 3.0  # what took no time is seen all the same
 LETTER = 6.6  # about as wide as a letter
 MOST_TICKS, MOST_ROWS = 9, 8

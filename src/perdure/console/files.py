@@ -9,6 +9,7 @@ from starlette.responses import FileResponse, Response
 
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.routes import call
+from perdure.console.shapes import Uploaded
 from perdure.core import notes
 from perdure.core.messages import Attachment
 from perdure.errors import FileTooLarge, NotFound
@@ -26,7 +27,14 @@ class FileApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("POST", "/api/attachments", "takes a file for a message to come, see [below](#files): 201")
+    @call(
+        "POST",
+        "/api/attachments",
+        "takes a file for a message to come, see [below](#files): 201",
+        query=("name",),
+        answer=Uploaded,
+        statuses=(201,),
+    )
     async def upload(self, request: Request) -> Response:
         """Take a file in: the body is its bytes."""
         name = request.query_params.get("name", "")
@@ -41,10 +49,9 @@ class FileApi:
         except OSError as error:
             words = f"the file could not be kept: {error.strerror or error}"
             raise Refusal(503, words, "Make room on the gateway's disk, and send it again.") from error
-        shown = {"id": stored.id, "name": stored.name, "size": stored.size, "media_type": stored.media_type}
-        return answer(shown, 201)
+        return answer(Uploaded(stored.id, stored.name, stored.size or 0, stored.media_type), 201)
 
-    @call("GET", "/api/attachments/{id}", "gives a file back")
+    @call("GET", "/api/attachments/{id}", "gives a file back", kind="*/*")
     async def get(self, request: Request) -> Response:
         """Give a file back, always as one to be saved."""
         name = request.path_params["id"]

@@ -7,11 +7,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.console.accounts import WholeSituation
 from perdure.console.answers import answer
 from perdure.console.deeds import deed, of_reply, of_turn, resuming
 from perdure.console.routes import call
 from perdure.console.sessions import status
-from perdure.console.shapes import Situation
 from perdure.console.wording import place
 from perdure.core import notes
 from perdure.core.delivery import Delivery
@@ -39,7 +39,7 @@ class OverviewApi:
         "GET",
         "/api/overview",
         "how the gateway is, what needs somebody, and what to do about it",
-        answer=Situation,
+        answer=WholeSituation,
     )
     async def get(self, _: Request) -> Response:
         return answer(await overview(self._gateway))

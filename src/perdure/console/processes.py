@@ -10,9 +10,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.console.accounts import Output, Processes
 from perdure.console.answers import Refusal, answer
 from perdure.console.routes import call
-from perdure.console.shapes import Output
 from perdure.console.turns import our_id, read_after
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
@@ -32,6 +32,7 @@ class ProcessApi:
         "/api/processes",
         "processes in the background, and what became of them; `after` pages by id",
         query=("after", "order"),
+        answer=Processes,
     )
     async def list(self, request: Request) -> Response:
         after, newest = read_after(request, "process"), request.query_params.get("order") == "newest"

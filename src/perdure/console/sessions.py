@@ -8,9 +8,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.console.accounts import Situation
 from perdure.console.answers import Refusal, answer
 from perdure.console.routes import call
-from perdure.console.shapes import ActedOn, Done, OneSession, Sessions, Situation
+from perdure.console.shapes import ActedOn, Done, OneSession, Sessions
 from perdure.console.turns import read_after
 from perdure.core.session import SessionState
 from perdure.core.turn import BEGUN

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
+from perdure.console.accounts import PastTurn
 from perdure.core.address import Address
-from perdure.core.delivery import Deed, Delivery
-from perdure.core.lives import Attempt, Span
 from perdure.core.people import Role
-from perdure.core.turn import State
 from perdure.store.erasing import Erased
 from perdure.store.inbox import Seen
-from perdure.store.overview import Counts
-from perdure.store.previews import Kept
-from perdure.store.runs import Run
 
 
 class Written(Struct, frozen=True):
@@ -37,6 +32,15 @@ class Messages(Struct, frozen=True):
 
     messages: list[Seen]
     more: bool
+
+
+class Uploaded(Struct, frozen=True):
+    """A file that is here, to be named by a message."""
+
+    id: str
+    name: str
+    size: int
+    media_type: str
 
 
 class AnsweredQuestion(Struct, frozen=True):
@@ -115,175 +119,8 @@ class Token(Struct, frozen=True):
     token: str
 
 
-# ── what happened ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Reply(Struct, frozen=True):
-    """A message of ours to a chat: what became of it, and what can be done about it."""
-
-    id: str
-    key: str
-    lane: str
-    turn: str | None
-    reply: str
-    part: int
-    text: str
-    file: str | None
-    state: Delivery
-    attempts: int
-    due_at: int
-    created_at: int
-    updated_at: int
-    receipt: str | None
-    problem: str | None
-    can: list[Deed]
-    advice: str
-
-
-class Replies(Struct, frozen=True):
-    """A page of replies, the newest first."""
-
-    outbox: list[Reply]
-    more: bool
-    next: str | None
-
-
-class MendedReply(Struct, frozen=True):
-    id: str
-    verb: Deed
-    done: bool
-    said: str
-    again: str | None
-
-
-class DecisionOfTurn(Struct, frozen=True):
-    """What recovery decided, and why."""
-
-    at: int
-    choice: str
-    choice_in_words: str
-    rule: str
-    rule_in_words: str
-    why: str
-    reason: str
-    evidence: dict[str, Any]
-    words: list[str]
-
-
-class ListedDecision(DecisionOfTurn, frozen=True):
-    session: str
-    key: str
-    turn: str
-    interrupted_at: int
-
-
-class Decisions(Struct, frozen=True):
-    """A page of decisions, those about the newest interruptions first."""
-
-    decisions: list[ListedDecision]
-    more: bool
-    next: str | None
-
-
-class TakenMessage(Struct, frozen=True):
-    """What a turn began with, or what joined it."""
-
-    id: str
-    event: str
-    kind: str
-    state: str
-    platform_id: str
-    by: str
-    text: str
-    sent_at: int | None
-    received_at: int
-    taken_at: int | None
-
-
-class InterruptionOfTurn(Struct, frozen=True):
-    at: int
-    found_at: int
-    reason: str
-    attempt: int
-    cause: str
-
-
-class Fact(Struct, frozen=True):
-    at: int
-    what: str
-    detail: str
-
-
-class Life(Struct, frozen=True):
-    """All that is on record of a turn, with its times."""
-
-    id: str
-    session: str
-    key: str
-    state: State
-    said: str
-    attempt: int
-    generation: int
-    began_at: int
-    updated_at: int
-    whole: bool
-    messages: list[TakenMessage]
-    attempts: list[Attempt]
-    steps: list[Span]
-    calls: list[Span]
-    questions: list[Span]
-    interruptions: list[InterruptionOfTurn]
-    decisions: list[DecisionOfTurn]
-    replies: list[Reply]
-    previews: list[Kept]
-    runs: list[Run]
-    facts: list[Fact]
-
-
-class Situation(Struct, frozen=True):
-    """How the gateway is."""
-
-    phase: str
-    run: str
-    started_at: int | None
-    problems: list[str]
-    platforms: list[str]
-    running: int
-    resume_paused: bool
-    counts: Counts
-    summary: list[str]
-
-
-class Output(Struct, frozen=True):
-    """A process in the background, with some of what it has said."""
-
-    id: str
-    command: str
-    state: str
-    output: str
-    offset: int
-    next: int
-    size: int
-    here: bool
-
-
-class EffectiveSetting(Struct, frozen=True):
-    key: str
-    value: Any
-    shown: str
-    default: str
-    changed: bool
-    secret: bool
-    description: str
-
-
-class Configuration(Struct, frozen=True):
-    home: str
-    settings: list[EffectiveSetting]
-
-
 class OneSession(Struct, frozen=True):
-    """A session with its recovery state; in a list also what it waits for, alone also why it stands so."""
+    """A session with its recovery state; in a list with what it waits for, alone with its turns and its why."""
 
     key: str
     id: str
@@ -299,7 +136,10 @@ class OneSession(Struct, frozen=True):
     last_resume_marked_at: int | None
     interruptions: int
     waits_for: str | None = None
+    turn: str | None = None
     why: list[str] = []
+    turns: list[PastTurn] = []
+    more: bool = False
 
 
 class Sessions(Struct, frozen=True):

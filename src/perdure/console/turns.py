@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.console.accounts import Decisions, Life, MendedReply, Replies
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.routes import call
-from perdure.console.shapes import Decisions, Life, MendedReply, Replies
 from perdure.core.delivery import Deed, Delivery
 from perdure.operations.lives import decisions, turn_life
 from perdure.operations.outbox import find_row, list_rows, mended_fields
