@@ -6,9 +6,10 @@ import pytest
 
 from perdure.core import notes
 from perdure.core.effects import Effect
-from perdure.core.journal import ToolEnded, ToolStarted
+from perdure.core.journal import Decided, Interrupted, ToolEnded, ToolStarted
 from perdure.core.messages import Attachment, Inbound, Sender, SentFile
 from perdure.core.queueing import Mode, Rules
+from perdure.core.recovery import Choice, Rule
 from perdure.store.attachments import Awaited, StoredFile
 from perdure.store.claims import Claim
 from perdure.store.moves import Turn
@@ -92,6 +93,26 @@ async def test_message_that_waits_for_a_file_is_not_overtaken_when_it_steers(gat
     await fetch(gateway, one)
     assert await gateway.store.queue.join(turn, rules, gateway.now())
     assert [cause.message for cause in (await gateway.view(turn)).causes[1:]] == ["1", "2"]
+
+
+@pytest.mark.parametrize("rule", [Rule.OFF, Rule.STALE], ids=["joins it", "takes its place"])
+async def test_b49_message_does_nothing_to_a_turn_that_was_held_back_before_its_file_is_here(
+    gateway: Gateway, rule: Rule
+) -> None:
+    """Or else the turn would go on for its sake and without it, and it would get another."""
+    turn = await gateway.begins("work")
+    await gateway.appends(turn, Interrupted("restart_interrupted", gateway.run))
+    await gateway.appends(turn, Decided(Choice.SKIP, "it is held back", rule=rule))
+    await hears(gateway, "1", PHOTO)
+    before = await gateway.everything()
+    assert await claims(gateway) is None
+    assert await gateway.everything() == before
+    [one] = await awaited(gateway)
+    await fetch(gateway, one)
+    claim = await claims(gateway)
+    assert claim is not None
+    assert (claim.turn.id == turn.id, claim.superseded) == (rule is Rule.OFF, rule is Rule.STALE)
+    assert [file.name for file in (await gateway.view(claim.turn)).causes[-1].attachments] == ["cat.jpg"]
 
 
 async def test_nothing_is_fetched_for_a_message_that_nobody_will_answer(gateway: Gateway) -> None:

@@ -44,7 +44,7 @@ def claim(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Claim
     news.leave_behind(tx, ids, key, now)
     before = turn = begun(tx, key)
     if turn is not None and turn.state is State.INTERRUPTED:
-        turn = _unblock(tx, ids, turn, run, now)
+        turn = _unblock(tx, ids, turn, run, now, rules)
     elif turn is not None and turn.state is State.WAITING:
         turn = _answer(tx, ids, turn, run, now, rules)
     if turn is not None:
@@ -78,19 +78,23 @@ def answer_to(question: Asked, text: str, by: Sender, message: str = "") -> Answ
     return Answered(question.question, chosen or text, by, message, chosen=fits)
 
 
-def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Turn | None:
+def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: Rules) -> Turn | None:
     """What a new message does to an interrupted turn that was held back: it supersedes it, or joins it.
 
-    Until a decision was made, and while only messages from before the interruption wait, nothing happens.
+    Until a decision was made, while only messages from before the interruption wait, and until the files of the
+    message are here, nothing happens.
     """
     view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
     if view.decided is None or view.interrupted is None or leases.holder(tx, turn.key) != run:
         return turn
-    if view.decided.rule in SUPERSEDED and tx.one(_NEXT_WORDS, key=turn.key, after=0):
+    superseded = view.decided.rule in SUPERSEDED
+    row = tx.one(_NEXT_WORDS, key=turn.key, after=0 if superseded else view.interrupted.position)
+    if row is None or (rules.files and attachments.are_awaited(tx, [row])):
+        return turn
+    if superseded:
         return None if cancel(tx, ids, turn, Why.SUPERSEDED, now) else turn
-    if tx.one(_NEXT_WORDS, key=turn.key, after=view.interrupted.position):
-        joined = Decided(Choice.RESUME, "a message came, and joins it", rule="message")
-        move(tx, ids, turn, [joined, Requeued()], (), now)
+    joined = Decided(Choice.RESUME, "a message came, and joins it", rule="message")
+    move(tx, ids, turn, [joined, Requeued()], (), now)
     return get(tx, turn.id)
 
 
