@@ -4,85 +4,31 @@ Two gateways serve many people; each of them is one row, and everybody is served
 
 | promise | where |
 |---|---|
+| B42, B43, B51, B56 | `test_telegram_rows_refusals.py`: what goes on by itself |
+| B45, B47, B48, B52, B53 | `test_telegram_rows_crashes.py`: work that is cut off again and again |
+| B78, B83, B84 | `test_telegram_rows_waiting.py`: long queues, silence, goals |
 | B55 | `test_telegram.py`: a cut-off turn is resumed by a button |
 | B70–B74 | `test_telegram_input.py`, `test_telegram_kill.py`, `test_telegram_store.py`, `..._webhook.py` |
 | B75, B76 | `test_telegram.py`, `test_telegram_errors.py` |
 | B79, B85 | `test_telegram.py` |
-
-B42, B43, B45, B47, B48, B51, B52, B53, B56, B78, B83 and B84 speak of time, tokens, numbers or the model, and not
-of a platform: the tests that `docs/promises.md` names hold them for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from perdure.core import notes
-from perdure.testing.telegram import LocalTelegram, Sent
-from support.gateway import GatewayProcess
-from support.telegram import rows, telegram_gateway, wait_until_confirmed, wait_until_settled
+from perdure.testing.telegram import Sent
+from support.street import Street, street
+from support.telegram import wait_until_settled
 from support.waiting import wait_for
-
-
-class Street:
-    """People with a chat each, and one door: a command that runs until it is opened."""
-
-    def __init__(self, telegram: LocalTelegram, process: GatewayProcess, door: Path) -> None:
-        self.telegram = telegram
-        self.process = process
-        self.door = door
-
-    @property
-    def held(self) -> str:
-        return f"run: until test -e {self.door}; do sleep 0.1; done"
-
-    def write(self, who: str, text: str) -> None:
-        self.telegram.write(text, sender=who)
-
-    def texts(self, who: str) -> list[str]:
-        return self.telegram.texts(self.telegram.person(who))
-
-    def sees(self, who: str, *texts: str) -> None:
-        wait_for(f"{who} sees {texts}, not {self.texts(who)}", lambda: self.texts(who) == list(texts) or None, 60)
-
-    def turns(self, who: str) -> list[str]:
-        key = f"agent:main:telegram:dm:{self.telegram.person(who)}"
-        return [
-            state for (state,) in rows(self.process, f"SELECT state FROM turns WHERE key = '{key}' ORDER BY id")
-        ]
-
-    def hold(self, *people: str) -> None:
-        """Let everybody begin something that goes on until the door is opened, and wait until it does."""
-        for who in people:
-            self.write(who, f"once {who} 0s\n{self.held}\nsay: {who} is done")
-        begun = "SELECT count(*) FROM journal WHERE kind = 'tool_started' AND body LIKE '%shell%'"
-        wait_for("all of them run", lambda: rows(self.process, begun) == [(len(people),)], 60)
-
-    def crash(self) -> None:
-        """Kill the gateway; no send is under way whose receipt would be lost."""
-        wait_until_confirmed(self.telegram)
-        wait_until_settled(self.process)
-        self.process.kill()
-
-
-@contextmanager
-def street(tmp_path: Path, people: str, **settings: str) -> Iterator[Street]:
-    with LocalTelegram() as telegram:
-        ids = ",".join(str(telegram.person(who)) for who in people.split())
-        with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__ALLOW=ids, **settings) as process:
-            yield Street(telegram, process, tmp_path / "door")
 
 
 def test_starting_again(tmp_path: Path) -> None:
     """B40 B41 B44 B46 B49 B50 B54 B57 B63 B73 B77."""
-    with LocalTelegram() as probe:
-        off = [probe.person(who) for who in ("quiet", "joins")]  # ids go by order: they are the same below
-    chats = {"PLATFORMS__TELEGRAM__RECOVERY_CHATS": ",".join(f"{chat}=off" for chat in off)}
-    with street(tmp_path, "quiet joins cut stops asked ends late", **chats) as here:
-        assert off == [here.telegram.person(who) for who in ("quiet", "joins")]
+    off = {"quiet": "off", "joins": "off"}
+    with street(tmp_path, "quiet joins cut stops asked ends late", off) as here:
         here.write("ends", "say: done before")
         here.write("asked", "ask: Which way? | Left | Right\nstep go 0s")
         here.hold("quiet", "cut", "joins", "stops")

@@ -30,7 +30,7 @@ class GatewayProcess:
     def __init__(self, home: Path, *, command: str = "run", **settings: str) -> None:
         self.home = home
         self._command = command
-        self._settings = {f"PERDURE_{name}": value for name, value in settings.items()}
+        self.configure(**settings)
         self._log = home.with_name(f"{home.name}.stderr")
         self.port = free_port()
         self.lines: list[str] = []
@@ -43,6 +43,10 @@ class GatewayProcess:
     @property
     def token(self) -> str:
         return (self.home / "token").read_text().strip()
+
+    def configure(self, **settings: str) -> None:
+        """From the next start on these settings hold, and no others."""
+        self._settings = {f"PERDURE_{name}": value for name, value in settings.items()}
 
     def environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}

@@ -19,10 +19,14 @@ from support.waiting import wait_for
 @contextmanager
 def telegram_gateway(home: Path, telegram: LocalTelegram, **settings: str) -> Iterator[GatewayProcess]:
     """A started gateway whose owner is Ann."""
-    ours = {"TOKEN": telegram.token, "BASE_URL": telegram.url, "ALLOW": str(telegram.ann)}
-    named = {f"PLATFORMS__TELEGRAM__{name}": value for name, value in ours.items()}
-    with gateway(home, **(named | settings)) as process:
+    with gateway(home, **(telegram_settings(telegram) | settings)) as process:
         yield process
+
+
+def telegram_settings(telegram: LocalTelegram) -> dict[str, str]:
+    """What a gateway must know of an emulator, and that Ann owns it."""
+    ours = {"TOKEN": telegram.token, "BASE_URL": telegram.url, "ALLOW": str(telegram.ann)}
+    return {f"PLATFORMS__TELEGRAM__{name}": value for name, value in ours.items()}
 
 
 def wait_for_texts(telegram: LocalTelegram, *texts: str, chat: int | None = None) -> list[Sent]:
@@ -47,12 +51,17 @@ def problems(process: GatewayProcess) -> list[str]:
     return [str(problem) for problem in status.get("reasons", [])]
 
 
-def traced(process: GatewayProcess, message: int) -> str:
-    """What `perdure trace` tells of a message."""
-    command = [*COMMAND, "trace", str(message)]
+def perdure(process: GatewayProcess, *arguments: str) -> str:
+    """What a command of ours prints, run beside whatever uses that home."""
+    command = [*COMMAND, *arguments]
     done = subprocess.run(command, env=process.environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return " ".join(done.stdout.split())
+
+
+def traced(process: GatewayProcess, message: int) -> str:
+    """What `perdure trace` tells of a message."""
+    return perdure(process, "trace", str(message))
 
 
 def rows(process: GatewayProcess, sql: str) -> list[tuple[Any, ...]]:

@@ -1,0 +1,151 @@
+"""What may go on by itself, and how much of it at once: each of these promises once over Telegram.
+
+One home sees five gateways with settings of their own; each person is one case.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from perdure.core import notes
+from support.street import Street, street
+from support.telegram import rows, wait_until_settled
+from support.waiting import wait_for
+
+HELD = ["h1", "h2", "h3", "h4", "h5", "h6"]  # they wait for a command that outlives every gateway
+OTHERS = ["offed", "asks", "costly", "grows", "again", "new"]
+PEOPLE = " ".join(HELD + OTHERS)
+AWAY = "solar aside"  # they may not talk to the second gateway and those behind it, and move to another home
+MARKED = {"offed": "off", "asks": "ask"}
+OFF = notes.will_not_go_on("automatic resume is switched off here")
+COSTLY = notes.will_not_go_on("its cost limit is reached: 22 of 20 tokens")
+TOO_OLD = "What I was doing here was cut off, and I do not go on by myself, because it is too old"
+TEN_STEPS = [f"step s{number} 0s" for number in range(10)]  # the model asks two tokens for each
+QUIET = {"PLATFORMS__TELEGRAM__BANNER": "false"}  # the gateway ends in the middle of everything, again and again
+
+
+def test_what_goes_on_by_itself(tmp_path: Path) -> None:
+    """B42 B43 B47 B51 B52 B56."""
+    with street(tmp_path, f"{PEOPLE} {AWAY}") as here:
+        _begin_everything(here)
+        here.crash()
+        _moved(here, tmp_path / "elsewhere.json")
+        here.start(
+            PEOPLE,
+            MARKED,
+            RECOVERY__FRESHNESS="0",
+            RECOVERY__MAX_TOKENS="20",
+            RECOVERY__CONCURRENCY="10",
+            DRAIN__DEADLINE="0s",
+            **QUIET,
+        )
+        _each_refusal_is_recorded_and_told(here)
+        assert here.process.stop() == 0
+        here.start(PEOPLE, MARKED, RECOVERY__FRESHNESS="1ms", RECOVERY__MAX_WITHOUT_PROGRESS="2", **QUIET)
+        _old_work_stays_old(here)
+        _four_are_recovered_at_once(here)
+        assert here.process.stop() == 0
+        _nobody_is_told_without_an_address(here)
+        assert here.process.stop() == 0
+        _unknown_reasons_and_suspended_sessions_are_skipped(here, tmp_path / "elsewhere.json")
+
+
+def _begin_everything(here: Street) -> None:
+    for who in ("solar", "aside", "offed", "asks"):
+        here.write(who, f"once {who} 600s\nsay: {who} is done")
+    here.write("costly", "\n".join([*TEN_STEPS, "once dear 600s", "say: costly is done"]))
+    here.write("grows", "\n".join(["once grows 600s", *TEN_STEPS, "say: never"]))
+    here.write("again", "step again 600s")
+    here.hold(*HELD)
+    steps = ("solar", "aside", "offed", "asks", "dear", "grows", "again")
+    wait_for("all of them run", lambda: all(_ran(here, step) == 1 for step in steps))
+
+
+def _ran(here: Street, step: str) -> int:
+    """How often a step was begun."""
+    return (here.process.home / "rehearsal.log").read_text().split().count(step)
+
+
+def _each_refusal_is_recorded_and_told(here: Street) -> None:
+    here.sees("offed", OFF)
+    here.sees("costly", COSTLY)  # B56: before it went on
+    here.sees("grows", notes.turn_failed(notes.recovery_cost(20, 20)))  # B56: on its way
+    here.sees("asks", notes.ask_to_resume("restart_interrupted"))
+    here.decided("solar", "unauthorised")
+    here.decided("aside", "unauthorised")
+    wait_for("all others go on, however many they are", lambda: _states(here, HELD) == {"running": 6})
+    wait_for("the step is run again", lambda: _ran(here, "again") == 2)
+    assert "the sender is no longer authorised" in here.perdure("why", here.key("solar"))
+    here.explains("offed", "automatic resume is switched off here")
+    here.explains("costly", "its cost limit is reached: 22 of 20 tokens")
+    here.explains("asks", "the policy here is to ask first")
+    here.explains("grows", "has used 20 tokens")
+    assert here.texts("solar") + here.texts("aside") == []
+    wait_until_settled(here.process)
+
+
+def _states(here: Street, people: list[str]) -> dict[str, int]:
+    states = [here.turns(who)[-1] for who in people]
+    return {state: states.count(state) for state in states}
+
+
+def _old_work_stays_old(here: Street) -> None:
+    """B43: neither a restart, nor a fresh mark, nor an attempt that added nothing is a sign of life."""
+    here.decided("again", "stale")
+    wait_for("it is told", lambda: here.texts("again"))
+    assert here.texts("again")[0].startswith(TOO_OLD)
+    assert here.reasons("again") == ["restart_interrupted", "shutdown_timeout"]
+    _, second, third = rows(here.process, "SELECT started_at FROM runs ORDER BY id")
+    age = here.journal("again", "decided")[-1]["evidence"]["age_ms"]
+    assert age >= third[0] - second[0], "all of the second run is part of its age"
+    here.explains("again", "it is too old")
+
+
+def _four_are_recovered_at_once(here: Street) -> None:
+    """B43 B52 too: a command that is attached and alive is fresh, whatever the limit, and counts as progress."""
+    wait_for("four go on", lambda: _states(here, HELD) == {"running": 4, "interrupted": 2})
+    here.write("new", "say: at once")
+    here.sees("new", "at once")
+    assert _states(here, HELD) == {"running": 4, "interrupted": 2}
+    here.door.touch()
+    for who in HELD:
+        here.sees(who, f"{who} is done")
+        crashed, stopped = here.journal(who, "noted")
+        assert "a gateway interruption" in crashed["text"]
+        assert "a gateway shutdown" in stopped["text"]  # B47
+    wait_until_settled(here.process)
+
+
+def _nobody_is_told_without_an_address(here: Street) -> None:
+    """Telegram is no longer one of this gateway's platforms."""
+    before = [here.texts(who) for who in OTHERS]
+    here.start(PEOPLE, PLATFORMS__TELEGRAM__ENABLED="false", **QUIET)
+    here.decided("again", "no_address")
+    assert "there is no address to answer to" in here.perdure("why", here.key("again"))
+    assert before == [here.texts(who) for who in OTHERS]
+
+
+def _moved(here: Street, file: Path) -> None:
+    """Export those who move away, with marks of another program."""
+    here.perdure("export", "--output", str(file))
+    exported = json.loads(file.read_text())
+    marks = {
+        here.key("solar"): {"resume_pending": True, "resume_reason": "solar_flare"},
+        here.key("aside"): {"resume_pending": True, "resume_reason": "restart_timeout", "state": "suspended"},
+    }
+    exported["sessions"] = [one | marks[one["key"]] for one in exported["sessions"] if one["key"] in marks]
+    file.write_text(json.dumps(exported))
+
+
+def _unknown_reasons_and_suspended_sessions_are_skipped(here: Street, file: Path) -> None:
+    here.process.home = file.with_suffix("")
+    here.perdure("import", str(file))
+    here.start(AWAY)
+    here.decided("solar", "reason")
+    here.decided("aside", "not_open")
+    here.explains("solar", "solar_flare")
+    here.explains("aside", "the session is suspended")
+    here.write("solar", "/resume")
+    here.sees_last("solar", "solar is done")  # a person may still let it go on
+    assert len(here.texts("aside")) == 1, "nothing but what was asked for"
