@@ -16,13 +16,14 @@ from support.workbench import Workbench
 
 FINAL = {"stop": "STOP", "ends": "end_turn", "completes": "completed"}  # who hears which finish
 CUT_OFF = {"long": "length", "errs": "error", "nothing": "none"}
-PEOPLE = "owner mixed often restarted bad good killed replaced joins unanswered wordless new " + " ".join(
+PEOPLE = "owner mixed often restarted bad good killed replaced joins plans unanswered wordless new " + " ".join(
     [*FINAL, *CUT_OFF]
 )
 SETTINGS = {
     "AGENT__ENTRYPOINT": "workbench:agent",
     "DRAIN__DEADLINE": "0s",
     "PLATFORMS__TELEGRAM__BANNER": "false",
+    "GOAL__MAX_TURNS": "2",
     "RECOVERY__CONCURRENCY": "20",
     "RECOVERY__MAX_INTERRUPTIONS": "3",
 }
@@ -34,15 +35,16 @@ SHOWN = notes.RESUME_PAUSED.replace("`", "")  # Telegram shows code as such
 
 
 def test_work_that_is_cut_off_again_and_again(tmp_path: Path) -> None:
-    """B45 B47 B48 B52 B53."""
+    """B45 B47 B48 B52 B53 B84."""
     bench = Workbench(tmp_path / "home")
     bench.install()
-    bench.stick("mixed", "often1", "restarted", "bad", "good", "killed", "replaced", "joins")
-    with street(tmp_path, PEOPLE, {"joins": "off"}, **SETTINGS) as here:
+    bench.stick("mixed", "often1", "restarted", "bad", "good", "killed", "replaced", "joins", "plans")
+    with street(tmp_path, PEOPLE, {"joins": "off", "plans": "off"}, **SETTINGS) as here:
         _restart(here, bench)
         _crash_in_everything(here, bench)
         _model_is_told_of_it_once(here, bench)
         _final_answers_are_delivered_and_others_asked_for_again(here)
+        _goal_goes_on_when_its_turn_has_completed(here)
         _crash_once_more(here, bench)
         _what_gets_nowhere_is_set_aside(here, bench)
         alone, neighbour = _crash_with_one_alone(here, bench)
@@ -87,19 +89,20 @@ def _crash_in_everything(here: Street, bench: Workbench) -> None:
     here.write("killed", "step a\nstep killed\nstep c\nsay: killed is done")
     here.write("replaced", "step lost\nfail: no credit")
     here.write("replaced", "step replaced\nsay: replaced is done")
+    here.write("plans", "/goal step plans\nsay: planned")
     for text in ("step x\nfail: no credit", "say: two", "say: three"):
         here.write("unanswered", text)
     here.telegram.share("photo", "cat.jpg", sender="wordless")
     for who, word in (FINAL | CUT_OFF).items():
         here.write(who, f"finish: {word}")
-    _runs(bench, bad=1, good=1, joins=1, killed=1, replaced=1)
+    _runs(bench, bad=1, good=1, joins=1, killed=1, replaced=1, plans=1)
     here.sees("unanswered", FAILED, "two", "three")
     wait_for("the picture is answered", lambda: here.texts("wordless"))
     responses = partial(map, partial(here.journal, kind="model_answered"), FINAL | CUT_OFF)
     wait_for("each has a response", lambda: all(responses()))
     here.crash()
     bench.stick("often3")
-    bench.release("killed", "replaced", "joins", "often2")
+    bench.release("killed", "replaced", "joins", "plans", "often2")
     here.process.start()
 
 
@@ -132,6 +135,15 @@ def _final_answers_are_delivered_and_others_asked_for_again(here: Street) -> Non
     for who in CUT_OFF:
         here.sees(who, "asked again")
         assert here.rules(who) == ["resume"]
+
+
+def _goal_goes_on_when_its_turn_has_completed(here: Street) -> None:
+    """B84: and not while it is interrupted."""
+    told = [notes.goal_set(2, busy=False), notes.will_not_go_on("automatic resume is switched off here")]
+    here.sees("plans", *told)
+    here.write("plans", "/resume")
+    here.sees("plans", *told, notes.RESUMED["turn"], "planned", "planned", notes.goal_spent(2))
+    assert here.turns("plans") == ["done", "done"]
 
 
 def _crash_once_more(here: Street, bench: Workbench) -> None:
@@ -172,13 +184,12 @@ def _only_who_was_alone_pays_and_all_others_pause(
     assert (len(here.reasons(alone)), len(here.reasons(neighbour))) == (3, 2)
     here.write("new", "say: all the same")
     here.sees_last("new", "all the same")
-    here.write("new", "/status")
-    wait_for("/status says so", lambda: SHOWN in here.texts("new")[-1])
+    assert SHOWN in here.asks("new", "/status")
     assert notes.RESUME_PAUSED in here.perdure("status")
     bench.release(neighbour)
     assert here.perdure("resume", "--all") == "Automatic resume goes on."
     here.sees(neighbour, PAUSED, f"{neighbour} is done")
-    assert notes.RESUME_PAUSED not in here.perdure("status")
+    assert SHOWN not in here.asks("new", "/status")
     wait_until_settled(here.process)
     assert here.turns(neighbour) == ["done"]
     assert here.texts(alone) == [THREE_TIMES]

@@ -1,6 +1,6 @@
 """What may go on by itself, and how much of it at once: each of these promises once over Telegram.
 
-One home sees five gateways with settings of their own; each person is one case.
+Five gateways follow one another, each with settings of its own; each person is one case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AWAY = "solar aside"  # they may not talk to the second gateway and those behind
 MARKED = {"offed": "off", "asks": "ask"}
 OFF = notes.will_not_go_on("automatic resume is switched off here")
 COSTLY = notes.will_not_go_on("its cost limit is reached: 22 of 20 tokens")
-TOO_OLD = "What I was doing here was cut off, and I do not go on by myself, because it is too old"
+TOO_OLD = notes.will_not_go_on("it is too old").partition(".")[0]
 TEN_STEPS = [f"step s{number} 0s" for number in range(10)]  # the model asks two tokens for each
 QUIET = {"PLATFORMS__TELEGRAM__BANNER": "false"}  # the gateway ends in the middle of everything, again and again
 
@@ -75,12 +75,13 @@ def _each_refusal_is_recorded_and_told(here: Street) -> None:
     here.decided("solar", "unauthorised")
     here.decided("aside", "unauthorised")
     wait_for("all others go on, however many they are", lambda: _states(here, HELD) == {"running": 6})
+    wait_for("they are told of it", lambda: all(here.journal(who, "noted") for who in HELD))
     wait_for("the step is run again", lambda: _ran(here, "again") == 2)
     assert "the sender is no longer authorised" in here.perdure("why", here.key("solar"))
-    here.explains("offed", "automatic resume is switched off here")
-    here.explains("costly", "its cost limit is reached: 22 of 20 tokens")
-    here.explains("asks", "the policy here is to ask first")
-    here.explains("grows", "has used 20 tokens")
+    assert "automatic resume is switched off here" in here.asks("offed", "/why")
+    assert "its cost limit is reached: 22 of 20 tokens" in here.asks("costly", "/why")
+    assert "the policy here is to ask first" in here.asks("asks", "/why")
+    assert "has used 20 tokens" in here.asks("grows", "/why")
     assert here.texts("solar") + here.texts("aside") == []
     wait_until_settled(here.process)
 
@@ -99,7 +100,7 @@ def _old_work_stays_old(here: Street) -> None:
     _, second, third = rows(here.process, "SELECT started_at FROM runs ORDER BY id")
     age = here.journal("again", "decided")[-1]["evidence"]["age_ms"]
     assert age >= third[0] - second[0], "all of the second run is part of its age"
-    here.explains("again", "it is too old")
+    assert "it is too old" in here.asks("again", "/why")
 
 
 def _four_are_recovered_at_once(here: Street) -> None:
@@ -144,8 +145,9 @@ def _unknown_reasons_and_suspended_sessions_are_skipped(here: Street, file: Path
     here.start(AWAY)
     here.decided("solar", "reason")
     here.decided("aside", "not_open")
-    here.explains("solar", "solar_flare")
-    here.explains("aside", "the session is suspended")
+    wait_for("it is told", lambda: here.texts("solar"))
+    assert "solar_flare" in here.asks("solar", "/why")
+    assert "the session is suspended" in here.asks("aside", "/why")
     here.write("solar", "/resume")
     here.sees_last("solar", "solar is done")  # a person may still let it go on
     assert len(here.texts("aside")) == 1, "nothing but what was asked for"

@@ -6,29 +6,24 @@ from pathlib import Path
 
 from perdure.core import notes
 from support.street import Street, street
-from support.telegram import rows, wait_until_settled
+from support.telegram import rows, wait_until_confirmed, wait_until_settled
 from support.waiting import wait_for
 
 MANY = 10_000
 SET, SPENT = notes.goal_set(2, busy=False), notes.goal_spent(2)
 FAILED = notes.turn_failed("no credit")
-OFF = notes.will_not_go_on("automatic resume is switched off here")
 
 
 def test_goals_and_long_queues(tmp_path: Path) -> None:
     """B78 B84."""
-    people = "spends reaches fails stops first cut two many"
     settings = {"GOAL__MAX_TURNS": "2", "QUEUE__CAP": str(MANY), "QUEUE__QUIET": "200ms"}
-    with street(tmp_path, people, {"cut": "off"}, **settings) as here:
+    with street(tmp_path, "spends reaches fails stops first two many", **settings) as here:
         _goals_go_on_after_a_turn_that_completed(here)
-        here.crash()
-        here.process.start()
-        _interrupted_goal_goes_on_when_its_turn_has_completed(here)
         _one_runs_and_the_others_wait(here)
 
 
 def _goals_go_on_after_a_turn_that_completed(here: Street) -> None:
-    for who in ("stops", "first", "cut"):
+    for who in ("stops", "first"):
         here.write(who, f"/goal {here.held(who)}\nsay: round of {who}")
     here.write("spends", "/goal once dig 0s\nsay: dug")
     here.write("reaches", "/goal once rake 0s\nsay: GOAL REACHED")
@@ -36,24 +31,17 @@ def _goals_go_on_after_a_turn_that_completed(here: Street) -> None:
     here.sees("spends", SET, "dug", "dug", SPENT)
     here.sees("reaches", SET, "GOAL REACHED")
     here.sees("fails", SET, FAILED)
-    here.holds("stops", "first", "cut")
+    here.holds("stops", "first")
     here.write("stops", "/stop")
     here.sees("stops", SET, "Stopped.")
     here.write("first", "say: a person goes first")
-    here.sees("first", SET)
-    here.sees("cut", SET)
-
-
-def _interrupted_goal_goes_on_when_its_turn_has_completed(here: Street) -> None:
-    here.sees("cut", SET, OFF)
+    wait_until_confirmed(here.telegram)
     here.write("fails", "say: here is some")  # the next turn that completes continues it
     here.sees("fails", SET, FAILED, "here is some", FAILED)
     here.door.touch()
     here.sees("first", SET, "round of first", "a person goes first", "round of first", SPENT)
-    here.write("cut", "/resume")
-    here.sees("cut", SET, OFF, notes.RESUMED["turn"], "round of cut", "round of cut", SPENT)
     wait_until_settled(here.process)
-    ended = {"spends": 2, "reaches": 1, "first": 3, "cut": 2}
+    ended = {"spends": 2, "reaches": 1, "first": 3}
     assert {who: here.turns(who) for who in ended} == {who: ["done"] * count for who, count in ended.items()}
     assert here.turns("fails") == ["failed", "done", "failed"]
     assert (here.turns("stops"), here.texts("stops")) == (["cancelled"], [SET, "Stopped."])
@@ -70,7 +58,7 @@ def _one_runs_and_the_others_wait(here: Street) -> None:
     here.write("two", "say: second")
     for number in range(MANY):
         here.write("many", f"say: {number}")
-    wait_for("all are taken in", lambda: not here.telegram.unconfirmed(), 120)
+    wait_for("all are taken in", lambda: not here.telegram.world.updates, 120)
     waiting = "SELECT count(*) FROM inbox WHERE state = 'waiting' GROUP BY key ORDER BY 1"
     assert rows(here.process, waiting) == [(2,), (MANY,)]
     assert here.turns("many") + here.turns("two") == ["running", "running"]

@@ -108,11 +108,11 @@ class Street:
         """What a command of ours prints."""
         return perdure(self.process, *arguments)
 
-    def explains(self, who: str, words: str) -> None:
-        """Wait until somebody who asks why is told this."""
+    def asks(self, who: str, command: str) -> str:
+        """What somebody is told who writes a command, where nothing else is said."""
         before = len(self.texts(who))
-        self.write(who, "/why")
-        wait_for(f"{who} is told: {words}", lambda: words in "\n".join(self.texts(who)[before:]), PATIENCE)
+        self.write(who, command)
+        return wait_for(f"{who} is told of {command}", lambda: self.texts(who)[before:], PATIENCE)[0]
 
 
 @contextmanager
