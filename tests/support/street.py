@@ -121,9 +121,12 @@ def street(
 ) -> Iterator[Street]:
     """A street whose people may talk to its gateway; some of them have a policy of recovery of their own."""
     with LocalTelegram() as telegram:
-        given = settings_for(telegram, people, policies or {}) | settings
-        with telegram_gateway(tmp_path / "home", telegram, **given) as process:
-            yield Street(telegram, process, tmp_path / "door")
+        given, door = settings_for(telegram, people, policies or {}) | settings, tmp_path / "door"
+        try:
+            with telegram_gateway(tmp_path / "home", telegram, **given) as process:
+                yield Street(telegram, process, door)
+        finally:
+            door.touch()  # no command outlives its test, however that ended
 
 
 def settings_for(telegram: LocalTelegram, people: str, policies: Mapping[str, str]) -> dict[str, str]:
