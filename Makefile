@@ -69,10 +69,12 @@ lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  bench/hermes.in -o bench/hermes.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+	  bench/nanobot.in -o bench/nanobot.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  tests/soak/aiogram.in -o tests/soak/aiogram.lock
 
 clean:            ## remove what the targets made
-	rm -rf .venv bench/.venv bench/.hermes tests/soak/.aiogram .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv bench/.venv bench/.hermes bench/.nanobot tests/soak/.aiogram .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import ROOT, machine, recovery_peer, recovery_report, recovery_start, recovery_template
+from bench.peers import HERMES
 from bench.places import PostgresPlace, postgres_place
 from bench.recovery_decisions import Pure, Taken
 from bench.recovery_filled import Ground
@@ -30,7 +31,7 @@ PATIENCE = 120
 
 def main() -> None:
     begin, results, bystanders = time.monotonic(), Results(), machine.Bystanders()
-    results.no_peer = recovery_peer.install()
+    results.no_peer = HERMES.install()
     template = recovery_template.make()
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as name, postgres_place() as postgres:
         grounds = _grounds(Path(name), postgres, template)
@@ -107,7 +108,7 @@ def _peer(results: Results, versions: dict[str, str]) -> None:
     if results.no_peer is not None:
         _say(f"hermes-agent is not measured: {results.no_peer}")
         return
-    versions["hermes-agent"] = recovery_peer.version()
+    versions[HERMES.name] = HERMES.version()
     for sessions in PEER_SESSIONS:
         results.peer[sessions] = found = recovery_peer.measure(sessions, FEW)
         _say(f"hermes-agent with {sessions:,} sessions: {found or 'took too long'}")

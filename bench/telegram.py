@@ -1,6 +1,6 @@
-"""`make bench`: measures turns over Telegram's Bot API, and writes docs/benchmarks/telegram.md.
+"""`make bench`: measures turns over Telegram's Bot API, ours and those of peers, for docs/benchmarks/telegram.md.
 
-`python -m bench.telegram --quick` makes one short round, to see that it works.
+`python -m bench.telegram --quick` makes one short round of ours, to see that it works; the peers take as long.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from pathlib import Path
 import msgspec
 
 from bench import ROOT, machine, telegram_report
+from bench.peers import Peer
 from bench.report import NOISE
-from bench.telegram_report import OURS, TelegramResults, words
+from bench.telegram_peers import PEERS
+from bench.telegram_report import NAMES, OURS, TelegramResults, words
 from bench.telegram_slice import Slice
 from bench.turns import PACKAGES, _run, _say
 from bench.turns_crowd import Spent
@@ -33,6 +35,8 @@ THINK = 0.2
 FULL_SPEED = (Phase(ALONE, 0.5, 1.5), Phase(MANY, 1.0, 3.0))
 AT_EASE = (Phase(ALONE, 2 * THINK, 15 * THINK), Phase(MANY, 5 * THINK, 15 * THINK, THINK))
 QUICK = (Phase(ALONE, 0.5, 2.0), Phase(MANY, 1.0, 2.0))
+# The first turn of a chat costs some peers much more than the next ones: it is left out, to their advantage.
+PEERS_MANY, PEERS_ALONE = Phase(MANY, 15.0, 10.0), Phase(ALONE, 2.0, 5.0)
 
 
 def main(*options: str) -> None:
@@ -48,6 +52,8 @@ def main(*options: str) -> None:
                 _measure(results, Cell(OURS, 0, streamed=streamed), speed, prompt)
                 _measure(results, Cell(OURS, 0, streamed=streamed, think=THINK), ease, slow)
         here, versions = machine.machine(Path(name)), machine.versions(installed_binaries(), PACKAGES)
+        for peer in PEERS:
+            _measure_peer(results, peer, prompt, slow, versions)
     results.bystanders = bystanders.cores()
     for goal in results.goals():
         _say(f"{goal.verdict}: {goal.what}: {goal.got}, wanted {goal.wanted}")
@@ -56,16 +62,33 @@ def main(*options: str) -> None:
     _say(f"{PAGE.relative_to(ROOT)} is written, after {time.monotonic() - begin:.0f} s")
 
 
+def _measure_peer(results: TelegramResults, peer: Peer, prompt: str, slow: str, versions: dict[str, str]) -> None:
+    """Measure a peer once; if that cannot be, keep the reason."""
+    if (reason := peer.install()) is None:
+        versions[peer.name] = peer.version()
+        try:
+            for streamed in (False, True):
+                _measure(results, Cell(peer.name, 0, streamed=streamed), [PEERS_MANY], prompt)
+                _measure(results, Cell(peer.name, 0, streamed=streamed, think=THINK), [PEERS_ALONE], slow)
+        except SystemExit as failed:
+            reason = f"{failed}".strip().splitlines()[-1].removeprefix("RuntimeError: ")
+    if reason is not None:
+        results.absent[peer.name] = reason
+        _say(f"{peer.name} could not be measured: {reason}")
+
+
 def _measure(results: TelegramResults, cell: Cell, phases: Sequence[Phase], url: str) -> None:
     """Measure one gateway in a process of its own, and those who write to it in another."""
     os.sync()  # what was written before must not be paid for by whoever comes next
-    lines = _run("bench.telegram_slice", msgspec.json.encode(Slice(phases, url, cell.streamed)).decode())
+    wanted = Slice(phases, url, cell.streamed, "" if cell.contender == OURS else cell.contender)
+    lines = _run("bench.telegram_slice", msgspec.json.encode(wanted).decode())
     for phase, line in zip(phases, lines, strict=True):
         measured, spent = cell._replace(sessions=phase.sessions), Spent(*json.loads(line))
         results.cells[measured].append(spent)
         _say(
-            f"{measured.sessions} chats, {words(measured.streamed)}, the model takes {measured.think:g} s: "
-            f"{spent.rate:,.0f}/s, {spent.cpu_per_turn * 1000:.2f} ms CPU, p50 {spent.p50 * 1000:.1f} ms"
+            f"{NAMES[measured.contender]}, {measured.sessions} chats, {words(measured.streamed)}, "
+            f"the model takes {measured.think:g} s: {spent.rate:,.1f}/s, {spent.cpu_per_turn * 1000:.2f} ms CPU, "
+            f"p50 {spent.p50 * 1000:.1f} ms"
         )
 
 

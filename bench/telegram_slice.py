@@ -1,4 +1,4 @@
-"""A real `perdure run` on Telegram, and people who write there: `python -m bench.telegram_slice SLICE`.
+"""A gateway on Telegram, ours or a peer's, and people who write there: `python -m bench.telegram_slice SLICE`.
 
 Telegram (the emulator) and the people share this process; the gateway and the model have each their own.
 """
@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from statistics import StatisticsError
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from bench.turns_crowd import Contender, Crowd, Spent
+from bench import telegram_peers
+from bench.startup import cpu_of
+from bench.turns_crowd import Contender, Crowd, Spent, resident
 from bench.turns_gateway import of_model
 from bench.turns_model import TEXT
 from bench.turns_slice import Phase
@@ -25,6 +30,9 @@ from bench.turns_web import running
 from perdure.testing.telegram import LocalTelegram
 
 WORDS = "How is it?"
+LONGEST = 70.0  # seconds for all phases
+# What peers do beside sending: a reaction to the message, and a text that people see before it is sent.
+ASIDE = frozenset({"setmessagereaction", "sendmessagedraft"})
 
 
 class Slice(Struct, frozen=True):
@@ -33,6 +41,7 @@ class Slice(Struct, frozen=True):
     phases: Sequence[Phase]
     model: str  # its address
     streamed: bool = False
+    peer: str = ""  # its name; ours unless given
 
 
 class Chatty(LocalTelegram):
@@ -50,6 +59,9 @@ class Chatty(LocalTelegram):
         return reply
 
     def perform(self, method: str, params: dict[str, Any]) -> Any:
+        if method.lower() in ASIDE:
+            return True
+        params = _plain(params)
         result = super().perform(method, params)
         if method in ("sendMessage", "editMessageText") and params.get("text") == TEXT:
             self._here.call_soon_threadsafe(self._settle, int(params["chat_id"]), params["text"])
@@ -59,6 +71,13 @@ class Chatty(LocalTelegram):
         reply = self._waiting.pop(chat, None)
         if reply is not None and not reply.done():
             reply.set_result(text)
+
+
+def _plain(params: dict[str, Any]) -> dict[str, Any]:
+    """A call whose text is in Markdown, as one whose text is not: the emulator does not read it."""
+    if params.get("parse_mode") != "MarkdownV2":
+        return params
+    return params | {"text": re.sub(r"\\(.)", r"\1", params["text"]), "parse_mode": ""}
 
 
 class TelegramChat:
@@ -79,22 +98,40 @@ class TelegramChat:
 def contender(wanted: Slice) -> Iterator[Contender]:
     """A gateway on Telegram, as a process of its own."""
     with Chatty() as telegram, tempfile.TemporaryDirectory(prefix="perdure-bench-") as name:
-        ours = {"TOKEN": telegram.token, "BASE_URL": telegram.url, "ALLOW": "*"}
-        ours["STREAM"] = "true" if wanted.streamed else "false"
-        settings = of_model(wanted.model) | {f"PLATFORMS__TELEGRAM__{key}": value for key, value in ours.items()}
-        with running(Path(name), **settings) as gateway:
-            yield gateway._replace(begin=lambda chat: TelegramChat(telegram, chat))
+        begin = partial(TelegramChat, telegram)
+        if wanted.peer:
+            with telegram_peers.running(wanted.peer, Path(name), telegram, wanted.model, wanted.streamed) as pid:
+                yield Contender(begin, cpu=partial(cpu_of, pid), rss=partial(resident, pid), pid=pid)
+        else:
+            with running(Path(name), **_settings(telegram, wanted)) as gateway:
+                yield gateway._replace(begin=begin)
+
+
+def _settings(telegram: Chatty, wanted: Slice) -> dict[str, str]:
+    ours = {"TOKEN": telegram.token, "BASE_URL": telegram.url, "ALLOW": "*"}
+    ours["STREAM"] = "true" if wanted.streamed else "false"
+    return of_model(wanted.model) | {f"PLATFORMS__TELEGRAM__{key}": value for key, value in ours.items()}
 
 
 async def main(wanted: Slice) -> None:
     """Print what was measured, one JSON line for each phase."""
     with contender(wanted) as gateway:
-        await gateway.begin("first").say(WORDS)  # which loads the libraries of the model
-        for phase in wanted.phases:
-            gc.collect()
-            crowd = Crowd(gateway, WORDS, TEXT)
-            spent: Spent = await crowd.talk(phase.sessions, phase.warm_up, phase.seconds, phase.spread)
-            print(msgspec.json.encode(spent).decode(), flush=True)
+        try:
+            async with asyncio.timeout(LONGEST):
+                await _measure(gateway, wanted.phases)
+        except TimeoutError as error:
+            raise RuntimeError(f"the turns were not answered within {LONGEST:g} s") from error
+        except StatisticsError as error:
+            raise RuntimeError("fewer than two turns were answered while it was measured") from error
+
+
+async def _measure(gateway: Contender, phases: Sequence[Phase]) -> None:
+    await gateway.begin("first").say(WORDS)  # which loads the libraries of the model
+    for phase in phases:
+        gc.collect()
+        crowd = Crowd(gateway, WORDS, TEXT)
+        spent: Spent = await crowd.talk(phase.sessions, phase.warm_up, phase.seconds, phase.spread)
+        print(msgspec.json.encode(spent).decode(), flush=True)
 
 
 if __name__ == "__main__":
