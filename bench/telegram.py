@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -53,7 +54,8 @@ def main(*options: str) -> None:
                 _measure(results, Cell(OURS, 0, streamed=streamed, think=THINK), ease, slow)
         here, versions = machine.machine(Path(name)), machine.versions(installed_binaries(), PACKAGES)
         for peer in PEERS:
-            _measure_peer(results, peer, prompt, slow, versions)
+            if (version := _measure_peer(results, peer, {0.0: prompt, THINK: slow})) is not None:
+                versions[peer.name] = version
     results.bystanders = bystanders.cores()
     for goal in results.goals():
         _say(f"{goal.verdict}: {goal.what}: {goal.got}, wanted {goal.wanted}")
@@ -62,19 +64,24 @@ def main(*options: str) -> None:
     _say(f"{PAGE.relative_to(ROOT)} is written, after {time.monotonic() - begin:.0f} s")
 
 
-def _measure_peer(results: TelegramResults, peer: Peer, prompt: str, slow: str, versions: dict[str, str]) -> None:
-    """Measure a peer once; if that cannot be, keep the reason."""
-    if (reason := peer.install()) is None:
-        versions[peer.name] = peer.version()
+def _measure_peer(results: TelegramResults, peer: Peer, models: dict[float, str]) -> str | None:
+    """Measure a peer once, and return its version; what cannot be measured leaves its reason."""
+    if (reason := peer.install()) is not None:
+        _leave_out(results, peer, reason)
+        return None
+    for streamed, (think, url) in product((False, True), models.items()):
+        phase = PEERS_ALONE if think else PEERS_MANY
         try:
-            for streamed in (False, True):
-                _measure(results, Cell(peer.name, 0, streamed=streamed), [PEERS_MANY], prompt)
-                _measure(results, Cell(peer.name, 0, streamed=streamed, think=THINK), [PEERS_ALONE], slow)
+            _measure(results, Cell(peer.name, 0, streamed=streamed, think=think), [phase], url)
         except SystemExit as failed:
             reason = f"{failed}".strip().splitlines()[-1].removeprefix("RuntimeError: ")
-    if reason is not None:
-        results.absent[peer.name] = reason
-        _say(f"{peer.name} could not be measured: {reason}")
+            _leave_out(results, peer, f"{words(streamed)}, chats: {phase.sessions}: {reason}")
+    return peer.version()
+
+
+def _leave_out(results: TelegramResults, peer: Peer, reason: str) -> None:
+    results.absent.append((peer.name, reason))
+    _say(f"{peer.name} could not be measured: {reason}")
 
 
 def _measure(results: TelegramResults, cell: Cell, phases: Sequence[Phase], url: str) -> None:

@@ -75,7 +75,7 @@ class TelegramResults(Results):
 
     def __init__(self) -> None:
         super().__init__()
-        self.absent: dict[str, str] = {}  # peers that could not be measured, and why
+        self.absent: list[tuple[str, str]] = []  # peers of which something could not be measured, and why
 
     def goals(self) -> list[Goal]:
         ours = (cell for cell in self.cells if cell.contender == OURS)
@@ -119,7 +119,7 @@ def p50(spent: Spent) -> float:
 def render(results: TelegramResults, versions: dict[str, str], machine: str) -> str:
     """The whole page."""
     think = max(cell.think for cell in results.cells)
-    peers = textwrap.fill(_not_measured(results), 115)
+    peers = textwrap.fill(_not_measured(results), 115, break_on_hyphens=False)
     setting = SETTING.format(turns=TURNS_OF_A_CHAT, pieces=PIECES, think=think, peers=peers)
     parts = [
         "# Telegram, measured",
@@ -143,12 +143,12 @@ def render(results: TelegramResults, versions: dict[str, str], machine: str) -> 
 
 def _not_measured(results: TelegramResults) -> str:
     """Why there are peers without a number, and what stands for it."""
-    absent = {**results.absent, "openclaw": "it is no package of Python's"}
-    reasons = "; ".join(f"{name} ({reason})" for name, reason in absent.items())
+    absent = [*results.absent, ("openclaw", "it is no package of Python's")]
+    reasons = "; ".join(f"{name} ({reason})" for name, reason in absent)
     known = "; ".join(
         f"{name} {RECORDED[name].rate:g} turns in a second with {MANY} chats, "
         f"{RECORDED[name].added * 1000:,.0f} ms added with one"
-        for name in absent
+        for name in dict(absent)
     )
     return (
         f"Not measured, or not in full: {reasons}. Where a number is missing, the goals take what was recorded "
