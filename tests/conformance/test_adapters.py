@@ -1,6 +1,6 @@
 """Every adapter that comes with Perdure, put to the public suite.
 
-B41, B67, B70, B71, B72, B73, B74, B75, B76 and B79 hold for each, as far as its platform claims.
+B41, B67, B70, B71, B72, B73, B74, B75, B76, B79 and B103 hold for each, as far as its platform claims.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perdure.platforms.api import Capabilities
 from perdure.testing import AdapterConformance, PlatformStage
+from support.posting import PostingStage
 from support.staging import SimulatedStage, TelegramStage
 
 
@@ -24,7 +25,9 @@ class TestRichPlatform(AdapterConformance):
                 threads=True,
                 buttons=True,
                 edit=True,
+                typing_every=4.0,
                 files=True,
+                max_file=3_000_000,
                 max_length=500,
             )
         )
@@ -42,6 +45,18 @@ class TestPoorPlatform(AdapterConformance):
         return SimulatedStage(Capabilities())
 
 
+class TestPlatformThatPosts(AdapterConformance):
+    """One that posts to us by itself."""
+
+    def stage(self, folder: Path) -> PlatformStage:
+        return PostingStage(Capabilities(keeps_missed=True, typing_every=4.0, files=True))
+
+
 class TestTelegram(AdapterConformance):
     def stage(self, folder: Path) -> PlatformStage:
         return TelegramStage()
+
+
+class TestTelegramThatPosts(AdapterConformance):
+    def stage(self, folder: Path) -> PlatformStage:
+        return TelegramStage(posts=True)

@@ -98,10 +98,11 @@ def test_web_shows_a_message_with_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_platform_without_files_is_told_where_the_file_is(tmp_path: Path) -> None:
+async def test_platform_that_cannot_send_the_file_is_told_where_it_is(tmp_path: Path) -> None:
+    """`files` and `max_file`: one byte too many is never handed to the adapter."""
     plain = SimulatedPlatform()
-    small = SimulatedPlatform("small", capabilities=Capabilities(idempotent_send=True, files=True, max_file=3))
-    able = SimulatedPlatform("able", capabilities=Capabilities(idempotent_send=True, files=True))
+    small = SimulatedPlatform("small", capabilities=Capabilities(idempotent_send=True, files=True, max_file=5))
+    able = SimulatedPlatform("able", capabilities=Capabilities(idempotent_send=True, files=True, max_file=6))
     async with serving(tmp_path, plain, small, able):
         (tmp_path / "workspace" / "plan.txt").write_bytes(b"a plan")
         for platform in (plain, small, able):

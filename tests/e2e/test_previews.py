@@ -41,8 +41,8 @@ class Speaker:
         return Reply(self.answer)
 
 
-def editable(max_length: int | None = None) -> SimulatedPlatform:
-    can = Capabilities(keeps_missed=True, edit=True, edit_every=0.0, max_length=max_length)
+def editable(max_length: int | None = None, *, every: float = 0.0, after: float = 0.0) -> SimulatedPlatform:
+    can = Capabilities(keeps_missed=True, edit=True, edit_every=every, show_after=after, max_length=max_length)
     return SimulatedPlatform(capabilities=can)
 
 
@@ -75,6 +75,39 @@ async def test_b76_answer_takes_the_place_of_its_preview(tmp_path: Path) -> None
 
 async def _states(gateway: Gateway, *states: str) -> bool:
     return [row[0] for row in await kept(gateway)] == list(states)
+
+
+async def test_b76_answer_grows_no_more_often_than_its_platform_says(tmp_path: Path) -> None:
+    """`edit_every`: the next words wait for an hour. The answer does not."""
+    platform, agent = editable(every=3600), Speaker("the")
+    async with serving(tmp_path, platform, agent=agent) as gateway:
+        platform.write("hello")
+        await sees(platform, "the …")
+        [(attempt, _)] = gateway.loops.runner.attempts.values()
+        attempt.show("the ans")
+        await _somebody_else_is_answered(platform)
+        agent.go_on.set()
+        await sees(platform, "the answer")
+    assert platform.drafts == ["the …"]
+
+
+async def test_b76_answer_is_not_seen_to_grow_sooner_than_its_platform_says(tmp_path: Path) -> None:
+    """`show_after`: an answer that is there within an hour is seen as a whole."""
+    platform, agent = editable(after=3600), Speaker("the")
+    async with serving(tmp_path, platform, agent=agent) as gateway:
+        platform.write("hello")
+        await eventually("the agent speaks", agent.speaking.is_set)
+        await _somebody_else_is_answered(platform)
+        agent.go_on.set()
+        await sees(platform, "the answer")
+        assert await kept(gateway) == []
+    assert platform.drafts == []
+
+
+async def _somebody_else_is_answered(platform: SimulatedPlatform) -> None:
+    """By then, whatever was to be shown at once would be there."""
+    platform.write("/status", chat="2")
+    await eventually("somebody else is answered", lambda: platform.replies("2"))
 
 
 async def test_b76_preview_is_on_record_before_it_is_sent(tmp_path: Path) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import msgspec
+
 from perdure.platforms.api import Adapter, Capabilities
 from perdure.platforms.telegram import TelegramAdapter
+from perdure.platforms.telegram.http import Http
+from perdure.platforms.telegram.webhook import PATH, SECRET_HEADER
 from perdure.testing import CutLine, Mishap, PlatformStage, Seen, SimulatedPlatform
 from perdure.testing.platform import Posted
 from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram, too_many
 
 ROOM = 96  # characters beside the longest message, for a mark
+PUBLIC = "https://bot.example.org"  # where Telegram believes us to be
+NOWHERE = "http://127.0.0.1:9"
+ANSWERING = 60.0  # seconds that a post waits for its answer
 
 
 class SimulatedStage(PlatformStage):
@@ -37,6 +44,9 @@ class SimulatedStage(PlatformStage):
 
     async def glimpses(self, chat: str = "ann") -> list[str]:
         return [text for address, text in self.platform.glimpses if address.chat == chat]
+
+    async def typed(self, chat: str = "ann", thread: str | None = None) -> int:
+        return sum((address.chat, address.thread) == (chat, thread) for address in self.platform.typings)
 
     async def unconfirmed(self) -> int:
         return len(self.platform.pending()) + len(self.platform.garbage())
@@ -67,12 +77,14 @@ def _shown(posted: Posted) -> Seen:
 
 
 class TelegramStage(PlatformStage):
-    """The emulator, behind a line that can be cut."""
+    """The emulator, behind a line that can be cut; it is polled, or posts to us."""
 
     settings = MappingProxyType({"PLATFORMS__TELEGRAM__ALLOW": "*"})
 
-    def __init__(self) -> None:
+    def __init__(self, *, posts: bool = False) -> None:
         self.telegram = LocalTelegram()
+        self._webhook = PUBLIC if posts else None
+        self._door = NOWHERE
         self._line: CutLine
         self._topics: dict[tuple[int, str], int] = {}
 
@@ -86,7 +98,8 @@ class TelegramStage(PlatformStage):
         self.telegram.__exit__(None, None, None)
 
     def adapter(self) -> Adapter:
-        return TelegramAdapter(self.telegram.token, f"http://127.0.0.1:{self._line.port}")
+        url = f"http://127.0.0.1:{self._line.port}"
+        return TelegramAdapter(self.telegram.token, url, self._webhook, look_every=0.05)
 
     def _place(self, chat: str, thread: str | None) -> tuple[int, int | None]:
         number = self.telegram.person(chat)
@@ -112,6 +125,26 @@ class TelegramStage(PlatformStage):
     async def press(self, label: str, chat: str = "ann") -> None:
         self.telegram.press(label, chat=self.telegram.person(chat), sender=chat)
 
+    async def typed(self, chat: str = "ann", thread: str | None = None) -> int:
+        number, topic = self._place(chat, thread)
+        shown = [call for call in self.telegram.calls if (call.method, call.status) == ("sendChatAction", 200)]
+        places = [(int(call.params["chat_id"]), call.params.get("message_thread_id")) for call in shown]
+        return places.count((number, topic))
+
+    async def publish(self, url: str) -> None:
+        self._door = self.telegram.methods.courier.published[PUBLIC] = url
+
+    async def forge(self, text: str, chat: str = "ann") -> list[int]:
+        number = self.telegram.person(chat)
+        person = {"id": number, "is_bot": False, "first_name": chat}
+        said = {"message_id": 999, "chat": {"id": number, "type": "private"}, "date": 0, "text": text}
+        update = {"update_id": 999, "message": said | {"from": person}}
+        body, door = msgspec.json.encode(update), Http(self._door)
+        wrong: list[list[tuple[str, str]]] = [[], [(SECRET_HEADER, "")], [(SECRET_HEADER, "wrong")]]
+        answers = [await door.post(PATH, body, ANSWERING, headers) for headers in wrong]
+        await door.close()
+        return [status for status, _ in answers]
+
     async def unconfirmed(self) -> int:
         return len(self.telegram.unconfirmed())
 
@@ -129,7 +162,9 @@ class TelegramStage(PlatformStage):
         return True
 
     async def cut(self) -> None:
+        self.telegram.methods.courier.published[PUBLIC] = NOWHERE
         await self._line.cut()
 
     async def mend(self) -> None:
+        self.telegram.methods.courier.published[PUBLIC] = self._door
         await self._line.mend()

@@ -27,7 +27,11 @@ class MenuEntry(Struct, frozen=True):
 
 
 class Capabilities(Struct, frozen=True):
-    """What is true of a platform. The conformance suite proves each claim."""
+    """What is true of a platform.
+
+    The conformance suite proves what an adapter claims to do. `grows`, `edit_every`, `show_after` and the seconds
+    of `typing_every` ask nothing of it: they are when the gateway, which keeps to them, calls `edit` and `typing`.
+    """
 
     idempotent_send: bool = False  # the same delivery key twice is one message
     read_back: bool = False  # `find_sent` can tell whether a delivery key is there
@@ -36,12 +40,12 @@ class Capabilities(Struct, frozen=True):
     buttons: bool = False  # choices can be shown under a message
     edit: bool = False  # a message can be edited
     grows: bool = True  # where messages can be edited: people see an answer grow, and the model is asked to stream
-    edit_every: float = 1.5  # seconds that one edit of a growing answer waits for the next
+    edit_every: float = 1.5  # seconds before a growing answer is edited again
     show_after: float = 0.0  # seconds that an answer must have grown before people see it grow
-    typing_every: float | None = None  # seconds until `typing` must be said again; None: the platform shows none
+    typing_every: float | None = None  # `typing` shows that we type, for so many seconds; None: it shows nothing
     live: bool = False  # `glimpse` shows a growing answer, and leaves nothing behind
     files: bool = False  # a message can be a file
-    max_file: int | None = None  # of one that is sent, in bytes
+    max_file: int | None = None  # bytes of the largest that it takes; it is never asked to send a larger one
     max_length: int | None = None  # of one message, in UTF-16 units
 
 
@@ -110,7 +114,10 @@ class Adapter(ABC):
         """Show an answer as far as it has come, for the moment; asked only where `live` is claimed."""
 
     async def typing(self, address: Address) -> None:  # noqa: B027 reason: most platforms show none
-        """Show, for a few seconds, that an answer is under way; asked only where `typing_every` is claimed."""
+        """Show, for a few seconds, that an answer is under way; asked only where `typing_every` is claimed.
+
+        It is asked again for as long as that is so. Nobody waits for it, and nobody misses it when it fails.
+        """
 
     async def notice(self, address: Address, text: str) -> None:
         """Show something of the moment: nobody owes it, and nobody misses it when it fails."""

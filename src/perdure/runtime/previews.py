@@ -118,23 +118,28 @@ class Shown:
         cut = growing(text, can.max_length)
         if self._preview is None:
             self._preview = await self._begin(adapter, cut)
-        if self._preview.receipt is not None:
-            await self._lease.confirmed()
-            await adapter.edit(Receipt(self._preview.receipt), self._outbound(self._preview, cut))
+        else:
+            await self._edit(adapter, self._preview, cut)
         return can.edit_every
 
     async def _begin(self, adapter: Adapter, text: str) -> Preview:
-        """Find the preview that an earlier attempt has shown, or send one; it is on record before it is sent."""
+        """Edit the preview that an earlier attempt has shown, or send one; it is on record before it is sent."""
         turn = self._turn
         preview = await self._store.previews.begin(turn.id, turn.key, turn.epoch, self._clock())
         if preview is None:
             raise TurnMoved(f"turn {turn.id} is no longer ours")
         if preview.receipt is not None:
+            await self._edit(adapter, preview, text)
             return preview
         await self._lease.confirmed()
         receipt = await adapter.send(self._outbound(preview, text))
         await self._store.previews.shown(preview, receipt.message, self._clock())
         return Preview(preview.delivery_key, turn.id, turn.key, receipt.message)
+
+    async def _edit(self, adapter: Adapter, preview: Preview, text: str) -> None:
+        if preview.receipt is not None:
+            await self._lease.confirmed()
+            await adapter.edit(Receipt(preview.receipt), self._outbound(preview, text))
 
     def _outbound(self, preview: Preview, text: str) -> Outbound:
         return Outbound(self._address, text, preview.delivery_key, self._reply_to, preview=True)

@@ -41,6 +41,7 @@ class SimulatedPlatform:
         self.posted: list[Posted] = []
         self.drafts: list[str] = []  # every text that was shown of growing answers
         self.glimpses: list[tuple[Address, str]] = []
+        self.typings: list[Address] = []  # where it was shown that we type
         self.acknowledged: list[str] = []
         self.menus: list[tuple[MenuEntry, ...]] = []  # as each gateway has published it
         self.turned_away: list[str] = []  # handed over, and not taken
@@ -298,6 +299,9 @@ class SimulatedAdapter(Adapter):
 
     async def glimpse(self, address: Address, turn: str, text: str) -> None:
         self._platform.glimpses.append((address, text))
+
+    async def typing(self, address: Address) -> None:
+        self._platform.typings.append(address)
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:
         self._platform.menus.append(tuple(commands))

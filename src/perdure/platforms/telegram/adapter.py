@@ -25,7 +25,7 @@ from perdure.platforms.telegram.files import LARGEST
 from perdure.platforms.telegram.outgoing import LONGEST, Outgoing, place
 from perdure.platforms.telegram.taking import KEPT, Taking
 from perdure.platforms.telegram.updates import WANTED, NotUnderstood, Reader, Update, User
-from perdure.platforms.telegram.webhook import Webhook, mended
+from perdure.platforms.telegram.webhook import CHECK, Webhook, mended
 
 PUBLIC_API = "https://api.telegram.org"
 
@@ -62,16 +62,23 @@ class TelegramAdapter(Adapter):
     )
 
     def __init__(
-        self, token: str, base_url: str = PUBLIC_API, webhook: str | None = None, *, grows: bool = True
+        self,
+        token: str,
+        base_url: str = PUBLIC_API,
+        webhook: str | None = None,
+        *,
+        grows: bool = True,
+        look_every: float = CHECK,
     ) -> None:
         """`webhook` is where the gateway's web server is reached by Telegram; without it, updates are polled.
 
-        `grows` says whether people see an answer grow.
+        `grows` says whether people see an answer grow, `look_every` in how many seconds we ask whether Telegram
+        still posts to us.
         """
         self.capabilities = msgspec.structs.replace(TelegramAdapter.capabilities, grows=grows)
         self._client = Client(base_url, token)
         self._outgoing = Outgoing(self._client)
-        self._webhook = Webhook(webhook, token) if webhook else None
+        self._webhook = Webhook(webhook, token, look_every) if webhook else None
         self._reader: Reader | None = None
         self._account = ""
         self._offset: int | None = None

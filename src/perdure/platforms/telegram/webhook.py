@@ -35,13 +35,14 @@ class WebhookInfo(Struct, frozen=True):
 class Webhook:
     """Where Telegram posts, and what it has posted that is not stored yet."""
 
-    def __init__(self, public: str, token: str) -> None:
+    def __init__(self, public: str, token: str, look_every: float = CHECK) -> None:
         self.url = f"{public.rstrip('/')}{PATH}"
         # Made from the token: nothing has to be kept, and every gateway of this bot has the same.
         self._secret = hmac.new(token.encode(), b"perdure: webhook", hashlib.sha256).hexdigest()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._pending: set[Taking] = set()
         self._open = False
+        self._look_every = look_every
 
     def registration(self, wanted: tuple[str, ...]) -> dict[str, Any]:
         """What Telegram must know to post to us."""
@@ -85,7 +86,7 @@ class Webhook:
     async def next(self) -> Event | None:
         """The next update; None if there was none for a while."""
         try:
-            async with asyncio.timeout(CHECK):
+            async with asyncio.timeout(self._look_every):
                 return await self._events.get()
         except TimeoutError:
             return None

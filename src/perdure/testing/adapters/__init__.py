@@ -10,10 +10,12 @@ people see. It needs no plug-in: every test is a plain method.
 
 from perdure.testing.adapters.incoming import Incoming
 from perdure.testing.adapters.outgoing import Outgoing
+from perdure.testing.adapters.posting import Posting
+from perdure.testing.adapters.showing import Showing
 from perdure.testing.adapters.stage import Mishap, PlatformStage, Seen
 
 __all__ = ["AdapterConformance", "Mishap", "PlatformStage", "Seen"]
 
 
-class AdapterConformance(Incoming, Outgoing):
-    """Subclass it, and say how your platform is played. Every claim of its `Capabilities` is put to the test."""
+class AdapterConformance(Incoming, Posting, Outgoing, Showing):
+    """Subclass it, and say how your platform is played. Whatever the adapter claims to do is put to the test."""

@@ -63,6 +63,7 @@ async def _perform(suite: S, scene: Callable[[S, Performance], Awaitable[None]],
     try:
         play = Performance(stage, home, suite.patience)
         try:
+            await play.begin()
             await scene(suite, play)
         finally:
             await play.end()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.store.database import Database
 from perdure.testing.adapters.checks import Checks, check
-from perdure.testing.adapters.performance import ASK, COLOURS, HOLD, Performance, answer_to, expect
+from perdure.testing.adapters.performance import ASK, COLOURS, HOLD, Performance, answer_to, expect, present
 from perdure.testing.adapters.seam import Place
-from perdure.testing.faults import FaultyDatabase
 
 
 class Incoming(Checks):
@@ -42,18 +40,12 @@ class Incoming(Checks):
         """B70: the disk is full, and then it is not."""
         if not play.can.keeps_missed:
             return
-        databases: list[FaultyDatabase] = []
-
-        def wrap(database: Database) -> Database:
-            databases.append(FaultyDatabase(database))
-            return databases[0]
-
-        async with play.serving(wrap=wrap):
-            databases[0].fill()
+        async with play.filling() as (_, database):
+            database.fill()
             first = await play.say("before")
             await play.until("the adapter is told that it was not stored", lambda: play.seam.failed)
             kept = await play.stage.unconfirmed()
-            databases[0].mend()
+            database.mend()
         expect(kept > 0, "the message was acknowledged though it could not be stored")
         async with play.serving() as gateway:
             second = await play.converse(gateway, "after")
@@ -109,9 +101,8 @@ class Incoming(Checks):
             if content is None:
                 return
             await play.until("the file is handed over", lambda: play.seam.handed)
-            inbound = play.seam.handed[0].inbound
-            expect(inbound is not None and len(inbound.attachments) == 1, f"it was handed over as {inbound!r}")
-            assert inbound is not None  # noqa: S101 reason: for the type; it was expected above
+            inbound = present(play.seam.handed[0].inbound, "it was handed over as something that makes no sense")
+            expect(len(inbound.attachments) == 1, f"it was handed over as {inbound!r}")
             fetched = play.seam.inner.fetch(inbound.attachments[0].reference)
             found = b"".join([piece async for piece in fetched])
         expect(found == content, f"{len(found)} bytes were fetched, and they are not what was sent")

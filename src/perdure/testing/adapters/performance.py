@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.agents.function import FunctionAgent
 from perdure.agents.steps import StepContext
@@ -14,8 +14,11 @@ from perdure.core.delivery import fitting
 from perdure.platforms.api import Adapter
 from perdure.runtime.gateway import Gateway
 from perdure.store.auditing import Auditing
+from perdure.store.database import Database
+from perdure.testing.adapters.door import Door
 from perdure.testing.adapters.seam import Place, Seam
 from perdure.testing.adapters.stage import PlatformStage
+from perdure.testing.faults import FaultyDatabase
 from perdure.testing.gateways import crashing_at_the_end, serving
 from perdure.testing.waiting import eventually
 
@@ -24,6 +27,7 @@ GROWING = "It grows"
 HOLD, GROW, ASK, LONG = "hold", "grow", "ask", "long"
 
 Probe = Callable[[], Awaitable[object]] | Callable[[], object]
+T = TypeVar("T")
 
 
 def answer_to(text: str) -> str:
@@ -77,11 +81,20 @@ class Performance:
         self.patience = patience
         self.answering = Answering()
         self.seams: list[Seam] = []
+        self.door = Door()
         self._idle = stage.adapter()
         self.can = self._idle.capabilities
+        self.takes_posts = self._idle.takes_posts
+
+    async def begin(self) -> None:
+        """Open the door to which the platform posts, if it does."""
+        if self.takes_posts:
+            await self.door.open()
+            await self.stage.publish(self.door.url)
 
     async def end(self) -> None:
         """See that nothing was raised that must not be, and let go of what is left of those who died."""
+        await self.door.close()
         for adapter in [self._idle, *(seam.inner for seam in self.seams)]:
             await adapter.close()
         offences = [offence for seam in self.seams for offence in seam.offences]
@@ -96,6 +109,7 @@ class Performance:
 
     def _adapters(self, halt: Place | None = None) -> list[Adapter]:
         self.seams.append(Seam(self.stage.adapter()))
+        self.door.lead_to(self.seam)
         if halt is not None:
             self.seam.halts[halt].closed = True
         return [self.seam]
@@ -110,6 +124,19 @@ class Performance:
             if reached:
                 await self.connected()
             yield gateway
+        self.door.lead_to(None)
+
+    @asynccontextmanager
+    async def filling(self) -> AsyncIterator[tuple[Gateway, FaultyDatabase]]:
+        """The same, and its disk, which can be filled and mended."""
+        databases: list[FaultyDatabase] = []
+
+        def wrap(database: Database) -> Database:
+            databases.append(FaultyDatabase(database))
+            return databases[0]
+
+        async with self.serving(wrap=wrap) as gateway:
+            yield gateway, databases[0]
 
     @asynccontextmanager
     async def dying(self, halt: Place | None = None) -> AsyncIterator[Gateway]:
@@ -117,6 +144,7 @@ class Performance:
         async with crashing_at_the_end(self.home, self._adapters(halt), **self._options({})) as gateway:
             await self.connected()
             yield gateway
+        self.door.lead_to(None)
         await self.stage.died(self.seam.inner)
 
     # ── what happens ────────────────────────────────────────────────────────────────────────────────────────
@@ -178,3 +206,10 @@ class Performance:
 def expect(holds: bool, otherwise: str) -> None:
     if not holds:
         raise AssertionError(otherwise)
+
+
+def present(value: T | None, otherwise: str) -> T:
+    """The value, which is expected to be there."""
+    if value is None:
+        raise AssertionError(otherwise)
+    return value

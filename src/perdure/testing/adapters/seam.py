@@ -57,6 +57,8 @@ class Seam(Adapter):
         self.failed: list[Event] = []  # those that could not be stored
         self.sendings: list[Sending] = []
         self.glimpsed: list[str] = []
+        self.told_to_type = 0  # how often
+        self.typed = 0  # how often it said that it has
         self.offences: list[str] = []
         self.connected = False  # whether a try to connect has gone well
         self.losses: list[NotConnected] = []
@@ -68,6 +70,10 @@ class Seam(Adapter):
     def tried(self) -> bool:
         """Whether it was tried to connect."""
         return self.connected or bool(self.losses) or bool(self.offences)
+
+    @property
+    def takes_posts(self) -> bool:
+        return self.inner.takes_posts
 
     async def connect(self) -> None:
         with self._only_losses("connect"):
@@ -121,3 +127,8 @@ class Seam(Adapter):
     async def glimpse(self, address: Address, turn: str, text: str) -> None:
         await self.inner.glimpse(address, turn, text)
         self.glimpsed.append(text)
+
+    async def typing(self, address: Address) -> None:
+        self.told_to_type += 1
+        await self.inner.typing(address)
+        self.typed += 1

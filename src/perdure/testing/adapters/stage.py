@@ -68,11 +68,27 @@ class PlatformStage(ABC):
         """What was shown of growing answers so far. Asked only where `live` is claimed."""
         raise NotImplementedError("the adapter claims `live`, so its stage needs `glimpses`")
 
+    async def typed(self, chat: str = "ann", thread: str | None = None) -> int:
+        """How often people there were shown that we type. Asked only where `typing_every` is claimed."""
+        raise NotImplementedError("the adapter claims `typing_every`, so its stage needs `typed`")
+
     # ── the platform ────────────────────────────────────────────────────────────────────────────────────────
 
     async def unconfirmed(self) -> int:
         """How many events the platform would hand over again. Asked only where `keeps_missed` is claimed."""
         raise NotImplementedError("the adapter claims `keeps_missed`, so its stage needs `unconfirmed`")
+
+    async def publish(self, url: str) -> None:
+        """Post to this address from now on, which leads to every gateway. Asked only where `takes_posts` is so."""
+        raise NotImplementedError("the adapter takes posts, so its stage needs `publish`")
+
+    async def forge(self, text: str, chat: str = "ann") -> list[int]:
+        """Somebody who is not the platform posts that a person has written this; the status of each try.
+
+        Try without the secret, with a wrong one, and whatever else comes to your mind. Asked only where
+        `takes_posts` is so.
+        """
+        raise NotImplementedError("the adapter takes posts, so its stage needs `forge`")
 
     @abstractmethod
     async def garble(self) -> bool:
