@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.core.delivery import Delivery
+from perdure.core.messages import Stored
 from perdure.core.notes import DROPPED_REPLY, EXPIRED_REPLY, maybe_duplicate
 from perdure.errors import StoreBroken
 from perdure.platforms.api import Capabilities, Event
@@ -199,6 +201,24 @@ async def test_gateway_ends_with_an_error_when_a_sync_failed(tmp_path: Path) -> 
         await replies(platform, "hi")
 
 
+async def test_gateway_ends_when_an_adapter_meets_a_broken_store(tmp_path: Path) -> None:
+    """That is no defect of its platform, which could be tried again."""
+
+    class Meets(SimulatedAdapter):
+        async def receive(self) -> AsyncGenerator[Event]:
+            async for event in super().receive():
+                raise StoreBroken("the database cannot be written: disk I/O error")
+                yield event
+
+    platform = SimulatedPlatform()
+    with pytest.raises(StoreBroken, match="disk I/O error"):
+        async with gateways.serving(tmp_path, [Meets(platform)]) as gateway:
+            platform.write("say: hi")
+            await eventually("the gateway has stopped", lambda: gateway.phase == "stopped")
+    async with serving(tmp_path, platform):
+        await replies(platform, "hi")
+
+
 async def test_b75_wait_that_a_platform_names_uses_up_no_attempt(tmp_path: Path) -> None:
     platform = SimulatedPlatform()
     platform.wait = 2
@@ -210,6 +230,33 @@ async def test_b75_wait_that_a_platform_names_uses_up_no_attempt(tmp_path: Path)
         [turn] = await gateway.store.database.read(lambda tx: tx.all("SELECT turn FROM outbox WHERE text = 'one'"))
         [row] = await gateway.store.outbox.of_turn(turn[0])
     assert (row.state, row.attempts) == (Delivery.SENT, 0)
+
+
+async def test_b41_others_are_served_when_an_acknowledgement_fails(tmp_path: Path) -> None:
+    """What the platform does not hear of comes again, and is known."""
+
+    class Mute(SimulatedAdapter):
+        async def receive(self) -> AsyncGenerator[Event]:
+            async for event in super().receive():
+                yield replace(event, ack=self.ack) if platform.mute else event
+
+        async def ack(self, _: Stored | None) -> None:
+            raise ZeroDivisionError("nobody is told")
+
+    class Muting(SimulatedPlatform):
+        mute = True
+
+    platform = Muting()
+    async with gateways.serving(tmp_path, [Mute(platform)]):
+        platform.write("say: one")
+        await replies(platform, "one")
+        platform.mute = False
+        platform.write("say: two")
+        await replies(platform, "one", "two")
+        await eventually("only the first is still there", lambda: len(platform.pending()) == 1)
+        platform.disconnect()
+        await eventually("it is handed over again, and acknowledged", lambda: not platform.pending())
+    assert platform.replies() == ["one", "two"]
 
 
 class Defective(SimulatedAdapter):

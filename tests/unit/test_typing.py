@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections.abc import AsyncGenerator, Iterator
 
 import pytest
@@ -12,29 +11,9 @@ from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt
 from perdure.platforms.api import Adapter, Capabilities, Event
 from perdure.runtime.typing import FIRST, Typing
+from support.leaping import Leaping
 
 CHAT = Address("there", "dm", "ann")
-
-
-class Leaping(asyncio.SelectorEventLoop):
-    """Its clock moves only when everybody waits, and then at once to where the next one wakes up."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        super().__init__(_Leaps(self))
-
-    def time(self) -> float:
-        return self.now
-
-
-class _Leaps(selectors.DefaultSelector):
-    def __init__(self, loop: Leaping) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._loop.now += timeout or 0.0
-        return list(super().select(0))
 
 
 class Typist(Adapter):

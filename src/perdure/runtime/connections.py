@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from traceback import extract_tb
+
+from msgspec import Struct
 
 from perdure.core import notes
 from perdure.errors import NotConnected, StoreBroken
@@ -14,9 +17,17 @@ from perdure.platforms.api import Adapter, Capabilities, Event
 log = Log("connections")
 
 FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 60.0
+LONGEST_PAUSE = 60.0  # also how long an adapter must have served before a defect to be trusted again
 
 Take = Callable[[Event], Awaitable[None]]
+
+
+class End(Struct, frozen=True):
+    """How a try to serve a platform has ended."""
+
+    problem: str
+    good: bool = False  # nothing is wrong with the adapter: the line was lost, or it has served for long
+    defect: Exception | None = None
 
 
 class Connections:
@@ -39,26 +50,37 @@ class Connections:
 
     async def attend(self, adapter: Adapter, take: Take) -> None:
         """Connect, receive, and connect again after every loss, with growing pauses while it fails."""
-        pause = FIRST_PAUSE
+        pause, known = FIRST_PAUSE, set[str]()
         while True:
-            try:
-                await adapter.connect()
-                pause = FIRST_PAUSE
-                await self._receive(adapter, take)
-                problem = "the platform closed the connection"
-            except NotConnected as error:
-                problem = error.message
-            except StoreBroken:
-                raise
-            except Exception as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
-                problem = notes.adapter_failed(type(error).__name__)
-                log.crash("adapter_failed", error, platform=adapter.name)
-            finally:
-                self.connected.pop(adapter.name, None)
-            self.problems[adapter.name] = problem
-            log.warning("disconnected", platform=adapter.name, problem=problem, retry_in=pause)
+            end = await self._serve(adapter, take)
+            if end.good:
+                pause, known = FIRST_PAUSE, set()
+            if end.defect is not None and (place := _place(end.defect)) not in known:
+                known.add(place)
+                log.crash("adapter_failed", end.defect, platform=adapter.name)
+            self.problems[adapter.name] = end.problem
+            log.warning("disconnected", platform=adapter.name, problem=end.problem, retry_in=pause)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
+
+    async def _serve(self, adapter: Adapter, take: Take) -> End:
+        """Connect and receive, for as long as it goes well."""
+        clock = asyncio.get_running_loop().time
+        since: float | None = None
+        try:
+            await adapter.connect()
+            since = clock()
+            await self._receive(adapter, take)
+            problem, defect = "the platform closed the connection", None
+        except NotConnected as error:
+            return End(error.message, good=since is not None)
+        except StoreBroken:
+            raise
+        except Exception as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
+            problem, defect = notes.adapter_failed(type(error).__name__), error
+        finally:
+            self.connected.pop(adapter.name, None)
+        return End(problem, since is not None and clock() - since >= LONGEST_PAUSE, defect)
 
     async def _receive(self, adapter: Adapter, take: Take) -> None:
         self.connected[adapter.name] = adapter
@@ -69,3 +91,9 @@ class Connections:
         async with aclosing(adapter.receive()) as events:
             async for event in events:
                 await take(event)
+
+
+def _place(error: Exception) -> str:
+    """What tells one defect from another: its kind, and where it was raised; its words may differ each time."""
+    frame = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} {frame.filename}:{frame.lineno}"

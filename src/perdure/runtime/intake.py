@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from perdure.config import Settings
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Pick, Stored
-from perdure.errors import Unavailable
+from perdure.errors import NotConnected, StoreBroken, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
 from perdure.runtime.access import Access
@@ -74,10 +74,23 @@ class Intake:
 
     async def _take(self, event: Event) -> None:
         try:
-            await event.ack(await self._store_event(event))
+            stored = await self._store_event(event)
         except Unavailable as error:
             log.warning("not_received", event_key=event.key, error=error.message)
-            await event.fail(error)
+            await self._tell(event, event.fail(error))
+        else:
+            await self._tell(event, event.ack(stored))
+
+    async def _tell(self, event: Event, telling: Awaitable[None]) -> None:
+        """Tell the platform what became of an event. What it was not told, it hands over again, and we know it."""
+        try:
+            await telling
+        except StoreBroken:
+            raise
+        except NotConnected as error:
+            log.warning("platform_not_told", event_key=event.key, error=error.message)
+        except Exception as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
+            log.crash("platform_not_told", error, event_key=event.key)
 
     async def _store_event(self, event: Event) -> Stored | None:
         inbound, problem = event.inbound, event.problem
