@@ -8,6 +8,8 @@ import itertools
 import pytest
 
 from perdure.core.delivery import Delivery
+from perdure.core.messages import Button
+from perdure.store.dividing import divided
 from perdure.store.outbox import Delivering, Owed
 from perdure.store.runs import LEASE_MS
 from support.stores import PLATFORM, Gateway, Place, chat, key_of
@@ -136,6 +138,42 @@ async def test_notice_belongs_to_no_turn(gateway: Gateway) -> None:
     await gateway.hears("hello")
     await gateway.store.outbox.owe(key_of(), Owed(chat(), "notice", ("hi",)), gateway.now())
     assert (await head(gateway)).turn is None
+
+
+async def test_b75_notice_that_is_cut_into_parts_keeps_its_place_in_the_lane(gateway: Gateway) -> None:
+    await gateway.hears("hello")
+    yes = Button("Yes", "/yes")
+    for name, text, buttons in (("n1", "one two three", (yes,)), ("n2", "after", ())):
+        await gateway.store.outbox.owe(key_of(), Owed(chat(), name, (text,), "m1", buttons), gateway.now())
+    row, parts = await head(gateway), ("one", "two", "three")
+    mend = gateway.store.outbox.mend
+    assert await mend(row.key, divided(row, parts, gateway.now()))
+    assert not await mend(row.key, divided(row, parts, gateway.now())), "it was cut already"
+    await gateway.reopen()
+    found = [await _sent(gateway) for _ in range(4)]
+    assert [(each.text, each.part, each.reply_to, each.outbound().buttons) for each in found] == [
+        ("one", 0, "m1", ()),
+        ("two", 1, None, ()),
+        ("three", 2, None, (yes,)),
+        ("after", 0, "m1", ()),
+    ]
+    assert len({each.delivery_key for each in found}) == 4
+
+
+async def _sent(gateway: Gateway) -> Delivering:
+    row = await head(gateway)
+    assert await gateway.starts(row)
+    assert await gateway.store.outbox.sent(row, "r", gateway.now())
+    return row
+
+
+async def test_what_is_being_sent_is_not_cut_into_parts(gateway: Gateway) -> None:
+    await gateway.hears("hello")
+    await gateway.store.outbox.owe(key_of(), Owed(chat(), "n1", ("one two",)), gateway.now())
+    row = await head(gateway)
+    assert await gateway.starts(row)
+    assert not await gateway.store.outbox.mend(row.key, divided(row, ("one", "two"), gateway.now()))
+    assert await states(gateway) == [("one two", "sending")]
 
 
 async def test_rows_of_a_turn_and_open_rows_are_listed_in_order(gateway: Gateway) -> None:

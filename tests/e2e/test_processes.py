@@ -15,6 +15,7 @@ import pytest
 from perdure.core.journal import TurnView
 from perdure.core.tools import Use
 from perdure.errors import OutcomeUnknown
+from perdure.platforms.api import Capabilities
 from perdure.runtime.ledger import Records
 from perdure.store.ids import wall_clock
 from perdure.store.processes import WINDOW_MS
@@ -238,6 +239,24 @@ async def test_b96_end_is_a_notice_and_no_turn_when_a_fresh_conversation_was_beg
         await sees(platform, "begun", "", "late")
         await is_quiet(running)
         assert len(await turns(running, platform)) == 1
+
+
+async def test_b96_long_notice_of_an_end_comes_in_as_many_messages_as_its_platform_needs(home: Path) -> None:
+    can = Capabilities(idempotent_send=True, keeps_missed=True, max_length=200)
+    platform, switch = SimulatedPlatform(capabilities=can), Switch(home.parent)
+    platform.longest = can.max_length
+    async with serving(home, platform) as running:
+        platform.write(f"background: {switch.wait}; seq 1000 1099\nsay: begun")
+        await sees(platform, "begun")
+        platform.write("/new")
+        await eventually("a fresh conversation is begun", lambda: len(platform.replies()) == 2)
+        await runs(home, await the_process(running))
+        switch.throw()
+        await eventually("the end of the notice is there", lambda: platform.replies()[-1].endswith("1099"))
+        await is_quiet(running)
+    told = platform.replies()[2:]
+    assert len(told) > 2
+    assert " ".join(told).split()[-100:] == [str(number) for number in range(1000, 1100)]
 
 
 async def test_b95_end_is_told_in_the_thread_that_began_the_process(home: Path) -> None:

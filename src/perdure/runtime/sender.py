@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from perdure.core import notes
-from perdure.core.delivery import RESOLVED, Delivery, Resolution, UnknownChoice, resolution, retry_in
+from perdure.core.delivery import RESOLVED, Delivery, Resolution, UnknownChoice, resolution, retry_in, split
 from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
 from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
 from perdure.logs import Log
@@ -18,6 +18,7 @@ from perdure.platforms.api import Adapter, Capabilities
 from perdure.runtime.bell import POLL, STORE_PAUSE, Bell
 from perdure.runtime.lease import Lease
 from perdure.store.api import Store
+from perdure.store.dividing import divided
 from perdure.store.ids import Clock
 from perdure.store.outbox import Delivering, Owed
 from perdure.tools.cabinet import Cabinet
@@ -121,6 +122,7 @@ class Sender:
             await self._expire(row, now)
             return
         if row.state is not Delivery.UNKNOWN:
+            row = await self._fitting(row, adapter)
             await self._send(row, adapter, row.text)
             return
         can = adapter.capabilities
@@ -141,6 +143,14 @@ class Sender:
                 await self._send(row, adapter, notes.maybe_duplicate(row.text), RESOLVED[how])
             case Resolution.DROP:
                 await self._drop(row, now)
+
+    async def _fitting(self, row: Delivering, adapter: Adapter) -> Delivering:
+        """The row, or its first part: a notice was made by whoever did not know how much its platform takes."""
+        notice = row.turn is None and row.edits is None
+        parts = split(row.text, adapter.capabilities.max_length) if notice else []
+        if len(parts) < 2 or not await self._store.outbox.mend(row.key, divided(row, parts, self._clock())):
+            return row
+        return replace(row, text=parts[0], buttons=None)
 
     async def _send(self, row: Delivering, adapter: Adapter, text: str, resolved: str | None = None) -> None:
         if not await self._store.outbox.start(row, self._run, self._clock()):

@@ -37,6 +37,12 @@ class Ids:
         return f"{prefix}_{_spell(number)}"
 
 
+def behind(identity: str, steps: int) -> str:
+    """An id so close behind another that no third is between them, but for those of fewer steps."""
+    prefix = identity.rpartition("_")[0]
+    return f"{prefix}_{_spell(_read(identity) + steps)}"
+
+
 def _read(identity: str) -> int:
     number = 0
     for letter in identity.rpartition("_")[2]:

@@ -32,6 +32,12 @@ OPEN = "state IN ('owed', 'sending', 'unknown')"
 WINDOW = 5_000  # rows that one page looks at: what it seeks may be rare among them
 BEHIND = "z" * 30  # behind every id
 CODE = "pair_"  # how the names of replies begin that tell a code
+OWE = (
+    "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
+    "file, state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, "
+    ":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, 'owed', 0, :now, :since, :now) "
+    "ON CONFLICT DO NOTHING"
+)
 _TRYING = "state = 'sending' AND attempts = :attempts"  # the very try that the caller made, not a later one
 
 
@@ -204,7 +210,7 @@ class Outbox:
         return found[0] if found else None
 
     async def mend(self, key: str, deed: Work[T]) -> T:
-        """Carry out what an operator wants with a row of that key. After return: it is durable."""
+        """Carry out what is to be done with a row of that key. After return: it is durable."""
         return await self._database.write(deed, key=key)
 
     async def _change(
@@ -247,10 +253,7 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
     for part, text in enumerate(reply.parts):
         last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {OPEN}", lane=lane)
         tx.run(
-            "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
-            "file, state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, "
-            ":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, 'owed', 0, :now, :now, :now) "
-            "ON CONFLICT DO NOTHING",
+            OWE,
             id=ids.new("out", after=last[0] if last else None),
             delivery_key=delivery_key(reply.reply, part),
             lane=lane,
@@ -263,6 +266,7 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
             buttons=buttons if part == len(reply.parts) - 1 else None,
             edits=reply.edits if part == 0 else None,
             file=file,
+            since=now,
             now=now,
         )
 
