@@ -129,11 +129,7 @@ class Incoming(Checks):
             await play.say(ASK)
             await play.until("a turn begins", lambda: play.turns(ASK))
             await play.until("the question is there", play.stage.seen)
-
-            async def nothing_owed() -> bool:
-                return not await gateway.store.outbox.open()
-
-            await play.until("the question has its receipt", nothing_owed)
+            await play.settled(gateway)
             (question,) = await play.stage.seen()
         async with play.serving() as gateway:
             if play.can.buttons:

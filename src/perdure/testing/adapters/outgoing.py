@@ -44,7 +44,7 @@ class Outgoing(Checks):
         self, play: Performance
     ) -> None:
         """B74."""
-        answer = await self._die(play, "hello", sent=True)
+        answer = await _die(play, "hello", sent=True)
         async with play.serving() as gateway:
             await play.heard(gateway)
         await play.expect(answer, *_again(play, answer))
@@ -52,20 +52,20 @@ class Outgoing(Checks):
     @check
     async def test_answer_comes_once_when_the_gateway_dies_before_sending(self, play: Performance) -> None:
         """B73, B74: marked where nobody can tell that it never left."""
-        answer = await self._die(play, "hello", sent=False)
+        answer = await _die(play, "hello", sent=False)
         async with play.serving() as gateway:
             await play.heard(gateway)
-        await play.expect(answer if _told(play) else notes.maybe_duplicate(answer))
+        await play.expect(answer if _can_tell(play) else notes.maybe_duplicate(answer))
 
     @check
     async def test_answer_is_given_up_with_a_notice_when_the_operator_prefers_that(
         self, play: Performance
     ) -> None:
         """B74."""
-        answer = await self._die(play, "hello", sent=True)
+        answer = await _die(play, "hello", sent=True)
         async with play.serving(DELIVERY__UNKNOWN="drop") as gateway:
             await play.heard(gateway)
-        await play.expect(answer, *([] if _told(play) else [notes.DROPPED_REPLY]))
+        await play.expect(answer, *([] if _can_tell(play) else [notes.DROPPED_REPLY]))
 
     @check
     async def test_sent_message_can_be_looked_up_by_its_delivery_key(self, play: Performance) -> None:
@@ -80,14 +80,6 @@ class Outgoing(Checks):
             expect(found is not None and found == sent.receipt, f"found {found!r}; expected {sent.receipt!r}")
             other = await play.seam.inner.find_sent("turn-that-never-was:0")
             expect(other is None, f"{other!r} was found for a key that was never sent")
-
-    async def _die(self, play: Performance, text: str, *, sent: bool) -> str:
-        """Die in the middle of a send, before or after the message was sent; what the answer was."""
-        halt = Place.AFTER_SEND if sent else Place.BEFORE_SEND
-        async with play.dying(halt):
-            answer = await play.say(text)
-            await play.halted(halt)
-        return answer
 
     # ── what a platform says to a message ───────────────────────────────────────────────────────────────────
 
@@ -141,7 +133,7 @@ class Outgoing(Checks):
             expect(" ".join(parts) == plain(words(int(asked.split()[1]))), f"people see only {parts}")
             expect((len(parts) > 1) == bool(limit), f"it came in {len(parts)} parts; the longest is {limit}")
         answer = words(limit or UNLIMITED)
-        await self._die(play, f"{LONG} {limit or UNLIMITED}", sent=True)
+        await _die(play, f"{LONG} {limit or UNLIMITED}", sent=True)
         async with play.serving() as gateway:
             await play.heard(gateway)
         await play.expect(*parts, answer, *_again(play, answer))
@@ -188,14 +180,23 @@ class Outgoing(Checks):
         await play.expect(answer)
 
 
-def _told(play: Performance) -> bool:
+async def _die(play: Performance, text: str, *, sent: bool) -> str:
+    """Die in the middle of a send, before or after the message was sent; what the answer was."""
+    halt = Place.AFTER_SEND if sent else Place.BEFORE_SEND
+    async with play.dying(halt):
+        answer = await play.say(text)
+        await play.halted(halt)
+    return answer
+
+
+def _can_tell(play: Performance) -> bool:
     """Whether the platform can tell if a message is there."""
     return play.can.idempotent_send or play.can.read_back
 
 
 def _again(play: Performance, answer: str) -> list[str]:
     """What comes behind an answer that is there, if nobody knew that it was."""
-    return [] if _told(play) else [notes.maybe_duplicate(answer)]
+    return [] if _can_tell(play) else [notes.maybe_duplicate(answer)]
 
 
 async def _send_file(play: Performance, content: bytes) -> None:

@@ -172,6 +172,14 @@ class Performance:
             await self.until(f"a turn begins with {text!r}", lambda text=text: self.turns(text))
         await self.until("nothing is under way any more", Auditing(gateway.store.database).is_quiet)
 
+    async def settled(self, gateway: Gateway) -> None:
+        """Wait until every message that was sent has its receipt: a death before that would leave it unknown."""
+
+        async def nothing_owed() -> bool:
+            return not await gateway.store.outbox.open()
+
+        await self.until("every message has its receipt", nothing_owed)
+
     async def converse(self, gateway: Gateway, text: str, chat: str = "ann", thread: str | None = None) -> str:
         """Somebody writes, and all that is to come of it has come; what they were to be answered."""
         answer = await self.say(text, chat, thread)

@@ -31,10 +31,11 @@ class Posting(Checks):
         kept = ["before"] if play.can.keeps_missed else []
         async with play.filling() as (gateway, database):
             database.fill()
+            number = len(play.door.posts)
             await play.say("before")
             await play.until("the adapter is told that it was not stored", lambda: play.seam.failed)
-            await play.until("the post is answered", lambda: play.door.posts[0].status)
-            expect(not _succeeded(play, 0), "what could not be stored was answered with success")
+            await play.until("the post is answered", lambda: play.door.posts[number].status)
+            expect(not _succeeded(play, number), "what could not be stored was answered with success")
             database.mend()
             await play.say("after")
             await play.heard(gateway, *kept, "after")
@@ -46,11 +47,12 @@ class Posting(Checks):
         if not (play.takes_posts and play.can.keeps_missed):
             return
         async with play.serving() as gateway:
-            play.door.losing = 1
+            play.door.losing, before = 1, len(play.door.posts)
             answer = await play.converse(gateway, "hello")
             await play.confirmed()
+            posts = len(play.door.posts) - before
             last = await play.converse(gateway, "good night")
-        expect(len(play.door.posts) > 2, f"the stage posted {len(play.door.posts)} times; expected one post again")
+        expect(posts > 1, "the stage did not post again what was not answered, though `keeps_missed` is claimed")
         expect(play.turns("hello") == 1, "the same post began two turns: its key must always be the same")
         await play.expect(answer, last)
 
