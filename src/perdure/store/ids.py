@@ -10,6 +10,7 @@ from collections.abc import Callable
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # sorts like its values; no letters that look like digits
 _RANDOM_BITS = 62
 _LENGTH = 22  # of five bits each: 48 of time, 62 of chance
+ROOM = 1024  # numbers that stay free behind each id, for what must stand right behind it
 
 Clock = Callable[[], int]
 
@@ -33,12 +34,15 @@ class Ids:
         if after is not None and (last := _read(after)) >= fresh:
             fresh = last + 1 + secrets.randbits(_RANDOM_BITS - 1)
         with self._lock:
-            self._last = number = max(fresh, self._last + 1)
+            self._last = number = max(fresh, self._last + ROOM)
         return f"{prefix}_{_spell(number)}"
 
 
 def behind(identity: str, steps: int) -> str:
-    """An id so close behind another that no third is between them, but for those of fewer steps."""
+    """An id so close behind another that no third is between them, but for those of fewer steps.
+
+    `steps` are less than `ROOM`.
+    """
     prefix = identity.rpartition("_")[0]
     return f"{prefix}_{_spell(_read(identity) + steps)}"
 
