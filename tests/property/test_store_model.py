@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec import Struct, field
 
-from perdure.core.delivery import OPEN_DELIVERIES
+from perdure.core.delivery import OPEN_DELIVERIES, Delivery
 from perdure.core.effects import Effect
 from perdure.core.journal import (
     Answered,
@@ -385,7 +385,9 @@ class StoreModel(RuleBasedStateMachine):
             self.position[model.chat] += 1
         elif outcome == "busy":
             assert self._run(outbox.put_back(row, now, now, problem="busy", counts=True))
-            model.state, model.attempts = "owed", model.attempts + 1
+            # What may have arrived before is not forgotten because it could not be tried again now.
+            model.state = "unknown" if row.state is Delivery.UNKNOWN else "owed"
+            model.attempts += 1
         elif outcome == "cut off":
             assert self._run(outbox.unknown(row, now, now, problem="cut off"))
             model.state, model.attempts = "unknown", model.attempts + 1
