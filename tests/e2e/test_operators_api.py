@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from perdure.core import notes
@@ -209,9 +211,24 @@ WRONG = [
 ]
 
 
+BODIES = [
+    b"",
+    b'{"answer": "\xff"}',
+    b'{"approve": "\xff"}',
+    b'{"text": "\xff"}',
+    b"[" * 100_000,
+    b'{"x": ' + b"[" * 100_000,
+]
+TAKE_JSON = ["/questions/t_0.c/answer", "/approvals/t_0.c", "/people/pair", "/chats/home/messages"]
+
+
 def test_what_cannot_be_found_or_understood_is_said_with_a_hint(tmp_path: Path) -> None:
     with gateway(tmp_path / "home") as process:
         operator = Operator(process)
+        headers = {"Authorization": f"Bearer {process.token}"}
+        for path, body in product(TAKE_JSON, BODIES):
+            refused = httpx.post(f"{process.url}/api{path}", content=body, headers=headers)
+            assert (refused.status_code, bool(refused.json()["hint"])) == (400, True), (path, body[:20])
         for path, status in WRONG:
             answer = operator.get(path, status)
             assert answer["error"] and answer["hint"], path

@@ -6,12 +6,12 @@ import re
 import secrets
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.console.answers import OUR_ID, Refusal, answer
+from perdure.console.bodies import read_json
 from perdure.console.events import Cursor, follow, read_cursor
 from perdure.console.files import named
 from perdure.console.routes import EVENTS, call
@@ -24,7 +24,6 @@ from perdure.core.queueing import Fate
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
-MOST_BYTES = 1 << 20
 MOST_FILES = 20  # in one message
 PAGE = 500
 # No control characters, and not the one that stands for bytes which were no text.
@@ -61,7 +60,7 @@ class ChatApi:
     )
     async def write(self, request: Request) -> Response:
         """Write a message to a chat."""
-        address, body = _address(request), _read_message(await read_body(request))
+        address, body = _address(request), await _read_message(request)
         files = await named(self._gateway, body.attachments)
         stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text, attachments=files))
         if stored.fate is Fate.FULL:
@@ -83,7 +82,7 @@ class ChatApi:
     async def change(self, request: Request) -> Response:
         """Give a message that has not begun other words."""
         name, address = request.path_params["id"], _address(request)
-        text = _read_words(await read_body(request))
+        text = await _read_words(request)
         return await self._alter(
             Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
         )
@@ -180,46 +179,33 @@ def _address(request: Request) -> Address:
     return Address("web", "dm", chat)
 
 
-async def read_body(request: Request) -> bytes:
-    body = b""
-    try:
-        async for piece in request.stream():
-            body += piece
-            if len(body) > MOST_BYTES:
-                raise Refusal(413, f"the body is larger than {MOST_BYTES} bytes", "Send less at a time.")
-    except ClientDisconnect as error:
-        raise Refusal(400, "the connection closed before the message was whole", "Send it again.") from error
-    return body
-
-
-def _read_message(body: bytes) -> NewMessage:
-    try:
-        message = msgspec.json.decode(body, type=NewMessage)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"the body is not a message: {error}", EXAMPLE) from error
+async def _read_message(request: Request) -> NewMessage:
+    message = await read_json(request, NewMessage, EXAMPLE, "the body is not a message")
     if not 0 < len(message.id) <= 200:
         raise Refusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", EXAMPLE)
-    _check_text(message.text, alone=not message.attachments)
-    if "\0" in message.id:
-        # PostgreSQL keeps no such text, and one gateway must not take what another one cannot.
-        raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)
+    if not message.attachments:
+        _check_said(message.text, EXAMPLE)
+    _check_storable("id", message.id, EXAMPLE)
+    _check_storable("text", message.text, EXAMPLE)
     return message
 
 
-def _read_words(body: bytes) -> str:
-    try:
-        text = msgspec.json.decode(body, type=NewWords).text
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"the body has no new words: {error}", WORDS_EXAMPLE) from error
-    _check_text(text)
+async def _read_words(request: Request) -> str:
+    text = (await read_json(request, NewWords, WORDS_EXAMPLE, "the body has no new words")).text
+    _check_said(text, WORDS_EXAMPLE)
+    _check_storable("text", text, WORDS_EXAMPLE)
     return text
 
 
-def _check_text(text: str, *, alone: bool = True) -> None:
-    if alone and not text.strip():
-        raise Refusal(400, "text: expected something to answer, got nothing but blanks", EXAMPLE)
+def _check_said(text: str, example: str) -> None:
+    if not text.strip():
+        raise Refusal(400, "text: expected something to answer, got nothing but blanks", example)
+
+
+def _check_storable(name: str, text: str, example: str) -> None:
+    """PostgreSQL keeps no text with a zero, and one gateway must not take what another one cannot."""
     if "\0" in text:
-        raise Refusal(400, "id, text: expected characters other than NUL (U+0000), got one", EXAMPLE)
+        raise Refusal(400, f"{name}: expected characters other than NUL (U+0000), got one", example)
 
 
 NOT_CHANGED = {

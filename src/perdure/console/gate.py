@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from perdure.console.answers import Refusal
-from perdure.console.chats import read_body
+from perdure.console.bodies import read_body
 from perdure.console.pages import page
 from perdure.console.routes import FORM, PAGE, Call, Endpoint, call
 from perdure.console.seal import LASTS, Seal

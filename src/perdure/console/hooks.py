@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.answers import Refusal
-from perdure.console.chats import read_body
+from perdure.console.bodies import read_body
 from perdure.console.routes import call
 from perdure.runtime.gateway import Gateway
 

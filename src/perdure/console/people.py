@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.answers import Refusal, answer
-from perdure.console.chats import read_body
+from perdure.console.bodies import read_json
 from perdure.console.routes import call
 from perdure.console.shapes import ChangedPerson, People
 from perdure.core.people import Role
@@ -78,7 +78,7 @@ class PeopleApi:
         verb = request.path_params["verb"]
         if verb not in SHAPES:
             raise Refusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(SHAPES)}.")
-        words = _read(await read_body(request), SHAPES[verb])
+        words = await _read(request, SHAPES[verb])
         act: Callable[..., Awaitable[Change]] = getattr(self._register(), verb)
         change = await act(**msgspec.structs.asdict(words))
         if change.done:
@@ -97,11 +97,8 @@ def people_after(request: Request) -> str:
     return after
 
 
-def _read(body: bytes, shape: type[Words]) -> Words:
-    try:
-        words = msgspec.json.decode(body, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"the body does not fit: {error}", EXAMPLE) from error
+async def _read(request: Request, shape: type[Words]) -> Words:
+    words = await read_json(request, shape, EXAMPLE)
     if any("\0" in text or len(text) > MOST_LETTERS for text in _texts(words)):
         raise Refusal(400, f"expected texts of at most {MOST_LETTERS} characters, none of them NUL", EXAMPLE)
     return words

@@ -7,10 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.answers import Refusal, answer
-from perdure.console.chats import read_body
+from perdure.console.bodies import read_json
 from perdure.console.routes import call
 from perdure.console.shapes import AnsweredQuestion, JudgedCall
 from perdure.runtime.gateway import Gateway
+
+ANSWER_EXAMPLE = 'Send JSON such as {"answer": "Left"}.'
+VERDICT_EXAMPLE = 'Send JSON such as {"approve": true}.'
 
 
 class Answering(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,14 +37,9 @@ class QuestionApi:
     )
     async def answer(self, request: Request) -> Response:
         """Answer a question that a turn waits with."""
-        try:
-            given = msgspec.json.decode(await read_body(request), type=Answering)
-        except msgspec.DecodeError as error:
-            raise Refusal(
-                400, f"the body does not fit: {error}", 'Send JSON such as {"answer": "Left"}.'
-            ) from error
+        given = await read_json(request, Answering, ANSWER_EXAMPLE)
         if not given.answer.strip() or "\0" in given.answer:
-            raise Refusal(400, "answer: expected some words, got none", 'Send JSON such as {"answer": "Left"}.')
+            raise Refusal(400, "answer: expected some words, and no NUL (U+0000) in them", ANSWER_EXAMPLE)
         name = _name(request)
         if not await self._gateway.operators.answer(name, given.answer):
             raise Refusal(
@@ -58,13 +56,7 @@ class QuestionApi:
     )
     async def judge(self, request: Request) -> Response:
         """Approve or deny a call."""
-        try:
-            given = msgspec.json.decode(await read_body(request), type=Judging)
-        except msgspec.DecodeError as error:
-            raise Refusal(
-                400, f"the body does not fit: {error}", 'Send JSON such as {"approve": true}.'
-            ) from error
-        name = _name(request)
+        given, name = await read_json(request, Judging, VERDICT_EXAMPLE), _name(request)
         verdict = await self._gateway.operators.judge(name, approve=given.approve)
         if verdict == "nothing":
             raise Refusal(
