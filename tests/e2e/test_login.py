@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from perdure.core import notes
 from support.gateway import GatewayProcess, gateway
 
 HTML = {"Accept": "text/html,*/*;q=0.8"}
@@ -47,6 +48,22 @@ def test_b103_printed_link_logs_in_and_leaves_no_token_behind(
     assert not cookie["secure"], "it would never come back over http"
     assert process.token not in response.headers["set-cookie"] + response.text
     assert is_in(browser)
+
+
+def test_whatever_goes_wrong_is_a_page_in_a_browser_and_json_for_programs(tmp_path: Path) -> None:
+    with gateway(tmp_path / "home") as process:
+        headers = HTML | {"Sec-Fetch-Site": "same-origin"}
+        for path in ("/nowhere", "/static/nothing.js"):
+            lost = httpx.get(
+                f"{process.url}{path}", headers=headers | {"Authorization": f"Bearer {process.token}"}
+            )
+            assert (lost.status_code, lost.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+            assert lost.text.count("<h1>") == 1
+            assert httpx.get(f"{process.url}{path}").json()["hint"], path
+        for number in range(7):
+            late = httpx.post(f"{process.url}/login", data={"token": str(number)}, headers=headers)
+        assert late.status_code == 429 and "Retry-After" in late.headers
+        assert notes.TOO_MANY_LOGINS in late.text and "<h1>" in late.text
 
 
 def test_form_logs_in_when_the_token_is_typed(process: GatewayProcess, browser: httpx.Client) -> None:

@@ -1,4 +1,4 @@
-"""What the HTTP API answers: JSON, and errors that say what to do."""
+"""What the HTTP API answers: JSON, and errors that say what to do; in a browser, as a page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.console.pages import page
 from perdure.errors import NotFound, NotTaken, PerdureError, Unavailable
 
 OUR_ID = re.compile(r"[a-z]+_[0-9a-z]+")
@@ -37,9 +38,16 @@ def answer(body: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(body), status, media_type="application/json")
 
 
-async def refused(_: Request, error: Exception) -> Response:
+def not_done(request: Request, error: str, hint: str | None, status: int) -> Response:
+    """An error: a page for whoever wanted one, and JSON for programs."""
+    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
+        return page("problem.html", status, error=error, hint=hint)
+    return answer(Problem(error, hint or ""), status)
+
+
+async def refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)  # noqa: S101 reason: registered for this class alone
-    response = answer({"error": error.message, "hint": error.hint}, error.status)
+    response = not_done(request, error.message, error.hint, error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if error.again:
@@ -50,17 +58,17 @@ async def refused(_: Request, error: Exception) -> Response:
 async def unavailable(request: Request, error: Exception) -> Response:
     assert isinstance(error, Unavailable)  # noqa: S101 reason: registered for this class alone
     hint = "Ask again in a moment." if request.method in ("GET", "HEAD") else "Nothing was stored; send it again."
-    return answer({"error": error.message, "hint": error.hint or hint}, 503)
+    return not_done(request, error.message, error.hint or hint, 503)
 
 
-async def not_found(_: Request, error: Exception) -> Response:
+async def not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, NotFound)  # noqa: S101 reason: registered for this class alone
-    return answer({"error": error.message, "hint": error.hint}, 404)
+    return not_done(request, error.message, error.hint, 404)
 
 
-async def not_taken(_: Request, error: Exception) -> Response:
+async def not_taken(request: Request, error: Exception) -> Response:
     assert isinstance(error, NotTaken)  # noqa: S101 reason: registered for this class alone
-    return answer({"error": error.message, "hint": error.hint}, 403)
+    return not_done(request, error.message, error.hint, 403)
 
 
 async def http_error(request: Request, error: Exception) -> Response:
@@ -70,12 +78,12 @@ async def http_error(request: Request, error: Exception) -> Response:
         404: f"There is nothing at {request.url.path}; docs/http.md lists what there is.",
         405: f"{request.method} is not possible here; allowed: {allowed}.",
     }
-    response = answer({"error": error.detail, "hint": hints.get(error.status_code, "")}, error.status_code)
+    response = not_done(request, error.detail, hints.get(error.status_code), error.status_code)
     response.headers.update(error.headers or {})
     return response
 
 
-async def crashed(_: Request, error: Exception) -> Response:
+async def crashed(request: Request, error: Exception) -> Response:
     """The traceback goes to the log, by whoever called us; the caller learns that it is there."""
-    sentence = "something went wrong inside the gateway"
-    return answer({"error": sentence, "hint": f"The gateway's log has the details ({type(error).__name__})."}, 500)
+    hint = f"The gateway's log has the details ({type(error).__name__})."
+    return not_done(request, "something went wrong inside the gateway", hint, 500)

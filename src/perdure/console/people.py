@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import Refusal, answer
+from perdure.console.answers import Refusal, answer, not_done
 from perdure.console.bodies import read_json
 from perdure.console.routes import call
 from perdure.console.shapes import ChangedPerson, People
@@ -108,11 +108,11 @@ def _texts(words: Words) -> list[str]:
     return [text for text in msgspec.structs.astuple(words) if isinstance(text, str)]
 
 
-async def bad_person(_: Request, error: Exception) -> Response:
+async def bad_person(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadPerson)  # noqa: S101 reason: registered for this class alone
-    return answer({"error": error.message, "hint": error.hint}, 400)
+    return not_done(request, error.message, error.hint, 400)
 
 
-async def too_many_tries(_: Request, error: Exception) -> Response:
+async def too_many_tries(request: Request, error: Exception) -> Response:
     assert isinstance(error, TooManyTries)  # noqa: S101 reason: registered for this class alone
-    return answer({"error": error.message, "hint": error.hint}, 429)
+    return not_done(request, error.message, error.hint, 429)

@@ -79,6 +79,11 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def whole(text: str) -> str:
+    """With its full stop, as errors have none."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 WORDS: dict[str, Callable[..., Any]] = {
     "since": since,
     "exact": exact,
@@ -89,4 +94,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     "spaced": spaced,
     "ticked": ticked,
     "sentence": sentence,
+    "whole": whole,
 }
