@@ -112,10 +112,11 @@ def test_focus_stays_on_a_conversation_while_the_list_is_brought_up_to_date(visi
 
 def test_message_is_kept_and_not_refused_when_the_login_has_ended(visitor: Visitor) -> None:
     page = visitor.page
-    page.context.clear_cookies()
+    page.route("**/messages", lambda route: route.fulfill(status=401, json={"error": "no", "hint": "log in"}))
     visitor.say("say: after the login")
     expect(page).to_have_url(f"{visitor.gateway.url}/login")
     visitor.complaints.clear()  # the browser itself reports every 401
+    page.unroute("**/messages")
     visitor.log_in()
     page.locator("#chats a", has_text="after the login").click()
     visitor.sees_answer("after the login")

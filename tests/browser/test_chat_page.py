@@ -247,6 +247,7 @@ def test_everything_fits_on_a_narrow_phone(browser: Browser, process: GatewayPro
         conversations = page.get_by_role("button", name="Conversations")
         conversations.click()
         expect(page.get_by_role("link", name="New chat")).to_be_focused()
+        expect(page.locator("#main")).to_have_js_property("inert", True)
         assert visitor.shortcomings() == []
         page.keyboard.press("Escape")
         expect(conversations).to_be_focused()

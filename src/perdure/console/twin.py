@@ -17,6 +17,7 @@ class Row(Struct, frozen=True):
     attempt: int | None = None
     took: int | None = None  # none: it goes on
     outcome: str = ""
+    kind: str = ""  # of outcome, if its own word is another
     detail: str = ""
     code: str = ""
     cut: bool = False
@@ -42,17 +43,17 @@ def _all(life: dict[str, Any]) -> Iterator[Row]:
         what, detail = f"cut off by {each['cause']}", f"no sign of life until it was found ({each['reason']})"
         yield _row(each["at"], each["found_at"], what, "cut", detail, attempt=each["attempt"], cut=True)
     for each in life["decisions"]:
-        yield _row(each["at"], each["at"], "decision", each["choice"], f"{each['rule_in_words']}: {each['why']}.")
+        why = f"{each['rule_in_words']}: {each['why']}."
+        yield _row(each["at"], each["at"], "decision", each["choice_in_words"], why, kind=each["choice"])
     for each in life["replies"]:
-        known = (
-            f" (receipt {each['receipt']})"
-            if each["receipt"]
-            else f" ({each['problem']})"
-            if each["problem"]
-            else ""
-        )
-        what, until = f"reply, part {each['part'] + 1}", each["updated_at"]
-        yield _row(each["created_at"], until, what, each["state"], each["text"] + known, name=each["id"])
+        yield _reply(each)
+
+
+def _reply(each: dict[str, Any]) -> Row:
+    known = f"receipt {each['receipt']}" if each["receipt"] else each["problem"]
+    detail = f"{each['text']} ({known})" if known else each["text"]
+    what = f"reply, part {each['part'] + 1}"
+    return _row(each["created_at"], each["updated_at"], what, each["state"], detail, name=each["id"])
 
 
 def _row(at: int, until: int | None, what: str, outcome: str, detail: str = "", **more: Any) -> Row:

@@ -27,7 +27,10 @@ async def turn_life(store: Store, name: str) -> dict[str, Any]:
     """All that is on record of a turn, with its times."""
     life = await store.lives.of_turn(name)
     if life is None:
-        raise NotFound(f"no turn is named {name!r}", hint="A session at /api/sessions/{id} lists its turns.")
+        raise NotFound(
+            f"no turn is named {name!r}",
+            hint="The page of a session, and its JSON at `/api/sessions/{id}`, list its turns.",
+        )
     line = line_of(life.records, {run.id: run.heartbeat_at for run in life.runs})
     return turn_fields(life.turn) | {
         "whole": life.whole,

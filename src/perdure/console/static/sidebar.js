@@ -34,7 +34,8 @@ export class Sidebar {
     const was = this.drawn;
     this.side.classList.toggle("drawn", out && NARROW.matches);
     this.side.inert = NARROW.matches && !out;
-    this.veil.hidden = !(out && NARROW.matches);
+    this.veil.hidden = !this.drawn;
+    find("#main").inert = this.drawn; // what lies behind the veil
     this.opener.setAttribute("aria-expanded", this.drawn);
     if (this.drawn) find("a", this.side)?.focus();
     else if (was) this.opener.focus();
