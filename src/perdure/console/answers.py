@@ -74,11 +74,12 @@ async def not_taken(request: Request, error: Exception) -> Response:
 async def http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 reason: registered for this class alone
     allowed = (error.headers or {}).get("Allow", "see docs/http.md")
-    hints = {
-        404: f"There is nothing at {request.url.path}; docs/http.md lists what there is.",
-        405: f"{request.method} is not possible here; allowed: {allowed}.",
+    known = {
+        404: (f"there is nothing at {request.url.path}", "docs/http.md lists what there is."),
+        405: (f"{request.method} is not possible here", f"Allowed: {allowed}."),
     }
-    response = not_done(request, error.detail, hints.get(error.status_code), error.status_code)
+    sentence, hint = known.get(error.status_code, (error.detail, ""))
+    response = not_done(request, sentence, hint, error.status_code)
     response.headers.update(error.headers or {})
     return response
 
