@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.pages import page
-from perdure.errors import NotFound, NotTaken, PerdureError, Unavailable
+from perdure.errors import PerdureError, Unavailable
 
 OUR_ID = re.compile(r"[a-z]+_[0-9a-z]+")
 
@@ -61,14 +62,14 @@ async def unavailable(request: Request, error: Exception) -> Response:
     return not_done(request, error.message, error.hint or hint, 503)
 
 
-async def not_found(request: Request, error: Exception) -> Response:
-    assert isinstance(error, NotFound)  # noqa: S101 reason: registered for this class alone
-    return not_done(request, error.message, error.hint, 404)
+def answered_with(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Answers errors of ours, which say themselves what is wrong, with a status."""
 
+    async def said(request: Request, error: Exception) -> Response:
+        assert isinstance(error, PerdureError)  # noqa: S101 reason: registered for classes of ours alone
+        return not_done(request, error.message, error.hint, status)
 
-async def not_taken(request: Request, error: Exception) -> Response:
-    assert isinstance(error, NotTaken)  # noqa: S101 reason: registered for this class alone
-    return not_done(request, error.message, error.hint, 403)
+    return said
 
 
 async def http_error(request: Request, error: Exception) -> Response:

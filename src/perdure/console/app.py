@@ -6,15 +6,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from perdure.console.answers import (
-    Refusal,
-    crashed,
-    http_error,
-    not_found,
-    not_taken,
-    refused,
-    unavailable,
-)
+from perdure.console.answers import Refusal, answered_with, crashed, http_error, refused, unavailable
 from perdure.console.chats import ChatApi
 from perdure.console.configuration import ConfigurationApi
 from perdure.console.demo import Demo, is_scripted
@@ -28,7 +20,7 @@ from perdure.console.metrics import Metrics
 from perdure.console.openapi import Description
 from perdure.console.overview import OverviewApi
 from perdure.console.pages import Pages
-from perdure.console.people import PeopleApi, bad_person, too_many_tries
+from perdure.console.people import PeopleApi
 from perdure.console.processes import ProcessApi
 from perdure.console.questions import QuestionApi
 from perdure.console.routes import calls
@@ -54,10 +46,10 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
         exception_handlers={
             Refusal: refused,
             Unavailable: unavailable,
-            NotTaken: not_taken,
-            NotFound: not_found,
-            BadPerson: bad_person,
-            TooManyTries: too_many_tries,
+            BadPerson: answered_with(400),
+            NotTaken: answered_with(403),
+            NotFound: answered_with(404),
+            TooManyTries: answered_with(429),
             HTTPException: http_error,
             Exception: crashed,
         },

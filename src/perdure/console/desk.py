@@ -20,7 +20,7 @@ from perdure.console.people import people_after
 from perdure.console.processes import fields as process_fields
 from perdure.console.processes import output_of
 from perdure.console.routes import call
-from perdure.console.sessions import wanted
+from perdure.console.sessions import session_name, wanted
 from perdure.console.turns import decisions_after, our_id, read_after, wanted_states
 from perdure.console.twin import rows
 from perdure.core import notes
@@ -82,8 +82,8 @@ class Desk:
     @call("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page", query=("after",))
     @for_people
     async def session(self, request: Request) -> Response:
-        store, name = self._gateway.store, request.path_params["session"].replace("\0", "?")
-        session = await find_session(store, name)
+        store = self._gateway.store
+        session = await find_session(store, session_name(request))
         past = await past_turns(store, session.id, read_after(request, "turn"), PAGE)
         older = _more(request, past["turns"][-1]["id"]) if past["more"] else None
         values = {

@@ -8,12 +8,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import Refusal, answer, not_done
+from perdure.console.answers import Refusal, answer
 from perdure.console.bodies import read_json
 from perdure.console.routes import call
 from perdure.console.shapes import ChangedPerson, People
 from perdure.core.people import Role
-from perdure.errors import BadPerson, TooManyTries
 from perdure.operations.people import Change, Register
 from perdure.runtime.gateway import Gateway
 
@@ -106,13 +105,3 @@ async def _read(request: Request, shape: type[Words]) -> Words:
 
 def _texts(words: Words) -> list[str]:
     return [text for text in msgspec.structs.astuple(words) if isinstance(text, str)]
-
-
-async def bad_person(request: Request, error: Exception) -> Response:
-    assert isinstance(error, BadPerson)  # noqa: S101 reason: registered for this class alone
-    return not_done(request, error.message, error.hint, 400)
-
-
-async def too_many_tries(request: Request, error: Exception) -> Response:
-    assert isinstance(error, TooManyTries)  # noqa: S101 reason: registered for this class alone
-    return not_done(request, error.message, error.hint, 429)

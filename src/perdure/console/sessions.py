@@ -83,7 +83,7 @@ class SessionApi:
 
     async def _erase(self, request: Request) -> Response:
         """Of an id, that session goes; of a key, all that it ever had."""
-        name = _name(request)
+        name = session_name(request)
         try:
             erased = await self._gateway.operators.erase(name)
         except StillRuns as error:
@@ -95,7 +95,7 @@ class SessionApi:
         return answer({"done": await self._gateway.operators.resume_all()})
 
     async def _session(self, request: Request) -> Session:
-        return await find_session(self._gateway.store, _name(request))
+        return await find_session(self._gateway.store, session_name(request))
 
 
 async def status(gateway: Gateway) -> dict[str, Any]:
@@ -124,7 +124,8 @@ def wanted(query: Mapping[str, str]) -> Which:
     return Which(query.get("state", ""), query.get("turn", ""), key, query.get("order") == "newest")
 
 
-def _name(request: Request) -> str:
+def session_name(request: Request) -> str:
+    """The id or key in the path."""
     name: str = request.path_params["session"]
     if "\0" in name:  # PostgreSQL could not even be asked for it
         raise Refusal(404, f"no session is named {name!r}", "No name holds the character U+0000.")
