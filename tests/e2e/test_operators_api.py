@@ -183,6 +183,14 @@ def test_verbs_for_a_closed_session_leave_the_one_after_it_alone(tmp_path: Path)
             assert not operator.post(f"/sessions/{closed}/{verb}")["done"], verb
         now = operator.get("/sessions/agent:main:web:dm:home")
         assert (now["state"], now["turns"][0]["state"]) == ("open", "running")
+        page, headers = f"{process.url}/console/sessions/{closed}", {"Authorization": f"Bearer {process.token}"}
+        assert "data-act" not in httpx.get(page, headers=headers).text, (
+            "it cannot come back while another one works"
+        )
+        assert operator.post(f"/sessions/{now['id']}/stop")["done"]
+        assert notes.ASKED_BEFORE["bring_back"][2] in httpx.get(page, headers=headers).text
+        assert operator.post(f"/sessions/{closed}/resume")["done"]
+        assert operator.get("/sessions/agent:main:web:dm:home")["id"] == closed
 
 
 @pytest.mark.anyio

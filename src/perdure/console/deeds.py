@@ -25,9 +25,13 @@ def deed(name: str, path: str, body: dict[str, Any] | None = None, about: str = 
 
 
 def of_session(session: Session, begun: Turn | None) -> list[Deed]:
+    """`begun` is the turn that its chat is at, if there is one."""
+    if session.state == "closed":
+        back = deed("bring_back", f"/api/sessions/{quote(session.id)}/resume", about=place(session.key))
+        return [] if begun else [back]
     turn = begun.state if begun is not None and begun.session == session.id else None
     possible = {
-        "resume": turn == "interrupted" or session.state != "open",
+        "resume": turn == "interrupted" or session.state == "suspended",
         "drop": turn == "interrupted",
         "stop": turn in ("queued", "running", "waiting"),
         "suspend": session.state == "open",

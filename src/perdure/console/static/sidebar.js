@@ -5,7 +5,11 @@ import { el, find, moment } from "./dom.js";
 import { morph } from "./morph.js";
 
 const NARROW = matchMedia("(max-width: 52rem)");
-const STATES = { "its agent": ["working", "busy"], "a person's answer": ["waits for you", "warn"] };
+const STATES = {
+  "a place to run": ["queued", "busy"],
+  "its agent": ["working", "busy"],
+  "a person's answer": ["waits for you", "warn"],
+};
 
 export class Sidebar {
   #timer = 0;

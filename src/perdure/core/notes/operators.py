@@ -108,6 +108,11 @@ NOT_SHOWN = {
 # What a deed is, before it is done: the button, the question, and what will come of it.
 ASKED_BEFORE = {
     "resume": ("Resume", "Go on with this?", "What was cut off or set aside goes on from where it was."),
+    "bring_back": (
+        "Bring back",
+        "Bring this session back?",
+        "Its chat goes on with it; the session that is there now is put away, and can be brought back too.",
+    ),
     "drop": ("Drop", "Give this up?", "The interrupted turn ends for good. Messages that wait are answered next."),
     "stop": ("Stop", "Stop this turn?", "It ends for good, and what was not sent yet is taken back."),
     "suspend": (
