@@ -98,16 +98,23 @@ def test_hostile_nesting_behind_a_paragraph_is_shown_and_breaks_nothing(visitor:
 
 
 def test_focus_stays_on_a_conversation_while_the_list_is_brought_up_to_date(visitor: Visitor) -> None:
-    visitor.say("say: one")
-    visitor.sees_answer("one")
-    link = visitor.page.locator("#chats [aria-current=page]")
-    link.focus()
-    Person(visitor.gateway, "elsewhere").say("say: two")
-    with visitor.page.expect_response("**/api/chats"):
-        Person(visitor.gateway, visitor.page.url.rpartition("/")[2]).say("say: three")
-    visitor.sees_answer("three")
-    expect(visitor.page.locator("#chats a")).not_to_have_count(1)
-    assert visitor.page.evaluate("document.activeElement?.closest('#chats') !== null")
+    """Of three, the last one is used again: it moves up, and whoever is on it by keyboard moves with it."""
+    page, links = visitor.page, visitor.page.locator("#chats a")
+    for text in ("say: one", "say: two"):
+        visitor.say(text)
+        visitor.sees_answer(text.removeprefix("say: "))
+        visitor.new_chat()
+    visitor.say("step endless 600s")
+    expect(links.first).to_contain_text("working")
+    last = links.nth(2)
+    chat = last.get_attribute("data-chat") or ""
+    last.focus()
+    person = Person(visitor.gateway, chat)
+    person.say("say: again")
+    person.wait_for_replies(2)
+    page.get_by_role("button", name="Stop").evaluate("button => button.click()")
+    expect(links.first).to_have_attribute("data-chat", chat)
+    expect(links.first).to_be_focused()
 
 
 def test_message_is_kept_and_not_refused_when_the_login_has_ended(visitor: Visitor) -> None:

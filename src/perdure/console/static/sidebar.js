@@ -59,15 +59,23 @@ export class Sidebar {
   async #load() {
     try {
       const { chats } = await call("GET", "/api/chats");
-      const fresh = this.list.cloneNode(false);
-      fresh.append(...chats.map((each) => this.#item(each)));
-      morph(this.list, fresh); // whoever is on one of them by keyboard stays there
+      this.#list(chats);
       find("#nochats").hidden = chats.length > 0;
       const current = chats.find((each) => each.chat === this.chat);
       if (current) document.title = `${current.title} · Perdure`;
     } catch {
       // Away, most likely; whoever says that it is back asks for this again.
     }
+  }
+
+  /** Whoever is on one of them by keyboard stays on it, wherever it stands now. */
+  #list(chats) {
+    const on = document.activeElement?.dataset.chat;
+    const fresh = this.list.cloneNode(false);
+    fresh.append(...chats.map((each) => this.#item(each)));
+    morph(this.list, fresh);
+    if (on === document.activeElement?.dataset.chat) return;
+    [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === on)?.focus();
   }
 
   #item({ chat, title, updated_at: at, waits_for: waits }) {
