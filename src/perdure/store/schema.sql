@@ -27,6 +27,7 @@ CREATE TABLE sessions (
   updated_at        BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX sessions_current ON sessions (key) WHERE state <> 'closed';
+CREATE INDEX sessions_recent ON sessions (updated_at, id) WHERE state <> 'closed';
 CREATE INDEX sessions_suspended ON sessions (id) WHERE state = 'suspended';
 CREATE INDEX sessions_of_key ON sessions (key, id);
 

@@ -10,6 +10,10 @@ TELEGRAM_CONTESTED = (
     "another program reads the messages of this Telegram bot, and only one can: stop the other one, or give each "
     "a bot of its own"
 )
+TELEGRAM_WEBHOOK_REMOVED = (
+    "Telegram posted the messages of this bot to a webhook; it does no longer, and they are asked for from now on. "
+    "If this comes again, another program sets the webhook: give each a bot of its own"
+)
 TELEGRAM_BLOCKED = "the person has blocked the bot, or is gone"
 TELEGRAM_KICKED = "the bot is not in this chat any more"
 TELEGRAM_MUTED = "the bot may not write in this chat: make it an administrator, or let members write"

@@ -173,7 +173,7 @@ class TelegramAdapter(Adapter):
         except CallRefused as refused:
             if refused.says("webhook is active"):
                 await self._ask("deleteWebhook")
-                return await self._ask(method, params, timeout)
+                raise NotConnected(notes.TELEGRAM_WEBHOOK_REMOVED) from refused
             self._contested = refused.code == 409
             if self._contested:
                 raise NotConnected(notes.TELEGRAM_CONTESTED) from refused

@@ -17,6 +17,7 @@ def upgrade() -> None:
     else:
         _alter()
     op.execute("CREATE INDEX journal_decided ON journal (at, session, seq) WHERE kind = 'interrupted'")
+    op.execute("CREATE INDEX sessions_recent ON sessions (updated_at, id) WHERE state <> 'closed'")
     op.execute("CREATE INDEX sessions_suspended ON sessions (id) WHERE state = 'suspended'")
     op.execute("CREATE INDEX attachments_of_turn ON attachments (turn) WHERE turn IS NOT NULL")
     op.execute("CREATE INDEX attachments_here ON attachments (reference) WHERE state = 'fetched'")
