@@ -25,7 +25,7 @@ format: $(READY)  ## put the source in shape
 
 test: check browser ## everything that must be green, on both databases, with real processes
 	@rm -f .pytest_cache/v/cache/lastfailed
-	$(BIN)/pytest -q -n 2 --dist worksteal --ignore=tests/unit --ignore=tests/soak tests \
+	$(BIN)/pytest -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/soak tests \
 	  || $(MAKE) --no-print-directory again
 
 again:            ## by itself, what failed beside the others: what passes only now is a test to mend
