@@ -101,7 +101,7 @@ def test_question_is_shown_as_answered_when_somebody_else_was_faster(visitor: Vi
     visitor.say("ask: Which way? | Left | Right\nsay: ok")
     expect(visitor.page.get_by_role("button", name="Left")).to_be_enabled()
     Person(visitor.gateway, visitor.page.url.rpartition("/")[2]).say("Left")
-    expect(visitor.turn).to_contain_text("Answered: Left")
+    expect(visitor.page.get_by_label("The agent asks")).to_contain_text("Answered: Left")
     visitor.sees_answer("ok")
 
 
