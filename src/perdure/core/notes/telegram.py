@@ -11,8 +11,8 @@ TELEGRAM_CONTESTED = (
     "a bot of its own"
 )
 TELEGRAM_WEBHOOK_REMOVED = (
-    "Telegram posted the messages of this bot to a webhook; it does no longer, and they are asked for from now on. "
-    "If this comes again, another program sets the webhook: give each a bot of its own"
+    "Telegram posted the messages of this bot to a webhook. That is removed, and we ask for them from now on; "
+    "if this comes again, another program sets the webhook: give each a bot of its own"
 )
 TELEGRAM_BLOCKED = "the person has blocked the bot, or is gone"
 TELEGRAM_KICKED = "the bot is not in this chat any more"
