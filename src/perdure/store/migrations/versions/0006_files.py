@@ -1,7 +1,4 @@
-"""Files in and out: tries to fetch one, uploads that no message has named yet, and what a turn sends.
-
-And what the console lists is found without reading all there is.
-"""
+"""Files in and out: tries to fetch one, uploads that no message has named yet, and what a turn sends."""
 
 from alembic import op
 
@@ -16,9 +13,6 @@ def upgrade() -> None:
         _make_anew()
     else:
         _alter()
-    op.execute("CREATE INDEX journal_decided ON journal (at, session, seq) WHERE kind = 'interrupted'")
-    op.execute("CREATE INDEX sessions_recent ON sessions (updated_at, id) WHERE state <> 'closed'")
-    op.execute("CREATE INDEX sessions_suspended ON sessions (id) WHERE state = 'suspended'")
     op.execute("CREATE INDEX attachments_of_turn ON attachments (turn) WHERE turn IS NOT NULL")
     op.execute("CREATE INDEX attachments_here ON attachments (reference) WHERE state = 'fetched'")
     op.execute("CREATE INDEX attachments_unused ON attachments (created_at) WHERE inbox IS NULL AND turn IS NULL")
