@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
+AIOGRAM := tests/conformance/.aiogram
 
 .DEFAULT_GOAL := help
 .PHONY: help run check format test again browser screenshots mutants soak bench lock clean
@@ -23,7 +24,7 @@ format: $(READY)  ## put the source in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check browser ## everything that must be green, on both databases, with real processes
+test: check browser $(AIOGRAM)/.ready ## everything that must be green, on both databases, with real processes
 	@rm -f .pytest_cache/v/cache/lastfailed
 	$(BIN)/pytest -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/soak tests \
 	  || $(MAKE) --no-print-directory again
@@ -44,10 +45,7 @@ screenshots: $(READY) browser  ## pictures of the pages, into docs/images
 mutants: $(READY) ## break the source on purpose, one promise at a time: its test must notice (ONE=name)
 	PYTHONPATH=tests $(BIN)/python -m mutations.run $(ONE)
 
-soak: $(READY)    ## the long sweeps, and what needs strace, mounts or libraries of others
-	@test -x tests/soak/.aiogram/bin/python || $(PYTHON) -m venv tests/soak/.aiogram
-	@$(BIN)/uv pip install -q --python tests/soak/.aiogram/bin/python --require-hashes -r tests/soak/aiogram.lock \
-	  || echo "aiogram cannot be installed here: its models cannot read what the emulator of Telegram says." >&2
+soak: $(READY)    ## the long sweeps, and what needs strace or mounts
 	$(BIN)/pytest -q tests/soak
 
 bench: $(READY)   ## measure, and write the pages in docs/benchmarks
@@ -71,10 +69,10 @@ lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  bench/nanobot.in -o bench/nanobot.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
-	  tests/soak/aiogram.in -o tests/soak/aiogram.lock
+	  tests/conformance/aiogram.in -o tests/conformance/aiogram.lock
 
 clean:            ## remove what the targets made
-	rm -rf .venv bench/.venv bench/.hermes bench/.nanobot tests/soak/.aiogram .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv bench/.venv bench/.hermes bench/.nanobot $(AIOGRAM) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -85,3 +83,8 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes requirements.lock >&2
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e . >&2
 	@touch $(READY)
+
+$(AIOGRAM)/.ready: tests/conformance/aiogram.lock $(READY)
+	@test -x $(AIOGRAM)/bin/python || $(BIN)/uv venv -q --python $(BIN)/python $(AIOGRAM) >&2
+	@$(BIN)/uv pip sync -q --python $(AIOGRAM)/bin/python --require-hashes tests/conformance/aiogram.lock >&2
+	@touch $@

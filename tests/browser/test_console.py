@@ -1,4 +1,4 @@
-"""The console in a real browser: every page with real data, and every deed by keyboard, confirmed before."""
+"""The console in a real browser: every page with real data, and every act by keyboard, confirmed before."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def need(visitor: Visitor, text: str) -> Locator:
     return visitor.page.locator(".need").filter(has_text=text)
 
 
-def test_deeds_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, scene: Scene) -> None:
+def test_acts_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, scene: Scene) -> None:
     """Nothing happens when the question is left with Escape; what was done vanishes from what needs somebody."""
     choosing = Person(scene.process, "choosing")
     choosing.say("ask: Tea? | Green | Black\nsay: It is drawing.")

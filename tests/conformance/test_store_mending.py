@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.delivery import DEEDS, Deed, Delivery
+from perdure.core.delivery import MENDS, Delivery, Mend
 from perdure.core.notes import maybe_duplicate, resent_as
 from perdure.store import mending
 from perdure.store.mending import Mended
@@ -20,8 +20,8 @@ async def owes(gateway: Gateway, reply: str = "hello") -> Delivering:
 
 
 async def resends(gateway: Gateway, row: Delivering, *, certain: bool = False) -> Mended:
-    deed = mending.resend(gateway.store.ids, row.id, gateway.now(), certain=certain)
-    return await gateway.store.outbox.mend(row.key, deed)
+    work = mending.resend(gateway.store.ids, row.id, gateway.now(), certain=certain)
+    return await gateway.store.outbox.mend(row.key, work)
 
 
 async def drops(gateway: Gateway, row: Delivering) -> Mended:
@@ -49,14 +49,14 @@ async def comes_to(gateway: Gateway, state: Delivery) -> Delivering:
 
 
 @pytest.mark.parametrize("state", Delivery)
-async def test_deeds_are_those_of_the_table(gateway: Gateway, state: Delivery) -> None:
+async def test_mends_are_those_of_the_table(gateway: Gateway, state: Delivery) -> None:
     row = await comes_to(gateway, state)
     dropped = await drops(gateway, row)
-    assert (dropped.what != "refused") == (Deed.DROP in DEEDS[state])
+    assert (dropped.what != "refused") == (Mend.DROP in MENDS[state])
     after = await gateway.store.outbox.get(row.id)
     assert after is not None and after.state == ("withdrawn" if dropped.done else state)
     resent = await resends(gateway, after)
-    assert (resent.what != "refused") == (Deed.RESEND in DEEDS[after.state])
+    assert (resent.what != "refused") == (Mend.RESEND in MENDS[after.state])
 
 
 @pytest.mark.parametrize("state", [Delivery.REFUSED, Delivery.EXPIRED, Delivery.WITHDRAWN])
@@ -114,11 +114,11 @@ async def test_row_that_is_on_its_way_is_left_alone(gateway: Gateway) -> None:
 
 async def test_nobody_mends_what_is_not_there(gateway: Gateway) -> None:
     row = await owes(gateway)
-    deeds = [
+    works = [
         mending.resend(gateway.store.ids, "out_0", 1, certain=True),
         mending.drop(gateway.store.ids, "out_0", 1),
     ]
-    assert [(await gateway.store.outbox.mend(row.key, deed)).what for deed in deeds] == ["unknown", "unknown"]
+    assert [(await gateway.store.outbox.mend(row.key, work)).what for work in works] == ["unknown", "unknown"]
 
 
 # ── pages ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from perdure.core.address import Address
-from perdure.core.delivery import Deed, Delivery
+from perdure.core.delivery import Delivery, Mend
 from perdure.core.lives import Attempt, Span
 from perdure.core.turn import State
 from perdure.store.overview import Counts
@@ -33,7 +33,7 @@ class Reply(Struct, frozen=True):
     updated_at: int
     receipt: str | None
     problem: str | None
-    can: list[Deed]
+    can: list[Mend]
     advice: str
 
 
@@ -47,7 +47,7 @@ class Replies(Struct, frozen=True):
 
 class MendedReply(Struct, frozen=True):
     id: str
-    verb: Deed
+    verb: Mend
     done: bool
     said: str
     again: str | None

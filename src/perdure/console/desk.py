@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console import deeds
+from perdure.console import acts
 from perdure.console.answers import Refusal
 from perdure.console.drawing import drawings
 from perdure.console.overview import overview, question
@@ -89,7 +89,7 @@ class Desk:
         values = {
             "session": await session_fields(store, session),
             "why": await why(store, session.id, self._gateway.operators.clock),
-            "acts": deeds.of_session(session, await store.turns.begun(session.key)),
+            "acts": acts.of_session(session, await store.turns.begun(session.key)),
             "turns": past["turns"],
             "older": older,
         }
@@ -101,9 +101,9 @@ class Desk:
         name = our_id(request, "id", "turn")
         life = await turn_life(self._gateway.store, name)
         turn = await self._gateway.store.turns.get(name)
-        acts = deeds.of_turn(turn, await question(self._gateway, turn)) if turn else []
+        possible = acts.of_turn(turn, await question(self._gateway, turn)) if turn else []
         drawn = drawings(life, self._gateway.operators.clock())
-        values = {"turn": life, "drawings": drawn, "rows": rows(life), "acts": acts}
+        values = {"turn": life, "drawings": drawn, "rows": rows(life), "acts": possible}
         return await self._page("turn", f"/api/turns/{name}", **values)
 
     @call("GET", "/console/decisions", "what recovery decided, and why", login="page", query=("after",))
@@ -118,7 +118,7 @@ class Desk:
     async def outbox(self, request: Request) -> Response:
         states = wanted_states(request)
         found = await list_rows(self._gateway.store, states, read_after(request, "reply"), PAGE)
-        rows = [row | {"acts": deeds.of_reply(row)} for row in found["outbox"]]
+        rows = [row | {"acts": acts.of_reply(row)} for row in found["outbox"]]
         older = _more(request, found["next"]) if found["next"] else None
         values = {"rows": rows, "states": list(Delivery), "chosen": ",".join(states), "older": older}
         return await self._page("outbox", _json("/api/outbox", request), **values)
@@ -150,9 +150,9 @@ class Desk:
     async def people(self, request: Request) -> Response:
         register = Register(self._gateway.settings, self._gateway.store, self._gateway.operators.clock)
         found = {"configured": [], "requests": []} | await register.page(people_after(request))
-        known = [each | {"acts": deeds.of_person(each)} for each in found["people"]]
+        known = [each | {"acts": acts.of_person(each)} for each in found["people"]]
         further = _more(request, known[-1]["place"]) if found["more"] else None
-        values = found | {"people": known, "further": further, "pairing": deeds.deed("pair", "/api/people/pair")}
+        values = found | {"people": known, "further": further, "pairing": acts.act("pair", "/api/people/pair")}
         return await self._page("people", _json("/api/people", request), **values)
 
     @call("GET", "/console/config", "the settings in effect, without the secrets among them", login="page")

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.console.accounts import WholeSituation
+from perdure.console.acts import act, of_reply, of_turn, resuming
 from perdure.console.answers import answer
-from perdure.console.deeds import deed, of_reply, of_turn, resuming
 from perdure.console.routes import call
 from perdure.console.sessions import status
 from perdure.console.wording import place
@@ -69,7 +69,7 @@ async def attention(gateway: Gateway) -> list[dict[str, Any]]:
     """Everything that does not go on by itself, the most pressing first."""
     found: list[dict[str, Any]] = []
     if gateway.loops.recoverer.paused:
-        found.append(_item("bad", notes.RESUME_PAUSED, acts=[deed("resume_all", "/api/resume")]))
+        found.append(_item("bad", notes.RESUME_PAUSED, acts=[act("resume_all", "/api/resume")]))
     found += _problems(gateway)
     found += await _people(gateway)
     found += [

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from perdure.console.accounts import Decisions, Life, MendedReply, Replies
 from perdure.console.answers import OUR_ID, Refusal, answer
 from perdure.console.routes import call
-from perdure.core.delivery import Deed, Delivery
+from perdure.core.delivery import Delivery, Mend
 from perdure.operations.lives import decisions, turn_life
 from perdure.operations.outbox import find_row, list_rows, mended_fields
 from perdure.runtime.gateway import Gateway
@@ -61,11 +61,11 @@ class OutboxApi:
     async def act(self, request: Request) -> Response:
         """resend or drop."""
         verb = request.path_params["verb"]
-        if verb not in tuple(Deed):
-            raise Refusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(Deed)}.")
+        if verb not in tuple(Mend):
+            raise Refusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(Mend)}.")
         row = await find_row(self._gateway.store, our_id(request, "id", "reply"))
         operators = self._gateway.operators
-        mended = await (operators.resend(row) if verb == Deed.RESEND else operators.drop_reply(row))
+        mended = await (operators.resend(row) if verb == Mend.RESEND else operators.drop_reply(row))
         fields = mended_fields(mended)
         if mended.what == "refused":
             raise Refusal(409, f"a reply that is {row.state} cannot be {PAST[verb]}", fields["said"])

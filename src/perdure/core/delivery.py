@@ -32,7 +32,7 @@ class Delivery(StrEnum):
 OPEN_DELIVERIES = (Delivery.OWED, Delivery.SENDING, Delivery.UNKNOWN)
 
 
-class Deed(StrEnum):
+class Mend(StrEnum):
     """What an operator may do about a row of the outbox."""
 
     RESEND = "resend"
@@ -40,14 +40,14 @@ class Deed(StrEnum):
 
 
 # What has gone out stays, and what is on its way right now is left to its outcome.
-DEEDS: dict[Delivery, tuple[Deed, ...]] = {
-    Delivery.OWED: (Deed.RESEND, Deed.DROP),  # to be resent is to wait no longer
+MENDS: dict[Delivery, tuple[Mend, ...]] = {
+    Delivery.OWED: (Mend.RESEND, Mend.DROP),  # to be resent is to wait no longer
     Delivery.SENDING: (),
     Delivery.SENT: (),
-    Delivery.UNKNOWN: (Deed.RESEND, Deed.DROP),
-    Delivery.REFUSED: (Deed.RESEND,),
-    Delivery.EXPIRED: (Deed.RESEND,),
-    Delivery.WITHDRAWN: (Deed.RESEND,),
+    Delivery.UNKNOWN: (Mend.RESEND, Mend.DROP),
+    Delivery.REFUSED: (Mend.RESEND,),
+    Delivery.EXPIRED: (Mend.RESEND,),
+    Delivery.WITHDRAWN: (Mend.RESEND,),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.delivery import DEEDS, Delivery
+from perdure.core.delivery import MENDS, Delivery
 from perdure.core.notes import DELIVERIES, mended
 from perdure.errors import NotFound
 from perdure.store.api import Store
@@ -37,11 +37,11 @@ def row_fields(row: Delivering) -> dict[str, Any]:
     shown = {name: getattr(row, name) for name in (*names, *times)}
     file = row.sends.name if row.sends is not None else None
     shown |= {"text": row.shown, "file": file}
-    return shown | {"can": list(DEEDS[row.state]), "advice": DELIVERIES[row.state]}
+    return shown | {"can": list(MENDS[row.state]), "advice": DELIVERIES[row.state]}
 
 
 def mended_fields(done: Mended) -> dict[str, Any]:
-    """What came of a deed."""
+    """What came of mending it."""
     row = done.row
     if row is None:
         raise NotFound("that reply is gone", hint=ROW_NAMES)

@@ -69,8 +69,8 @@ class Operators:
         """Send a reply again, or at once; only where the platform cannot tell, at the risk of a duplicate."""
         can = self._loops.connections.capabilities(row.address.platform)
         certain = can.idempotent_send or can.read_back or row.edits is not None
-        deed = mending.resend(self._store.ids, row.id, self._clock(), certain=certain)
-        mended = await self._store.outbox.mend(row.key, deed)
+        work = mending.resend(self._store.ids, row.id, self._clock(), certain=certain)
+        mended = await self._store.outbox.mend(row.key, work)
         self._loops.tell(row.key)
         return mended
 

@@ -1,4 +1,4 @@
-"""Mending: what an operator does about a row of the outbox, as the table `core.delivery.DEEDS` allows it.
+"""Mending: what an operator does about a row of the outbox, as the table `core.delivery.MENDS` allows it.
 
 What has failed stays on record as it is: sent again, it is a row of its own, once, which names the first one.
 """
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.delivery import DEEDS, OPEN_DELIVERIES, Deed, Delivery, delivery_key
+from perdure.core.delivery import MENDS, OPEN_DELIVERIES, Delivery, Mend, delivery_key
 from perdure.core.messages import Button
 from perdure.store import outbox, previews
 from perdure.store.database import Tx, Work
@@ -34,7 +34,7 @@ def resend(ids: Ids, name: str, now: int, *, certain: bool) -> Work[Mended]:
 
     def work(tx: Tx) -> Mended:
         row = outbox.get(tx, name, hold=True)
-        if row is None or Deed.RESEND not in DEEDS[row.state]:
+        if row is None or Mend.RESEND not in MENDS[row.state]:
             return Mended("unknown" if row is None else "refused", row)
         if row.state is Delivery.OWED or (row.state is Delivery.UNKNOWN and certain):
             return _hurry(tx, row, now)
@@ -48,7 +48,7 @@ def drop(ids: Ids, name: str, now: int) -> Work[Mended]:
 
     def work(tx: Tx) -> Mended:
         row = outbox.get(tx, name, hold=True)
-        if row is None or Deed.DROP not in DEEDS[row.state]:
+        if row is None or Mend.DROP not in MENDS[row.state]:
             return Mended("unknown" if row is None else "refused", row)
         _withdraw(tx, row, notes.DROPPED_BY_OPERATOR, now)
         if row.edits is not None and row.turn is not None:

@@ -209,9 +209,9 @@ class Outbox:
         found = await self._database.read(lambda tx: tx.one(sql, key=delivery_key(again_name(row), 0)))
         return found[0] if found else None
 
-    async def mend(self, key: str, deed: Work[T]) -> T:
+    async def mend(self, key: str, work: Work[T]) -> T:
         """Carry out what is to be done with a row of that key. After return: it is durable."""
-        return await self._database.write(deed, key=key)
+        return await self._database.write(work, key=key)
 
     async def _change(
         self,

@@ -38,7 +38,7 @@ function say(text, bad = false) {
   fading = setTimeout(() => (said.hidden = true), SAID);
 }
 
-/** What the gateway says of a deed, in one sentence. */
+/** What the gateway says of an act, in one sentence. */
 function outcome(answer) {
   if (answer.said) return answer.said;
   if (answer.verdict === "late") return "It was too late: the call did not run.";

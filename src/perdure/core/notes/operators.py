@@ -105,7 +105,7 @@ NOT_SHOWN = {
     503: "The gateway cannot look now",
 }
 
-# What a deed is, before it is done: the button, the question, and what will come of it.
+# What an act is, before it is done: the button, the question, and what will come of it.
 ASKED_BEFORE = {
     "resume": ("Resume", "Go on with this?", "What was cut off or set aside goes on from where it was."),
     "bring_back": (
