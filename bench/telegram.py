@@ -25,7 +25,7 @@ from bench.telegram_report import NAMES, OURS, TelegramResults, words
 from bench.telegram_slice import Slice
 from bench.turns import PACKAGES, _run, _say
 from bench.turns_crowd import Spent
-from bench.turns_model import model
+from bench.turns_model import asked_directly, model
 from bench.turns_results import ALONE, MANY, Cell
 from bench.turns_slice import Phase
 from support.postgres import installed_binaries
@@ -50,6 +50,7 @@ def main(*options: str) -> None:
         for number in range(1 if quick else ROUNDS):
             results.syncs.append(machine.sync_rate(Path(name)))
             for streamed in (False, True) if number % 2 == 0 else (True, False):
+                results.directly[streamed].append(asked_directly(slow, streamed=streamed))
                 _measure(results, Cell(OURS, 0, streamed=streamed), speed, prompt)
                 _measure(results, Cell(OURS, 0, streamed=streamed, think=THINK), ease, slow)
         here, versions = machine.machine(Path(name)), machine.versions(installed_binaries(), PACKAGES)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from statistics import median
 from typing import NamedTuple
 
 from bench.peers import HERMES, NANOBOT
@@ -43,7 +44,8 @@ ours.
 
 *Streamed* means that the model sends its answer in {pieces} pieces, and that people would see it grow if it took
 more than a second; these answers do not, so each needs one message, as Telegram's limits want. *Added* latency
-is what a turn takes beyond the {think:g} s that the model takes for its answer.
+is what a turn takes beyond what the model takes when it is asked directly, with nothing in between, in the same
+rounds: it thinks for {think:g} s, and its whole answer is there after {whole}, streamed after {streamed}.
 
 **The peers** do the same work here, after our rounds and once each: real processes with a home and a
 configuration of their own, on the same emulator and the same model, with their own prompts and tools as they come.
@@ -76,6 +78,10 @@ class TelegramResults(Results):
     def __init__(self) -> None:
         super().__init__()
         self.absent: list[tuple[str, str]] = []  # peers of which something could not be measured, and why
+        self.directly: dict[bool, list[float]] = {
+            False: [],
+            True: [],
+        }  # seconds of the model alone; True: streamed
 
     def goals(self) -> list[Goal]:
         ours = (cell for cell in self.cells if cell.contender == OURS)
@@ -102,8 +108,15 @@ class TelegramResults(Results):
         got = f"{rate / peer.rate:.1f} times ({rate:,.0f} to {peer.rate:,.1f})"
         return Goal(what, f"at least {times} times", got, rate >= times * peer.rate)
 
+    def model(self, *, streamed: bool) -> float:
+        """Seconds that the model itself takes for an answer."""
+        return median(self.directly[streamed])
+
+    def added(self, cell: Cell, measure: Callable[[Spent], float]) -> float:
+        return self.middle(cell, measure) - self.model(streamed=cell.streamed)
+
     def _prompt(self, cell: Cell) -> Goal:
-        added = self.middle(cell, p50) - cell.think
+        added = self.added(cell, p50)
         what = f"one chat, {words(cell.streamed)}: added latency"
         return Goal(what, f"less than {MOST_ADDED * 1000:g} ms", _milliseconds(added), added < MOST_ADDED)
 
@@ -116,11 +129,18 @@ def p50(spent: Spent) -> float:
     return spent.p50
 
 
+def p99(spent: Spent) -> float:
+    return spent.p99
+
+
 def render(results: TelegramResults, versions: dict[str, str], machine: str) -> str:
     """The whole page."""
     think = max(cell.think for cell in results.cells)
     peers = textwrap.fill(_not_measured(results), 115, break_on_hyphens=False)
-    setting = SETTING.format(turns=TURNS_OF_A_CHAT, pieces=PIECES, think=think, peers=peers)
+    whole, streamed = (_milliseconds(results.model(streamed=each)) for each in (False, True))
+    setting = SETTING.format(
+        turns=TURNS_OF_A_CHAT, pieces=PIECES, think=think, whole=whole, streamed=streamed, peers=peers
+    )
     parts = [
         "# Telegram, measured",
         *preamble(quiet=results.quiet),
@@ -170,7 +190,7 @@ def _speed(results: TelegramResults, cell: Cell) -> list[str]:
         f"{cell.sessions}",
         f"{rate:,.0f}" if cell.contender == OURS else f"{rate:,.1f}",
         _milliseconds(results.middle(cell, p50)),
-        _milliseconds(results.middle(cell, lambda spent: spent.p99)),
+        _milliseconds(results.middle(cell, p99)),
         f"{results.middle(cell, cpu_of) * 1000:,.2f} ms",
         f"{results.middle(cell, lambda spent: spent.rss) / KILOBYTE**2:,.0f} MB",
         str(len(results.cells[cell])),
@@ -183,8 +203,8 @@ def _latencies(results: TelegramResults) -> Iterable[list[str]]:
             NAMES[cell.contender],
             words(cell.streamed),
             f"{cell.sessions}",
-            _milliseconds(results.middle(cell, p50) - cell.think),
-            _milliseconds(results.middle(cell, lambda spent: spent.p99) - cell.think),
+            _milliseconds(results.added(cell, p50)),
+            _milliseconds(results.added(cell, p99)),
         ]
 
 

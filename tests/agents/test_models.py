@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from perdure.testing.providers import (
     Wish,
 )
 from perdure.testing.providers import Usage as Cost
+from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -110,10 +112,22 @@ async def test_answer_is_journalled_with_its_end_and_its_cost(
 
 
 async def test_answer_is_heard_while_it_grows(provider: LocalProvider, opened: Open, api: str) -> None:
-    provider.script = [Says(pieces=["one ", "two ", "three"])]
+    hanging = Hangs(after=2)
+    provider.script = [hanging]
     ears = Ears()
-    await opened(api).respond(asking(), ears)
-    assert ears.heard == ["one ", "one two ", "one two three"]
+    answering = asyncio.create_task(opened(api).respond(asking(), ears))
+    await eventually("what came is heard", lambda: ears.heard[-1:] == ["one two "])
+    hanging.release()
+    assert (await answering).text == ears.heard[-1] == "one two three four five"
+    assert all(later.startswith(earlier) for earlier, later in pairwise(ears.heard))
+
+
+async def test_words_that_came_at_once_are_heard_at_once(provider: LocalProvider, opened: Open) -> None:
+    provider.script = [Floods(2_000)]
+    ears = Ears()
+    answer = await opened("openai").respond(asking(), ears)
+    assert ears.heard[-1] == answer.text == "flood " * 2_000
+    assert len(ears.heard) < 1_000
 
 
 async def test_wishes_get_ids_of_ours(provider: LocalProvider, opened: Open, api: str, streamed: bool) -> None:

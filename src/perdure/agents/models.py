@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from httpx2 import AsyncClient, Limits
+from httpx2 import AsyncClient
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
@@ -26,6 +26,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from perdure.agents.api import Hear, ModelRequest
 from perdure.agents.pictures import Picture, pictures, shown
+from perdure.agents.transport import open_client
 from perdure.agents.wire import answered, as_messages
 from perdure.core import notes
 from perdure.core.discretion import discreet
@@ -40,6 +41,7 @@ TRIES = 5
 FIRST_PAUSE = 1.0  # seconds; doubled with every try
 LONGEST_PAUSE = 60.0  # a provider that wants to be left alone for longer has failed
 SIGHT_REFUSED = (400, 404, 413, 415, 422)  # how providers say that they do not take a picture
+LONGEST_SAYING = 300  # characters of what a provider says of its refusal without a form
 LONGEST_ANSWER = 400_000  # characters; what comes behind is not read
 
 AGAIN = (
@@ -207,7 +209,9 @@ def in_words(error: Exception) -> str:
 def _said(error: failures.ModelAPIError) -> str:
     """The provider's own sentence, where it gave one."""
     body: Any = error.body
-    inner = body.get("error", body) if isinstance(body, dict) else None
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(inner, str) and inner:
+        return notes.beginning(inner, LONGEST_SAYING)
     return str(inner["message"]) if isinstance(inner, dict) and inner.get("message") else error.message
 
 
@@ -226,7 +230,7 @@ def open_model(
 ) -> ProviderModel:
     """The model that a `provider:model` names; `ConfigurationError` says what is missing."""
     kind, _, model = name.partition(":")
-    client = AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=100))
+    client = open_client()
     try:
         provider = _provider(kind, model, base_url, api_key, client)
     except ImportError as error:
@@ -271,7 +275,7 @@ def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, 
         else:
             key = api_key or os.environ.get("OPENAI_API_KEY") or "none"  # many local servers want none
             provider = OpenAICompatibleProvider(kind, base_url=base_url, api_key=key, http_client=client)
-        send_as_given(provider.client)
+        send_as_given(provider.client, client)
         return OpenAIChatModel(model, provider=provider)
     if kind == "anthropic":
         from pydantic_ai.models.anthropic import AnthropicModel

@@ -68,7 +68,7 @@ class Runner:
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
         self._group = group
-        self._bell = Bell()
+        self._working = False
         self._hints: set[str] = set()  # keys that may have work
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._over: dict[str, asyncio.Event] = {}
@@ -84,9 +84,9 @@ class Runner:
     def wake(self, key: str) -> None:
         """Say that a key may have work, or what runs there something to hear."""
         self._hints.add(key)
-        self._bell.ring()
         if key in self._listening:
             self._listening[key].news = True
+        self._serve_hinted()
 
     def wake_later(self, key: str) -> None:
         """Say so when nothing more has come for long enough."""
@@ -125,14 +125,11 @@ class Runner:
         return self._over.setdefault(turn, asyncio.Event())
 
     async def work(self) -> None:
-        """Serve whoever was woken at once, and look for forgotten work every few seconds."""
-        now = asyncio.get_running_loop().time
+        """From now on, serve whoever is woken at once, and look for forgotten work every few seconds."""
+        self._working = True
         while True:
             await self._look_around()
-            next_look = now() + POLL
-            while (left := next_look - now()) > 0:
-                await self._bell.wait(left)
-                self._serve_hinted()
+            await asyncio.sleep(POLL)
 
     async def _look_around(self) -> None:
         try:
@@ -143,7 +140,7 @@ class Runner:
         self._serve_hinted()
 
     def _serve_hinted(self) -> None:
-        if not self._claiming:
+        if not (self._working and self._claiming):
             return
         for key in [key for key in self._hints if key not in self._serving]:
             self._hints.discard(key)
@@ -169,8 +166,7 @@ class Runner:
         finally:
             self._enter(key)
             del self._serving[key]
-            if key in self._hints:  # woken while we were about to leave
-                self._bell.ring()
+            self._serve_hinted()  # it may have been woken while we were about to leave
 
     def _may_have_more(self, key: str, claim: Claim) -> bool:
         """Whether to claim again. Of what another gateway took in meanwhile, nobody tells us."""

@@ -116,6 +116,7 @@ class TelegramAdapter(Adapter):
                 else:
                     yield event
             await self._settle(taking)
+            await asyncio.sleep(0)  # whoever was woken by them begins before we ask for more
 
     async def _posted(self, webhook: Webhook) -> AsyncGenerator[Event]:
         """Hand updates over as they are posted, and look now and then whether Telegram still posts to us."""

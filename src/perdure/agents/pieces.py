@@ -1,0 +1,103 @@
+"""The pieces of a streamed chat answer of OpenAI's kind. Words that have come at once are one piece.
+
+Each piece has its price in the libraries above. With a provider that is faster than we are, or a gateway that is
+busy, it is paid for as much as there is, and not for every word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
+
+import httpx2
+from openai import APIConnectionError, APIError, APITimeoutError, AsyncStream
+from openai.types.chat import ChatCompletionChunk
+from pydantic import ValidationError
+from pydantic_ai.exceptions import UnexpectedModelBehavior
+
+FAILED = "the provider failed while it answered"
+PADDING = "obfuscation"  # of no meaning, and of another length each time
+
+
+class Pieces(AsyncStream[ChatCompletionChunk]):
+    """The stream of one answer."""
+
+    async def __stream__(self) -> AsyncIterator[ChatCompletionChunk]:
+        events = Events()
+        try:
+            async for read in self.response.aiter_bytes():
+                for data in together(events.told(read)):
+                    yield self._chunk(data)
+        except httpx2.TimeoutException as error:
+            raise APITimeoutError(self.response.request) from error
+        except httpx2.RequestError as error:
+            raise APIConnectionError(request=self.response.request) from error
+        finally:
+            await self.response.aclose()
+
+    def _chunk(self, data: Any) -> ChatCompletionChunk:
+        if not isinstance(data, dict):
+            raise UnexpectedModelBehavior(f"a piece of the answer is no object: {data!r:.100}")
+        if error := data.get("error"):
+            said = error.get("message") if isinstance(error, dict) else error
+            raise APIError(str(said or FAILED), self.response.request, body=error)
+        try:
+            return ChatCompletionChunk.model_validate(data)
+        except ValidationError:
+            return ChatCompletionChunk.construct(**data)
+
+
+class Events:
+    """Server-sent events whose data is JSON."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def told(self, read: bytes) -> Iterator[Any]:
+        """What the events tell that have become whole with what was read."""
+        *lines, self._rest = (self._rest + read).split(b"\n")
+        for line in lines:
+            field, _, value = line.rstrip(b"\r").partition(b":")
+            if field == b"data":
+                self._data.append(value)
+            elif not field and not value and self._data:
+                data, self._data = b"\n".join(self._data), []
+                if data.strip() != b"[DONE]":
+                    yield _decoded(data)
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise UnexpectedModelBehavior(f"a piece of the answer is no JSON: {error}") from error
+
+
+def together(chunks: Iterable[Any]) -> Iterator[Any]:
+    """The chunks, but neighbours that differ in their words alone as one."""
+    last: Any = None
+    beside: Any = None
+    for chunk in chunks:
+        words, rest = _apart(chunk)
+        if words and rest == beside:
+            last["choices"][0]["delta"]["content"] += words
+            continue
+        if last is not None:
+            yield last
+        last, beside = chunk, rest
+    if last is not None:
+        yield last
+
+
+def _apart(chunk: Any) -> tuple[str, Any]:
+    """The words of a chunk that has nothing else to say, and what it has beside them."""
+    try:
+        (choice,) = chunk["choices"]
+        ((name, words),) = choice["delta"].items()
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return "", None
+    if name != "content" or not isinstance(words, str):
+        return "", None
+    return words, {**chunk, "choices": {**choice, "delta": None}, PADDING: None}

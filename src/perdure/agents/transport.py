@@ -1,0 +1,111 @@
+"""How requests travel to providers: plain HTTP/1.1 beneath their libraries' client.
+
+The client's own transport spends more on one exchange than a whole turn costs us: see the decision records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+from urllib.request import getproxies
+
+import h11
+import httpx2
+from httpx2 import AsyncBaseTransport, AsyncByteStream, AsyncClient, Request, Response
+
+from perdure.http11 import Connection, Server, reason
+
+CONNECTING = (httpx2.ConnectTimeout, httpx2.ConnectError)
+WRITING = (httpx2.WriteTimeout, httpx2.WriteError)
+READING = (httpx2.ReadTimeout, httpx2.ReadError)
+FAILURES = (OSError, EOFError, ValueError, h11.ProtocolError)
+
+
+def open_client() -> AsyncClient:
+    """A client for providers. Where the environment names proxies, it goes its own way, which knows them."""
+    return AsyncClient(transport=None if getproxies() else Transport())
+
+
+class Transport(AsyncBaseTransport):
+    """Sends requests over connections of ours, as many at once as are wanted."""
+
+    def __init__(self) -> None:
+        self._servers: dict[tuple[str, str, int], Server] = {}
+
+    async def handle_async_request(self, request: Request) -> Response:
+        at_most = request.extensions.get("timeout", {})
+        server = self._server(request)
+        try:
+            connection = await server.connect(at_most.get("connect"))
+        except FAILURES as error:
+            raise _failure(error, *CONNECTING) from error
+        body = _Body(server, connection, at_most.get("read"))
+        try:
+            await _send(connection, request)
+            head = await body.head()
+        except BaseException:  # reason: half an exchange must not be left to the next one
+            connection.abort()
+            raise
+        return Response(head.status_code, headers=list(head.headers), stream=body)
+
+    async def aclose(self) -> None:
+        for server in self._servers.values():
+            server.close()
+
+    def _server(self, request: Request) -> Server:
+        url = request.url
+        tls = url.scheme == "https"
+        origin = (url.scheme, url.host, url.port or (443 if tls else 80))
+        if origin not in self._servers:
+            self._servers[origin] = Server(*origin[1:], httpx2.create_ssl_context if tls else None)
+        return self._servers[origin]
+
+
+class _Body(AsyncByteStream):
+    """The body of an answer. Once it is read to its end, the next request may have its connection."""
+
+    def __init__(self, server: Server, connection: Connection, silence: float | None) -> None:
+        self._server = server
+        self._connection = connection
+        self._silence = silence  # seconds in which something must come
+        self._over = False
+
+    async def head(self) -> h11.Response:
+        try:
+            async with asyncio.timeout(self._silence):
+                return await self._connection.head()
+        except FAILURES as error:
+            raise _failure(error, *READING) from error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (piece := await self._piece()) is not None:
+            yield piece
+        self._over = True
+        self._server.keep(self._connection)
+
+    async def _piece(self) -> bytes | None:
+        try:
+            async with asyncio.timeout(self._silence):
+                return await self._connection.piece()
+        except FAILURES as error:
+            raise _failure(error, *READING) from error
+
+    async def aclose(self) -> None:
+        if not self._over:
+            self._connection.abort()
+
+
+async def _send(connection: Connection, request: Request) -> None:
+    asking = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+    try:
+        await connection.send(asking, cast("AsyncByteStream", request.stream))
+    except FAILURES as error:
+        raise _failure(error, *WRITING) from error
+
+
+def _failure(
+    error: Exception, late: type[httpx2.TransportError], broken: type[httpx2.TransportError]
+) -> httpx2.TransportError:
+    """The error of the client's own that says the same."""
+    return (late if isinstance(error, TimeoutError) else broken)(reason(error))

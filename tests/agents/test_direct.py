@@ -1,0 +1,90 @@
+"""What servers say that are only like OpenAI's: read where it can be, and otherwise told in a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from perdure.agents.api import ModelRequest
+from perdure.agents.models import TRIES, open_model
+from perdure.core import notes
+from perdure.core.conversation import UserMessage
+from perdure.errors import ModelError
+from support.answering import Answering, listening
+
+pytestmark = pytest.mark.anyio
+
+WHOLE = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "like",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}],
+}
+LOOSE = WHOLE | {"created": None, "service_tier": "on_demand", "usage": None}
+BARE_PIECES = (
+    b'data: {"choices": [{"delta": {"content": "o"}}]}\n\n'
+    b'data: {"choices": [{"delta": {"content": "k"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+def saying(body: bytes, kind: str = "application/json", status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def streaming(body: bytes) -> bytes:
+    return saying(body, "text/event-stream")
+
+
+async def answer_of(said: bytes, *, streamed: bool = False) -> str:
+    async with listening(Answering(*[said] * TRIES)) as port:
+        model = open_model("openai:like", base_url=f"http://127.0.0.1:{port}/v1", api_key="none", pause=0.001)
+        try:
+            hear = (lambda text: None) if streamed else None
+            return (await model.respond(ModelRequest([UserMessage("hello")], 1), hear)).text
+        finally:
+            await model.close()
+
+
+@pytest.mark.parametrize("body", [WHOLE, LOOSE], ids=["whole", "loose"])
+async def test_answer_is_read_if_its_words_are_there(body: dict[str, Any]) -> None:
+    assert await answer_of(saying(json.dumps(body).encode())) == "ok"
+
+
+async def test_stream_is_read_if_its_words_are_there() -> None:
+    assert await answer_of(streaming(BARE_PIECES), streamed=True) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (saying(b"<html>Welcome</html>", "text/html"), notes.MODEL_GARBLED),
+        (saying(b"[]"), notes.MODEL_GARBLED),
+        (saying(b'{"choices": []}'), notes.MODEL_GARBLED),
+        (saying(b"<html>Bad Gateway</html>", "text/html", "502 Bad Gateway"), notes.MODEL_BROKEN),
+        (saying(b'{"error": "what?"}', status="400 Bad Request"), notes.model_refused("what?")),
+    ],
+    ids=["page", "list", "nothing", "page of an error", "error without a form"],
+)
+async def test_what_is_no_answer_is_told(said: bytes, told: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        await answer_of(said)
+    assert caught.value.message == told
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"data: []\n\n", notes.MODEL_GARBLED),
+        (b"data: nonsense\n\n", notes.MODEL_GARBLED),
+        (b'data: {"error": {"message": "what?"}}\n\n', notes.model_refused("what?")),
+        (b'data: {"error": "what?"}\n\n', notes.model_refused("what?")),
+    ],
+    ids=["list", "nonsense", "error", "error without a form"],
+)
+async def test_stream_that_is_no_answer_is_told(said: bytes, told: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        await answer_of(streaming(said), streamed=True)
+    assert caught.value.message == told

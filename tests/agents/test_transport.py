@@ -1,0 +1,121 @@
+"""The way to providers over real sockets: connections are used again, and failures are the client's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from httpx2 import AsyncClient, Response
+
+from perdure.agents.transport import open_client
+from support.answering import CHUNKED, HALF, LAST, OK, Answering, listening, speaking_tls
+
+pytestmark = pytest.mark.anyio
+
+MOVED = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name}_proxy".upper(), raising=False)
+
+
+@asynccontextmanager
+async def asking(server: Answering) -> AsyncIterator[tuple[AsyncClient, str]]:
+    async with listening(server) as port, open_client() as client:
+        yield client, f"http://127.0.0.1:{port}/v1"
+
+
+async def ask(client: AsyncClient, url: str) -> Response:
+    return await client.post(url, json={}, timeout=5)
+
+
+async def test_connection_is_used_again_while_it_is_there() -> None:
+    server = Answering(OK, CHUNKED, LAST, OK)
+    async with asking(server) as (client, url):
+        assert [(await ask(client, url)).text for _ in range(4)] == ["ok", "okay", "ok", "ok"]
+    assert server.connections == 2
+    assert server.heads[0].startswith("POST /v1 HTTP/1.1\r\n")
+
+
+async def test_connection_that_was_closed_meanwhile_is_not_used() -> None:
+    server = Answering(OK, OK)
+    async with asking(server) as (client, url):
+        await ask(client, url)
+        await server.cut()
+        assert (await ask(client, url)).text == "ok"
+    assert server.connections == 2
+
+
+async def test_answer_that_was_left_halfway_leaves_no_connection_behind() -> None:
+    server = Answering(CHUNKED, OK)
+    async with asking(server) as (client, url):
+        async with client.stream("POST", url, json={}) as response:
+            assert response.status_code == 200
+        assert (await ask(client, url)).text == "ok"
+    assert server.connections == 2
+
+
+async def test_pieces_that_have_come_are_given_together() -> None:
+    async with asking(Answering(CHUNKED)) as (client, url), client.stream("POST", url, json={}) as response:
+        assert [piece async for piece in response.aiter_raw()] == [b"okay"]
+
+
+async def test_redirect_is_followed() -> None:
+    server = Answering(MOVED, OK)
+    async with asking(server) as (client, url):
+        response = await client.post(url, json={}, follow_redirects=True)
+    assert response.text == "ok"
+    assert server.heads[1].startswith("POST /there ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"", httpx2.ReadError),
+        (HALF, httpx2.ReadError),
+        (b"nonsense\r\n\r\n", httpx2.ReadError),
+        (None, httpx2.ReadTimeout),
+    ],
+    ids=["cut", "half", "nonsense", "silence"],
+)
+async def test_failure_is_one_that_the_libraries_know(answer: bytes | None, error: type[Exception]) -> None:
+    async with asking(Answering(answer)) as (client, url):
+        with pytest.raises(error):
+            await client.post(url, json={}, timeout=0.2 if answer is None else 5)
+
+
+async def test_nobody_listens() -> None:
+    async with asking(Answering()) as (client, url):
+        pass
+    async with open_client() as client:
+        for nowhere in (url, "http://no-such-host.invalid"):
+            with pytest.raises(httpx2.ConnectError):
+                await ask(client, nowhere)
+
+
+async def test_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, context = speaking_tls(tmp_path)
+    server = Answering(OK)
+    async with listening(server, context) as port:
+        async with open_client() as client:
+            with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                await ask(client, f"https://localhost:{port}")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        async with open_client() as client:
+            assert (await ask(client, f"https://localhost:{port}")).text == "ok"
+    assert len(server.heads) == 1
+
+
+async def test_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Answering(OK)
+    async with listening(server) as port:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+        async with open_client() as client:
+            assert (await ask(client, "http://provider.invalid/v1")).text == "ok"
+    assert server.heads[0].startswith("POST http://provider.invalid/v1 ")

@@ -1,0 +1,70 @@
+"""A server over real sockets that answers with bytes of a script, whatever it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from support.certificates import certificate_for
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n2\r\nay\r\n0\r\n\r\n"
+LAST = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok"
+
+
+class Answering:
+    """Answers each request with the next of its answers; an empty one closes the connection, None says nothing."""
+
+    def __init__(self, *answers: bytes | None) -> None:
+        self.answers = list(answers)
+        self.heads: list[str] = []
+        self.connections = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.append(writer)
+        try:
+            while self.answers:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                self.heads.append(head)
+                length = head.lower().partition("content-length: ")[2].partition("\r\n")[0]
+                await reader.readexactly(int(length))
+                answer = self.answers.pop(0)
+                if answer is None:
+                    await reader.read()
+                elif answer:
+                    writer.write(answer)
+                if answer in (b"", HALF, LAST, None):
+                    break
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+    async def cut(self) -> None:
+        """End every connection; after return, the other side can know it."""
+        for writer in self._writers:
+            writer.transport.abort()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+@asynccontextmanager
+async def listening(server: Answering, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
+    async with listener:
+        yield listener.sockets[0].getsockname()[1]
+        await server.cut()
+
+
+def speaking_tls(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """What a server for `localhost` needs, and the certificate that its clients have to trust."""
+    certificate = certificate_for("localhost", folder)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return certificate, context
