@@ -75,7 +75,8 @@ class Connection:
     @property
     def fresh(self) -> bool:
         """Whether it may be used again: it has not been idle for long, and nobody has closed it."""
-        return time.monotonic() - self._since < STILL_FRESH and not self._reader.at_eof() and not self._readable()
+        closed = self._writer.is_closing() or self._reader.at_eof()
+        return time.monotonic() - self._since < STILL_FRESH and not closed and not self._readable()
 
     def _readable(self) -> bool:
         """Whether the kernel has something for us that the event loop has not seen yet. Unasked, it is the end."""

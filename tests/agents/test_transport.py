@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,11 +44,15 @@ async def test_connection_is_used_again_while_it_is_there() -> None:
     assert server.heads[0].startswith("POST /v1 HTTP/1.1\r\n")
 
 
-async def test_connection_that_was_closed_meanwhile_is_not_used() -> None:
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+@pytest.mark.parametrize("heard", [False, True], ids=["unheard", "heard"])
+async def test_connection_that_was_closed_meanwhile_is_not_used(reset: bool, heard: bool) -> None:
     server = Answering(OK, OK)
     async with asking(server) as (client, url):
         await ask(client, url)
-        await server.cut()
+        await server.cut(reset=reset)
+        for _ in range(5 * heard):
+            await asyncio.sleep(0)  # the event loop hears of it
         assert (await ask(client, url)).text == "ok"
     assert server.connections == 2
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -46,9 +48,13 @@ class Answering:
         finally:
             writer.close()
 
-    async def cut(self) -> None:
-        """End every connection; after return, the other side can know it."""
+    async def cut(self, *, reset: bool = False) -> None:
+        """End every connection, in good order or not; after return, the other side can know it."""
         for writer in self._writers:
+            if reset:
+                writer.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
             writer.transport.abort()
             with suppress(ConnectionError):
                 await writer.wait_closed()

@@ -97,8 +97,8 @@ class _Body(AsyncByteStream):
 
 
 async def _send(connection: Connection, request: Request) -> None:
-    asking = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
     try:
+        asking = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
         await connection.send(asking, cast("AsyncByteStream", request.stream))
     except FAILURES as error:
         raise _failure(error, *WRITING) from error

@@ -86,7 +86,7 @@ class Runner:
         self._hints.add(key)
         if key in self._listening:
             self._listening[key].news = True
-        self._serve_hinted()
+        self._serve_hinted(key)
 
     def wake_later(self, key: str) -> None:
         """Say so when nothing more has come for long enough."""
@@ -137,12 +137,12 @@ class Runner:
             self._hints.update(key for key in claimable if key not in self._serving)
         except Unavailable as error:
             log.warning("cannot_look_for_work", error=error.message)
-        self._serve_hinted()
+        for key in list(self._hints):
+            self._serve_hinted(key)
 
-    def _serve_hinted(self) -> None:
-        if not (self._working and self._claiming):
-            return
-        for key in [key for key in self._hints if key not in self._serving]:
+    def _serve_hinted(self, key: str) -> None:
+        """Begin to serve a key that may have work, unless that is being done: then it is looked at once more."""
+        if self._working and self._claiming and key in self._hints and key not in self._serving:
             self._hints.discard(key)
             self._serving[key] = self._group.create_task(self._serve(key))
 
@@ -166,7 +166,7 @@ class Runner:
         finally:
             self._enter(key)
             del self._serving[key]
-            self._serve_hinted()  # it may have been woken while we were about to leave
+            self._serve_hinted(key)  # it may have been woken while we were about to leave
 
     def _may_have_more(self, key: str, claim: Claim) -> bool:
         """Whether to claim again. Of what another gateway took in meanwhile, nobody tells us."""
