@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
-from perdure.agents.pieces import Events, together
+from perdure.agents.pieces import LARGEST_LINE, Events, together
 
 
 def chunk(delta: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -68,6 +68,9 @@ def test_events_are_the_same_wherever_they_are_cut(size: int) -> None:
     assert [told for read in reads for told in events.told(read)] == [{"a": "€"}, {"b": 2}, {"c": 3}]
 
 
-def test_what_is_no_json_makes_no_sense() -> None:
+@pytest.mark.parametrize(
+    "read", [b"data: nonsense\n\n", b"data: " + b"a" * LARGEST_LINE], ids=["no JSON", "endless"]
+)
+def test_what_makes_no_sense_is_said_to(read: bytes) -> None:
     with pytest.raises(UnexpectedModelBehavior):
-        list(Events().told(b"data: nonsense\n\n"))
+        list(Events().told(read))

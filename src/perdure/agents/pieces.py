@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
 FAILED = "the provider failed while it answered"
+LARGEST_LINE = 8 * 1024 * 1024  # bytes
 PADDING = "obfuscation"  # of no meaning, and of another length each time
 
 
@@ -58,6 +59,8 @@ class Events:
     def told(self, read: bytes) -> Iterator[Any]:
         """What the events tell that have become whole with what was read."""
         *lines, self._rest = (self._rest + read).split(b"\n")
+        if len(self._rest) > LARGEST_LINE:
+            raise UnexpectedModelBehavior(f"a piece of the answer is larger than {LARGEST_LINE} bytes")
         for line in lines:
             field, _, value = line.rstrip(b"\r").partition(b":")
             if field == b"data":
