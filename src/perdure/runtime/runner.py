@@ -68,7 +68,7 @@ class Runner:
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
         self._group = group
-        self._working = False
+        self._worker: asyncio.Task[None] | None = None  # who looks for work; nothing is begun without them
         self._hints: set[str] = set()  # keys that may have work
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._over: dict[str, asyncio.Event] = {}
@@ -126,7 +126,7 @@ class Runner:
 
     async def work(self) -> None:
         """From now on, serve whoever is woken at once, and look for forgotten work every few seconds."""
-        self._working = True
+        self._worker = asyncio.current_task()
         while True:
             await self._look_around()
             await asyncio.sleep(POLL)
@@ -142,7 +142,8 @@ class Runner:
 
     def _serve_hinted(self, key: str) -> None:
         """Begin to serve a key that may have work, unless that is being done: then it is looked at once more."""
-        if self._working and self._claiming and key in self._hints and key not in self._serving:
+        at_work = self._claiming and self._worker is not None and not self._worker.cancelling()
+        if at_work and key in self._hints and key not in self._serving:
             self._hints.discard(key)
             self._serving[key] = self._group.create_task(self._serve(key))
 
