@@ -1,4 +1,4 @@
-"""Connections that speak HTTP/1.1 over asyncio's streams with h11, each used again for as long as it is fresh."""
+"""Connections that speak HTTP/1.1 on asyncio's transports with h11, each used again for as long as it is fresh."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import select
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
-from typing import Any
+from typing import Any, cast
 
 import h11
 
 STILL_FRESH = 15.0  # seconds that an idle connection is trusted to be there still
 SILENCE = 30.0  # seconds in which the other side takes nothing more
-PIECE = 65536
+PIECE = 65536  # bytes that are given to the other side at once
+MOST_AHEAD = 4 * PIECE  # bytes that may come before somebody has read them
 
 
 class Server:
@@ -34,8 +35,10 @@ class Server:
             if connection.fresh:
                 return connection
             connection.abort()
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(at_most):
-            return Connection(*await asyncio.open_connection(self._host, self._port, **self._secured()))
+            _, connection = await loop.create_connection(Connection, self._host, self._port, **self._secured())
+        return connection
 
     def keep(self, connection: Connection) -> None:
         """Keep a connection for the next request, and let go of those that nobody has needed for long."""
@@ -58,46 +61,96 @@ class Server:
         return {"ssl": self._context, "happy_eyeballs_delay": 0.25}
 
 
-class Connection:
+class Connection(asyncio.Protocol):
     """One connection: a request, its answer to the end, and then the next.
 
     Whatever goes wrong is an OSError, an EOFError or an error of h11; then it is of no use any more, but to be
-    aborted.
+    aborted. What comes unasked belongs to no request, and ends it.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self) -> None:
         self._state = h11.Connection(h11.CLIENT)
         self._since = time.monotonic()
-        self._held: Any = None  # the event behind what was given last
+        self._idle = True
+        self._held: Any = None  # the event, or error, behind what was given last
+        self._ahead = 0  # bytes that have come since somebody waited for more
+        self._over = False
+        self._error: Exception | None = None
+        self._more = asyncio.Event()  # something has come, or nothing will any more
+        self._room = asyncio.Event()  # the other side takes more
+        self._room.set()
+
+    # ── what the event loop says ────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._idle:
+            self.abort()
+            return
+        self._state.receive_data(data)
+        self._ahead += len(data)
+        if self._ahead > MOST_AHEAD:
+            self._transport.pause_reading()
+        self._more.set()
+
+    def eof_received(self) -> None:
+        if not self._idle:
+            self._state.receive_data(b"")
+        self._end(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(error)
+
+    def pause_writing(self) -> None:
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._room.set()
+
+    def _end(self, error: Exception | None) -> None:
+        self._over = True
+        self._error = self._error or error
+        self._more.set()
+        self._room.set()
+
+    # ── what its user does ──────────────────────────────────────────────────────────────────────────────────
 
     @property
     def fresh(self) -> bool:
-        """Whether it may be used again: it has not been idle for long, and nobody has closed it."""
-        closed = self._writer.is_closing() or self._reader.at_eof()
-        return time.monotonic() - self._since < STILL_FRESH and not closed and not self._readable()
+        """Whether it may be used again: it has not been idle for long, and nobody has ended it."""
+        return time.monotonic() - self._since < STILL_FRESH and not self._over and not self._readable()
 
     def _readable(self) -> bool:
         """Whether the kernel has something for us that the event loop has not seen yet. Unasked, it is the end."""
         poll = select.poll()
-        poll.register(self._writer.get_extra_info("socket").fileno(), select.POLLIN)
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
     @property
     def reusable(self) -> bool:
-        return self._state.our_state is h11.IDLE
+        return self._idle and not self._over
 
     async def send(self, request: h11.Request, body: AsyncIterable[bytes]) -> None:
         """Send a request, as fast as the other side takes it."""
+        self._idle = False
         head = self._state.send(request) or b""
         async for piece in body:
-            self._writer.write(head + (self._state.send(h11.Data(data=piece)) or b""))
-            head = b""
+            for start in range(0, len(piece), PIECE):
+                data = h11.Data(data=piece[start : start + PIECE])
+                await self._write(head + (self._state.send(data) or b""))
+                head = b""
+        await self._write(head + (self._state.send(h11.EndOfMessage()) or b""))
+
+    async def _write(self, data: bytes) -> None:
+        if self._over:
+            raise self._error or EOFError("the connection was closed")
+        if data:
+            self._transport.write(data)
+        if not self._room.is_set():
             async with asyncio.timeout(SILENCE):
-                await self._writer.drain()
-        self._writer.write(head + (self._state.send(h11.EndOfMessage()) or b""))
-        await self._writer.drain()
+                await self._room.wait()
 
     async def head(self) -> h11.Response:
         """The status and the headers of the answer, whose pieces are still to be read."""
@@ -111,14 +164,27 @@ class Connection:
         self._held, pieces = None, []
         while isinstance(event, h11.Data):
             pieces.append(bytes(event.data))
-            event = self._state.next_event()
+            event = self._look()
         if pieces:
             self._held = None if event is h11.NEED_DATA else event
             return b"".join(pieces)
-        if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
-            self._state.start_next_cycle()
-        self._since = time.monotonic()
+        if isinstance(event, h11.RemoteProtocolError):
+            raise event
+        self._end_exchange()
         return None
+
+    def _look(self) -> Any:
+        """The next event, if it is there. What is wrong with it does not take away what came before."""
+        try:
+            return self._state.next_event()
+        except h11.RemoteProtocolError as error:
+            return error
+
+    def _end_exchange(self) -> None:
+        both = self._state.our_state is h11.DONE and self._state.their_state is h11.DONE
+        if both and not self._state.trailing_data[0]:
+            self._state.start_next_cycle()
+            self._idle, self._since = True, time.monotonic()
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         while (piece := await self.piece()) is not None:
@@ -126,13 +192,20 @@ class Connection:
 
     async def _next(self) -> Any:
         while (event := self._state.next_event()) is h11.NEED_DATA:
-            self._state.receive_data(await self._reader.read(PIECE))
+            if self._over:
+                raise self._error or EOFError("the connection was closed")
+            self._more.clear()
+            if self._ahead > MOST_AHEAD:
+                self._transport.resume_reading()
+            self._ahead = 0
+            await self._more.wait()
         if isinstance(event, h11.ConnectionClosed):
             raise EOFError("the connection was closed")  # noqa: TRY004 reason: it is no wrong type
         return event
 
     def abort(self) -> None:
-        self._writer.transport.abort()
+        self._over = True
+        self._transport.abort()
 
 
 def reason(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from perdure.agents.models import TRIES, open_model
 from perdure.core import notes
 from perdure.core.conversation import UserMessage
 from perdure.errors import ModelError
-from support.answering import Answering, listening
+from support.answering import OK, Answering, listening
 
 pytestmark = pytest.mark.anyio
 
@@ -38,8 +38,8 @@ def streaming(body: bytes) -> bytes:
     return saying(body, "text/event-stream")
 
 
-async def answer_of(said: bytes, *, streamed: bool = False) -> str:
-    async with listening(Answering(*[said] * TRIES)) as port:
+async def answer_of(said: bytes, *, streamed: bool = False, server: Answering | None = None) -> str:
+    async with listening(server or Answering(*[said] * TRIES)) as port:
         model = open_model("openai:like", base_url=f"http://127.0.0.1:{port}/v1", api_key="none", pause=0.001)
         try:
             hear = (lambda text: None) if streamed else None
@@ -57,6 +57,17 @@ async def test_stream_is_read_if_its_words_are_there() -> None:
     assert await answer_of(streaming(BARE_PIECES), streamed=True) == "ok"
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+@pytest.mark.parametrize("after", [b"", b"data: whatever\n\n"], ids=["nothing", "something"])
+async def test_answer_is_whole_at_its_end_whatever_comes_of_the_stream(after: bytes, closed: bool) -> None:
+    body = BARE_PIECES + after
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    endless = head + f"{len(body):x}\r\n".encode() + body + b"\r\n"
+    server = Answering(endless, *([] if closed else [OK]))  # it closes the connection after its last answer
+    assert await answer_of(b"", streamed=True, server=server) == "ok"
+    assert len(server.heads) == 1
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
@@ -65,8 +76,10 @@ async def test_stream_is_read_if_its_words_are_there() -> None:
         (saying(b'{"choices": []}'), notes.MODEL_GARBLED),
         (saying(b"<html>Bad Gateway</html>", "text/html", "502 Bad Gateway"), notes.MODEL_BROKEN),
         (saying(b'{"error": "what?"}', status="400 Bad Request"), notes.model_refused("what?")),
+        (saying(b'{"detail": "what?"}', status="422 Unprocessable Entity"), notes.model_refused("what?")),
+        (saying(b"over there", "text/plain", "307 Temporary Redirect"), notes.model_refused("307: over there")),
     ],
-    ids=["page", "list", "nothing", "page of an error", "error without a form"],
+    ids=["page", "list", "nothing", "page of an error", "error without a form", "detail", "redirect"],
 )
 async def test_what_is_no_answer_is_told(said: bytes, told: str) -> None:
     with pytest.raises(ModelError) as caught:
@@ -85,6 +98,8 @@ async def test_what_is_no_answer_is_told(said: bytes, told: str) -> None:
     ids=["list", "nonsense", "error", "error without a form"],
 )
 async def test_stream_that_is_no_answer_is_told(said: bytes, told: str) -> None:
+    server = Answering(*[streaming(said)] * TRIES)
     with pytest.raises(ModelError) as caught:
-        await answer_of(streaming(said), streamed=True)
+        await answer_of(b"", streamed=True, server=server)
     assert caught.value.message == told
+    assert len(server.heads) == (TRIES if told == notes.MODEL_GARBLED else 1)

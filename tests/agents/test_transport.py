@@ -57,6 +57,29 @@ async def test_connection_that_was_closed_meanwhile_is_not_used(reset: bool, hea
     assert server.connections == 2
 
 
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+async def test_what_comes_unasked_is_no_answer(
+    secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, context = speaking_tls(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    server = Answering(OK, OK)
+    async with listening(server, context if secure else None) as port, open_client() as client:
+        url = f"{'https' if secure else 'http'}://localhost:{port}"
+        await ask(client, url)
+        await server.say(LAST)
+        assert (await ask(client, url)).headers.get("Connection") is None
+    assert server.connections == 2
+
+
+async def test_what_came_behind_the_answer_is_no_answer() -> None:
+    server = Answering(OK + LAST, OK)
+    async with asking(server) as (client, url):
+        await ask(client, url)
+        assert (await ask(client, url)).headers.get("Connection") is None
+    assert server.connections == 2
+
+
 async def test_answer_that_was_left_halfway_leaves_no_connection_behind() -> None:
     server = Answering(CHUNKED, OK)
     async with asking(server) as (client, url):
@@ -71,7 +94,14 @@ async def test_pieces_that_have_come_are_given_together() -> None:
         assert [piece async for piece in response.aiter_raw()] == [b"okay"]
 
 
-async def test_redirect_is_followed() -> None:
+async def test_large_request_arrives_whole() -> None:
+    server = Answering(OK)
+    async with asking(server) as (client, url):
+        assert (await client.post(url, content=b"a" * 5_000_000, timeout=5)).text == "ok"
+    assert "content-length: 5000000\r\n" in server.heads[0].lower()
+
+
+async def test_redirect_is_followed_by_whoever_wants_it() -> None:
     server = Answering(MOVED, OK)
     async with asking(server) as (client, url):
         response = await client.post(url, json={}, follow_redirects=True)

@@ -48,6 +48,14 @@ class Answering:
         finally:
             writer.close()
 
+    async def say(self, words: bytes) -> None:
+        """Say something unasked on every connection; after return, it has arrived."""
+        for writer in self._writers:
+            writer.write(words)
+            await writer.drain()
+        for _ in range(5):
+            await asyncio.sleep(0)  # the other side hears it
+
     async def cut(self, *, reset: bool = False) -> None:
         """End every connection, in good order or not; after return, the other side can know it."""
         for writer in self._writers:

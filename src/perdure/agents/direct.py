@@ -48,7 +48,7 @@ class _Completions(AsyncCompletions):
         )
         streamed = bool(body.get("stream"))
         response = await self._sent(request, streamed)
-        if response.is_error:
+        if not response.is_success:
             raise _refusal(response)
         if streamed:
             return Pieces(cast_to=ChatCompletionChunk, response=response, client=self._client)
@@ -56,8 +56,8 @@ class _Completions(AsyncCompletions):
 
     async def _sent(self, request: Request, streamed: bool) -> Response:
         try:
-            response = await self._http.send(request, stream=streamed, follow_redirects=True)
-            if response.is_error:
+            response = await self._http.send(request, stream=streamed)
+            if not response.is_success:
                 await response.aread()
         except httpx2.TimeoutException as error:
             raise APITimeoutError(request) from error

@@ -207,12 +207,12 @@ def in_words(error: Exception) -> str:
 
 
 def _said(error: failures.ModelAPIError) -> str:
-    """The provider's own sentence, where it gave one."""
-    body: Any = error.body
-    inner = body.get("error", body) if isinstance(body, dict) else body
-    if isinstance(inner, str) and inner:
-        return notes.beginning(inner, LONGEST_SAYING)
-    return str(inner["message"]) if isinstance(inner, dict) and inner.get("message") else error.message
+    """The provider's own sentence, where it gave one, in whichever of the usual forms."""
+    said: Any = error.body
+    for name in ("error", "message", "detail"):
+        if isinstance(said, dict):
+            said = said.get(name) or said
+    return notes.beginning(said, LONGEST_SAYING) if isinstance(said, str) and said else error.message
 
 
 # ── which one ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,8 +6,10 @@ busy, it is paid for as much as there is, and not for every word.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -17,6 +19,7 @@ from pydantic import ValidationError
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
 FAILED = "the provider failed while it answered"
+REST = 0.1  # seconds
 LARGEST_LINE = 8 * 1024 * 1024  # bytes
 PADDING = "obfuscation"  # of no meaning, and of another length each time
 
@@ -25,11 +28,14 @@ class Pieces(AsyncStream[ChatCompletionChunk]):
     """The stream of one answer."""
 
     async def __stream__(self) -> AsyncIterator[ChatCompletionChunk]:
-        events = Events()
+        events, reads = Events(), self.response.aiter_bytes()
         try:
-            async for read in self.response.aiter_bytes():
+            async for read in reads:
                 for data in together(events.told(read)):
                     yield self._chunk(data)
+                if events.over:
+                    await _read_out(reads)
+                    return
         except httpx2.TimeoutException as error:
             raise APITimeoutError(self.response.request) from error
         except httpx2.RequestError as error:
@@ -49,26 +55,47 @@ class Pieces(AsyncStream[ChatCompletionChunk]):
             return ChatCompletionChunk.construct(**data)
 
 
+async def _read_out(reads: AsyncIterator[bytes]) -> None:
+    """Read what still comes behind a whole answer, for a moment, so that its connection can be used again."""
+    with suppress(TimeoutError, httpx2.RequestError):
+        async with asyncio.timeout(REST):
+            async for _ in reads:
+                pass
+
+
 class Events:
-    """Server-sent events whose data is JSON."""
+    """Server-sent events whose data is JSON, until one says that it was the last."""
 
     def __init__(self) -> None:
+        self.over = False
         self._rest = b""
         self._data: list[bytes] = []
+        self._half = False  # a line has ended that may have one more sign to its end
 
     def told(self, read: bytes) -> Iterator[Any]:
         """What the events tell that have become whole with what was read."""
-        *lines, self._rest = (self._rest + read).split(b"\n")
+        for line in self._lines(read):
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                self._data.append(value)
+            elif not line and self._data:
+                data, self._data = b"\n".join(self._data), []
+                if data.strip().startswith(b"[DONE]"):
+                    self.over = True
+                    return
+                yield _decoded(data)
+
+    def _lines(self, read: bytes) -> Iterator[bytes]:
+        """Lines end with CR, LF, or both."""
+        if self._half and read.startswith(b"\n"):
+            read = read[1:]
+        self._half = read.endswith(b"\r")
+        lines = (self._rest + read).splitlines(keepends=True)
+        self._rest = b"" if not lines or lines[-1].endswith((b"\r", b"\n")) else lines.pop()
         if len(self._rest) > LARGEST_LINE:
             raise UnexpectedModelBehavior(f"a piece of the answer is larger than {LARGEST_LINE} bytes")
         for line in lines:
-            field, _, value = line.rstrip(b"\r").partition(b":")
-            if field == b"data":
-                self._data.append(value)
-            elif not field and not value and self._data:
-                data, self._data = b"\n".join(self._data), []
-                if data.strip() != b"[DONE]":
-                    yield _decoded(data)
+            yield line.rstrip(b"\r\n")
 
 
 def _decoded(data: bytes) -> Any:
@@ -101,6 +128,6 @@ def _apart(chunk: Any) -> tuple[str, Any]:
         ((name, words),) = choice["delta"].items()
     except (KeyError, TypeError, ValueError, AttributeError):
         return "", None
-    if name != "content" or not isinstance(words, str):
+    if name != "content" or not isinstance(words, str) or chunk.get("usage"):  # what they cost is added up
         return "", None
     return words, {**chunk, "choices": {**choice, "delta": None}, PADDING: None}

@@ -12,10 +12,11 @@ from urllib.request import getproxies
 
 import h11
 import httpx2
-from httpx2 import AsyncBaseTransport, AsyncByteStream, AsyncClient, Request, Response
+from httpx2 import AsyncBaseTransport, AsyncByteStream, AsyncClient, Limits, Request, Response
 
 from perdure.http11 import Connection, Server, reason
 
+MOST_IDLE = 100  # connections to a proxy
 CONNECTING = (httpx2.ConnectTimeout, httpx2.ConnectError)
 WRITING = (httpx2.WriteTimeout, httpx2.WriteError)
 READING = (httpx2.ReadTimeout, httpx2.ReadError)
@@ -24,7 +25,9 @@ FAILURES = (OSError, EOFError, ValueError, h11.ProtocolError)
 
 def open_client() -> AsyncClient:
     """A client for providers. Where the environment names proxies, it goes its own way, which knows them."""
-    return AsyncClient(transport=None if getproxies() else Transport())
+    if getproxies().keys() - {"no"}:
+        return AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=MOST_IDLE))
+    return AsyncClient(transport=Transport())
 
 
 class Transport(AsyncBaseTransport):
