@@ -133,7 +133,7 @@ async def test_b86_work_is_listed_while_it_goes_on(tmp_path: Path) -> None:
         agent.let_go("research")
         await eventually("it is done", lambda: "[background 1] research: done" in platform.replies())
         platform.write("/background")
-        await eventually("nothing goes on", lambda: platform.replies()[-1] == notes.NO_WORK)
+        await eventually("nothing goes on", lambda: platform.replies()[-1:] == [notes.NO_WORK])
 
 
 # ── stopping ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -230,10 +230,10 @@ async def test_b86_call_of_a_work_is_approved_by_its_number(tmp_path: Path, verb
         assert "name='/stop'" in asked.text, "what is to be approved stays as it is"
         assert asked.text.endswith("Say /background approve 1 or /background deny 1; nothing else counts.")
         platform.write("/approve")  # of the chat, where nothing waits
-        await eventually("it is answered", lambda: platform.replies()[-1] == notes.JUDGED["nothing"])
+        await eventually("it is answered", lambda: platform.replies()[-1:] == [notes.JUDGED["nothing"]])
         [button] = [each for each in asked.buttons if each.command.startswith(f"/background {verb} 1 t_")]
         platform.press(button.command)
-        await eventually("it is over", lambda: platform.replies()[-1] == "[background 1] over")
+        await eventually("it is over", lambda: platform.replies()[-1:] == ["[background 1] over"])
     assert guarded.ran == ran
 
 
@@ -281,7 +281,7 @@ async def test_b86_chat_is_asked_about_a_work_with_buttons_that_reach_it(tmp_pat
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="ask") as gateway:
         await sees(platform, BEGUN[1], notes.about_work(1, notes.ask_to_resume("restart_interrupted")))
         platform.press(platform.posted[1].buttons[1].command)
-        await eventually("it is given up", lambda: platform.replies()[-1] == "Given up.")
+        await eventually("it is given up", lambda: platform.replies()[-1:] == ["Given up."])
         assert await states(gateway, work_key(platform)) == [State.CANCELLED]
 
 
@@ -336,7 +336,7 @@ async def test_b86_work_is_exported_and_imported_with_its_chat(tmp_path: Path) -
     assert "2 sessions were" in await perdure(elsewhere, "import", str(elsewhere / "sessions.json"))
     async with serving(elsewhere, platform):
         platform.write("/background say: two")
-        await eventually("it has the next number", lambda: platform.replies()[-1] == "[background 2] two")
+        await eventually("it has the next number", lambda: platform.replies()[-1:] == ["[background 2] two"])
 
 
 async def test_b82_b86_notice_of_a_work_names_it(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ async def test_b82_b86_notice_of_a_work_names_it(tmp_path: Path) -> None:
             platform, BEGUN[1], "[background 1] I am still working on it: the model is thinking, for 3 min."
         )
         agent.let_go("research")
-        await eventually("it is done", lambda: platform.replies()[-1] == "[background 1] research: done")
+        await eventually("it is done", lambda: platform.replies()[-1:] == ["[background 1] research: done"])
 
 
 def test_key_of_a_work_is_at_the_address_of_its_chat() -> None:

@@ -82,7 +82,7 @@ async def test_b81_sessions_are_listed_readably_and_brought_back_by_their_id(tmp
         await replies(platform, long)
         platform.write("/new")
         platform.write("say: second")
-        await eventually("all is answered", lambda: platform.replies()[-1] == "second")
+        await eventually("all is answered", lambda: platform.replies()[-1:] == ["second"])
         platform.write("/sessions")
         await eventually("they are listed", lambda: "/resume ID" in platform.replies()[-1])
         new, old, hint = platform.replies()[-1].splitlines()

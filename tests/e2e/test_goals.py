@@ -247,7 +247,7 @@ async def test_b84_new_goal_takes_the_place_of_the_old_one(tmp_path: Path) -> No
         platform.write("/goal paint the walls")
         await eventually("it is set", lambda: len(platform.replies()) == 2)
         agent.gate.set()
-        await eventually("it is reached", lambda: platform.replies()[-1] == "GOAL REACHED")
+        await eventually("it is reached", lambda: platform.replies()[-1:] == ["GOAL REACHED"])
         await at_rest(gateway)
     assert agent.asked == ["tidy up", "paint the walls"]
 
@@ -259,7 +259,7 @@ async def test_b84_goal_of_a_person_who_may_no_longer_talk_is_ended(tmp_path: Pa
         await eventually("its second turn fails", lambda: len(platform.replies()) == 3)
     async with serving(tmp_path, platform, agent=agent, PLATFORMS__WEB__ALLOW="bob") as gateway:
         platform.write("hello", sender="bob")
-        await eventually("it is answered", lambda: platform.replies()[-1] == "nothing more")
+        await eventually("it is answered", lambda: platform.replies()[-1:] == ["nothing more"])
         await at_rest(gateway)
     assert agent.asked == ["tidy up", "tidy up", "hello"]
 
@@ -271,9 +271,9 @@ async def test_b84_status_tells_of_the_goal(tmp_path: Path) -> None:
         await agent.has("tidy up")
         platform.write("/status")
         told = notes.goal("tidy up", "active", 1, 10)
-        await eventually("it is told", lambda: platform.replies()[-1].endswith(told))
+        await eventually("it is told", lambda: "".join(platform.replies()[-1:]).endswith(told))
         agent.gate.set()
-        await eventually("it is reached", lambda: platform.replies()[-1] == "GOAL REACHED")
+        await eventually("it is reached", lambda: platform.replies()[-1:] == ["GOAL REACHED"])
 
 
 # ── crashes ─────────────────────────────────────────────────────────────────────────────────────────────────

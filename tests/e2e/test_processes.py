@@ -252,7 +252,7 @@ async def test_b96_long_notice_of_an_end_comes_in_as_many_messages_as_its_platfo
         await eventually("a fresh conversation is begun", lambda: len(platform.replies()) == 2)
         await runs(home, await the_process(running))
         switch.throw()
-        await eventually("the end of the notice is there", lambda: platform.replies()[-1].endswith("1099"))
+        await eventually("the end of the notice is there", lambda: "".join(platform.replies()).endswith("1099"))
         await is_quiet(running)
     told = platform.replies()[2:]
     assert len(told) > 2

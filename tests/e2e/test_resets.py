@@ -128,7 +128,7 @@ async def test_b12_mark_exempts_from_a_reset_only_while_it_is_fresh(
         if kept:
             await eventually("the message is stored", lambda: not platform.pending())
         else:
-            await eventually("two is answered", lambda: platform.replies()[-1] == "two")
+            await eventually("two is answered", lambda: platform.replies()[-1:] == ["two"])
         assert ((await current(gateway)).id == before.id) is kept
         assert (fresh_after_reset("idle", before.id) in platform.replies()) is not kept
         gateway.stop()

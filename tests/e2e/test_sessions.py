@@ -111,7 +111,7 @@ async def test_b2_b10_recovery_state_survives_restarts_and_looking_and_the_id_su
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent, **OFF) as gateway:
         platform.write("say: two")
-        await eventually("both are answered", lambda: platform.replies()[-1] == "one\ntwo")
+        await eventually("both are answered", lambda: platform.replies()[-1:] == ["one\ntwo"])
         after = await current(gateway.store, platform)
         await cleared(gateway.store, after)
         [turn] = await turns_in(gateway.store, key_of(platform))

@@ -63,7 +63,7 @@ async def test_b81_two_quick_undos_go_two_turns_back_and_one_delivered_twice_goe
         platform.redeliver = 1
         platform.write("/undo")
         platform.write("say: end")
-        await eventually("all is answered", lambda: platform.replies()[-1] == "end")
+        await eventually("all is answered", lambda: platform.replies()[-1:] == ["end"])
     assert platform.replies()[4:] == [taken_back(f"say: {number}") for number in (3, 2, 1)] + ["end"]
     assert bench.words()[-1] == ["say: 0", "say: end"]
 

@@ -135,7 +135,7 @@ async def test_b82_new_turn_has_a_notice_of_its_own(tmp_path: Path) -> None:
         await eventually("the second has its notice", lambda: len(platform.replies()) == 3)
         assert platform.replies()[:2] == [first, "Stopped."]
         stubborn.over.set()
-        await eventually("the second is answered", lambda: platform.replies()[-1] == "second")
+        await eventually("the second is answered", lambda: platform.replies()[-1:] == ["second"])
 
 
 class Stubborn:
