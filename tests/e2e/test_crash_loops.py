@@ -180,7 +180,9 @@ async def test_b53_three_unclean_starts_pause_automatic_resume_and_everybody_is_
         scene.platform.write("say: hello", chat="2")
         await scene.sees("hello", chat="2")
         scene.platform.write("/status", chat="2")
-        await eventually("/status says so", lambda: notes.RESUME_PAUSED in "".join(scene.platform.replies("2")[-1:]))
+        await eventually(
+            "/status says so", lambda: notes.RESUME_PAUSED in "".join(scene.platform.replies("2")[-1:])
+        )
         assert PAUSED in await scene.why()
         scene.bench.release()
         assert await gateway.operators.resume_all()
