@@ -25,6 +25,7 @@ from bench.turns_results import (
     BARE,
     COUNTS,
     CROWDED,
+    LIMIT,
     MANY,
     OFFLINE,
     OURS,
@@ -46,7 +47,14 @@ THINK = 1.0
 FULL_SPEED = (Phase(ALONE, 0.3, 0.9), Phase(MANY, 0.8, 2.4))
 AT_EASE = Phase(MANY, warm_up=THINK, seconds=3 * THINK, spread=THINK)
 LONG_PAUSE = 3600.0
-PROGRAMS: dict[str, Who] = {BARE: "bare", OURS: "gateway", POSTGRES: "gateway", WEB: "web", OFFLINE: "offline"}
+PROGRAMS: dict[str, Who] = {
+    BARE: "bare",
+    LIMIT: "limit",
+    OURS: "gateway",
+    POSTGRES: "gateway",
+    WEB: "web",
+    OFFLINE: "offline",
+}
 PACKAGES = ("perdure", "msgspec", "psycopg", "pydantic-ai-slim", "openai", "uvicorn")
 PATIENCE = 120
 LAST_WORDS = 3000  # characters of the log of a program that failed
@@ -89,6 +97,8 @@ def _phases(cell: Cell, number: int) -> list[Phase]:
 
 def _once(results: Results, models: dict[bool, str], postgres: PostgresPlace) -> None:
     """What is told beside the goals."""
+    for tool, streamed in VARIANTS:
+        _measure(results, Cell(LIMIT, 0, tool, streamed), FULL_SPEED, models[tool])
     for tool, url in models.items():
         _measure(results, Cell(POSTGRES, 0, tool), FULL_SPEED[1:], url, postgres.empty())
         _measure(results, Cell(WEB, 0, tool, streamed=True), FULL_SPEED, url)

@@ -1,24 +1,39 @@
-"""The limit: a loop around the same SDKs, with the same requests, that keeps conversations in memory only.
+"""A loop around the same libraries, with the same requests, that keeps conversations in memory only.
 
-No gateway, no store, nothing that survives: whoever calls this model through these libraries pays at least this.
+No gateway, no store, nothing that survives. With the libraries as they come it is what somebody would write without
+us; over our own way to providers it is the limit of what a gateway of ours can reach.
 """
 
 from __future__ import annotations
 
+from httpx2 import AsyncClient, Limits
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
 from bench.turns_crowd import Talk
 from bench.turns_tool import look
 from perdure.agents.api import Hear, Model, ModelRequest
-from perdure.agents.models import open_model
+from perdure.agents.models import ProviderModel, open_model
 from perdure.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from perdure.core.notes import SYSTEM_PROMPT
 from perdure.core.tools import Use
 
 
+def _our_way(url: str) -> Model:
+    return open_model("openai:constant", base_url=url, api_key="local-key")
+
+
+def _as_they_come(url: str) -> Model:
+    client = AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=100))
+    provider = OpenAICompatibleProvider("openai", base_url=url, api_key="local-key", http_client=client)
+    return ProviderModel("openai:constant", OpenAIChatModel("constant", provider=provider), client=client)
+
+
 class BareLoop:
     """Asks the model, makes the calls it wishes for, asks again."""
 
-    def __init__(self, url: str, *, streamed: bool) -> None:
-        self.model: Model = open_model("openai:constant", base_url=f"{url}/v1", api_key="local-key")
+    def __init__(self, url: str, *, streamed: bool, our_way: bool = False) -> None:
+        self.model: Model = _our_way(f"{url}/v1") if our_way else _as_they_come(f"{url}/v1")
         self._hear: Hear | None = _hear if streamed else None
 
     def begin(self, chat: str) -> Talk:

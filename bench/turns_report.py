@@ -17,6 +17,7 @@ from bench.turns_results import (
     HELD,
     IDLE,
     KILOBYTE,
+    LIMIT,
     MANY,
     OFFLINE,
     OURS,
@@ -34,6 +35,7 @@ from bench.turns_results import (
 
 CONTENDERS = {
     BARE: "the bare loop",
+    LIMIT: "the bare loop, our way",
     OURS: "Perdure on SQLite",
     POSTGRES: "Perdure on PostgreSQL",
     WEB: "Perdure on SQLite, over HTTP",
@@ -59,8 +61,10 @@ pieces. With a tool, the model first calls one that costs nothing.
   does not.
 - **Over HTTP**: a real `perdure run`; messages go in by POST, and replies come out as server-sent events, each
   person on two connections. The client has a process of its own, so three share the cores.
-- **The bare loop**: the same libraries (`open_model`, pydantic-ai, the OpenAI SDK), the same requests, the same
-  tool, the same number of conversations at a time, which it keeps in memory: no gateway, and nothing survives.
+- **The bare loop**: the same libraries (pydantic-ai, the OpenAI SDK, httpx2) as they come, the same requests, the
+  same tool, the same number of conversations at a time, which it keeps in memory: no gateway, and nothing survives.
+  *Our way* is that loop over [our own way to providers](../adr/0015-a-way-of-our-own-to-providers.md), which the
+  gateway takes too: what it makes more than Perdure is the price of keeping everything.
 - **The model in process**: the offline model, told `say: hi`: what is left is the gateway alone.
 
 Transactions are those that a turn asks the store for; commits are what the disk sees of them, because those that
@@ -107,7 +111,7 @@ def _meaning(results: Results) -> str:
     text = (
         f"With {MANY} busy sessions on SQLite the gateway makes "
         f"{results.middle(cell, rate_of):,.0f} turns in a second with a model behind HTTP, "
-        f"{results.ratio(cell):.2f} of what a loop around the same libraries makes that keeps nothing. Without "
+        f"{results.ratio(cell):.2f} times what a loop around the same libraries makes that keeps nothing. Without "
         f"the model a turn takes {results.middle(alone, cpu_of) * 1000:.2f} ms of CPU. While it is inside a step "
         f"it takes {results.each(HELD):.0f} KB of memory; a session that has nothing to do takes "
         f"{results.each(IDLE):.1f} KB."
@@ -147,7 +151,7 @@ def _speed(results: Results, cell: Cell) -> list[str]:
 
 def _asked(results: Results, cell: Cell) -> list[str]:
     """What a turn asks of the store; from outside a process nobody can tell, and the bare loop has none."""
-    if cell.contender in (BARE, WEB):
+    if cell.contender in (BARE, LIMIT, WEB):
         return ["", ""]
     numbers = (results.middle(cell, jobs_of), results.middle(cell, lambda spent: spent.commits))
     return [f"{number:.2f}" for number in numbers]

@@ -13,7 +13,7 @@ from bench.turns_memory import Kept
 
 ALONE, MANY, CROWDED = 1, 50, 1_000
 VARIANTS = [(tool, streamed) for tool in (False, True) for streamed in (False, True)]
-BARE, OURS, POSTGRES, WEB, OFFLINE = "bare", "sqlite", "postgres", "web", "offline"
+BARE, LIMIT, OURS, POSTGRES, WEB, OFFLINE = "bare", "limit", "sqlite", "postgres", "web", "offline"
 HELD, STREAMS, WAITING, IDLE = "held", "streams", "waiting", "idle"
 COUNTS = {HELD: 10_000, STREAMS: 1_000, WAITING: 1_000, IDLE: 10_000}
 KILOBYTE = 1024

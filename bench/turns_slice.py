@@ -19,7 +19,7 @@ from bench.turns_gateway import Street, of_model, serving
 from bench.turns_model import TEXT
 from perdure import logs
 
-Who = Literal["bare", "gateway", "offline", "web"]
+Who = Literal["bare", "limit", "gateway", "offline", "web"]
 
 
 class Phase(Struct, frozen=True):
@@ -56,10 +56,10 @@ async def measure(wanted: Slice) -> AsyncIterator[Spent]:
 
 @asynccontextmanager
 async def _contender(wanted: Slice) -> AsyncIterator[Contender]:
-    if wanted.who == "bare":
+    if wanted.who in ("bare", "limit"):
         from bench.turns_bare import BareLoop  # loads the libraries of the model
 
-        bare = BareLoop(wanted.model, streamed=wanted.streamed)
+        bare = BareLoop(wanted.model, streamed=wanted.streamed, our_way=wanted.who == "limit")
         yield Contender(bare.begin)
         await bare.model.close()
         return
