@@ -1,7 +1,7 @@
 """A loop around the same libraries, with the same requests, that keeps conversations in memory only.
 
-No gateway, no store, nothing that survives. With the libraries as they come it is what somebody would write without
-us; over our own way to providers it is the limit of what a gateway of ours can reach.
+No gateway, no store, nothing that survives. With the libraries as they come, it is what somebody would write
+without us; over our own way to providers, it is the limit of what a gateway of ours can reach.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ pieces. With a tool, the model first calls one that costs nothing.
 - **Over HTTP**: a real `perdure run`; messages go in by POST, and replies come out as server-sent events, each
   person on two connections. The client has a process of its own, so three share the cores.
 - **The bare loop**: the same libraries (pydantic-ai, the OpenAI SDK, httpx2) as they come, the same requests, the
-  same tool, the same number of conversations at a time, which it keeps in memory: no gateway, and nothing survives.
+  same tool, as many conversations at a time, which it keeps in memory: no gateway, and nothing survives.
   *Our way* is that loop over [our own way to providers](../adr/0015-a-way-of-our-own-to-providers.md), which the
   gateway takes too: what it makes more than Perdure is the price of keeping everything.
 - **The model in process**: the offline model, told `say: hi`: what is left is the gateway alone.
