@@ -17,6 +17,7 @@ from pydantic_ai.models import Model
 
 from perdure.testing import Constant, LocalProvider, Wish
 from support.models import ask, calls, connect, offering, prompt, streaming, text, words
+from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ def process(*options: str) -> Iterator[str]:
 async def test_constant_calls_first_and_then_answers(
     provider: LocalProvider, model: Model[object], streamed: bool
 ) -> None:
-    provider.script = Constant("All done.", Wish("read_file", {"path": "x"}))
+    provider.script = constant = Constant("All done.", Wish("read_file", {"path": "x"}))
     conversation: list[Any] = [prompt()]
     identities: set[str] = set()
     for _ in range(2):
@@ -75,7 +76,8 @@ async def test_constant_calls_first_and_then_answers(
         ending = await ask(model, conversation, READ, streamed=streamed)
         assert (text(ending), ending.finish_reason) == ("All done.", "stop")
         conversation += [ending, prompt("again")]
-    assert (len(identities), provider.script.served, provider.requests) == (2, 4, [])
+    await eventually("all are counted", lambda: constant.served == 4)
+    assert (len(identities), provider.requests) == (2, [])
     # What was made of constant answers is well-formed for a provider that checks.
     provider.script = []
     assert text(await ask(model, conversation, READ, streamed=streamed)) == "ok"
