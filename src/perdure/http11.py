@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
         await self._write(head + (self._state.send(h11.EndOfMessage()) or b""))
 
     async def _write(self, data: bytes) -> None:
-        if self._over:
+        if data and self._over:  # with nothing left to say, what was answered before the end is still to be read
             raise self._error or EOFError("the connection was closed")
         if data:
             self._transport.write(data)

@@ -57,6 +57,17 @@ async def test_stream_is_read_if_its_words_are_there() -> None:
     assert await answer_of(streaming(BARE_PIECES), streamed=True) == "ok"
 
 
+async def test_words_that_came_at_once_are_heard_at_once() -> None:
+    heard: list[str] = []
+    words = b'data: {"choices": [{"delta": {"content": "word "}}]}\n\n' * 100
+    async with listening(Answering(streaming(words + b"data: [DONE]\n\n"))) as port:
+        model = open_model("openai:like", base_url=f"http://127.0.0.1:{port}/v1", api_key="none")
+        answer = await model.respond(ModelRequest([UserMessage("hello")], 1), heard.append)
+        await model.close()
+    assert heard[-1] == answer.text == "word " * 100
+    assert len(heard) < 10
+
+
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 @pytest.mark.parametrize("after", [b"", b"data: whatever\n\n"], ids=["nothing", "something"])
 async def test_answer_is_whole_at_its_end_whatever_comes_of_the_stream(after: bytes, closed: bool) -> None:

@@ -122,14 +122,6 @@ async def test_answer_is_heard_while_it_grows(provider: LocalProvider, opened: O
     assert all(later.startswith(earlier) for earlier, later in pairwise(ears.heard))
 
 
-async def test_words_that_came_at_once_are_heard_at_once(provider: LocalProvider, opened: Open) -> None:
-    provider.script = [Floods(2_000)]
-    ears = Ears()
-    answer = await opened("openai").respond(asking(), ears)
-    assert ears.heard[-1] == answer.text == "flood " * 2_000
-    assert len(ears.heard) < 1_000
-
-
 async def test_wishes_get_ids_of_ours(provider: LocalProvider, opened: Open, api: str, streamed: bool) -> None:
     """Providers reuse theirs; ours are unique in their turn."""
     wishes = [Wish("look", {"at": "a"}, id="same"), Wish("look", {"at": "b"}, id="other")]

@@ -94,8 +94,9 @@ async def test_pieces_that_have_come_are_given_together() -> None:
         assert [piece async for piece in response.aiter_raw()] == [b"okay"]
 
 
-async def test_large_request_arrives_whole() -> None:
-    server = Answering(OK)
+@pytest.mark.parametrize("answer", [OK, LAST], ids=["kept open", "closed behind it"])
+async def test_large_request_arrives_whole(answer: bytes) -> None:
+    server = Answering(answer)
     async with asking(server) as (client, url):
         assert (await client.post(url, content=b"a" * 5_000_000, timeout=5)).text == "ok"
     assert "content-length: 5000000\r\n" in server.heads[0].lower()

@@ -1,6 +1,6 @@
 """How requests travel to providers: plain HTTP/1.1 beneath their libraries' client.
 
-The client's own transport spends more on one exchange than a whole turn costs us: see the decision records.
+The client's own transport takes several times as much CPU for the same: see the decision records.
 """
 
 from __future__ import annotations
