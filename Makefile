@@ -3,9 +3,11 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 AIOGRAM := tests/conformance/.aiogram
+SUITE  := --ignore=tests/unit --ignore=tests/soak tests
+FAILED := .pytest_cache/v/cache/lastfailed
 
 .DEFAULT_GOAL := help
-.PHONY: help run check format test again browser screenshots mutants soak bench lock clean
+.PHONY: help run check format test retry stress browser screenshots mutants soak bench lock clean
 
 help:             ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -24,14 +26,21 @@ format: $(READY)  ## put the source in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check browser $(AIOGRAM)/.ready ## everything that must be green, on both databases, with real processes
-	@rm -f .pytest_cache/v/cache/lastfailed
-	$(BIN)/pytest -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/soak tests \
-	  || $(MAKE) --no-print-directory again
+test: check browser $(AIOGRAM)/.ready ## everything that must be green, with real databases and processes (RETRY=1: a second try)
+	@rm -f $(FAILED)
+	$(BIN)/pytest -q -n 3 --dist worksteal $(SUITE) $(if $(RETRY),|| $(MAKE) --no-print-directory retry)
 
-again:            ## by itself, what failed beside the others: what passes only now is a test to mend
-	@echo "What failed runs once more, with the machine to itself; what passes now is still a test to mend." >&2
-	$(BIN)/pytest -q -x --last-failed --last-failed-no-failures none --ignore=tests/unit --ignore=tests/soak tests
+retry:            # the failed tests once more, one by one; those that pass now are listed last, to be mended
+	@cp $(FAILED) .pytest_cache/rescued.json
+	$(BIN)/pytest -q -x --last-failed --last-failed-no-failures none $(SUITE)
+	@$(BIN)/python -c 'import json; names = json.load(open(".pytest_cache/rescued.json")); \
+	  print("Rescued by a second try, and to be mended:", *names, f"{len(names)} rescued", sep="\n")'
+
+stress: $(READY) browser $(AIOGRAM)/.ready ## the tests of DIR beside eight busy processes, with longer deadlines
+	@test -n "$(DIR)" || { echo "Say which tests, such as: make stress DIR=tests/e2e"; exit 2; } >&2
+	@for each in 1 2 3 4 5 6 7 8; do timeout 2h $(BIN)/python -c 'while True: pass' & busy="$$busy $$!"; done; \
+	  trap 'kill $$busy' EXIT; trap 'exit 130' INT TERM; \
+	  PERDURE_DEADLINE_FACTOR=6 $(BIN)/pytest -q -n 2 --dist worksteal --timeout 1200 $(DIR)
 
 browser:          ## chromium, for the tests of the pages: installs it, or says how
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || { apt-get -qq update && apt-get -qq install -y chromium; } >&2

@@ -36,15 +36,21 @@ def served(tmp_path: Path, provider: LocalProvider, **servers: object) -> Iterat
         yield process
 
 
+def server_at(url: str, **more: object) -> dict[str, object]:
+    """A server that the gateway waits for as long as a busy machine takes to connect it."""
+    return {"url": url, "startup_timeout": 60, **more}
+
+
 def begun(file: Path) -> int:
     return file.read_text().count("began") if file.exists() else 0
 
 
 def test_tools_of_a_server_are_used_by_the_model(tmp_path: Path, provider: LocalProvider) -> None:
     provider.script = [Says(calls=[Wish("calc_add", {"a": 2, "b": 3})]), Says("It is five.")]
+    local = {"command": stdio_command(), "startup_timeout": 60}
     with (
         HttpServer() as server,
-        served(tmp_path, provider, calc={"url": server.url}, local={"command": stdio_command()}) as process,
+        served(tmp_path, provider, calc=server_at(server.url), local=local) as process,
     ):
         person = Person(process)
         person.say("how much is it?")
@@ -68,7 +74,7 @@ def test_b61_b62_call_of_a_server_that_was_cut_off_by_a_kill(
     provider.script = [Says(calls=[Wish("away_slow", {"seconds": 3, "file": str(file)})]), Says("So be it.")]
     with (
         HttpServer() as server,
-        served(tmp_path, provider, away={"url": server.url, "effects": effects}) as process,
+        served(tmp_path, provider, away=server_at(server.url, effects=effects)) as process,
     ):
         person = Person(process)
         person.say("go")

@@ -23,13 +23,14 @@ from playwright.sync_api import (
 )
 
 from support.gateway import GatewayProcess
+from support.waiting import DEADLINE_FACTOR
 
 SCREENSHOTS = "PERDURE_SCREENSHOTS"  # a folder to write pictures to
 GONE = "Failed to load resource: net::ERR_"  # said by the browser itself while the gateway is away
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 320, "height": 640}
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=30_000 * DEADLINE_FACTOR)
 
 
 @contextmanager
@@ -55,6 +56,7 @@ class Visitor:
     def __init__(self, context: BrowserContext, gateway: GatewayProcess) -> None:
         self.gateway = gateway
         self.page: Page = context.new_page()
+        self.page.set_default_timeout(30_000 * DEADLINE_FACTOR)
         self.complaints: list[str] = []
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))

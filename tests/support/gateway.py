@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from support.described import check
-from support.waiting import wait_for
+from support.waiting import DEADLINE_FACTOR, wait_for
 
 COMMAND = [sys.executable, "-m", "perdure"]
 OURS = range(12_000, 32_000)  # ports that the system gives to no connection of its own choice
@@ -88,7 +88,7 @@ class GatewayProcess:
 
     def wait(self) -> int:
         assert self.process is not None
-        return self.process.wait(60)
+        return self.process.wait(60 * DEADLINE_FACTOR)
 
     def kill(self) -> None:
         """SIGKILL: the process writes nothing more."""

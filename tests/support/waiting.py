@@ -1,5 +1,5 @@
 """Tests wait on facts, never on time."""
 
-from perdure.testing.waiting import eventually, wait_for
+from perdure.testing.waiting import DEADLINE_FACTOR, eventually, wait_for
 
-__all__ = ["eventually", "wait_for"]
+__all__ = ["DEADLINE_FACTOR", "eventually", "wait_for"]

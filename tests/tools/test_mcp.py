@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
@@ -62,8 +63,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 @asynccontextmanager
-async def working(*servers: McpServer, patience: float = ENOUGH) -> AsyncIterator[McpTools]:
-    box = McpTools(servers, patience=patience)
+async def working(*servers: McpServer, startup_timeout: float = ENOUGH) -> AsyncIterator[McpTools]:
+    box = McpTools([replace(server, startup_timeout=startup_timeout) for server in servers])
     work = asyncio.create_task(box.work())
     try:
         yield box
@@ -217,7 +218,7 @@ async def test_connection_is_made_anew_when_the_server_dies_while_nobody_calls()
 async def test_call_takes_no_effect_when_the_server_cannot_be_reached(flag: str, tmp_path: Path) -> None:
     """Not unknown: what was never sent was never done."""
     with HttpServer(flag) as http:
-        async with working(McpServer("t", url=http.url), patience=0.5) as box:
+        async with working(McpServer("t", url=http.url), startup_timeout=0.5) as box:
             await eventually("it is connected", box.tools)
             count = (await tools_of(box))["t_count"]
             http.kill()
@@ -271,7 +272,7 @@ async def test_answer_against_the_rules_is_no_result(caplog: pytest.LogCaptureFi
     assert "mcp_garbled" in caplog.messages
 
 
-async def test_tools_come_without_the_dead_when_patience_is_out(tmp_path: Path) -> None:
+async def test_tools_come_without_the_dead_when_their_startup_timeout_is_over(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
         dead = [
@@ -281,7 +282,7 @@ async def test_tools_come_without_the_dead_when_patience_is_out(tmp_path: Path) 
             McpServer("broken", command=("sh", "-c", "echo hello; echo the key s3cr3t-k3y is bad >&2; exit 3")),
         ]
         dead[3].env["KEY"] = "s3cr3t-k3y"
-        async with working(*dead, patience=0.2) as box:
+        async with working(*dead, startup_timeout=0.2) as box:
             assert await box.tools() == []
             said = ("cannot be reached", "No such file", "not connected yet", "the key *** is bad")
 
@@ -295,7 +296,7 @@ async def test_server_is_refused_when_the_header_is_wrong() -> None:
     with HttpServer("--bearer", "right-token") as http:
         wrong = McpServer("t", url=http.url, headers={"Authorization": "Bearer wrong-token"})
         right = McpServer("t", url=http.url, headers={"Authorization": "Bearer right-token"})
-        async with working(wrong, patience=0.2) as box:
+        async with working(wrong, startup_timeout=0.2) as box:
             await eventually("the refusal is told", lambda: "HTTP 401" in box.problems["t"])
             assert "wrong-token" not in box.problems["t"]
         async with working(right) as box:
@@ -349,7 +350,7 @@ async def test_no_process_is_left_when_work_is_cancelled_before_it_has_spoken(tm
 async def test_no_process_is_left_when_it_ignores_the_end_and_work_is_cancelled_twice(tmp_path: Path) -> None:
     stubborn = 'trap "" TERM; echo $$ > "$0"; "$@"; while :; do sleep 1; done'
     command = ("sh", "-c", stubborn, str(tmp_path / "pid"), *stdio_command())
-    box = McpTools([McpServer("t", command=command)], patience=ENOUGH)
+    box = McpTools([McpServer("t", command=command, startup_timeout=ENOUGH)])
     work = asyncio.create_task(box.work())
     inner = int(await use(box, "t_pid"))
     work.cancel()
@@ -368,7 +369,7 @@ from perdure.core.tools import Use
 from perdure.tools.mcp import McpServer, McpTools
 
 async def main():
-    box = McpTools([McpServer("t", command=tuple(sys.argv[1:]))], patience=60)
+    box = McpTools([McpServer("t", command=tuple(sys.argv[1:]), startup_timeout=60)])
     work = asyncio.create_task(box.work())
     [pid] = [tool for tool in await box.tools() if tool.name == "t_pid"]
     print(await pid.run(Use({}, "")), flush=True)

@@ -197,6 +197,7 @@ class Agents:
                     server.headers,
                     dict(server.effects),
                     server.timeout,
+                    server.startup_timeout,
                 )
                 for name, server in servers.items()
             ]

@@ -115,6 +115,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[Id, str] = {}
     effects: dict[Id, Literal["pure", "keyed", "once"]] = {}
     timeout: float = 120.0
+    startup_timeout: float = 10.0
 
     def __repr__(self) -> str:
         return "ServerSettings((hidden))"
@@ -145,11 +146,11 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         Meta(
             description="MCP servers whose tools the agent may use, by name. Each has a `command` or a `url`; "
             "`env` and `headers` go to it; `effects` says which tools are `pure`, `keyed` or `once`; `timeout` is "
-            "in seconds.",
+            "how many seconds a call may take, `startup_timeout` how many a turn waits for the server to connect.",
             examples=[{"files": {"command": ["my-mcp-server", "--stdio"]}}],
             extra={
                 "expected": "a table of servers, each a table with `command` or `url`, and perhaps `env`, "
-                "`headers`, `effects` and `timeout`",
+                "`headers`, `effects`, `timeout` and `startup_timeout`",
                 "secret": True,
             },
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
@@ -10,10 +11,12 @@ from typing import Any, TypeVar, overload
 T = TypeVar("T")
 
 PAUSE = 0.01
+DEADLINE_FACTOR = float(os.environ.get("PERDURE_DEADLINE_FACTOR", "1"))  # above 1 on a machine under load
 
 
 def wait_for(fact: str, probe: Callable[[], T | None], timeout: float = 30.0) -> T:
     """Return the probe's first truthy value; fail naming the fact if there is none by the deadline."""
+    timeout *= DEADLINE_FACTOR
     deadline = time.monotonic() + timeout
     while True:
         seen = probe()
@@ -30,6 +33,7 @@ async def eventually(fact: str, probe: Callable[[], Awaitable[T | None]], timeou
 async def eventually(fact: str, probe: Callable[[], T | None], timeout: float = 30.0) -> T: ...
 async def eventually(fact: str, probe: Callable[[], Any], timeout: float = 30.0) -> Any:
     """The same inside an event loop; the probe may be a coroutine function."""
+    timeout *= DEADLINE_FACTOR
     deadline = asyncio.get_running_loop().time() + timeout
     while True:
         answer = probe()

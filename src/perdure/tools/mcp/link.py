@@ -34,10 +34,9 @@ _log = logging.getLogger("perdure.tools.mcp")
 class Link:
     """One server, and the connection to it if there is one."""
 
-    def __init__(self, server: McpServer, rename: Callable[[str], str], patience: float) -> None:
+    def __init__(self, server: McpServer, rename: Callable[[str], str]) -> None:
         self._server = server
         self._rename = rename
-        self._patience = patience
         self._connection: Connection | None = None
         self._connected = asyncio.Event()
         self._awaited_until = math.nan  # nobody waits yet
@@ -61,7 +60,7 @@ class Link:
 
     def await_anew(self) -> None:
         """From now on whoever wants the tools waits for the server, though not for long."""
-        self._awaited_until = time.monotonic() + self._patience
+        self._awaited_until = time.monotonic() + self._server.startup_timeout
 
     async def settled(self) -> None:
         """Return when the server is connected, or has had its time to be."""
@@ -116,14 +115,14 @@ class Link:
             partial(self._use, offered.name, effect),
             effect,
             offered.input_schema,
-            TRIES * self._patience + self._server.timeout + MARGIN,
+            TRIES * self._server.startup_timeout + self._server.timeout + MARGIN,
         )
 
     async def _use(self, tool: str, effect: Effect, use: Use) -> str:
         from perdure.tools.mcp.connection import NotSent
 
         for _ in range(TRIES):
-            await self._wait(self._patience)
+            await self._wait(self._server.startup_timeout)
             if self._connection is None:
                 break
             with suppress(NotSent):  # the server went away while nobody looked: there will be another connection

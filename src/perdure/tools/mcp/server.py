@@ -13,6 +13,7 @@ from perdure.core.effects import Effect
 from perdure.errors import ConfigurationError
 
 INHERITED = ("PATH", "HOME", "LANG")  # what a server's process gets of our environment
+STARTUP_TIMEOUT = 10.0  # seconds
 LONGEST_NAME = 64  # of a tool, for every provider
 DECLARABLE = (Effect.PURE, Effect.KEYED, Effect.ONCE)
 
@@ -27,6 +28,7 @@ class McpServer(Struct, frozen=True):
     headers: dict[str, str] = {}  # secret
     effects: dict[str, str] = {}  # by the server's own name of a tool; overrides what the server says
     timeout: float = 120.0  # seconds that one call may take
+    startup_timeout: float = STARTUP_TIMEOUT  # seconds that turns wait for the server to connect
 
     def __repr__(self) -> str:
         return f"McpServer({self.name!r})"  # the rest may be secret
@@ -75,8 +77,9 @@ def _problems(server: McpServer) -> Iterable[str]:
     it = f"MCP server {server.name!r}"
     if bool(server.command) == bool(server.url):
         yield f"{it}: expected either a command or a URL, came {'both' if server.url else 'none'}"
-    if server.timeout <= 0:
-        yield f"{it}: expected a timeout above 0 seconds, came {server.timeout:g}"
+    for name, seconds in (("timeout", server.timeout), ("startup_timeout", server.startup_timeout)):
+        if seconds <= 0:
+            yield f"{it}: expected a {name} above 0 seconds, came {seconds:g}"
     for tool, effect in server.effects.items():
         if effect not in DECLARABLE:
             yield f"{it}: expected as the effect of {tool!r} one of {', '.join(DECLARABLE)}, came {effect!r}"

@@ -13,19 +13,18 @@ from perdure.errors import ConfigurationError
 from perdure.tools.mcp.link import Link
 from perdure.tools.mcp.server import McpServer, check, tool_name
 
-PATIENCE = 10.0  # seconds
 INSTALL = "Install the extra: pip install 'perdure[mcp]'."
 
 
 class McpTools:
     """A toolbox with the tools of those servers that are connected.
 
-    `work()` runs beside everything else. `tools()` waits for a server until `patience` seconds after the beginning
-    of `work()`, and likewise after a connection was lost: a dead server delays the first turns a little, and no
-    turn for ever. A call of a tool whose server is not connected waits as long, and then says so.
+    `work()` runs beside everything else. `tools()` waits for a server until its `startup_timeout` after the
+    beginning of `work()`, and likewise after a connection was lost: a dead server delays the first turns a little,
+    and no turn for ever. A call of a tool whose server is not connected waits as long, and then says so.
     """
 
-    def __init__(self, servers: Sequence[McpServer], *, patience: float = PATIENCE) -> None:
+    def __init__(self, servers: Sequence[McpServer]) -> None:
         check(servers)
         if servers and find_spec("mcp") is None:
             raise ConfigurationError(
@@ -33,8 +32,7 @@ class McpTools:
             )
         names = [server.name for server in servers]
         self._links = {
-            server.name: Link(server, partial(tool_name, server.name, servers=names), patience)
-            for server in servers
+            server.name: Link(server, partial(tool_name, server.name, servers=names)) for server in servers
         }
 
     @property
