@@ -1,3 +1,3 @@
 """Which Perdure this is."""
 
-__version__ = "0.3.0"
+__version__ = "0.3.0.dev0"

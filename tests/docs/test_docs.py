@@ -193,4 +193,4 @@ def test_decision_records_are_numbered_without_gaps_and_have_three_parts() -> No
 def test_changelog_begins_with_this_version() -> None:
     newest = re.search(r"^## (\S+)", page("CHANGELOG.md").text, re.MULTILINE)
     assert newest is not None
-    assert newest[1] == __version__
+    assert newest[1] == __version__.removesuffix(".dev0")

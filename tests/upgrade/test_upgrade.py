@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -72,9 +73,11 @@ class Upgrade:
         return () if scene.then else scene.sees
 
 
-def test_this_version_has_left_a_home() -> None:
+def test_every_released_version_has_left_a_home() -> None:
     """It is made before the release: see CONTRIBUTING.md."""
-    assert __version__ in versions()
+    changelog = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## (\S+) \(\d{4}-", changelog, re.MULTILINE) == versions()[::-1]
+    assert __version__ in versions() or __version__.endswith(".dev0")
 
 
 @pytest.mark.parametrize("version", versions())
