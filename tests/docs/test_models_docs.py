@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "models.md").read_text()
         f"| calls in one answer | {wire.MOST_CALLS};",
         f"| arguments of one call | {wire.LARGEST_ARGUMENTS // 1024} KiB;",
         f"| the very same wish in a row | {loop.PATIENCE // 2} are granted, {loop.PATIENCE // 2} more",
-        f"| answers in a row that break off | {loop.CUT_OFFS},",
+        f"| answers in a row that end with an error | {loop.CUT_OFFS},",
     ],
 )
 def test_bound_is_the_one_of_the_code(sentence: str) -> None:

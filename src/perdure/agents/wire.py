@@ -101,7 +101,7 @@ def _response(message: AssistantMessage, ids: _Ids, provider: Provider | None) -
     parts += [
         ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, given, strict=True)
     ]
-    return ModelResponse(parts)
+    return ModelResponse(parts or [TextPart(notes.EMPTY_SAID)])
 
 
 def _native(message: AssistantMessage, provider: Provider | None) -> ModelResponse | None:
