@@ -268,6 +268,8 @@ class _Conversation:
                     self._aside("(interrupted; it goes on by itself)")
             case "notice":
                 self._aside(f"({data['text']})")
+            case "trouble":
+                self._aside(f"({data['text']})")
             case "step" if data["state"] == "started":
                 self._aside(f"({data['tool']} …)")
             case "away":

@@ -171,6 +171,31 @@ class ModelError(PerdureError):
     """The model provider refused or failed; the turn fails with this sentence."""
 
 
+class ModelCallFailed(ModelError):
+    """One call of a model gave no answer. The message tells a person why; `said` is what the provider said.
+
+    With `again`, the same call may succeed later: after `wait` seconds, where the provider names a time. With
+    `broke_off`, the provider had begun to answer, and the answer has no end.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        said: str = "",
+        status: int | None = None,
+        again: bool = True,
+        wait: float | None = None,
+        broke_off: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.said = said
+        self.status = status
+        self.again = again
+        self.wait = wait
+        self.broke_off = broke_off
+
+
 class ContextTooLong(ModelError):
     """The conversation is longer than the model can read at once."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,12 +15,14 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from perdure.agents import wire
 from perdure.agents.api import ModelRequest
-from perdure.agents.models import LONGEST_ANSWER, TRIES, ProviderModel, open_model
+from perdure.agents.models import LONGEST_ANSWER, ProviderModel, open_model
+from perdure.agents.tries import ASKED_AGAIN, TRIES, ask_until_answered
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, ToolCall, Usage
 from perdure.core.tools import Tool, Use
-from perdure.errors import ConfigurationError, ContextTooLong, ModelError
+from perdure.errors import ConfigurationError, ContextTooLong, ModelCallFailed, ModelError
+from perdure.testing import RecordingTurn
 from perdure.testing.providers import (
     CutsOff,
     Fails,
@@ -65,7 +68,7 @@ async def opened(provider: LocalProvider) -> AsyncIterator[Open]:
 
     def opened(api: str, model: str = "local", **more: Any) -> ProviderModel:
         url = provider.openai_url if api == "openai" else provider.anthropic_url
-        models.append(open_model(f"{api}:{model}", base_url=url, api_key=provider.key, pause=0.001, **more))
+        models.append(open_model(f"{api}:{model}", base_url=url, api_key=provider.key, **more))
         return models[-1]
 
     yield opened
@@ -93,7 +96,15 @@ class Ears:
 
 
 async def respond(model: ProviderModel, streamed: bool, request: ModelRequest | None = None) -> ModelAnswered:
-    return await model.respond(request or asking(), Ears() if streamed else None)
+    return await tried(model, Ears() if streamed else None, request)
+
+
+async def tried(
+    model: ProviderModel, hear: Ears | None = None, request: ModelRequest | None = None
+) -> ModelAnswered:
+    """The answer, asked for as the built-in agent does it."""
+    once = partial(model.respond, request or asking(), hear)
+    return await ask_until_answered(RecordingTurn(), 1, model.name, once, 0.001)
 
 
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,27 +237,47 @@ async def test_half_of_a_stream_is_never_part_of_the_answer(
 ) -> None:
     provider.script = [CutsOff(after=2, of=Says("wrong words here")), Says("right")]
     ears = Ears()
-    answer = await opened(api).respond(asking(), ears)
+    answer = await tried(opened(api), ears)
     assert answer.text == "right"
     assert ears.heard[-1] == "right"
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "told", "tries"),
     [
-        pytest.param(Fails(429, retry_after=0.001), notes.MODEL_BUSY, id="too many requests"),
-        pytest.param(Fails(500), notes.MODEL_BROKEN, id="a problem of its own"),
-        pytest.param(CutsOff(), notes.MODEL_UNREACHABLE, id="cut off"),
+        pytest.param(
+            Fails(429, retry_after=0.001, message="Slow down."),
+            notes.model_failed(notes.MODEL_BUSY, 429, "Slow down.", TRIES),
+            TRIES,
+            id="too many requests",
+        ),
+        pytest.param(
+            Fails(500, message="Oh."),
+            notes.model_failed(notes.MODEL_BROKEN, 500, "Oh.", TRIES),
+            TRIES,
+            id="a problem of its own",
+        ),
+        pytest.param(CutsOff(), notes.MODEL_BROKE_OFF, 1 + ASKED_AGAIN, id="cut off"),
     ],
 )
-async def test_what_never_passes_is_told_after_some_tries(
-    provider: LocalProvider, opened: Open, api: str, failure: Fails | CutsOff, told: str
+async def test_b88_what_never_passes_is_told_after_some_tries_with_what_the_provider_said(
+    provider: LocalProvider, opened: Open, api: str, failure: Fails | CutsOff, told: str, tries: int
 ) -> None:
     provider.script = [failure] * 20
     with pytest.raises(ModelError) as caught:
         await respond(opened(api), streamed=False)
-    assert caught.value.message == told
-    assert len(provider.requests) == TRIES
+    assert caught.value.message.startswith(told)
+    assert f"Asked {tries} times." in caught.value.message
+    assert len(provider.requests) == tries
+
+
+async def test_b88_provider_that_cannot_be_reached_is_told(provider: LocalProvider, api: str) -> None:
+    model = open_model(f"{api}:local", base_url="http://127.0.0.1:9", api_key="a-local-key")
+    with pytest.raises(ModelError) as caught:
+        await respond(model, streamed=False)
+    await model.close()
+    assert caught.value.message.startswith(notes.MODEL_UNREACHABLE)
+    assert f"Asked {TRIES} times." in caught.value.message
 
 
 async def test_provider_that_wants_to_be_left_alone_for_long_has_failed(
@@ -265,7 +296,8 @@ async def test_key_that_is_refused_is_told_without_the_key(
     provider.key = "another"
     with pytest.raises(ModelError) as caught:
         await respond(model, streamed=False)
-    assert caught.value.message == notes.MODEL_KEY_REFUSED
+    said = "This is not the key of the local provider."
+    assert caught.value.message == notes.model_failed(notes.MODEL_KEY_REFUSED, 401, said, 1)
     assert len(provider.requests) == 1
 
 
@@ -274,7 +306,7 @@ async def test_unknown_model_is_told_by_name(
 ) -> None:
     with pytest.raises(ModelError) as caught:
         await respond(opened(api, "missing"), streamed)
-    assert caught.value.message == notes.no_such_model("missing")
+    assert caught.value.message.startswith(f"{notes.no_such_model('missing')} (HTTP 404: ")
 
 
 async def test_refusal_is_told_in_the_words_of_the_provider(
@@ -304,19 +336,23 @@ async def test_conversation_that_is_too_long_is_its_own_error(
 # ── bounds ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_stream_without_end_is_left_at_some_length(provider: LocalProvider, opened: Open, api: str) -> None:
+async def test_b69_stream_without_end_is_given_up_at_some_length(
+    provider: LocalProvider, opened: Open, api: str
+) -> None:
     provider.script = [NeverEnds(piece="again " * 1000)]
-    answer = await opened(api).respond(asking(), Ears())
-    assert (len(answer.text), answer.finish) == (LONGEST_ANSWER, "length")
+    with pytest.raises(ModelCallFailed) as caught:
+        await opened(api).respond(asking(), Ears())
+    assert caught.value.said == notes.endless_answer(LONGEST_ANSWER)
+    assert caught.value.broke_off
 
 
 async def test_stream_that_falls_silent_is_given_up(provider: LocalProvider, opened: Open, api: str) -> None:
     hanging = Hangs(after=1)
     provider.script = [hanging] * 20
     with pytest.raises(ModelError) as caught:
-        await opened(api, silence=0.2).respond(asking(), Ears())
+        await tried(opened(api, silence=0.2), Ears())
     hanging.release()
-    assert caught.value.message in (notes.MODEL_SILENT, notes.MODEL_UNREACHABLE)
+    assert caught.value.message.startswith(notes.MODEL_SILENT)
 
 
 async def test_answer_that_takes_too_long_in_all_is_given_up(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.agents import loop, models, wire
+from perdure.agents import loop, models, tries, wire
 from support.markdown import ROOT
 
 PAGE = (ROOT / "docs" / "models.md").read_text()
@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "models.md").read_text()
         f"| calls in one answer | {wire.MOST_CALLS};",
         f"| arguments of one call | {wire.LARGEST_ARGUMENTS // 1024} KiB;",
         f"| the very same wish in a row | {loop.PATIENCE // 2} are granted, {loop.PATIENCE // 2} more",
-        f"| answers in a row that break off | {loop.CUT_OFFS},",
+        f"| answers in a row that end with an error | {loop.CUT_OFFS},",
     ],
 )
 def test_bound_is_the_one_of_the_code(sentence: str) -> None:
@@ -25,7 +25,9 @@ def test_bound_is_the_one_of_the_code(sentence: str) -> None:
 
 
 def test_pauses_between_tries_are_those_of_the_code() -> None:
-    pauses = [models.FIRST_PAUSE * 2**number for number in range(models.TRIES - 1)]
+    pauses = [loop.Bounds().pause * 2**number for number in range(tries.TRIES - 1)]
     assert pauses == [1.0, 2.0, 4.0, 8.0]
     assert "after 1, 2, 4\nand 8 seconds" in PAGE
-    assert models.LONGEST_PAUSE == 60.0
+    assert tries.LONGEST_PAUSE == 60.0
+    assert tries.ASKED_AGAIN == 3
+    assert "asked for again, at most three times" in PAGE

@@ -23,6 +23,7 @@ from perdure.core.journal import (
     Joined,
     ModelAnswered,
     ModelAsked,
+    ModelFailed,
     Noted,
     Record,
     Requeued,
@@ -60,6 +61,7 @@ SAMPLES: dict[str, Entry] = {
     "began": Began((FULL,)),
     "joined": Joined((FULL, FULL)),
     "model_asked": ModelAsked(1, "offline"),
+    "model_failed": ModelFailed(1, "m", 2, "Slow down.", 429, 2000, broke_off=True),
     "model_answered": ModelAnswered(
         2, "hm", (ToolCall("c1", "look", {"deep": [1, {"x": None}]}),), "stop", Usage(3, 4)
     ),

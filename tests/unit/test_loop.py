@@ -259,10 +259,35 @@ async def test_model_is_given_the_conversation_the_prompt_and_the_tools() -> Non
     assert second.messages[-1] == ToolMessage("a", "look", "a: seen", "ok")
 
 
+async def test_b69_text_that_ends_at_the_length_limit_is_the_answer_and_told_as_cut() -> None:
+    notebook = Notebook(*GO)
+    cut = saying("Once upon a", finish="length")
+    reply = await run(notebook, Scripted(notebook.diary, cut))
+    assert reply.text == f"Once upon a\n\n{notes.ANSWER_CUT}"
+    await notebook.append(*reply.closing, Finished(reply.text))
+    read = conversation([notebook.view], told(*GO)).messages
+    assert AssistantMessage("Once upon a") in read, "the model can go on where it was cut"
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+async def test_b69_empty_answer_is_told_in_words(finish: str) -> None:
+    notebook = Notebook(*GO)
+    reply = await run(notebook, Scripted(notebook.diary, saying(" \n", finish=finish)))
+    assert reply.text == notes.EMPTY_ANSWER
+
+
+async def test_b69_summary_that_broke_off_is_none() -> None:
+    notebook = Notebook(*GO, history=[told(began("x" * 4000), claimed(), saying("y" * 4000), Finished("y"))])
+    model = Scripted(notebook.diary, saying("In short", finish="error"))
+    model.window = 1000
+    with pytest.raises(ModelError, match="no summary"):
+        await run(notebook, model)
+
+
 async def test_model_is_asked_again_when_its_response_was_cut_off() -> None:
     """B45: a cut-off response is journalled with its cost, and is no answer."""
     notebook = Notebook(*GO)
-    model = Scripted(notebook.diary, saying("Once upon", finish="length"), saying("Once.", step=2))
+    model = Scripted(notebook.diary, saying("Once upon", finish="error"), saying("Once.", step=2))
     assert (await run(notebook, model)).text == "Once."
     assert notebook.view.tokens == 15
     assert model.requests[1].messages == [UserMessage("go")]

@@ -18,12 +18,14 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from perdure.agents.calls import Calls
 from perdure.agents.fence import Fenced
 from perdure.agents.loop import Bounds
+from perdure.agents.models import environment_secrets, failed_call
 from perdure.agents.replay import as_result, as_text, kept, newest_results, restored
+from perdure.agents.tries import ask_until_answered
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Find, Message, conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import Call, Entry, ModelAnswered, ModelAsked, ToolEnded, TurnView
-from perdure.core.tail import is_final
+from perdure.core.tail import is_cut_text, is_final
 from perdure.core.tools import Tool, Use
 from perdure.errors import ToolFailed
 
@@ -81,7 +83,9 @@ class Journal:
             entry = self._recorded[self._taken]
         else:
             await self.context.append(*self._released(), ModelAsked(step, model))
-            entry = kept(step, await ask())
+            entry = await ask_until_answered(
+                self.context, step, model, lambda: _whole(step, ask), self._bounds.pause
+            )
             if all(call.tool in finals for call in entry.calls):
                 self._held = entry
             else:
@@ -94,6 +98,11 @@ class Journal:
         results = self._results(messages)
         if results:
             await self.context.append(*self._released(), *results)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last response is a text that ends at the model's length limit."""
+        return self._held is not None and is_cut_text(self._held)
 
     def closing(self, messages: Sequence[ModelMessage], text: str) -> tuple[Entry, ...]:
         """The last facts of a turn that ends with this text."""
@@ -163,6 +172,17 @@ class Journal:
                 raise exceptions.ToolFailed(text)
             case None:
                 raise AssertionError("whoever performs a call ends it, or raises")
+
+
+async def _whole(step: int, ask: Callable[[], Awaitable[ModelResponse]]) -> ModelAnswered:
+    """One try at a response. Half an answer is asked for again; of refusals, the agent's own client decides."""
+    try:
+        return kept(step, await ask())
+    except (exceptions.ModelAPIError, exceptions.UnexpectedModelBehavior) as error:
+        failed = failed_call(error, environment_secrets())
+        if not failed.broke_off:
+            raise
+        raise failed from error
 
 
 async def _run(run: Callable[[], Awaitable[Any]], use: Use) -> str:

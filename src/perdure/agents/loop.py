@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from perdure.agents.api import Model, ModelRequest, Reply, TurnContext
+from perdure.agents.api import Hear, Model, ModelRequest, Reply, TurnContext
 from perdure.agents.calls import Calls
+from perdure.agents.tries import ask_until_answered
 from perdure.core import notes
 from perdure.core.compaction import cut, is_full
 from perdure.core.conversation import Conversation, UserMessage, conversation
 from perdure.core.journal import Call, Compacted, ModelAnswered, ModelAsked, TurnView
-from perdure.core.tail import is_final
+from perdure.core.tail import is_cut_text, is_final
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ContextTooLong, ModelError
 
@@ -29,6 +30,7 @@ class Bounds(Struct, frozen=True):
     tokens: int | None = None
     result: int = 30_000  # characters of one result that the model reads
     call: float = 600.0  # seconds that one call may take
+    pause: float = 1.0  # seconds before a failed model call is made again; doubled with every try
 
 
 class AskModel(Struct, frozen=True):
@@ -85,7 +87,7 @@ class LoopAgent:
         while True:
             match next_action(context.view):
                 case Finish(text):
-                    return Reply(text)
+                    return Reply(notes.model_reply(text))
                 case RunCalls(calls):
                     await self._perform_all(context, calls, tools)
                 case AskModel(step):
@@ -109,8 +111,8 @@ class LoopAgent:
             if not await self._compact(context, step, talk, self._model.window // 2):
                 raise
             return None
-        if is_final(answered):
-            return Reply(answered.text, (answered,))
+        if is_final(answered) or is_cut_text(answered):
+            return Reply(notes.model_reply(answered.text, cut=is_cut_text(answered)), (answered,))
         await context.append(answered)
         return None
 
@@ -118,7 +120,19 @@ class LoopAgent:
         self, context: TurnContext, step: int, talk: Conversation, tools: Mapping[str, Tool]
     ) -> ModelAnswered:
         request = ModelRequest(talk.messages, step, len(talk.before), self._system_prompt, tuple(tools.values()))
-        return await self._model.respond(request, context.show if context.shows else None)
+        return await self._answer(context, request, context.show if context.shows else None)
+
+    async def _answer(
+        self, context: TurnContext, request: ModelRequest, hear: Hear | None = None
+    ) -> ModelAnswered:
+        """A whole answer of the model, however many tries that takes."""
+        return await ask_until_answered(
+            context,
+            request.step,
+            self._model.name,
+            lambda: self._model.respond(request, hear),
+            self._bounds.pause,
+        )
 
     def _check_bounds(self, view: TurnView, step: int) -> None:
         if step > self._bounds.steps:
@@ -140,8 +154,8 @@ class LoopAgent:
         request = ModelRequest(
             [UserMessage(notes.sum_up(where.transcript))], step, system_prompt=notes.SUMMARISER, purpose="summary"
         )
-        summed = await self._model.respond(request)
-        if not summed.text.strip():
+        summed = await self._answer(context, request)
+        if not summed.text.strip() or not (is_final(summed) or is_cut_text(summed)):
             raise ModelError(notes.NO_SUMMARY)
         await context.append(Compacted(where.through, summed.text, summed.usage))
         return True

@@ -1,8 +1,8 @@
 """Language models of real providers, through pydantic-ai: the only module that knows its messages.
 
 It is imported only when a provider is configured, because the libraries beneath it take seconds to load. Their
-own retries are off: a try that failed leaves nothing behind, so ours may ask again, and only whole answers are
-journalled.
+own retries are off: a call that failed leaves nothing behind, so the agent may ask again, and journals each try.
+Only whole answers count.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 from httpx2 import AsyncClient
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request, model_request_stream
@@ -25,21 +26,19 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from perdure.agents.api import Hear, ModelRequest
+from perdure.agents.endings import broke_off, watch_streams, with_end_mark
 from perdure.agents.pictures import Picture, pictures, shown
 from perdure.agents.transport import open_client
 from perdure.agents.wire import answered, as_messages
 from perdure.core import notes
 from perdure.core.discretion import discreet
 from perdure.core.journal import ModelAnswered
-from perdure.errors import ConfigurationError, ContextTooLong, ModelError
+from perdure.errors import ConfigurationError, ContextTooLong, ModelCallFailed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 WINDOW = 128_000  # tokens, of a model that nobody knows better
-TRIES = 5
-FIRST_PAUSE = 1.0  # seconds; doubled with every try
-LONGEST_PAUSE = 60.0  # a provider that wants to be left alone for longer has failed
 SIGHT_REFUSED = (400, 404, 413, 415, 422)  # how providers say that they do not take a picture
 LONGEST_SAYING = 300  # characters of what a provider says of its refusal without a form
 LONGEST_ANSWER = 400_000  # characters; what comes behind is not read
@@ -49,8 +48,8 @@ AGAIN = (
     failures.ModelUnavailableError,
     failures.ModelServerError,
     failures.ModelConnectionError,
-    failures.UnexpectedModelBehavior,
 )
+UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout)  # nothing was sent
 
 
 class ProviderModel:
@@ -64,7 +63,6 @@ class ProviderModel:
         window: int | None = None,
         timeout: float = 600.0,
         silence: float = 120.0,
-        pause: float = FIRST_PAUSE,
         client: AsyncClient | None = None,
         secrets: Sequence[str] = (),
     ) -> None:
@@ -77,10 +75,10 @@ class ProviderModel:
         self._provider = provider
         self._timeout = timeout
         self._silence = silence
-        self._pause = pause
         self._client = client
         self._secrets = secrets
         self._retries = _without_retries(provider)
+        watch_streams(provider)
         self._unseen: set[str] = set()  # pictures that it did not want to see
 
     async def close(self) -> None:
@@ -91,25 +89,20 @@ class ProviderModel:
             await self._client.aclose()
 
     async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
-        for number in range(1, TRIES + 1):
+        while True:
             seen = await self._look_at(request)
             try:
                 async with asyncio.timeout(self._timeout):  # pydantic-ai's own has its price with every piece
                     return answered(request.step, await self._request(request, hear, seen))
-            except AGAIN as error:
-                wait = getattr(error, "retry_after", None) or self._pause * 2 ** (number - 1)
-                if number == TRIES or wait > LONGEST_PAUSE:
-                    raise ModelError(discreet(in_words(error), self._secrets)) from error
-                await asyncio.sleep(wait)
             except TimeoutError as error:
-                raise ModelError(notes.MODEL_SILENT) from error
+                late = notes.no_answer_within(self._timeout)
+                raise ModelCallFailed(notes.MODEL_SILENT, said=late, again=False) from error
             except failures.ModelContextWindowExceededError as error:
                 raise ContextTooLong(notes.TOO_LONG) from error
             except (failures.AgentRunError, failures.UserError) as error:
-                if number == TRIES or not (seen and _refuses_sight(error)):
-                    raise ModelError(discreet(in_words(error), self._secrets)) from error
+                if not (seen and _refuses_sight(error)):
+                    raise failed_call(error, self._secrets) from error
                 self._unseen |= set(seen)  # the same is asked once more, in words alone
-        raise AssertionError("the last try returns or raises")
 
     async def _look_at(self, request: ModelRequest) -> dict[str, Picture]:
         """The pictures to show, but none that was refused before."""
@@ -163,15 +156,15 @@ def _refuses_sight(error: Exception) -> bool:
 
 
 async def heard(stream: StreamedResponse, hear: Hear) -> ModelResponse:
-    """Read a stream to its end, or to where it has become too long: then it is a response that was cut off."""
+    """Read a stream to its end; one that becomes too long is given up, and is no answer."""
     text = ""
     async for piece in _pieces(stream):
         text += piece
         hear(text)
         if len(text) > LONGEST_ANSWER:
             await stream.cancel()
-            return ModelResponse([TextPart(text[:LONGEST_ANSWER])], finish_reason="length", usage=stream.usage)
-    return stream.get()
+            raise broke_off(notes.endless_answer(LONGEST_ANSWER))
+    return with_end_mark(stream)
 
 
 async def _pieces(stream: StreamedResponse) -> AsyncIterator[str]:
@@ -181,6 +174,56 @@ async def _pieces(stream: StreamedResponse) -> AsyncIterator[str]:
                 yield text
             case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
                 yield text
+
+
+def failed_call(error: Exception, secrets: Sequence[str] = ()) -> ModelCallFailed:
+    """The failure of a call with the provider's status and words, but without secrets."""
+    broken = _is_broken(error)
+    lost = broken and isinstance(error, failures.ModelConnectionError)
+    late = isinstance(error, failures.ModelTimeoutError)
+    return ModelCallFailed(
+        notes.MODEL_BROKE_OFF if lost and not late else discreet(in_words(error), secrets),
+        said=discreet(_heard_of(error), secrets),
+        status=getattr(error, "status_code", None),
+        again=broken or isinstance(error, AGAIN),
+        wait=getattr(error, "retry_after", None),
+        broke_off=broken,
+    )
+
+
+def _is_broken(error: Exception) -> bool:
+    """Whether a provider that took a request gave half an answer to it, or one that cannot be read."""
+    match error:
+        case failures.ModelConnectionError():
+            return not any(isinstance(each, UNREACHED) for each in _causes(error))
+        case failures.ModelRequestRejectedError() | failures.ModelQuotaExceededError():
+            return False
+        case failures.ModelAPIError():
+            return error.in_stream or not isinstance(error, (*AGAIN, failures.ModelHTTPError))
+        case _:
+            return isinstance(error, failures.UnexpectedModelBehavior)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """An error and what caused it, the first cause last."""
+    found = [error]
+    while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
+        found.append(cause)
+    return found
+
+
+def _heard_of(error: Exception) -> str:
+    """What is known of a failure: the provider's words, or why its words did not come."""
+    if isinstance(error, failures.ModelConnectionError):
+        said = str(_causes(error)[-1]) or str(error)
+    else:
+        said = _said(error) if isinstance(error, failures.ModelAPIError) else str(error)
+    return notes.beginning(said, LONGEST_SAYING)
+
+
+def environment_secrets() -> list[str]:
+    """The keys in the environment."""
+    return [os.environ[each] for each in os.environ if each.endswith("_KEY")]
 
 
 def in_words(error: Exception) -> str:
@@ -226,7 +269,6 @@ def open_model(
     window: int | None = None,
     timeout: float = 600.0,
     silence: float = 120.0,
-    pause: float = FIRST_PAUSE,
 ) -> ProviderModel:
     """The model that a `provider:model` names; `ConfigurationError` says what is missing."""
     kind, _, model = name.partition(":")
@@ -254,9 +296,8 @@ def open_model(
         window=window,
         timeout=timeout,
         silence=silence,
-        pause=pause,
         client=client,
-        secrets=[api_key or "", *(os.environ[each] for each in os.environ if each.endswith("_KEY"))],
+        secrets=[api_key or "", *environment_secrets()],
     )
 
 

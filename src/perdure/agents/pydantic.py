@@ -34,10 +34,11 @@ from pydantic_ai.usage import UsageLimits
 
 from perdure.agents.api import ModelRequest, Reply, TurnContext
 from perdure.agents.calls import CLARIFY, CLARIFY_TOOL
+from perdure.agents.endings import watch_streams
 from perdure.agents.fence import Fenced
 from perdure.agents.journalled import Journal, idempotency_key
 from perdure.agents.loop import Bounds, Finish, next_action
-from perdure.agents.models import heard, in_words
+from perdure.agents.models import environment_secrets, failed_call, heard
 from perdure.agents.replay import as_reply
 from perdure.agents.wire import as_messages
 from perdure.core import notes
@@ -97,7 +98,9 @@ class PydanticAgent:
             tools = [call.tool_name for call in [*result.output.calls, *result.output.approvals]]
             raise ModelError(notes.put_off(tools))
         text = as_reply(result.output)
-        return Reply(text, journal.closing(result.all_messages(), text))
+        closing = journal.closing(result.all_messages(), text)
+        said = isinstance(result.output, str)
+        return Reply(notes.model_reply(text, cut=journal.is_cut) if said else text, closing)
 
     def _told(self, error: Exception, context: TurnContext) -> Exception:
         """The error with a sentence for people, if it is not a mistake in the agent's code."""
@@ -113,7 +116,8 @@ class PydanticAgent:
             case exceptions.ModelContextWindowExceededError():
                 return ModelError(notes.TOO_LONG)
             case exceptions.ModelAPIError() | exceptions.UnexpectedModelBehavior():
-                return ModelError(in_words(error))
+                failed = failed_call(error, environment_secrets())
+                return ModelError(notes.model_failed(failed.message, failed.status, failed.said, 1))
             case _:
                 return error
 
@@ -195,6 +199,7 @@ class _Model(WrapperModel):
 
     def __init__(self, wrapped: Model, journal: Journal) -> None:
         super().__init__(wrapped)
+        watch_streams(wrapped)
         self._journal = journal
 
     async def request(

@@ -24,6 +24,7 @@ from pydantic_ai.messages import ModelRequest as Request
 from pydantic_ai.models import Model as Provider
 
 from perdure.agents.api import ModelRequest
+from perdure.agents.endings import require_end, require_whole_calls
 from perdure.agents.pictures import Picture
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
@@ -100,7 +101,7 @@ def _response(message: AssistantMessage, ids: _Ids, provider: Provider | None) -
     parts += [
         ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, given, strict=True)
     ]
-    return ModelResponse(parts)
+    return ModelResponse(parts or [TextPart(notes.EMPTY_SAID)])
 
 
 def _native(message: AssistantMessage, provider: Provider | None) -> ModelResponse | None:
@@ -124,7 +125,8 @@ def _renamed(parts: Sequence[ModelResponsePart], given: Iterator[str]) -> Iterat
 
 
 def answered(step: int, response: ModelResponse) -> ModelAnswered:
-    """A response as the journal keeps it."""
+    """A response as the journal keeps it; `ModelCallFailed` if it is half a response."""
+    finish = require_end(response)
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     wishes = [part for part in response.parts if isinstance(part, ToolCallPart)]
     calls = tuple(_call(f"c{step}.{number}", part) for number, part in enumerate(wishes[:MOST_CALLS], 1))
@@ -132,7 +134,7 @@ def answered(step: int, response: ModelResponse) -> ModelAnswered:
         text = f"{text}\n{notes.dropped_calls(len(wishes) - MOST_CALLS)}".strip()
     usage = Usage(response.usage.input_tokens, response.usage.output_tokens)
     native = _kept(response) if len(wishes) <= MOST_CALLS else None
-    return ModelAnswered(step, text, calls, response.finish_reason, usage, native)
+    return require_whole_calls(ModelAnswered(step, text, calls, finish, usage, native))
 
 
 def _call(call: str, part: ToolCallPart) -> ToolCall:

@@ -25,6 +25,7 @@ from perdure.core.journal import (
     Finished,
     Interrupted,
     ModelAnswered,
+    ModelFailed,
     Record,
     ToolCall,
     ToolEnded,
@@ -127,12 +128,15 @@ def _told(cursor: Cursor, messages: list[Seen], records: list[tuple[str, Record]
         else:
             turn, record = fact
             cursor = Cursor(cursor.position, cursor.session, record.seq)
-            news += [(cursor, name, data | {"at": record.at}) for name, data in _event(turn, record.entry)]
+            news += [(cursor, name, data | {"at": record.at}) for name, data in _event(turn, record)]
     return news
 
 
-def _event(turn: str, entry: Entry) -> list[tuple[str, dict[str, Any]]]:
+def _event(turn: str, record: Record) -> list[tuple[str, dict[str, Any]]]:
+    entry = record.entry
     match entry:
+        case ModelFailed():
+            return [("trouble", {"turn": turn} | _trouble(record.at, entry))]
         case ModelAnswered() if entry.calls:
             calls = [{"call": call.id, "tool": call.tool, "about": _about(call)} for call in entry.calls]
             return [("plan", {"turn": turn, "text": entry.text, "calls": calls})]
@@ -150,6 +154,19 @@ def _event(turn: str, entry: Entry) -> list[tuple[str, dict[str, Any]]]:
             return [("turn", {"turn": turn, "move": entry.kind})]
         case _:
             return []
+
+
+def _trouble(at: int, failed: ModelFailed) -> dict[str, Any]:
+    """A failed try of a model call: which one, what the provider said, and when the next one comes."""
+    return {
+        "step": failed.step,
+        "model": failed.model,
+        "number": failed.number,
+        "status": failed.status,
+        "said": failed.said,
+        "next_at": None if failed.wait is None else at + failed.wait,
+        "text": notes.failed_try(failed.number, failed.status, failed.said, failed.wait),
+    }
 
 
 def _about(call: ToolCall) -> str:

@@ -14,6 +14,7 @@ from perdure.core.journal import (
     Began,
     Cause,
     Compacted,
+    Finished,
     Joined,
     ModelAnswered,
     Noted,
@@ -24,7 +25,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Attachment
-from perdure.core.tail import is_final
+from perdure.core.tail import is_cut_text, is_final
 
 
 class GivenFile(Struct, frozen=True):
@@ -149,7 +150,7 @@ def _told(view: TurnView, find: Find, noted: int | None = None, *, native: bool 
                 worded = tuple(_worded(cause, find) for cause in entry.causes if not cause.wish)
                 if worded:
                     yield Told(record.seq, worded, stays=True)
-            case ModelAnswered() as entry if entry.calls or is_final(entry):
+            case ModelAnswered() as entry if entry.calls or is_final(entry) or _was_sent(entry, view):
                 said = AssistantMessage(entry.text, entry.calls, entry.native if native else None)
                 results = tuple(_results(view, entry.calls))
                 yield Told(record.seq, (said, *results), len(results) == len(entry.calls))
@@ -157,6 +158,11 @@ def _told(view: TurnView, find: Find, noted: int | None = None, *, native: bool 
                 yield Told(record.seq, (_said(entry.text, entry.attachments, find),), stays=True)
             case Noted() as entry if record.seq == noted:
                 yield Told(record.seq, (NoteMessage(entry.text),))
+
+
+def _was_sent(entry: ModelAnswered, view: TurnView) -> bool:
+    """Whether a text that ends at the model's length limit was the answer of its turn."""
+    return is_cut_text(entry) and isinstance(view.ended, Finished) and entry is view.responses[-1]
 
 
 def _worded(cause: Cause, find: Find) -> UserMessage | NoteMessage:

@@ -91,6 +91,20 @@ class ModelAsked(Entry, frozen=True):
     model: str
 
 
+class ModelFailed(Entry, frozen=True):
+    """A model call that gave no answer: nothing of it counts. Not content: the same is asked again."""
+
+    kind = "model_failed"
+    content = False
+    step: int
+    model: str
+    number: int  # which try of this step it was, over all attempts
+    said: str = ""  # what the provider said, without secrets
+    status: int | None = None  # the HTTP status, if one came
+    wait: int | None = None  # milliseconds until the next try; None: no further try
+    broke_off: bool = False  # an answer had begun, and has no end
+
+
 class ModelAnswered(Entry, frozen=True):
     kind = "model_answered"
     step: int

@@ -23,13 +23,14 @@ from perdure.core.entries import (
     Interrupted,
     ModelAnswered,
     ModelAsked,
+    ModelFailed,
     Record,
     ToolCall,
     ToolEnded,
     ToolStarted,
     Usage,
 )
-from perdure.core.notes import clipped
+from perdure.core.notes import clipped, failed_try
 
 MOST_LETTERS = 2_000  # of each text; the export has all of it
 
@@ -99,6 +100,9 @@ class Line(Struct):
                 self.attempts.append(Attempt(entry.attempt, entry.run, at))
             case ModelAsked():
                 self._begin(Span("model", entry.model, f"step {entry.step}", self._attempt, at))
+            case ModelFailed():
+                said = failed_try(entry.number, entry.status, entry.said, entry.wait)
+                self._end(f"step {entry.step}", at, "error", said)
             case ModelAnswered():
                 self._wished |= {call.id: call for call in entry.calls}
                 self._end(f"step {entry.step}", at, "ok", entry.text, entry.usage)

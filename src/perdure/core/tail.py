@@ -27,6 +27,12 @@ FINAL_FINISHES = frozenset(
 )
 
 
+# How providers spell "I reached my length limit", in lower case: this ends a text, never a tool call.
+LENGTH_FINISHES = frozenset(("length", "max_tokens", "model_length"))
+# Ends at which a provider stopped the model in the middle: a tool call before one of them is half a call.
+STOPPED_FINISHES = LENGTH_FINISHES | {"content_filter", "refusal", "safety", "error"}
+
+
 class Tail(StrEnum):
     NOTHING = "nothing but ours"
     MESSAGE = "an unanswered message"
@@ -43,6 +49,11 @@ RESUMABLE = frozenset((Tail.MESSAGE, Tail.OPEN_CALL, Tail.RESULT, Tail.CUT_OFF))
 def is_final(response: ModelAnswered) -> bool:
     """Whether a model's response ends the turn: no tool call, and an explicit finish."""
     return not response.calls and (response.finish or "").lower() in FINAL_FINISHES
+
+
+def is_cut_text(response: ModelAnswered) -> bool:
+    """Whether a response is a text that ends at the model's length limit."""
+    return not response.calls and (response.finish or "").lower() in LENGTH_FINISHES
 
 
 def tail_of(view: TurnView) -> Tail:

@@ -10,8 +10,8 @@ import msgspec
 
 from perdure.core.address import parse_session_key
 from perdure.core.explain import explain
-from perdure.core.journal import Entry, ModelAnswered, Record, ToolCall
-from perdure.core.notes import NO_GATEWAY, SESSION_NAMES, ago
+from perdure.core.journal import Entry, ModelAnswered, ModelFailed, Record, ToolCall
+from perdure.core.notes import NO_GATEWAY, SESSION_NAMES, ago, failed_try
 from perdure.errors import NotFound
 from perdure.settings import SQLITE, Settings
 from perdure.store.api import Store
@@ -146,6 +146,9 @@ def _fact(at: int, what: str, detail: str) -> dict[str, Any]:
 
 
 def _in_words(entry: Entry) -> str:
+    if isinstance(entry, ModelFailed):
+        said = failed_try(entry.number, entry.status, entry.said, entry.wait)
+        return f"step {entry.step}, model {entry.model}: {said}"
     fields = msgspec.to_builtins(entry)
     if isinstance(entry, ModelAnswered):
         fields["calls"] = ", ".join(_call(call) for call in entry.calls)

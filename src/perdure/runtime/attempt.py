@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+import msgspec
+
 from perdure.agents.api import Reply
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key, work_of
@@ -20,6 +22,7 @@ from perdure.core.journal import (
     Finished,
     Interrupted,
     ModelAsked,
+    ModelFailed,
     Noted,
     Record,
     ToolEnded,
@@ -138,7 +141,15 @@ class Attempt:
         if any(isinstance(entry, ModelAsked) for entry in entries):
             self._check_cost()
         await self._save(entries, self._files_of(entries))
+        self._log_failures(entries)
         await self._lease.confirmed()
+
+    def _log_failures(self, entries: Sequence[Entry]) -> None:
+        """Say in the log which try of a model call failed, what the provider said, and when the next one comes."""
+        for entry in entries:
+            if isinstance(entry, ModelFailed):
+                told = {name: value for name, value in msgspec.to_builtins(entry).items() if value is not None}
+                log.warning(entry.kind, turn=self.turn, key=self.key, **told)
 
     def _files_of(self, entries: Sequence[Entry]) -> list[Owed]:
         """What the results of calls send."""

@@ -30,5 +30,8 @@ export function moment(at) {
   return today ? time : `${when.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
 }
 
+/** The time of day with its seconds. */
+export const clock = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
 /** One, or several: plural(2, "step") is "2 steps". */
 export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;

@@ -6,7 +6,7 @@ import { el, find, moment } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { Turn } from "./turn.js";
 
-const ADDS = new Set(["plan", "question", "approval", "preview"]); // to what a turn shows
+const ADDS = new Set(["plan", "question", "approval", "preview", "trouble"]); // to what a turn shows
 const CLOSE = 80; // pixels from the end: who is nearer wants to see what comes
 
 export class Log {

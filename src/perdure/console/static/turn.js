@@ -2,11 +2,12 @@
 
 import { Asking } from "./asking.js";
 import { filesOf } from "./attaching.js";
-import { duration, el, plural } from "./dom.js";
+import { clock, duration, el, plural } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { Step } from "./step.js";
 
 const FINAL = new Set(["finished", "failed", "cancelled", "undone"]);
+const TROUBLE = "Trouble with the model";
 const CUT = {
   restart_interrupted: "Cut off: the gateway died in the middle of this.",
   restart_timeout: "Cut off by a restart of the gateway.",
@@ -117,6 +118,7 @@ export class Turn {
   // ── what it does and says ─────────────────────────────────────────────────────────────────────────────────
 
   plan({ text, calls }) {
+    this.#works();
     if (text.trim()) this.list.append(el("li", { className: "aside" }, markdown(text)));
     for (const { call, tool, about } of calls) this.#step(call).wanted(tool, about);
   }
@@ -126,6 +128,13 @@ export class Turn {
     if (state === "started") step.started(more);
     else step.ended(more);
     this.#sum();
+  }
+
+  /** A try to ask the model failed; the page says when the next one comes. */
+  trouble({ text, next_at: next }) {
+    this.growing.hidden = true;
+    this.#mark("failed", text);
+    if (next) this.#say(`${TROUBLE}: next try at ${clock(next)}`, "warn", true);
   }
 
   /** How often each step really ran, by call. */
@@ -144,6 +153,7 @@ export class Turn {
 
   preview({ text }) {
     if (FINAL.has(this.element.dataset.state)) return; // its answer was faster
+    this.#works();
     this.growing.replaceChildren(markdown(text));
     this.growing.hidden = false;
   }
@@ -187,6 +197,11 @@ export class Turn {
     this.#show(text, kind, busy);
   }
 
+  /** The model answers, whatever trouble there was. */
+  #works() {
+    if (this.open && this.#said[0].startsWith(TROUBLE)) this.#say("Working", "good", true);
+  }
+
   #show(text, kind, busy) {
     this.status.className = `badge ${kind}${busy ? " busy" : ""}`;
     this.status.textContent = text;
@@ -194,9 +209,10 @@ export class Turn {
   }
 
   #sum(spent = "") {
-    const steps = this.list.querySelectorAll("[data-call]").length;
-    const cuts = this.list.querySelectorAll(".cut").length;
-    this.summary.textContent = `${plural(steps, "step")}${cuts ? `, ${plural(cuts, "interruption")}` : ""}${spent}`;
+    const count = (selector) => this.list.querySelectorAll(selector).length;
+    const steps = plural(count("[data-call]"), "step");
+    const rare = [["interruption", count(".cut")], ["failed call", count(".failed")]].filter(([, times]) => times);
+    this.summary.textContent = [steps, ...rare.map(([noun, times]) => plural(times, noun))].join(", ") + spent;
   }
 
   #end(at) {
@@ -208,6 +224,6 @@ export class Turn {
 
   #fold() {
     this.growing.hidden = true;
-    this.work.open = this.list.querySelector(".cut") !== null; // a story that is worth reading stays open
+    this.work.open = this.list.querySelector(".cut, .failed") !== null; // a story that is worth reading stays open
   }
 }

@@ -138,6 +138,9 @@ SCRIPTED_DANGER = "the script calls it dangerous"
 NO_OUTPUT = "(no output)"
 
 
+EMPTY_SAID = "(an empty answer)"
+
+
 def left_out(size: int) -> str:
     return f"[… {size} bytes left out …]"
 

@@ -35,6 +35,19 @@ def no_whole_answer(finish: str | None, text: str) -> str:
     return f"the model's answer was cut off several times in a row ({finish or 'no end'}).{begun}"
 
 
+EMPTY_ANSWER = "The model gave an empty answer: neither words nor a tool call. Ask again, perhaps in other words."
+
+
+ANSWER_CUT = "(The answer ends here because it reached the model's length limit. Ask me to go on.)"
+
+
+def model_reply(text: str, *, cut: bool = False) -> str:
+    """A model's answer as people read it: never silence, and marked if it ends at the length limit."""
+    if not text.strip():
+        return EMPTY_ANSWER
+    return f"{text}\n\n{ANSWER_CUT}" if cut else text
+
+
 def going_in_circles(times: int) -> str:
     return f"I wished for the very same {times} times in a row, and gave up. Ask again, in other words perhaps."
 

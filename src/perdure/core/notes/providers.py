@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.notes.words import clipped
+from perdure.core.notes.words import clipped, times
 
 TOO_LONG = "this conversation has grown longer than the model can read. /new begins a fresh one."
 
@@ -25,7 +25,44 @@ MODEL_UNREACHABLE = "the model's provider cannot be reached. Try again in a whil
 MODEL_BROKEN = "the model's provider has a problem of its own. Try again in a while."
 
 
-MODEL_GARBLED = "the model's provider gave an answer that makes no sense. Try again in a while."
+MODEL_GARBLED = "the model's provider gave an answer that broke off or makes no sense. Try again in a while."
+
+
+MODEL_BROKE_OFF = "the model's answer broke off before its end, and was discarded. Try again in a while."
+
+
+NO_FINISH = "the answer ended without a finish reason"
+
+
+def half_a_call(finish: str) -> str:
+    return f"the answer ended inside a tool call ({finish})"
+
+
+def endless_answer(limit: int) -> str:
+    return f"the answer had no end within {limit} characters"
+
+
+def no_answer_within(seconds: float) -> str:
+    return f"no answer came within {seconds:g} s"
+
+
+def provider_said(status: int | None, said: str) -> str:
+    """The status and the words of a provider, on one line."""
+    return ": ".join(filter(None, [f"HTTP {status}" if status else "", said]))
+
+
+def model_failed(why: str, status: int | None, said: str, tries: int) -> str:
+    """The failure of a model call that is not made again: why, what the provider said, and what was tried."""
+    details = [provider_said(status, "" if said in why else said), f"Asked {times(tries)}." if tries > 1 else ""]
+    known = " ".join(f"{each.rstrip('.')}." for each in details if each)
+    return f"{why} ({known})" if known else why
+
+
+def failed_try(number: int, status: int | None, said: str, wait: int | None) -> str:
+    """A failed try of a model call, for whoever watches: which try it was, and when the next one comes."""
+    known = provider_said(status, said) or "no answer"
+    following = "No further try" if wait is None else f"Next try in {wait / 1000:g} s"
+    return f"Try {number} failed: {known.rstrip('.')}. {following}."
 
 
 MODEL_HINT = (

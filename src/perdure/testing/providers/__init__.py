@@ -14,8 +14,11 @@ from perdure.testing.providers.answers import (
 )
 from perdure.testing.providers.constant import Constant
 from perdure.testing.providers.server import LocalProvider
+from perdure.testing.providers.wire import CUTS, FRAMINGS, Plays, WireProvider
 
 __all__ = [
+    "CUTS",
+    "FRAMINGS",
     "Answer",
     "Asked",
     "Constant",
@@ -25,7 +28,9 @@ __all__ = [
     "Hangs",
     "LocalProvider",
     "NeverEnds",
+    "Plays",
     "Says",
     "Usage",
+    "WireProvider",
     "Wish",
 ]
