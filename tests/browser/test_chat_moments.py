@@ -170,6 +170,19 @@ def test_conversation_stays_the_same_element_when_another_one_is_put_above_it(vi
     expect(page).to_have_url(found)
 
 
+def test_words_are_not_lost_when_they_are_sent_before_the_page_is_ready(visitor: Visitor) -> None:
+    """The script of the page takes long to come: what was typed meanwhile stays there, and is sent once it may."""
+    page, held, send = visitor.page, list[Route](), visitor.page.get_by_role("button", name="Send")
+    page.route("**/static/chat.js", lambda route: held.append(route))
+    page.goto(f"{visitor.gateway.url}/chats/early", wait_until="commit")
+    page.get_by_label("Message", exact=True).fill("say: early")
+    expect(send).to_be_disabled()
+    for route in held:
+        route.continue_()
+    send.click()
+    visitor.sees_answer("early")
+
+
 def test_message_is_kept_and_not_refused_when_the_login_has_ended(visitor: Visitor) -> None:
     page = visitor.page
     page.route("**/messages", lambda route: route.fulfill(status=401, json={"error": "no", "hint": "log in"}))

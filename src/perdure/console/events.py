@@ -71,11 +71,12 @@ async def follow(gateway: Gateway, web: WebAdapter, key: str, cursor: Cursor) ->
     """Everything behind the cursor, then everything that happens, until the gateway has stopped."""
     address = parse_session_key(key)[1]
     with gateway.feed.watch(key) as bell, web.reading(address, bell.ring) as now:
-        told: dict[str, Any] = {}
+        told = None
         while gateway.phase is not Phase.STOPPED:
-            if told != (standing := _standing(gateway)):
-                told = standing
-                yield _spell("gateway", told)
+            phase, paused = gateway.phase, gateway.loops.recoverer.paused
+            if told != (phase, paused):
+                told = phase, paused
+                yield _spell("gateway", {"phase": phase, "resume_paused": paused})
             while now.notices:
                 yield _spell("notice", {"text": now.notices.popleft()})
             while now.growing:
@@ -92,11 +93,6 @@ async def follow(gateway: Gateway, web: WebAdapter, key: str, cursor: Cursor) ->
             if not batch:
                 yield ": still here\n\n"
                 await bell.wait(KEEP_ALIVE)
-
-
-def _standing(gateway: Gateway) -> dict[str, Any]:
-    """How the gateway stands: what it does, and whether what was cut off goes on by itself."""
-    return {"phase": gateway.phase, "resume_paused": gateway.loops.recoverer.paused}
 
 
 def _spell(name: str, data: Any, cursor: Cursor | None = None) -> str:
