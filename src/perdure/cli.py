@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from perdure import logs
 from perdure.config import Settings, load
 from perdure.config.secrets import secrets_of
 from perdure.errors import PerdureError
-from perdure.supervisor import lifeline, supervise
+from perdure.supervisor import launched, lifeline, supervise
 from perdure.version import __version__
 
 if TYPE_CHECKING:
@@ -62,14 +63,15 @@ Called = Annotated[str, typer.Option("--name", help="What to call them.")]
 def run() -> None:
     """Run the gateway in the foreground."""
     from perdure.console.serve import serve  # loads the web server
+    from perdure.runtime.gateway import Gateway
 
-    supervisor = lifeline()
+    supervisor, make = lifeline(), partial(Gateway, launch=launched())
     settings = load()
     logs.to_stderr(
         logging.DEBUG if os.environ.get("PERDURE_LOG") == "debug" else logging.INFO,
         secrets_of(settings, os.environ),
     )
-    ending = asyncio.run(serve(settings, on_ready=_announce, lifeline=supervisor))
+    ending = asyncio.run(serve(settings, on_ready=_announce, lifeline=supervisor, make=make))
     sys.exit(RESTART_WANTED if ending == "restart" else 0)
 
 

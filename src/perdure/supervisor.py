@@ -8,23 +8,32 @@ The supervisor decides by the exit code alone and knows nothing else of the gate
   ready line would put the login token among the logs.
 - **The lifeline** is a pipe that nobody writes to. We alone hold its write end, so the gateway reads its end
   of file exactly when we are gone, however we went, and can stop in good order rather than live on unwatched.
+
+Every gateway gets a name for its start, and is told in `PERDURE_LAUNCH` how those before it died: a process that
+was killed could not write that down, and we saw it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import select
 import signal
 import stat
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from perdure.core.deaths import Death, Launch, read_launch, signal_name, write_launch
+from perdure.store.ids import wall_clock
+
 DONE, RESTART, REFUSED = 0, 75, 78
-LIFELINE, QUIET_READY = "PERDURE_LIFELINE", "PERDURE_QUIET_READY"
+LIFELINE, QUIET_READY, LAUNCH = "PERDURE_LIFELINE", "PERDURE_QUIET_READY", "PERDURE_LAUNCH"
+MOST_DEATHS = 20  # deaths that a gateway is told of: some before it may have died before they could write
 STDOUT, STDERR = 1, 2
 PIPE_SIZE = 65536  # what a pipe holds: one read of this size empties it
 
@@ -100,6 +109,14 @@ def lifeline() -> int | None:
     return fd
 
 
+def launched() -> Launch | None:
+    """What our supervisor says of this start and of the deaths before it; None if nobody says anything.
+
+    Answers once, as `lifeline` does: no program that we start takes the name of our start for its own.
+    """
+    return read_launch(os.environ.pop(LAUNCH, ""))
+
+
 class _Supervisor:
     """One gateway at a time, and one place to wait: for a signal, a line, or the time to start again."""
 
@@ -108,6 +125,8 @@ class _Supervisor:
         self._child: subprocess.Popen[bytes] | None = None
         self._stopping = self._said = False
         self._unfinished = b""
+        self._launch = ""  # the name of the newest start
+        self._deaths: deque[Death] = deque(maxlen=MOST_DEATHS)
         # One pipe for the output of every gateway: what outlives a gateway never writes into a closed one.
         self._output, self._child_stdout = os.pipe()
         self._lifeline, self._held = os.pipe()
@@ -182,12 +201,14 @@ class _Supervisor:
         # In a session of its own, so that what a terminal sends to our whole process group reaches the
         # gateway once, from us. Twice would mean "end the drain at once".
         said = {QUIET_READY: "1"} if self._said else {}
+        self._launch = secrets.token_hex(8)
+        launch = write_launch(Launch(self._launch, tuple(self._deaths)))
         return subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
             stdout=self._child_stdout,
             pass_fds=(self._lifeline,),
-            env={**os.environ, **said, LIFELINE: str(self._lifeline)},
+            env={**os.environ, **said, LIFELINE: str(self._lifeline), LAUNCH: launch},
             start_new_session=True,
         )
 
@@ -222,6 +243,7 @@ class _Supervisor:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if self._child and self._child.pid == ended[0]:
                     self._child.returncode = os.waitstatus_to_exitcode(ended[1])
+                    self._deaths.append(Death(self._launch, wall_clock(), self._child.returncode))
 
     def _relay(self) -> None:
         """Pass on the complete lines: the first one ever to standard output, all others to standard error."""
@@ -242,14 +264,7 @@ def _how(code: int, lived: float) -> str:
     after = f"after {lived:.0f} s" if lived >= 10 else f"after {lived:.1f} s"
     if code == RESTART:
         return f"asked for a restart {after}"
-    return f"ended with exit code {code} {after}" if code >= 0 else f"was killed by {_name(-code)} {after}"
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"  # most real-time signals have no name
+    return f"ended with exit code {code} {after}" if code >= 0 else f"was killed by {signal_name(-code)} {after}"
 
 
 def _write(fd: int, line: bytes) -> None:

@@ -12,6 +12,7 @@ from support.browsing import Visitor, visiting
 from support.gateway import GatewayProcess, Person, gateway
 
 UPLOADS = re.compile("/api/attachments")
+CHATS = re.compile("/api/chats$")
 NOTES: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"Buy tea."}
 
 
@@ -115,6 +116,71 @@ def test_focus_stays_on_a_conversation_while_the_list_is_brought_up_to_date(visi
     page.get_by_role("button", name="Stop").evaluate("button => button.click()")
     expect(links.first).to_have_attribute("data-chat", chat)
     expect(links.first).to_be_focused()
+
+
+def list_of_chats_arrives(visitor: Visitor, held: list[Route]) -> None:
+    """Let the held answers through, and wait until the page has drawn what they say."""
+    with visitor.page.expect_response(CHATS):
+        for route in held:
+            route.continue_()
+    visitor.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def test_click_opens_the_conversation_that_was_pressed_when_the_list_changes_meanwhile(visitor: Visitor) -> None:
+    """Nothing moves under a pointer; when it has left the list, the order is that of the last use."""
+    page, links, held = visitor.page, visitor.page.locator("#chats a"), list[Route]()
+    visitor.say("say: older")
+    visitor.sees_answer("older")
+    older = page.url
+    visitor.new_chat()
+    visitor.say("say: newer")
+    visitor.sees_answer("newer")
+    newer = page.url
+    visitor.open(older.removeprefix(visitor.gateway.url)).is_connected()
+    expect(links.first).to_have_attribute("href", newer.removeprefix(visitor.gateway.url))
+    page.route(CHATS, lambda route: held.append(route))
+    with page.expect_request(CHATS):
+        visitor.say("say: older again")
+    visitor.sees_answer("older again")
+    links.first.hover()
+    page.mouse.down()
+    list_of_chats_arrives(visitor, held)
+    page.mouse.up()
+    expect(page).to_have_url(newer)
+    visitor.sees_answer("newer")
+    page.unroute(CHATS)
+    page.locator("#words").hover()
+    expect(links.first).to_have_attribute("href", older.removeprefix(visitor.gateway.url))
+
+
+def test_conversation_stays_the_same_element_when_another_one_is_put_above_it(visitor: Visitor) -> None:
+    """Whoever has found it in the list, by eye or as a program, clicks on it wherever it stands now."""
+    page, links = visitor.page, visitor.page.locator("#chats a")
+    visitor.say("say: found")
+    visitor.sees_answer("found")
+    found = page.url
+    expect(page.locator("#chats [aria-current=page]")).to_contain_text("say: found")
+    link = links.first.element_handle()
+    visitor.new_chat()
+    visitor.say("say: above")
+    visitor.sees_answer("above")
+    expect(links.first).to_contain_text("say: above")
+    assert link is not None
+    link.click()
+    expect(page).to_have_url(found)
+
+
+def test_words_are_not_lost_when_they_are_sent_before_the_page_is_ready(visitor: Visitor) -> None:
+    """The script of the page takes long to come: what was typed meanwhile stays there, and is sent once it may."""
+    page, held, send = visitor.page, list[Route](), visitor.page.get_by_role("button", name="Send")
+    page.route("**/static/chat.js", lambda route: held.append(route))
+    page.goto(f"{visitor.gateway.url}/chats/early", wait_until="commit")
+    page.get_by_label("Message", exact=True).fill("say: early")
+    expect(send).to_be_disabled()
+    for route in held:
+        route.continue_()
+    send.click()
+    visitor.sees_answer("early")
 
 
 def test_message_is_kept_and_not_refused_when_the_login_has_ended(visitor: Visitor) -> None:

@@ -186,6 +186,31 @@ def test_page_stays_fresh_and_whoever_uses_it_is_not_disturbed(browser: Browser,
         expect(page.locator("main")).to_contain_text("No reply is unknown.")
 
 
+def test_press_leads_to_the_row_that_was_pressed_when_the_page_is_refreshed_meanwhile(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """New sessions come on top: rows keep their place under a pressed pointer, and their focus anywhere."""
+    with gateway(tmp_path / "home") as process, visiting(browser, process) as visitor:
+        Person(process, "old").say("say: one")
+        Person(process, "old").wait_for_replies(1)
+        page = visitor.log_in().open("/console/sessions").page
+        row = page.get_by_role("link", name="web · old")
+        wanted = row.get_attribute("href") or ""
+        row.focus()
+        Person(process, "new").say("say: two")
+        expect(page.locator("tbody tr").first).to_contain_text("web · new")
+        expect(row).to_be_focused()
+        row.hover()
+        page.mouse.down()
+        Person(process, "newer").say("say: three")
+        Person(process, "newer").wait_for_replies(1)
+        for _ in range(2):  # the first one may have been asked for before
+            page.wait_for_event("response", lambda response: response.url.endswith("/console/sessions"))
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        page.mouse.up()
+        expect(page).to_have_url(f"{process.url}{wanted}")
+
+
 def test_page_says_that_it_is_old_when_the_gateway_is_gone_and_leads_to_the_login(
     browser: Browser, tmp_path: Path
 ) -> None:

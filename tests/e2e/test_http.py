@@ -327,7 +327,7 @@ def test_events_tell_a_turn_in_order(chat: Chat) -> None:
     seen = chat.waits_for(2)
     turn = seen[1]["turn"]
     (place, name, data), *events = chat.events()
-    assert (place, name, data) == ("", "gateway", {"phase": "ready"})
+    assert (place, name, data) == ("", "gateway", {"phase": "ready", "resume_paused": False})
     step = {"turn": turn, "call": "c1.1"}
     moments = [data["at"] if name == "message" else data.pop("at") for _, name, data in events]
     assert moments == sorted(moments)

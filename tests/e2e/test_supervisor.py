@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from perdure.supervisor import Backoff, lifeline
+from perdure.core.deaths import Launch, read_launch
+from perdure.supervisor import Backoff, launched, lifeline
 from support.waiting import wait_for
 
 SUPERVISOR = """
@@ -333,6 +335,29 @@ def test_supervisor_goes_on_when_nobody_reads_its_output(scene: Scene) -> None:
     os.close(writer)
     assert scene.ends() == 0
     assert len(scene.lines("runs")) == 3
+
+
+# ── what the supervisor saw of a death ──────────────────────────────────────────────────────────────────────
+
+
+def test_next_gateway_is_told_how_those_before_it_died(scene: Scene) -> None:
+    """By the names of their starts; also of one before a gateway that had no time to write that down."""
+    say = 'echo "$PERDURE_LAUNCH" >> told'
+    scene.shell(f"{say}; kill -9 $$", f"{say}; exit 3", f"{say}; exit 0")
+    assert scene.ends() == 0
+    told = [launch for line in scene.lines("told") if (launch := read_launch(line)) is not None]
+    names = [launch.name for launch in told]
+    assert len(set(names)) == 3
+    deaths = [[(death.launch, death.code) for death in launch.deaths] for launch in told]
+    assert deaths == [[], [(names[0], -9)], [(names[0], -9), (names[1], 3)]]
+    assert all(one.at <= two.at for launch in told for one, two in pairwise(launch.deaths))
+
+
+def test_gateway_keeps_what_it_was_told_from_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_LAUNCH", '{"name":"a1"}')
+    assert launched() == Launch("a1")
+    assert "PERDURE_LAUNCH" not in os.environ
+    assert launched() is None
 
 
 # ── nothing left behind ─────────────────────────────────────────────────────────────────────────────────────

@@ -95,6 +95,13 @@ class Visitor:
     def step(self, call: str) -> Locator:
         return self.turn.locator(f"[data-call='{call}']")
 
+    def sees_it_cut_off(self, call: str) -> None:
+        """The step was cut off and does not run: nothing on the page says that anything is under way."""
+        expect(self.step(call)).to_have_attribute("data-state", "cut")
+        expect(self.step(call)).to_contain_text("cut off")
+        expect(self.page.locator(".talk .badge.busy")).to_have_count(0)
+        expect(self.page.locator(".talk [data-state=running][data-call]")).to_have_count(0)
+
     def sees_answer(self, text: str) -> None:
         expect(self.turn.locator(".said:not(.growing)")).to_have_text(text)
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address, session_key
+from perdure.core.deaths import Launch
 from perdure.core.journal import (
     Cancelled,
     Entry,
@@ -129,12 +130,14 @@ class Gateway:
     def now(self) -> int:
         return next(self._ticks)
 
-    async def open(self, wrap: Callable[[Database], Database] = lambda database: database) -> Gateway:
-        """Open the database and begin a run."""
+    async def open(
+        self, wrap: Callable[[Database], Database] = lambda database: database, launch: Launch | None = None
+    ) -> Gateway:
+        """Open the database and begin a run, as the supervisor's launch if there is one."""
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
         self._store = Store(wrap(database), self.clock)
-        self.run = (await self.store.runs.begin(self.instance, "0")).run
+        self.run = (await self.store.runs.begin(self.instance, "0", launch)).run
         return self
 
     async def stop(self) -> None:

@@ -20,14 +20,17 @@ from perdure.core.entries import (
     ToolEnded,
     ToolStarted,
 )
-from perdure.core.lives import Line, line_of
+from perdure.core.lives import End, Line, line_of
 from perdure.core.messages import Sender
 
 WISH = ModelAnswered(1, "", (ToolCall("c1", "step", {"name": "look"}),))
 
 
-def line(*entries: tuple[int, Entry], alive: dict[str, int] | None = None) -> Line:
-    return line_of([Record(seq, at, entry) for seq, (at, entry) in enumerate(entries, 1)], alive or {})
+def line(
+    *entries: tuple[int, Entry], alive: dict[str, int] | None = None, died: dict[str, End] | None = None
+) -> Line:
+    ends = {run: End(at) for run, at in (alive or {}).items()} | (died or {})
+    return line_of([Record(seq, at, entry) for seq, (at, entry) in enumerate(entries, 1)], ends)
 
 
 def started(effect: Effect) -> ToolStarted:
@@ -64,6 +67,16 @@ def test_crash_is_seen_where_the_last_sign_of_life_was() -> None:
     tools = [(span.at, span.until, span.outcome, span.attempt) for span in found.spans if span.kind == "tool"]
     assert tools == [(6, 20, "cut", 1), (52, 60, "ok", 2)]
     assert [judged.decided.decision for judged in found.decisions] == ["resume"]
+
+
+def test_crash_is_seen_where_the_supervisor_saw_it() -> None:
+    """The attempt, and the call in it, last until then; a wrong clock moves neither out of the journal."""
+    for seen, until in ((31, 31), (3, 6), (99, 50)):
+        mark = (50, Interrupted("restart_interrupted", "run_1"))
+        found = line(*begun(Effect.PURE), mark, died={"run_1": End(seen, -9), "run_0": End(7, 1)})
+        assert [(cut.at, cut.found_at, cut.exit_code) for cut in found.cuts] == [(until, 50, -9)]
+        assert [one.until for one in found.attempts] == [until]
+        assert [(span.until, span.outcome) for span in found.spans if span.kind == "tool"] == [(until, "cut")]
 
 
 def test_call_that_outlives_us_is_one_span_through_the_downtime() -> None:

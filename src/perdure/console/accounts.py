@@ -103,6 +103,14 @@ class InterruptionOfTurn(Struct, frozen=True):
     reason: str
     attempt: int
     cause: str
+    exit_code: int | None
+    death: str | None
+
+
+class RunOfTurn(Run, frozen=True, kw_only=True):
+    """A start of the gateway that had the turn."""
+
+    death: str | None
 
 
 class Fact(Struct, frozen=True):
@@ -144,7 +152,7 @@ class Life(ListedTurn, frozen=True):
     decisions: list[DecisionOfTurn]
     replies: list[Reply]
     previews: list[Kept]
-    runs: list[Run]
+    runs: list[RunOfTurn]
     facts: list[Fact]
 
 

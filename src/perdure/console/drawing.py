@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from perdure.console.wording import length
-from perdure.core.notes import cause_of
+from perdure.console.wording import length, sentence
+from perdure.core.lives import is_planned
+from perdure.core.notes import NO_GATEWAY_THEN, NO_SIGN_OF_LIFE, cause_of, until_found
 
 WIDTH, LEFT, RIGHT = 1000.0, 92.0, 14.0  # units of the drawing; names of lanes stand on the left
 ROW, TOP = 30.0, 26.0
@@ -40,8 +41,24 @@ class Bar(Struct):
     @property
     def shown(self) -> str:
         """As much of its name as has room in it."""
-        room = int((self.width - 10) / LETTER)
-        return self.text if len(self.text) <= room else self.text[: room - 1] + "…" if room > 4 else ""
+        return self.text if self.holds(self.text) else self.text[: self._room - 1] + "…" if self._room > 4 else ""
+
+    def holds(self, text: str) -> bool:
+        """Whether the whole text has room in it."""
+        return len(text) <= self._room
+
+    @property
+    def _room(self) -> int:
+        return int((self.width - 10) / LETTER)
+
+
+class Down(Bar):
+    """Time without a gateway, as far as is known; `death` says how the last one died, if somebody saw it."""
+
+    death: str = ""
+
+
+B = TypeVar("B", bound=Bar)
 
 
 class Lane(Struct):
@@ -60,7 +77,7 @@ class Drawing(Struct):
     begin: int
     end: int
     lanes: list[Lane]
-    downs: list[Bar]  # while no gateway was alive
+    downs: list[Down]  # from the death of a gateway, or its last sign of life, until that was found
     ticks: list[Tick] = field(default_factory=list)
 
     @property
@@ -88,7 +105,7 @@ def _close_up(life: dict[str, Any], attempt: dict[str, Any], now: int) -> Drawin
     return _draw(name, _lanes(life, now), _downs(life), begin, end)
 
 
-def _draw(name: str, lanes: Sequence[Lane], downs: Iterable[Bar], begin: int, end: int) -> Drawing:
+def _draw(name: str, lanes: Sequence[Lane], downs: Iterable[Down], begin: int, end: int) -> Drawing:
     end = max(end, begin + 1)
     kept = [Lane(lane.name, _placed(lane.bars, begin, end)) for lane in lanes]
     kept = [lane for lane in kept if lane.bars]
@@ -97,7 +114,7 @@ def _draw(name: str, lanes: Sequence[Lane], downs: Iterable[Bar], begin: int, en
     return Drawing(name, begin, end, kept, _placed(downs, begin, end), _ticks(begin, end))
 
 
-def _placed(bars: Iterable[Bar], begin: int, end: int) -> list[Bar]:
+def _placed(bars: Iterable[B], begin: int, end: int) -> list[B]:
     """The bars that are to be seen between two moments, each in its place."""
     found = []
     for bar in bars:
@@ -178,12 +195,16 @@ def _reply(each: dict[str, Any], now: int) -> Bar:
     return Bar(each["created_at"], end, kind, title, each["state"], "" if settled else "open")
 
 
-def _downs(life: dict[str, Any]) -> list[Bar]:
-    """Where nothing is known to have been alive."""
-    return [
-        Bar(each["at"], each["found_at"], "down", f"No sign of life for {length(each['found_at'] - each['at'])}")
-        for each in life["interruptions"]
-    ]
+def _downs(life: dict[str, Any]) -> list[Down]:
+    """Where nothing is known to have been alive; where somebody saw the gateway die, none was there."""
+    return [_down(each) for each in life["interruptions"]]
+
+
+def _down(each: dict[str, Any]) -> Down:
+    death, text = each["death"] or "", NO_GATEWAY_THEN if each["death"] else NO_SIGN_OF_LIFE
+    lasted = f"{text} for {length(each['found_at'] - each['at'])}"
+    title = until_found(death, each["reason"]) if is_planned(each["reason"]) else f"{death}; {lasted}".lstrip("; ")
+    return Down(each["at"], each["found_at"], "down", sentence(title), text, death=death)
 
 
 def _apart(bars: Sequence[Bar]) -> list[list[Bar]]:

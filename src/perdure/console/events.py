@@ -20,6 +20,8 @@ from perdure.core.address import parse_session_key
 from perdure.core.journal import (
     Answered,
     Asked,
+    Cancelled,
+    Decided,
     Entry,
     Failed,
     Finished,
@@ -70,11 +72,12 @@ async def follow(gateway: Gateway, web: WebAdapter, key: str, cursor: Cursor) ->
     """Everything behind the cursor, then everything that happens, until the gateway has stopped."""
     address = parse_session_key(key)[1]
     with gateway.feed.watch(key) as bell, web.reading(address, bell.ring) as now:
-        phase = None
+        told = None
         while gateway.phase is not Phase.STOPPED:
-            if phase is not gateway.phase:
-                phase = gateway.phase
-                yield _spell("gateway", {"phase": phase})
+            phase, paused = gateway.phase, gateway.loops.recoverer.paused
+            if told != (phase, paused):
+                told = phase, paused
+                yield _spell("gateway", {"phase": phase, "resume_paused": paused})
             while now.notices:
                 yield _spell("notice", {"text": now.notices.popleft()})
             while now.growing:
@@ -152,6 +155,10 @@ def _event(turn: str, record: Record) -> list[tuple[str, dict[str, Any]]]:
             return [("turn", {"turn": turn, "move": move} | _details(turn, entry))]
         case Undone():
             return [("turn", {"turn": turn, "move": entry.kind})]
+        case Decided():
+            decision = {"decision": entry.decision, "rule": entry.rule}
+            text = notes.decided_for_people(entry.decision, entry.why)
+            return [("decision", {"turn": turn} | decision | {"text": text})]
         case _:
             return []
 
@@ -198,6 +205,8 @@ def _details(turn: str, entry: Entry) -> dict[str, Any]:
             return {"reply": bool(entry.text.strip())}
         case Failed():
             return {"error": entry.error}
+        case Cancelled():
+            return {"why": entry.why}
         case Answered():
             return {"question": f"{turn}.{entry.question}", "answer": entry.text}
         case _:

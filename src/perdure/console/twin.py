@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct, json
 
+from perdure.core.notes import until_found
+
 
 class Row(Struct, frozen=True):
     """Something that happened, when, and how long it took."""
@@ -40,7 +42,7 @@ def _all(life: dict[str, Any]) -> Iterator[Row]:
     for each in [*life["steps"], *life["calls"], *life["questions"]]:
         yield _span(each)
     for each in life["interruptions"]:
-        what, detail = f"cut off by {each['cause']}", f"no sign of life until it was found ({each['reason']})"
+        what, detail = f"cut off by {each['cause']}", until_found(each["death"], each["reason"])
         yield _row(each["at"], each["found_at"], what, "cut", detail, attempt=each["attempt"], cut=True)
     for each in life["decisions"]:
         why = f"{each['rule_in_words']}: {each['why']}."

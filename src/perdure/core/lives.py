@@ -1,7 +1,7 @@
 """The life of a turn as spans of time: who waited for whom, what ran when, and what was cut off.
 
-Everything is read from the journal; only when a gateway was last alive is told by its heartbeat, because a crash
-writes nothing.
+Everything is read from the journal, except for the end of a gateway that died: a crash writes nothing. The
+supervisor may have seen the death; otherwise the last heartbeat says until when the gateway was alive.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Kind = Literal["model", "tool", "person"]
 
 
 class Attempt(Struct):
-    """One try at the turn: from its claim to its end, or to the last sign of life of the run that had it."""
+    """One try at the turn: from its claim to its end, or to the death or last sign of life of its run."""
 
     number: int
     run: str
@@ -64,13 +64,21 @@ class Span(Struct):
     usage: Usage = Usage()
 
 
+class End(Struct, frozen=True):
+    """Until when a run is known to have been alive."""
+
+    at: int
+    exit_code: int | None = None  # of its process, if somebody saw it die; below zero, the signal that killed it
+
+
 class Cut(Struct):
-    """An interruption: from the last sign of life to the moment when it was found, or marked."""
+    """An interruption: from the death of the gateway, or its last sign of life, until it was found or marked."""
 
     at: int
     found_at: int
     reason: str
     attempt: int
+    exit_code: int | None = None  # None: nobody saw the process die
 
 
 class Judged(Struct):
@@ -92,7 +100,7 @@ class Line(Struct):
     _wished: dict[str, ToolCall] = field(default_factory=dict)
     _last: int = 0
 
-    def apply(self, record: Record, alive: Mapping[str, int]) -> None:
+    def apply(self, record: Record, ends: Mapping[str, End]) -> None:
         """Take one more fact into account."""
         entry, at = record.entry, record.at
         match entry:
@@ -122,7 +130,7 @@ class Line(Struct):
             case Answered():
                 self._end(f"question {entry.question}", at, "ok", entry.text)
             case Interrupted():
-                self._cut(entry, at, alive)
+                self._cut(entry, at, ends)
             case Decided():
                 self.decisions.append(Judged(at, record.seq, entry))
         if isinstance(entry, Finished | Failed | Cancelled | Asked):
@@ -159,15 +167,15 @@ class Line(Struct):
         span.text, span.usage = clipped(text, MOST_LETTERS), usage or Usage()
 
     def _died_after(self, at: int) -> int | None:
-        """When the gateway was last seen before the first interruption behind a moment."""
+        """When the gateway died, or was last seen, before the first interruption behind a moment."""
         return next((max(cut.at, at) for cut in self.cuts if cut.found_at >= at), None)
 
-    def _cut(self, entry: Interrupted, at: int, alive: Mapping[str, int]) -> None:
+    def _cut(self, entry: Interrupted, at: int, ends: Mapping[str, End]) -> None:
         """A run that marks its own turns knows when it stops; one that died was last seen some time before."""
         run = entry.run or (self.attempts[-1].run if self.attempts else "")
-        planned = entry.reason.endswith("_timeout")
-        seen = at if planned else min(at, max(self._last, alive.get(run, 0)))
-        self.cuts.append(Cut(seen, at, entry.reason, self._attempt))
+        end = End(at) if is_planned(entry.reason) else ends.get(run, End(0))
+        seen = min(at, max(self._last, end.at))
+        self.cuts.append(Cut(seen, at, entry.reason, self._attempt, end.exit_code))
         self._close(entry.kind, seen, entry.reason)
 
     def _close(self, ending: str, at: int, reason: str | None = None) -> None:
@@ -176,11 +184,16 @@ class Line(Struct):
             last.until, last.ending, last.reason = at, ending, reason
 
 
-def line_of(records: Iterable[Record], alive: Mapping[str, int]) -> Line:
-    """The life that these records tell; `alive` says when each run was last seen."""
+def is_planned(reason: str) -> bool:
+    """Whether the gateway itself cut the turn off, because it was stopping."""
+    return reason.endswith("_timeout")
+
+
+def line_of(records: Iterable[Record], ends: Mapping[str, End]) -> Line:
+    """The life that these records tell; `ends` says until when each run was alive."""
     line = Line()
     for record in records:
-        line.apply(record, alive)
+        line.apply(record, ends)
     for span in line.spans:
         if span.outcome is None and (line.ended_at is not None or _is_cut(line, span)):
             span.until, span.outcome = line._died_after(span.at) or line.ended_at, "cut"  # noqa: SLF001 reason: ours

@@ -9,8 +9,8 @@ import msgspec
 from perdure.core.address import parse_session_key
 from perdure.core.entries import Began, Decided, Joined
 from perdure.core.explain import STATES, explain_decision
-from perdure.core.lives import Line, line_of
-from perdure.core.notes import CHOICES, RULES, beginning, cause_of, clipped
+from perdure.core.lives import Cut, End, Line, line_of
+from perdure.core.notes import CHOICES, RULES, beginning, cause_of, clipped, how_it_died
 from perdure.errors import NotFound
 from perdure.operations.look import received, turn_facts
 from perdure.operations.outbox import row_fields
@@ -18,6 +18,7 @@ from perdure.store.api import Store
 from perdure.store.decisions import Found
 from perdure.store.lives import Past, Received, TurnLife
 from perdure.store.moves import Turn
+from perdure.store.runs import Run
 
 MOST_LETTERS = 2_000
 FIRST_WORDS = 120
@@ -31,7 +32,7 @@ async def turn_life(store: Store, name: str) -> dict[str, Any]:
             f"no turn is named {name!r}",
             hint="The page of a session, and its JSON at `/api/sessions/{id}`, list its turns.",
         )
-    line = line_of(life.records, {run.id: run.heartbeat_at for run in life.runs})
+    line = line_of(life.records, {run.id: _end(run) for run in life.runs})
     return turn_fields(life.turn) | {
         "whole": life.whole,
         "messages": [_message(life, each) for each in life.messages],
@@ -39,13 +40,23 @@ async def turn_life(store: Store, name: str) -> dict[str, Any]:
         "steps": [msgspec.to_builtins(span) for span in line.spans if span.kind == "model"],
         "calls": [msgspec.to_builtins(span) for span in line.spans if span.kind == "tool"],
         "questions": [msgspec.to_builtins(span) for span in line.spans if span.kind == "person"],
-        "interruptions": [msgspec.to_builtins(cut) | {"cause": cause_of(cut.reason)} for cut in line.cuts],
+        "interruptions": [_interruption(cut) for cut in line.cuts],
         "decisions": _decisions(line),
         "replies": [row_fields(row) for row in life.deliveries],
         "previews": msgspec.to_builtins(life.previews),
-        "runs": msgspec.to_builtins(life.runs),
+        "runs": [msgspec.to_builtins(run) | {"death": how_it_died(run.exit_code)} for run in life.runs],
         "facts": _facts(life),
     }
+
+
+def _end(run: Run) -> End:
+    """Until when the run was alive: its supervisor saw it die, or it was last seen by its heartbeat."""
+    return End(run.heartbeat_at) if run.died_at is None else End(run.died_at, run.exit_code)
+
+
+def _interruption(cut: Cut) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(cut)
+    return fields | {"cause": cause_of(cut.reason), "death": how_it_died(cut.exit_code)}
 
 
 def turn_fields(turn: Turn) -> dict[str, Any]:
@@ -113,7 +124,7 @@ def _decision(decided: Decided, reason: str) -> dict[str, Any]:
 
 def _facts(life: TurnLife) -> list[dict[str, Any]]:
     came = [received(one.received_at, one.kind, one.id, one.event_key, one.state) for one in life.messages]
-    rest = turn_facts(life.records, life.previews, life.deliveries)
+    rest = turn_facts(life.records, life.previews, life.deliveries, life.runs)
     return sorted([*came, *rest], key=lambda fact: fact["at"])
 
 

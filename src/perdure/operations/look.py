@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +10,8 @@ import msgspec
 
 from perdure.core.address import parse_session_key
 from perdure.core.explain import explain
-from perdure.core.journal import Entry, ModelAnswered, ModelFailed, Record, ToolCall
-from perdure.core.notes import NO_GATEWAY, SESSION_NAMES, ago, failed_try
+from perdure.core.journal import Entry, Interrupted, ModelAnswered, ModelFailed, Record, ToolCall
+from perdure.core.notes import NO_GATEWAY, SESSION_NAMES, ago, failed_try, how_it_died
 from perdure.errors import NotFound
 from perdure.settings import SQLITE, Settings
 from perdure.store.api import Store
@@ -20,6 +20,7 @@ from perdure.store.locks import lock_holder
 from perdure.store.moves import Turn
 from perdure.store.outbox import Delivering
 from perdure.store.previews import Kept
+from perdure.store.runs import Run
 from perdure.store.sessions import Session, Which
 from perdure.store.situations import Life
 
@@ -111,7 +112,7 @@ async def trace(store: Store, name: str) -> list[dict[str, Any]]:
 
 def _facts(life: Life) -> Iterator[dict[str, Any]]:
     yield received(life.received_at, life.kind, life.message, life.event_key, life.state)
-    yield from turn_facts(life.records, life.previews, life.deliveries)
+    yield from turn_facts(life.records, life.previews, life.deliveries, life.runs)
 
 
 def received(at: int, kind: str, message: str, event_key: str, state: str) -> dict[str, Any]:
@@ -119,9 +120,10 @@ def received(at: int, kind: str, message: str, event_key: str, state: str) -> di
 
 
 def turn_facts(
-    records: Iterable[Record], previews: Iterable[Kept], deliveries: Iterable[Delivering]
+    records: Sequence[Record], previews: Iterable[Kept], deliveries: Iterable[Delivering], runs: Iterable[Run]
 ) -> Iterator[dict[str, Any]]:
     """What is on record of a turn, a fact each."""
+    yield from _deaths(records, runs)
     for record in records:
         yield _fact(record.at, record.entry.kind, _in_words(record.entry))
     for preview in previews:
@@ -132,6 +134,14 @@ def turn_facts(
             receipt = f", receipt {row.receipt}" if row.receipt else ""
             problem = f": {row.problem}" if row.problem else ""
             yield _fact(row.updated_at, str(row.state), f"{row.id}{receipt}{problem}")
+
+
+def _deaths(records: Sequence[Record], runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
+    """The deaths that cut the turn off, as the supervisor saw them."""
+    cut = {record.entry.run for record in records if isinstance(record.entry, Interrupted)}
+    for run in runs:
+        if run.id in cut and run.died_at is not None:
+            yield _fact(run.died_at, "gateway_died", f"{how_it_died(run.exit_code)}, run {run.id}")
 
 
 def _preview(preview: Kept) -> str:

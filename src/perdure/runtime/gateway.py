@@ -11,6 +11,7 @@ from pathlib import Path
 from perdure.agents.api import Agent, Model
 from perdure.config import Settings
 from perdure.core import notes
+from perdure.core.deaths import Launch
 from perdure.core.recovery import Reason
 from perdure.errors import PerdureError
 from perdure.logs import Log
@@ -64,10 +65,12 @@ class Gateway:
         wrap: Callable[[Database], Database] = lambda database: database,
         wrap_model: Callable[[Model], Model] = lambda model: model,
         end_by: Callable[[float], None] = lambda seconds: None,
+        launch: Launch | None = None,
     ) -> None:
         """`end_by` is told, whenever a stop is asked for, in how many seconds it ends at the latest.
 
         `clock` tells what time it is, `steady` how much of it has passed: nobody sets that one.
+        `launch` is what the supervisor says of this start and of the deaths before it.
         """
         self.settings = settings
         self.adapters: list[Adapter] = list(adapters) if adapters is not None else configured(settings)
@@ -76,6 +79,7 @@ class Gateway:
         self._steady = steady
         self._wrap = wrap
         self._end_by = end_by
+        self._launch = launch
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self.feed = Feed()
@@ -160,7 +164,7 @@ class Gateway:
         return self._ending
 
     async def _serve(self, on_ready: Callable[[], None]) -> str:
-        started = await self.store.runs.begin(_instance(self.settings.home), __version__)
+        started = await self.store.runs.begin(_instance(self.settings.home), __version__, self._launch)
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:

@@ -228,6 +228,10 @@ class Loops:
         """Say that something is owed to the chat of a key."""
         self._changed(key)
 
+    def tell_all(self) -> None:
+        """Say to everybody who follows a chat that the gateway stands differently."""
+        self._feed.ring_all()
+
     def _changed(self, key: str) -> None:
         self._feed.ring(key)
         self.sender.wake()

@@ -91,6 +91,7 @@ class Operators:
         """Lift the pause that the crash-loop breaker set."""
         paused = self._loops.recoverer.paused
         await self._loops.recoverer.lift_pause()
+        self._loops.tell_all()
         return paused
 
     async def people_changed(self, key: str = "") -> None:

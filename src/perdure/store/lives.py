@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 from msgspec import Struct
 
-from perdure.core.entries import Began, Claimed, Interrupted, Record
+from perdure.core.entries import Began, Record
 from perdure.core.messages import Inbound
-from perdure.store import outbox, previews
+from perdure.store import outbox, previews, runs
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import as_record
 from perdure.store.moves import COLUMNS, Turn, as_turn, get
@@ -81,7 +79,7 @@ def _life(tx: Tx, name: str) -> TurnLife | None:
         records,
         outbox.of_turn(tx, name)[:MOST],
         previews.of_turn(tx, name)[:MOST],
-        _runs(tx, records),
+        runs.of_turn(tx, records),
         whole=len(rows) <= MOST,
     )
 
@@ -94,16 +92,6 @@ def _messages(tx: Tx, turn: str) -> list[Received]:
         limit=MOST,
     )
     return [Received(*(*row[:4], msgspec.json.decode(row[4], type=Inbound), *row[5:])) for row in rows]
-
-
-def _runs(tx: Tx, records: Sequence[Record]) -> list[Run]:
-    """The runs that had the turn."""
-    entries = [record.entry for record in records]
-    claimed = {entry.run for entry in entries if isinstance(entry, Claimed)}
-    names = claimed | {entry.run for entry in entries if isinstance(entry, Interrupted) and entry.run}
-    sql = f"SELECT {', '.join(Run.__struct_fields__)} FROM runs WHERE id = :run"
-    found = [tx.one(sql, run=name) for name in sorted(names)]
-    return [Run(*row) for row in found if row is not None]
 
 
 def _past(tx: Tx, session: str, after: str, limit: int) -> list[Past]:

@@ -6,10 +6,14 @@ holds the lock of the same home or file, or when the heartbeat has been silent f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key
+from perdure.core.deaths import Death, Launch
+from perdure.core.entries import Claimed, Interrupted, Record
 from perdure.store import outbox
 from perdure.store.database import Database, Tx, Work
 from perdure.store.ids import Ids
@@ -27,6 +31,8 @@ class Run(Struct, frozen=True):
     heartbeat_at: int
     ended_at: int | None
     ending: str | None
+    died_at: int | None = None  # when its supervisor saw the process die
+    exit_code: int | None = None  # of that death; below zero, the signal that killed the process
 
 
 class Started(Struct, frozen=True):
@@ -42,14 +48,19 @@ class Runs:
         self._database = database
         self._ids = ids
 
-    async def begin(self, instance: str, version: str) -> Started:
+    async def begin(self, instance: str, version: str, launch: Launch | None = None) -> Started:
         """Begin a run, end those that our locks prove dead, and tell whoever asked for the restart.
+
+        `launch` is what the supervisor says of this start and of the deaths before it.
 
         After return: the run is on record, and the sessions of dead runs may be taken over.
         If we die inside: at most a run that the next start ends as lost.
         """
         sole, run = self._database.sole, self._ids.new("run")
-        return await self._database.write(lambda tx: _begin(tx, self._ids, run, instance, version, sole=sole))
+        said = launch or Launch("")
+        return await self._database.write(
+            lambda tx: _begin(tx, self._ids, run, instance, version, said, sole=sole)
+        )
 
     async def beat(self, run: str) -> bool:
         """Say that the run is alive. False: it was declared dead meanwhile, and must stop."""
@@ -96,14 +107,26 @@ class Runs:
         return Run(*row) if row else None
 
 
+def of_turn(tx: Tx, records: Sequence[Record]) -> list[Run]:
+    """The runs that had the turn of these records."""
+    entries = [record.entry for record in records]
+    claimed = {entry.run for entry in entries if isinstance(entry, Claimed)}
+    names = claimed | {entry.run for entry in entries if isinstance(entry, Interrupted) and entry.run}
+    sql = f"SELECT {', '.join(Run.__struct_fields__)} FROM runs WHERE id = :run"
+    found = [tx.one(sql, run=name) for name in sorted(names)]
+    return [Run(*row) for row in found if row is not None]
+
+
 def ask_restart(run: str, key: str) -> Work[bool]:
     """Remember who asked for a restart of this run. False: somebody has asked before."""
     sql = "UPDATE runs SET restart_for = :key WHERE id = :run AND restart_for IS NULL AND ended_at IS NULL"
     return lambda tx: bool(tx.run(sql, key=key, run=run))
 
 
-def _begin(tx: Tx, ids: Ids, run: str, instance: str, version: str, *, sole: bool) -> Started:
+def _begin(tx: Tx, ids: Ids, run: str, instance: str, version: str, launch: Launch, *, sole: bool) -> Started:
     ours = "" if sole else "AND instance = :instance"
+    for death in launch.deaths:
+        _record_death(tx, death)
     tx.run(
         f"UPDATE runs SET ended_at = :now, ending = 'lost' WHERE ended_at IS NULL {ours}",
         now=tx.now(),
@@ -114,11 +137,12 @@ def _begin(tx: Tx, ids: Ids, run: str, instance: str, version: str, *, sole: boo
         instance=instance,
     )
     tx.run(
-        "INSERT INTO runs (id, instance, version, started_at, heartbeat_at) "
-        "VALUES (:run, :instance, :version, :now, :now)",
+        "INSERT INTO runs (id, instance, version, started_at, heartbeat_at, launch) "
+        "VALUES (:run, :instance, :version, :now, :now, :launch)",
         run=run,
         instance=instance,
         version=version,
+        launch=launch.name or None,
         now=tx.now(),
     )
     _tell_askers(tx, ids)
@@ -126,6 +150,17 @@ def _begin(tx: Tx, ids: Ids, run: str, instance: str, version: str, *, sole: boo
     in_a_row = endings.index("clean") if "clean" in endings else len(endings)
     lately = sum(ending == "lost" and at >= tx.now() - LATELY_MS for ending, at in before)
     return Started(run, in_a_row, lately)
+
+
+def _record_death(tx: Tx, death: Death) -> None:
+    """Put on record how the run of that launch died; a run that ended by its own hand did not die."""
+    tx.run(
+        "UPDATE runs SET died_at = :at, exit_code = :code "
+        "WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = 'lost')",
+        at=death.at,
+        code=death.code,
+        launch=death.launch,
+    )
 
 
 def _tell_askers(tx: Tx, ids: Ids) -> None:

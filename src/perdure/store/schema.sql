@@ -12,10 +12,14 @@ CREATE TABLE runs (
   ended_at     BIGINT,
   ending       TEXT CHECK (ending IN ('clean', 'lost')),
   restart_for  TEXT, -- the key of the session that asked for a restart, and wants to hear of it
+  launch       TEXT, -- the name that the supervisor gave this start of the process
+  died_at      BIGINT, -- when the supervisor saw the process die
+  exit_code    BIGINT, -- of that death; below zero, the signal that killed the process
   CHECK ((ended_at IS NULL) = (ending IS NULL))
 );
 CREATE INDEX runs_live ON runs (instance) WHERE ended_at IS NULL;
 CREATE INDEX runs_asked ON runs (id) WHERE restart_for IS NOT NULL;
+CREATE INDEX runs_launched ON runs (launch) WHERE launch IS NOT NULL;
 
 -- A conversation. Its key is for ever; a new id begins when it is reset.
 CREATE TABLE sessions (

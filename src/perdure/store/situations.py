@@ -6,11 +6,12 @@ from msgspec import Struct
 
 from perdure.core.explain import Situation
 from perdure.core.journal import Record, fold
-from perdure.store import inbox, journal, previews, sessions
+from perdure.store import inbox, journal, previews, runs, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import as_record
 from perdure.store.outbox import Delivering, of_turn
 from perdure.store.previews import Kept
+from perdure.store.runs import Run
 from perdure.store.sessions import Session
 
 
@@ -28,6 +29,7 @@ class Life(Struct, frozen=True):
     records: list[Record]
     deliveries: list[Delivering]
     previews: list[Kept]
+    runs: list[Run]
 
 
 class Situations:
@@ -79,7 +81,7 @@ def _life(tx: Tx, name: str) -> Life | None:
     records = _records(tx, session, turn) if turn else []
     replies = of_turn(tx, turn) if turn else []
     shown = previews.of_turn(tx, turn) if turn else []
-    return Life(*(*row[:8], records, replies, shown))
+    return Life(*(*row[:8], records, replies, shown, runs.of_turn(tx, records)))
 
 
 def _by_reply(tx: Tx, name: str) -> Row | None:

@@ -76,16 +76,18 @@ function say(text, files = [], to = chat) {
 }
 
 function hear(name, data) {
-  if (name === "gateway") {
-    if (data.phase === "draining") presence.draining();
-    return;
-  }
-  if (name === "idle") return log.settled();
+  if (name === "gateway") return presence.stands(data);
+  if (name === "idle") return settled();
   log.hear(name, data);
   find("#stop").hidden = !log.open;
   if (name === "turn" && SETTLES.has(data.move)) sidebar.refresh();
-  if (data.move === "requeued") presence.look();
   if (name === "step" || name === "turn") demo && demo.refresh();
+}
+
+/** All that has happened so far was heard, also what happened while the gateway was gone. */
+function settled() {
+  log.settled();
+  if (presence.here) log.away(false);
 }
 
 function connected(yes) {
@@ -95,7 +97,6 @@ function connected(yes) {
     return;
   }
   presence.back();
-  log.away(false);
   unsent.flush();
   sidebar.refresh();
 }

@@ -16,6 +16,7 @@ export class Composer {
     this.words = find("#words");
     this.menu = find("#commands");
     this.options = [...this.menu.children];
+    find("#send").disabled = false; // before, the browser would send the form itself, and lose the words
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#send();

@@ -88,7 +88,7 @@ async function refresh() {
   const fresh = await look().finally(() => (looking = false));
   stale.hidden = fresh !== null;
   stale.textContent = fresh ? "" : `The gateway does not answer. What you see is from ${moment(seenAt)}.`;
-  if (!fresh || dialog.open) return;
+  if (!fresh || dialog.open || find("[data-live]:active")) return; // whoever presses something there gets that
   seenAt = Date.now();
   for (const element of live) {
     const newer = fresh.getElementById(element.id);

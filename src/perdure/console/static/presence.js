@@ -44,11 +44,12 @@ export class Presence {
     if (!this.here && !this.banner.hidden) this.#showBack(performance.now() - this.#goneAt);
     this.#goneAt = 0;
     this.#killed = false;
-    this.look();
   }
 
-  draining() {
-    this.#word("Stopping", "warn");
+  /** How the gateway says that it stands. */
+  stands({ phase, resume_paused: paused }) {
+    if (phase === "draining") this.#word("Stopping", "warn");
+    this.paused.hidden = !paused;
   }
 
   #showGone() {
@@ -68,7 +69,7 @@ export class Presence {
   #showBack(away) {
     this.banner.className = "banner good";
     this.banner.dataset.state = "back";
-    this.banner.replaceChildren(el("span", {}, el("strong", {}, `The gateway is back after ${duration(away)}.`), " What was cut off goes on."));
+    this.banner.replaceChildren(el("span", {}, el("strong", {}, `The gateway is back after ${duration(away)}.`)));
     this.#timers.push(setTimeout(() => (this.banner.hidden = true), BACK));
   }
 
@@ -84,20 +85,11 @@ export class Presence {
 
   // ── the crash-loop breaker ────────────────────────────────────────────────────────────────────────────────
 
-  async look() {
-    try {
-      this.paused.hidden = !(await call("GET", "/api/status")).resume_paused;
-    } catch {
-      // It is gone again: the next time it is back, it is asked again.
-    }
-  }
-
   async #lift() {
     try {
       await call("POST", "/api/resume");
     } catch {
-      // The banner stays, and so does its button.
+      // The banner stays, and so does its button, until the gateway says that the pause is over.
     }
-    this.look();
   }
 }

@@ -5,6 +5,7 @@ import { el, find, moment } from "./dom.js";
 import { morph } from "./morph.js";
 
 const NARROW = matchMedia("(max-width: 52rem)");
+const HOVERS = matchMedia("(hover: hover)");
 const STATES = {
   "a place to run": ["queued", "busy"],
   "its agent": ["working", "busy"],
@@ -24,6 +25,7 @@ export class Sidebar {
     this.opener.addEventListener("click", () => this.draw(!this.drawn));
     this.veil.addEventListener("click", () => this.draw(false));
     this.side.addEventListener("click", (event) => this.#clicked(event));
+    this.list.addEventListener("pointerleave", () => this.refresh()); // what was held back
     addEventListener("keydown", (event) => event.key === "Escape" && this.drawn && this.draw(false));
     NARROW.addEventListener("change", () => this.draw(false));
     this.draw(false);
@@ -72,10 +74,18 @@ export class Sidebar {
   #list(chats) {
     const on = document.activeElement?.dataset.chat;
     const fresh = this.list.cloneNode(false);
-    fresh.append(...chats.map((each) => this.#item(each)));
+    fresh.append(...this.#inOrder(chats).map((each) => this.#item(each)));
     morph(this.list, fresh);
     if (on === document.activeElement?.dataset.chat) return;
     [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === on)?.focus();
+  }
+
+  /** Nothing moves under a pointer: while one is on the list, its order stays, and new conversations wait. */
+  #inOrder(chats) {
+    const shown = [...this.list.children].map((item) => item.dataset.key);
+    const pointed = this.list.matches(HOVERS.matches ? ":hover" : ":active");
+    if (!pointed || !shown.length) return chats;
+    return shown.map((name) => chats.find((each) => each.chat === name)).filter(Boolean);
   }
 
   #item({ chat, title, updated_at: at, waits_for: waits }) {
@@ -83,7 +93,9 @@ export class Sidebar {
     const state = word ? el("span", { className: `badge ${kind}` }, word) : el("span", { className: "when" }, moment(at));
     const link = el("a", { href: `/chats/${encodeURIComponent(chat)}`, "aria-current": chat === this.chat ? "page" : null }, el("span", { className: "title" }, title), state);
     link.dataset.chat = chat;
-    return el("li", {}, link);
+    const item = el("li", {}, link);
+    item.dataset.key = chat;
+    return item;
   }
 
   #clicked(event) {

@@ -9,9 +9,11 @@ const WORDS = {
   error: "error",
   unknown: "outcome unknown",
   cancelled: "cancelled",
+  cut: "cut off",
 };
 const COUNTED = new Set(["step", "once"]); // the tools that leave a trace of every run
 const LIVES_ON = "attached";
+const NEVER_AGAIN = "once";
 
 export class Step {
   #effect = "";
@@ -41,14 +43,26 @@ export class Step {
     this.name.textContent = tool;
     this.#effect = effect;
     this.#at = at;
-    this.#is("running");
+    this.#run();
   }
 
   /** The gateway died. What comes of that depends on what the tool does. */
   cutOff() {
     if (this.element.dataset.state !== "running") return;
     this.#cut = true;
-    this.remark.textContent = this.#effect === LIVES_ON ? "goes on without the gateway" : "cut off";
+    this.#is("cut");
+    this.remark.textContent = this.#effect === LIVES_ON ? "goes on without the gateway" : WORDS.cut;
+  }
+
+  /** Its turn runs again, and so does the step if it may be repeated. Of any other, the outcome follows. */
+  resumed() {
+    if (this.element.dataset.state === "cut" && this.#effect !== NEVER_AGAIN) this.#run();
+  }
+
+  #run() {
+    this.#is("running");
+    const lived = this.#effect === LIVES_ON ? "went on without the gateway" : "runs again";
+    this.remark.textContent = this.#cut ? lived : "";
   }
 
   ended({ outcome, text, at }) {
@@ -62,8 +76,9 @@ export class Step {
 
   counted(times) {
     if (!times || !COUNTED.has(this.name.textContent)) return;
-    const running = this.element.dataset.state === "running";
-    if (running) this.runs.textContent = times === 1 ? "" : `run ${times}`;
+    const { state } = this.element.dataset;
+    if (state === "cut") this.runs.textContent = times === 1 ? "begun once" : `begun ${times} times`;
+    else if (state === "running") this.runs.textContent = times === 1 ? "" : `run ${times}`;
     else this.runs.textContent = times === 1 ? "ran once" : `ran ${times} times`;
     this.runs.title = times === 1 ? "" : "It was cut off before it had ended, and may be repeated, so it was begun again.";
     this.runs.hidden = false;

@@ -15,6 +15,15 @@ const CUT = {
   lease_lost: "Cut off: another gateway took over.",
 };
 
+const ENDED = {
+  suspended: "Set aside",
+  superseded: "Left behind",
+  replaced: "Left behind",
+  reset: "Left behind",
+  dropped: "Given up",
+  cleared: "",
+};
+
 export class Turn {
   #steps = new Map(); // by call
   #asked = new Map(); // by the id of the question
@@ -22,6 +31,7 @@ export class Turn {
   #begun = 0;
   #cuts = 0;
   #cut = false; // and not resumed yet
+  #held = null; // the line that says why it does not go on, while it does not
 
   constructor(id) {
     this.id = id;
@@ -56,6 +66,7 @@ export class Turn {
   // ── what happens to it ────────────────────────────────────────────────────────────────────────────────────
 
   move({ move, at, ...more }) {
+    this.#release();
     this.open = !FINAL.has(move);
     this.element.dataset.state = move;
     this[`_${move}`]?.(at, more);
@@ -66,6 +77,7 @@ export class Turn {
     this.#begun ||= at;
     if (this.#cut) this.#mark("resumed", "Resumed. What was finished is kept.");
     this.#cut = false;
+    for (const step of this.#steps.values()) step.resumed();
     this.#say(this.#cuts ? "Working again" : "Working", "good", true);
   }
 
@@ -100,12 +112,24 @@ export class Turn {
     this.#say("Failed", "bad");
   }
 
-  _cancelled() {
-    this.#say("Stopped");
+  _cancelled(_, { why }) {
+    this.#say(ENDED[why] ?? "Stopped");
   }
 
   _undone() {
     this.#say("Taken back");
+  }
+
+  /** What the gateway has decided about the interruption; `text` if nothing else says it. */
+  decision({ decision, text }) {
+    this.#release();
+    if (decision === "ask_user") this.#say("Waits for you", "warn");
+    if (text) this.#held = this.#mark("held", text);
+  }
+
+  #release() {
+    this.#held?.remove();
+    this.#held = null;
   }
 
   /** While the gateway is gone, nobody knows how it stands. */
@@ -187,9 +211,11 @@ export class Turn {
   }
 
   #mark(kind, text) {
-    this.list.append(el("li", { className: `milestone ${kind}` }, text));
+    const mark = el("li", { className: `milestone ${kind}` }, text);
+    this.list.append(mark);
     this.#sum();
     this.work.hidden = false;
+    return mark;
   }
 
   #say(text, kind = "", busy = false) {

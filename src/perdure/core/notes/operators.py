@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from perdure.core.deaths import signal_name
+from perdure.core.notes.words import CAUSES
+
 DROPPED_BY_OPERATOR = "an operator dropped it"
 
 # What a row of the outbox waits for, or what became of it, and what to do.
@@ -50,6 +53,25 @@ CHOICES = {
     "skip": "Leave it as it is",
     "suspend": "Set the session aside",
 }
+
+
+NO_GATEWAY_THEN = "no gateway"  # somebody saw it die
+NO_SIGN_OF_LIFE = "no sign of life"  # nobody saw it die
+
+
+def until_found(death: str | None, reason: str) -> str:
+    """What is known of the time between the end of a gateway and the start that found what was cut off."""
+    if reason in CAUSES:
+        return f"cut off by {CAUSES[reason]} ({reason})"
+    known = f"{death}; {NO_GATEWAY_THEN}" if death else NO_SIGN_OF_LIFE
+    return f"{known} until it was found ({reason})"
+
+
+def how_it_died(exit_code: int | None) -> str | None:
+    """How a process of the gateway died, in words; None if nobody saw it die."""
+    if exit_code is None:
+        return None
+    return f"exited with {exit_code}" if exit_code >= 0 else f"killed by {signal_name(-exit_code)}"
 
 
 def resent_as(row: str) -> str:

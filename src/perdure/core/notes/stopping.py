@@ -26,6 +26,17 @@ def will_not_go_on(why: str, waiting: int = 0) -> str:
     return f"{said} {offer}{behind}"
 
 
+def decided_for_people(decision: str, why: str) -> str:
+    """What was decided about a turn that was cut off, for its chat; nothing where what happens next says it."""
+    said = {
+        "skip": f"It does not go on by itself, because {why}.",
+        "ask_user": "It waits for your word: /resume goes on with it, /drop gives it up.",
+        "wait_for_platform": "It goes on once its platform is connected.",
+        "suspend": f"The conversation was set aside, because {why}.",
+    }
+    return said.get(decision, "")
+
+
 def left_behind(why: str) -> str:
     left = f"What I was doing here was cut off and stays unfinished, because {why}."
     return f"{left} I go on with what you wrote since."

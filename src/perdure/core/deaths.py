@@ -1,0 +1,47 @@
+"""How a process of the gateway died, as its supervisor saw it, and how the supervisor tells the next process."""
+
+from __future__ import annotations
+
+import signal
+
+import msgspec
+from msgspec import Struct
+
+VERSION = 1  # of the text that a supervisor hands to the gateway
+
+
+class Death(Struct, frozen=True):
+    """The death of one launch of the gateway."""
+
+    launch: str
+    at: int  # UTC in milliseconds
+    code: int  # the exit code; below zero, the number of the signal that killed the process
+
+
+class Launch(Struct, frozen=True):
+    """What a supervisor tells the gateway that it starts: a name for this start, and the deaths before it."""
+
+    name: str
+    deaths: tuple[Death, ...] = ()
+    version: int = VERSION
+
+
+def write_launch(launch: Launch) -> str:
+    return msgspec.json.encode(launch).decode()
+
+
+def read_launch(text: str) -> Launch | None:
+    """The launch that a supervisor described; None if the text has another version, or is none of ours."""
+    try:
+        launch = msgspec.json.decode(text, type=Launch)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    return launch if launch.version == VERSION else None
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # most real-time signals have no name
