@@ -135,6 +135,7 @@ def test_b60_b61_b62_b64_only_the_missing_calls_of_a_set_run_after_a_kill(
     assert "quick is done" in told
     assert "outcome unknown" in told
     assert told.count("Gateway note: This turn was cut off by a gateway interruption") == 1
+    assert (told.count(notes.FINISHED_STEPS), told.count(notes.FIRST_LINE)) == (1, 1), "B46: a step had ended"
     assert "pay(name='pay') was cut off: its outcome is unknown" in told
 
 
@@ -152,6 +153,10 @@ def test_b46_half_streamed_answer_is_discarded_and_asked_again_after_a_kill(
         process.start()
         assert person.wait_for_replies(1) == ["the right words"]
         assert len(provider.requests) == 2
+    told = json.dumps(provider.requests[1].messages)
+    assert told.count("Gateway note: This turn was cut off by a gateway interruption") == 1
+    assert notes.FINISHED_STEPS not in told, "B47: no step had ended"
+    assert notes.FIRST_LINE not in told
 
 
 def test_bad_arguments_and_unknown_tools_go_back_to_the_model(

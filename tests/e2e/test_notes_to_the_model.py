@@ -11,14 +11,14 @@ from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage
 from perdure.core.journal import Cancelled
 from perdure.core.turn import State
 from perdure.runtime.gateway import Ending
-from support.recovering import reasons, rules, was_cut_in_a_step
+from support.recovering import Halting, reasons, rules, was_cut_in_a_step
 from support.scenes import SCRIPT, Scene, cut_in_a_step, cut_three_times, web
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 B_AGAIN = "step(name='b', seconds=0.0) was cut off and is run again."
-CUT = notes.recovery_note("restart_interrupted", [B_AGAIN])
+CUT = notes.recovery_note("restart_interrupted", [B_AGAIN], finished=True)
 
 
 # ── one note, naming the cause ──────────────────────────────────────────────────────────────────────────────
@@ -56,7 +56,7 @@ async def test_b47_note_names_the_drain_that_ran_into_its_deadline(
         await scene.sees_last("done")
         view = await scene.turn()
     assert (was_cut_in_a_step(view), reasons(view)) == (True, [reason])
-    assert scene.bench.notes() == [[], [], [notes.recovery_note(reason, [B_AGAIN])]]
+    assert scene.bench.notes() == [[], [], [notes.recovery_note(reason, [B_AGAIN], finished=True)]]
     assert cause in scene.bench.notes()[-1][0]
 
 
@@ -68,8 +68,8 @@ async def test_b47_only_the_newest_interruption_is_told(tmp_path: Path) -> None:
     await scene.crash_in_a_step()
     async with scene.unstuck():
         await scene.sees_last("done")
-    stopped = notes.recovery_note("shutdown_timeout", [B_AGAIN])
-    crashed = notes.recovery_note("restart_interrupted", [B_AGAIN.replace("'b'", "'c'")])
+    stopped = notes.recovery_note("shutdown_timeout", [B_AGAIN], finished=True)
+    crashed = notes.recovery_note("restart_interrupted", [B_AGAIN.replace("'b'", "'c'")], finished=True)
     assert scene.bench.notes() == [[], [], [stopped], [crashed]]
 
 
@@ -85,6 +85,45 @@ async def test_b47_note_tells_what_is_known_of_an_effect_that_must_not_repeat(tm
     assert scene.bench.ran["pay"] == 1
 
 
+# ── only what is so ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_b46_b47_note_speaks_of_no_steps_when_the_model_was_not_asked_yet(tmp_path: Path) -> None:
+    """The turn was claimed, and the gateway was killed before the agent asked its model."""
+    scene = Scene(tmp_path)
+    await scene.crash_when_halted(Halting(), "say: done")
+    async with scene.serving():
+        await scene.sees("done")
+    assert scene.bench.notes() == [[notes.recovery_note("restart_interrupted")]]
+    [[note]] = scene.bench.notes()
+    assert "Steps that have a result" not in note
+    assert "accomplished" not in note
+    assert "do not merely announce that you are back" in note
+
+
+async def test_b46_b47_note_speaks_of_no_finished_step_when_the_first_one_was_cut_off(tmp_path: Path) -> None:
+    scene = await cut_in_a_step(tmp_path, "once pay\nsay: done", stuck="pay")
+    async with scene.unstuck():
+        await scene.sees("done")
+        assert was_cut_in_a_step(await scene.turn())
+    [note] = scene.bench.notes()[-1]
+    assert "Steps that have a result" not in note
+
+
+async def test_b46_b47_model_is_asked_to_begin_with_what_was_accomplished_when_a_step_had_finished(
+    tmp_path: Path,
+) -> None:
+    """B48 too: in the one note, which still says not to announce the return only."""
+    scene = await cut_in_a_step(tmp_path)
+    async with scene.unstuck():
+        await scene.sees("done")
+        assert was_cut_in_a_step(await scene.turn())
+    [note] = scene.bench.notes()[-1]
+    assert notes.FINISHED_STEPS in note
+    assert notes.FIRST_LINE in note
+    assert "do not merely announce that you are back" in note
+
+
 # ── the note about tool results ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -95,6 +134,55 @@ async def test_b47_results_that_nobody_answered_are_told_when_nothing_was_cut_of
             scene.platform.write(text)
         await scene.sees(notes.turn_failed("no credit"), "two", "three")
     assert scene.bench.notes() == [[], [], [notes.UNANSWERED_RESULTS], []]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "settings", "told"),
+    [
+        pytest.param(3500, {}, True, id="within the hour"),
+        pytest.param(3700, {}, False, id="later"),
+        pytest.param(7000, {"RECOVERY__FRESHNESS": "2h"}, True, id="within the configured window"),
+        pytest.param(30 * 86400, {"RECOVERY__FRESHNESS": "0"}, True, id="a month later, without a limit"),
+        pytest.param(-7200, {}, True, id="the clock went backwards"),
+    ],
+)
+async def test_b43_b47_results_are_told_only_as_long_as_a_turn_is_fresh(
+    tmp_path: Path, seconds: int, settings: dict[str, str], told: bool
+) -> None:
+    """The gateway lives on meanwhile: its heartbeats are no sign of life of a turn that has ended."""
+    scene = Scene(tmp_path)
+    async with scene.serving(**settings):
+        scene.platform.write("step a\nfail: no credit")
+        await scene.sees(notes.turn_failed("no credit"))
+        scene.clock.move(seconds)
+        scene.platform.write("say: two")
+        await scene.sees(notes.turn_failed("no credit"), "two")
+    assert scene.bench.notes() == [[], [], [notes.UNANSWERED_RESULTS] if told else []]
+
+
+async def test_b47_b54_results_that_we_wrote_because_of_stop_are_not_told(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "b")
+    async with scene.serving():
+        scene.platform.write(SCRIPT)
+        await scene.bench.hangs()
+        scene.platform.write("/stop")
+        await scene.sees("Stopped.")
+        scene.platform.write("say: next")
+        await scene.sees("Stopped.", "next")
+        stopped, _ = await scene.turns()
+    assert [call.ended.outcome for call in stopped.calls.values() if call.ended] == ["ok", "cancelled"]
+    assert scene.bench.notes() == [[], [], []]
+
+
+async def test_b47_results_that_we_wrote_because_of_drop_are_not_told(tmp_path: Path) -> None:
+    scene = await cut_in_a_step(tmp_path)
+    async with scene.serving(RECOVERY__POLICY="off"):
+        assert was_cut_in_a_step(await scene.decided("off"))
+        scene.platform.write("/drop")
+        await scene.sees_last(notes.dropped(True))
+        scene.platform.write("say: next")
+        await scene.sees_last("next")
+    assert scene.bench.notes() == [[], [], []]
 
 
 async def test_b47_recovery_note_takes_the_place_of_the_one_about_results(tmp_path: Path) -> None:
@@ -116,7 +204,7 @@ async def test_b47_failed_recovery_keeps_its_note_for_the_next_message(tmp_path:
         scene.platform.write("say: two")
         scene.platform.write("say: three")
         await scene.sees(notes.turn_failed("no credit"), "two", "three")
-    assert scene.bench.notes() == [[], [], [CUT], [notes.failed_note("restart_interrupted")], []]
+    assert scene.bench.notes() == [[], [], [CUT], [notes.failed_note("restart_interrupted", finished=True)], []]
     assert "a gateway interruption" in scene.bench.notes()[3][0]
 
 
@@ -160,7 +248,7 @@ async def test_b48_model_never_gets_a_blank_message(tmp_path: Path) -> None:
 
 # ── messages to an interrupted turn ─────────────────────────────────────────────────────────────────────────
 
-JOINED = notes.recovery_note("restart_interrupted", [B_AGAIN], joined=True)
+JOINED = notes.recovery_note("restart_interrupted", [B_AGAIN], finished=True, joined=True)
 
 
 @pytest.mark.parametrize("policy", ["off", "ask"])

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core import notes
 from perdure.core.turn import State
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
+from support.scenes import Scene
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +81,70 @@ async def test_b44_question_waits_through_crashes_and_never_becomes_stale(tmp_pa
         assert platform.replies() == [QUESTION]
         platform.write("Left")
         await replies(platform, QUESTION, "Left\ngo: done")
+
+
+# ── how old the question is ─────────────────────────────────────────────────────────────────────────────────
+
+DAYS = 86400
+AFTER_THREE_DAYS = notes.late_reply(3 * DAYS * 1000)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ends_with"),
+    [
+        pytest.param("right", "Right\ngo: done", id="an answer"),
+        pytest.param("step instead\nsay: neither", "neither", id="other words"),
+    ],
+)
+async def test_b67_model_is_told_how_old_its_question_is_when_the_answer_comes_days_later(
+    tmp_path: Path, answer: str, ends_with: str
+) -> None:
+    """By a note, which is nobody's words, and which no later turn repeats."""
+    scene = Scene(tmp_path)
+    async with scene.crashing():
+        scene.platform.write(ASK)
+        await scene.sees(QUESTION)
+    scene.clock.move(3 * DAYS)
+    async with scene.serving():
+        scene.platform.write(answer)
+        await scene.sees_last(ends_with)
+        scene.platform.write("say: next")
+        await scene.sees_last("next")
+    before, *after, next_turn = scene.bench.notes()
+    assert (before, next_turn) == ([], [])
+    assert after == [[AFTER_THREE_DAYS]] * len(after) != []
+    assert "3 d after" in AFTER_THREE_DAYS
+    said = [text for request in scene.bench.words() for text in request]
+    assert set(said) <= {ASK, answer, "say: next"}
+
+
+async def test_b67_age_of_the_question_is_part_of_the_recovery_note_when_killed_behind_the_answer(
+    tmp_path: Path,
+) -> None:
+    """B47 too: one note, which says both."""
+    scene = Scene(tmp_path)
+    async with scene.crashing():
+        scene.platform.write(ASK)
+        await scene.sees(QUESTION)
+    scene.clock.move(3 * DAYS)
+    async with scene.dying("SELECT 1 FROM turns WHERE attempt = 2"):
+        scene.platform.write("right")
+    async with scene.serving():
+        await scene.sees_last("Right\ngo: done")
+    [note] = scene.bench.notes()[-1]
+    assert "cut off by a gateway interruption" in note
+    assert "3 d after" in note
+
+
+async def test_b67_model_is_told_no_age_when_the_answer_comes_soon(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    async with scene.serving():
+        scene.platform.write(ASK)
+        await scene.sees(QUESTION)
+        scene.clock.move(3000)
+        scene.platform.write("right")
+        await scene.sees_last("Right\ngo: done")
+    assert scene.bench.notes() == [[], [], []]
 
 
 async def test_message_from_before_the_question_is_not_its_answer(tmp_path: Path) -> None:

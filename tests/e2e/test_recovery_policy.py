@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core import notes
 from perdure.core.effects import Effect
-from perdure.core.journal import Entry, ModelAnswered, ToolCall, ToolEnded, ToolStarted, Usage
+from perdure.core.journal import Cancelled, Entry, ModelAnswered, ToolCall, ToolEnded, ToolStarted, Usage
 from perdure.core.turn import State
 from perdure.testing import SimulatedPlatform
 from support.recovering import (
@@ -124,6 +124,44 @@ async def test_b42_unknown_reason_is_skipped_and_no_error(tmp_path: Path) -> Non
         assert "solar_flare" in await scene.why()
         scene.platform.write("/resume")
         await scene.sees_last("done")  # a person may still let it go on
+
+
+@pytest.mark.parametrize(
+    ("reason", "recorded"),
+    [
+        pytest.param("solar_flare", "solar_flare", id="of another version"),
+        pytest.param(None, "unknown", id="none"),
+    ],
+)
+async def test_b42_b49_message_joins_the_turn_whose_reason_is_unknown(
+    tmp_path: Path, reason: str | None, recorded: str
+) -> None:
+    """One turn, one note that names an interruption, unfinished work first, then the message."""
+    scene = await cut_in_a_step(tmp_path / "before")
+    await marked(scene, tmp_path / "home", resume_pending=True, resume_reason=reason)
+    async with scene.unstuck():
+        await scene.decided("reason")
+        await eventually("the chat is told", lambda: scene.platform.replies())
+        assert "a new message goes on with it" in await scene.why()
+        scene.platform.write("say: and that")
+        await scene.sees_last("done\nand that")
+        [view] = await scene.turns()
+    assert (reasons(view), rules(view)) == ([recorded], ["reason", "message"])
+    assert (view.state, scene.bench.ran) == (State.DONE, {"a": 1, "b": 2})
+    [note] = scene.bench.notes()[-1]
+    assert "cut off by a gateway interruption and now goes on" in note
+
+
+async def test_b49_message_supersedes_old_work_also_when_its_reason_is_unknown(tmp_path: Path) -> None:
+    scene = await cut_in_a_step(tmp_path / "before")
+    await marked(scene, tmp_path / "home", resume_pending=True, resume_reason="solar_flare")
+    scene.clock.move(7200)
+    async with scene.unstuck():
+        await scene.decided("stale")
+        scene.platform.write("say: new")
+        await scene.sees_last("new")
+        old, _ = await scene.turns()
+    assert (old.ended, scene.bench.ran["b"]) == (Cancelled("superseded"), 1)
 
 
 async def test_b42_suspended_session_is_not_resumed(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from perdure.core.notes import fresh_after_reset
 from perdure.operations.look import session_fields
 from perdure.runtime.gateway import Gateway
+from perdure.store.ids import wall_clock
 from perdure.store.sessions import Session
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
@@ -88,6 +92,62 @@ async def test_new_day_begins_a_conversation_afresh_once(tmp_path: Path) -> None
         await sees(platform, "one", fresh_after_reset("daily", before.id), "two")
         platform.write("say: three")
         await sees(platform, "one", fresh_after_reset("daily", before.id), "two", "three")
+
+
+@pytest.fixture
+def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine is in a zone whose clocks go forward on 2027-03-28 and back on 2027-10-31, at 01:00 UTC."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def set_to(clock: SettableClock, moment: str) -> None:
+    """Set the clock to a moment, in UTC."""
+    there = datetime.fromisoformat(moment).replace(tzinfo=UTC)
+    clock.ahead = int(there.timestamp() * 1000) - wall_clock()
+
+
+@pytest.mark.usefixtures("central_europe")
+@pytest.mark.parametrize(
+    ("daily", "before", "now", "fresh"),
+    [
+        pytest.param("04:00", "2027-03-27 02:30", "2027-03-28 01:30", True, id="forward: since yesterday, 03:30"),
+        pytest.param("04:00", "2027-03-27 03:10", "2027-03-28 01:30", False, id="forward: since yesterday, 04:10"),
+        pytest.param("01:00", "2027-03-27 23:30", "2027-03-28 10:00", True, id="forward: since today, 00:30"),
+        pytest.param("01:00", "2027-03-28 00:10", "2027-03-28 10:00", False, id="forward: since today, 01:10"),
+        pytest.param("04:00", "2027-10-30 01:30", "2027-10-31 01:30", True, id="back: since yesterday, 03:30"),
+        pytest.param("04:00", "2027-10-30 02:30", "2027-10-31 01:30", False, id="back: since yesterday, 04:30"),
+        pytest.param("01:00", "2027-10-30 22:30", "2027-10-31 10:00", True, id="back: since today, 00:30"),
+        pytest.param("01:00", "2027-10-30 23:30", "2027-10-31 10:00", False, id="back: since today, 01:30"),
+        pytest.param("02:30", "2027-03-28 00:50", "2027-03-28 01:10", True, id="gap: 01:50, and then 03:10"),
+        pytest.param("02:30", "2027-03-28 01:10", "2027-03-28 01:50", False, id="gap: 03:10, and then 03:50"),
+        pytest.param(
+            "02:30", "2027-03-28 01:10", "2027-03-28 23:00", False, id="gap: 03:10, and then the evening"
+        ),
+        pytest.param("02:30", "2027-03-27 01:20", "2027-03-28 00:50", True, id="gap: since the day before, 02:20"),
+        pytest.param("02:30", "2027-10-31 00:20", "2027-10-31 00:40", True, id="twice: the first 02:30 passed"),
+        pytest.param("02:30", "2027-10-31 00:40", "2027-10-31 01:40", False, id="twice: the second 02:30 passed"),
+        pytest.param("02:30", "2027-10-31 01:20", "2027-10-31 01:40", False, id="twice: begun between the two"),
+        pytest.param("02:30", "2027-10-31 00:20", "2027-10-31 01:10", True, id="twice: between the two"),
+    ],
+)
+async def test_b12_daily_reset_is_at_its_wall_time_also_when_the_clocks_change(
+    tmp_path: Path, daily: str, before: str, now: str, fresh: bool
+) -> None:
+    platform, clock = SimulatedPlatform("web"), SettableClock()
+    set_to(clock, before)
+    async with serving(tmp_path, platform, clock=clock, SESSION__DAILY=daily) as gateway:
+        platform.write("say: one")
+        await sees(platform, "one")
+        first = await current(gateway)
+        set_to(clock, now)
+        platform.write("say: two")
+        told = [fresh_after_reset("daily", first.id)] if fresh else []
+        await sees(platform, "one", *told, "two")
+        assert ((await current(gateway)).id != first.id) is fresh
 
 
 async def test_question_to_a_person_is_not_silence(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ def _runs(bench: Workbench, **times: int) -> None:
     wait_for(f"they ran {times}", lambda: all(bench.ran(step) == count for step, count in times.items()), 60)
 
 
-def _told(reason: str, step: str, *, joined: bool = False) -> str:
+def _told(reason: str, step: str, *, finished: bool = False, joined: bool = False) -> str:
     again = f"step(name={step!r}, seconds=0.0) was cut off and is run again."
-    return notes.recovery_note(reason, [again], joined=joined)
+    return notes.recovery_note(reason, [again], finished=finished, joined=joined)
 
 
 def _restart(here: Street, bench: Workbench) -> None:
@@ -77,7 +77,7 @@ def _restart(here: Street, bench: Workbench) -> None:
     here.process.start()
     here.sees("restarted", "restarted is done")
     here.sees_last("owner", notes.BACK)
-    told = _told("restart_timeout", "restarted")
+    told = _told("restart_timeout", "restarted", finished=True)
     assert "a gateway restart" in told
     assert bench.notes("step a\nstep restarted") == [[], [], [told]]
     _runs(bench, mixed=2, often2=1)
@@ -111,7 +111,7 @@ def _model_is_told_of_it_once(here: Street, bench: Workbench) -> None:
     here.sees("killed", "killed is done")
     here.write("killed", "say: next")
     here.sees("killed", "killed is done", "next")
-    told, unanswered = _told("restart_interrupted", "killed"), [notes.UNANSWERED_RESULTS]
+    told, unanswered = _told("restart_interrupted", "killed", finished=True), [notes.UNANSWERED_RESULTS]
     assert "a gateway interruption" in told
     # Asked for a, for the one that was killed, then for c, for the end, and in the next turn.
     assert bench.notes("step a\nstep killed") == [[], [], [told], [told], []]

@@ -31,7 +31,7 @@ def test_recovery_note_names_an_interruption_when_the_reason_is_unknown() -> Non
 
 def test_recovery_note_asks_to_go_on_and_is_no_users_text() -> None:
     """B46: finished steps are not repeated; B47: the note is ours."""
-    note = notes.recovery_note(Reason.RESTART_TIMEOUT)
+    note = notes.recovery_note(Reason.RESTART_TIMEOUT, finished=True)
     assert note.startswith("[Gateway note:")
     assert "do not repeat them" in note
 

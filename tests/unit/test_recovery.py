@@ -192,6 +192,23 @@ def test_unknown_reason_is_skipped_and_no_error() -> None:
     assert "'act_of_god'" in decision.why
 
 
+@pytest.mark.parametrize(
+    ("where", "wish", "rule"),
+    [
+        pytest.param(around(last_sign_of_life=0), AUTO, Rule.STALE, id="stale"),
+        pytest.param(around(authorised=False), AUTO, Rule.UNAUTHORISED, id="unauthorised"),
+        pytest.param(FRESH, policy(max_tokens=15), Rule.TOKENS, id="over its cost limit"),
+        pytest.param(FRESH, policy(max_interruptions=1), Rule.TOO_OFTEN, id="interrupted too often"),
+        pytest.param(around(paused=True), policy(policy="off"), Rule.REASON, id="nothing that a message ends"),
+    ],
+)
+def test_unknown_reason_hides_nothing_that_keeps_a_message_from_joining(
+    where: Surroundings, wish: RecoveryPolicy, rule: Rule
+) -> None:
+    """B49: work that is stale, unauthorised or over budget is superseded, whatever cut it off."""
+    assert decided(*MESSAGE, calling("a"), where=where, wish=wish, reason="act_of_god").rule is rule
+
+
 def test_turn_that_was_never_interrupted_is_skipped_and_no_error() -> None:
     decision = decide(told(*MESSAGE), FRESH, AUTO, NOW)
     assert (decision.choice, decision.rule) == (Choice.SKIP, Rule.REASON)
@@ -311,8 +328,8 @@ def test_evidence_reads_back_as_plain_words_and_numbers() -> None:
 
 
 def test_message_joins_what_may_still_go_on_and_supersedes_what_may_not() -> None:
-    """B49: stale, over budget, unauthorised: superseded. Off, ask, a pause, a platform that is away: joined."""
-    assert set(SUPERSEDED) == {Rule.STALE, Rule.TOKENS, Rule.UNAUTHORISED, Rule.REASON, Rule.NO_ADDRESS}
+    """B49: stale, over budget, unauthorised: superseded. Off, ask, a pause, an unknown reason: joined."""
+    assert set(SUPERSEDED) == {Rule.STALE, Rule.TOKENS, Rule.UNAUTHORISED, Rule.NO_ADDRESS}
 
 
 def test_deciding_changes_nothing() -> None:

@@ -36,6 +36,11 @@ MARKS: tuple[Entry, ...] = (cut_off(), Decided("resume", "why"), Requeued(), cla
             Tail.RESULT,
             id="a result that nobody knows",
         ),
+        pytest.param(
+            [began(), claimed(), calling("a"), started("a"), ended("a", "cancelled")],
+            Tail.OPEN_CALL,
+            id="a result that we wrote when the turn ended",
+        ),
         pytest.param([began(), claimed(), QUESTION], Tail.QUESTION, id="a question"),
         pytest.param(
             [began(), claimed(), calling("a"), QUESTION], Tail.OPEN_CALL, id="a call unfinished beside a question"

@@ -67,7 +67,7 @@ class StepContext:
 
     @property
     def note(self) -> str | None:
-        """What a model should be told about an interruption, if there was one."""
+        """What a model should be told about an interruption, or about a reply that came late, if there was one."""
         told = [entry.text for entry in self._entries() if isinstance(entry, Noted)]
         return told[-1] if told else None
 

@@ -88,7 +88,7 @@ class Rule(StrEnum):
 
 
 # Held back for good: a new message does not join such a turn, it supersedes it.
-SUPERSEDED: frozenset[str] = frozenset((Rule.REASON, Rule.UNAUTHORISED, Rule.STALE, Rule.TOKENS, Rule.NO_ADDRESS))
+SUPERSEDED: frozenset[str] = frozenset((Rule.UNAUTHORISED, Rule.STALE, Rule.TOKENS, Rule.NO_ADDRESS))
 
 
 class Decision(Struct, frozen=True):
@@ -125,8 +125,6 @@ def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: in
         return decided(Choice.WAIT_FOR_USER, Rule.QUESTION, "it waits for an answer from a person")
     if not around.has_address:
         return decided(Choice.SKIP, Rule.NO_ADDRESS, "there is no address to answer to")
-    if reason not in AUTO_RESUME:
-        return decided(Choice.SKIP, Rule.REASON, f"after {reason!r} nothing goes on by itself")
     if not around.authorised:
         return decided(Choice.SKIP, Rule.UNAUTHORISED, "the sender is no longer authorised")
     if policy.freshness_ms and not around.attached_alive and (age is None or age > policy.freshness_ms):
@@ -140,6 +138,8 @@ def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: in
     if policy.max_tokens is not None and view.tokens >= policy.max_tokens:
         cost = f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens"
         return decided(Choice.SKIP, Rule.TOKENS, cost)
+    if reason not in AUTO_RESUME:
+        return decided(Choice.SKIP, Rule.REASON, f"after {reason!r} nothing goes on by itself")
     if policy.policy == "off":
         return decided(Choice.SKIP, Rule.OFF, "automatic resume is switched off here")
     if around.paused:

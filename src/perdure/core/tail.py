@@ -1,10 +1,10 @@
-"""What a turn's journal ends with. Our own marks, notes and decisions are never the tail."""
+"""What a turn's journal ends with. Our own marks, notes, decisions and results are never the tail."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from perdure.core.journal import ModelAnswered, ToolEnded, TurnView
+from perdure.core.journal import Call, ModelAnswered, ToolEnded, TurnView
 
 # How providers spell "I have said all I wanted to say", in lower case. Anything else (length, max_tokens,
 # content_filter, error, none at all) is a response that was cut off.
@@ -62,7 +62,7 @@ def tail_of(view: TurnView) -> Tail:
         return Tail.NOTHING
     if view.asks:
         return Tail.QUESTION
-    if view.open_calls:
+    if any(_lacks_result(call) for call in view.calls.values()):
         return Tail.OPEN_CALL
     match view.content[-1].entry:
         case ModelAnswered() as response:
@@ -71,3 +71,8 @@ def tail_of(view: TurnView) -> Tail:
             return Tail.RESULT
         case _:
             return Tail.MESSAGE
+
+
+def _lacks_result(call: Call) -> bool:
+    """Whether nothing came of the call: a `cancelled` result is ours, written when its turn ended before it."""
+    return call.ended is None or call.ended.outcome == "cancelled"

@@ -62,6 +62,7 @@ class Attempt:
         max_length: int | None,
         max_tokens: int | None,
         approval_ms: int,
+        freshness_ms: int,
         rules: Rules,
         shown: Shown,
         typing: Typing,
@@ -77,6 +78,7 @@ class Attempt:
         self._max_length = max_length
         self._max_tokens = max_tokens  # of a turn that was cut off and goes on by itself
         self._approval_ms = approval_ms
+        self._freshness_ms = freshness_ms
         self._rules = rules
         self._shown = shown
         self._typing = typing
@@ -227,8 +229,8 @@ class Attempt:
                 await self._wait_for_store(error)
 
     async def brief(self) -> None:
-        """Tell the model, once, what was cut off."""
-        note = briefing(self.view, self.history)
+        """Tell the model, once, what was cut off, or what else it must know of the time before."""
+        note = briefing(self.view, self.history, self._clock(), self._freshness_ms)
         if note is not None:
             await self.append(Noted(note))
 

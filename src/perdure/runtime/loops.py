@@ -138,6 +138,7 @@ class Loops:
             max_length=self.connections.max_length,
             max_tokens=self._settings.recovery.max_tokens,
             approval_ms=int(self._settings.tools.approval_expires * 1000),
+            freshness_ms=int(self._settings.recovery.freshness * 1000),
             rules=self._settings.queue_rules,
             cabinet=self.cabinet,
             ended=lambda: self.keepers.wake(),  # it may have left a command behind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import datetime, time, timedelta
 
 from perdure.core.session import Reset
@@ -19,7 +20,19 @@ def resets(settings: SessionSettings, now: int) -> list[Reset]:
 
 
 def _last(hour: time, now: int) -> int:
-    """When it was last that time of the day."""
-    today = datetime.fromtimestamp(now / 1000).astimezone()
-    last = today.replace(hour=hour.hour, minute=hour.minute, second=0, microsecond=0)
-    return int((last if last <= today else last - timedelta(days=1)).timestamp() * 1000)
+    """When the wall clock of this machine last came to that time of the day, in milliseconds.
+
+    Tomorrow is among the days: a clock that is set back across midnight has shown tomorrow's first minutes.
+    """
+    today = datetime.fromtimestamp(now / 1000).date()
+    days = (today + timedelta(days=ahead) for ahead in (1, 0, -1))
+    moments = (1000 * _first_moment(datetime.combine(day, hour)) for day in days)
+    return next(moment for moment in moments if moment <= now)
+
+
+def _first_moment(wall: datetime) -> int:
+    """The second at which the wall clock first shows this time, or jumps over it."""
+    earlier, later = sorted(int(wall.replace(fold=fold).timestamp()) for fold in (0, 1))
+    if datetime.fromtimestamp(earlier) >= wall:
+        return earlier
+    return earlier + bisect_left(range(earlier, later), True, key=lambda at: datetime.fromtimestamp(at) >= wall)

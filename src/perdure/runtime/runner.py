@@ -45,6 +45,7 @@ class Runner:
         max_length: Callable[[str], int | None],
         max_tokens: int | None,
         approval_ms: int,
+        freshness_ms: int,
         rules: Rules,
         cabinet: Cabinet,
         ended: Callable[[], None],
@@ -62,6 +63,7 @@ class Runner:
         self._max_length = max_length
         self._max_tokens = max_tokens
         self._approval_ms = approval_ms
+        self._freshness_ms = freshness_ms
         self._rules = rules
         self._cabinet = cabinet
         self._ended = ended
@@ -199,6 +201,7 @@ class Runner:
             max_length=self._max_length(address_of(turn.key).platform),
             max_tokens=self._max_tokens,
             approval_ms=self._approval_ms,
+            freshness_ms=self._freshness_ms,
             rules=self._rules,
             shown=self._preview_of(turn),
             typing=typing,

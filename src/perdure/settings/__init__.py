@@ -118,7 +118,8 @@ class SessionSettings(msgspec.Struct, frozen=True):
     daily: Annotated[
         TimeOfDay | None,
         Meta(
-            description="The first message after this time of the day begins a fresh conversation.",
+            description="The first message after this time of the day, by this machine's clock, begins a fresh "
+            "conversation.",
             examples=["04:00"],
         ),
     ] = None

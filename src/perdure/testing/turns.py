@@ -27,6 +27,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Attachment, Sender
+from perdure.core.recovery import RecoveryPolicy
 from perdure.errors import StoreBroken, TurnWaits
 from perdure.testing.crashes import Crash
 
@@ -102,7 +103,7 @@ class RecordingTurn:
         turn = self._again(Interrupted(reason, f"r{self.view.attempt}"), Requeued())
         if joined:
             turn.write(Joined(tuple(_cause(text, 100 * turn.view.attempt) for text in joined)))
-        note = briefing(turn.view, turn.history)
+        note = briefing(turn.view, turn.history, turn.records[-1].at, RecoveryPolicy().freshness_ms)
         if note is not None:
             turn.write(Noted(note))
         return turn

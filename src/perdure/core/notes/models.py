@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.notes.words import cause_of, clipped, gateway_note
+from perdure.core.notes.words import ago, cause_of, clipped, gateway_note
 
 SYSTEM_PROMPT = (
     "You are a capable and friendly assistant in a chat. Answer briefly and plainly, in the language of the "
@@ -14,23 +14,43 @@ SYSTEM_PROMPT = (
 )
 
 
-GOING_ON = (
-    "Steps that have a result are finished: use their results, do not repeat them. "
-    "Carry on with the task; do not merely announce that you are back."
-)
+FINISHED_STEPS = "Steps that have a result are finished: use their results, do not repeat them."
 
 
-def recovery_note(reason: str, known: Sequence[str] = (), *, joined: bool = False) -> str:
-    said = [f"This turn was cut off by {cause_of(reason)} and now goes on.", GOING_ON, *known]
+GOING_ON = "Carry on with the task; do not merely announce that you are back."
+
+
+FIRST_LINE = "Begin your answer with one line that says what had been accomplished before the interruption."
+
+
+def recovery_note(
+    reason: str, known: Sequence[str] = (), *, finished: bool = False, joined: bool = False, late: str = ""
+) -> str:
+    """Tells of an interruption. `finished` says that a step had ended before it, `late` how old a reply is."""
+    said = [f"This turn was cut off by {cause_of(reason)} and now goes on."]
+    said += [FINISHED_STEPS, GOING_ON, FIRST_LINE] if finished else [GOING_ON]
+    said += known
     if joined:
         said.append("The user has written again meanwhile: finish what was begun, then answer that too.")
-    return gateway_note(said)
+    return gateway_note([*said, late] if late else said)
 
 
-def failed_note(reason: str, known: Sequence[str] = ()) -> str:
+def failed_note(reason: str, known: Sequence[str] = (), *, finished: bool = False) -> str:
     left = f"The turn before this one was cut off by {cause_of(reason)}, went on, and then failed."
-    use = "Steps that have a result are finished: use their results, do not repeat them."
-    return gateway_note([left, use, *known, "Answer the new message, and mention the rest if it matters."])
+    use = [FINISHED_STEPS] if finished else []
+    return gateway_note([left, *use, *known, "Answer the new message, and mention the rest if it matters."])
+
+
+def replied_late(age: int) -> str:
+    """How old the question is that a person has replied to."""
+    return (
+        f"The user replied {ago(age)} after the question was asked. What was true then may have changed: "
+        "check it where it matters."
+    )
+
+
+def late_reply(age: int) -> str:
+    return gateway_note([replied_late(age)])
 
 
 def superseded_note(known: Sequence[str] = ()) -> str:
@@ -48,7 +68,7 @@ def in_doubt(call: str) -> str:
 
 
 def attached(call: str) -> str:
-    return f"{call} was not cut off with it: it ran on, and its real result follows."
+    return f"{call} was not cut off with it: it may have run on, and what came of it follows."
 
 
 def run_again(call: str) -> str:
