@@ -62,7 +62,9 @@ Called = Annotated[str, typer.Option("--name", help="What to call them.")]
 def run() -> None:
     """Run the gateway in the foreground."""
     from perdure.console.serve import serve  # loads the web server
+    from perdure.tools.descriptors import raise_limit
 
+    raise_limit()
     supervisor = lifeline()
     settings = load()
     logs.to_stderr(
