@@ -151,11 +151,16 @@ def test_turns_have_a_new_epoch_when_they_are_taken_over(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "after", [False, True], ids=["killed while it is full", "killed when there is room again"]
+    "point",
+    [
+        pytest.param(Point("full", 1, after=True), id="when the messages come"),
+        pytest.param(Point("full", 40), id="killed while it is full"),
+        pytest.param(Point("full", 40, after=True), id="killed when there is room again"),
+    ],
 )
-def test_nothing_is_lost_or_repeated_when_the_disk_is_full_for_a_moment(home: Path, after: bool) -> None:
-    """B60: a write that was refused is done later, and nothing runs that is not on record."""
-    report = run(home, [Point("full", 40, after)])
+def test_nothing_is_lost_or_repeated_when_the_disk_is_full_for_a_moment(home: Path, point: Point) -> None:
+    """B60, B70: a write that was refused is done later, and nothing runs that is not on record."""
+    report = run(home, [point])
     assert (report.kills, report.at_rest) == (1, 0)
     assert not report.failed, report.findings
 

@@ -198,7 +198,7 @@ async def told(place: Path, seen: Sighting, patience: Patience) -> str:
             output, size = await _read_output(place, patience)
             how = "stopped" if seen.stopped else "its time was up" if seen.timed_out else seen.problem
             lost = seen.seen - seen.kept
-            if seen.kept and not size:
+            if seen.kept and size == 0:
                 output = notes.OUTPUT_CLEARED
             return notes.command_ended(seen.exit_code, seen.signal, lost, output, how, middle=size == seen.seen)
         case Lost(problem):
@@ -210,12 +210,12 @@ async def told(place: Path, seen: Sighting, patience: Patience) -> str:
             raise OutcomeUnknown(notes.COMMAND_FILES_GONE)
 
 
-async def _read_output(place: Path, patience: Patience) -> tuple[str, int]:
-    """What a command has said, and how many bytes that are; `OutcomeUnknown` if it cannot be read."""
+async def _read_output(place: Path, patience: Patience) -> tuple[str, int | None]:
+    """What a command has said, and how many bytes that are; a sentence and None if it can never be read."""
     try:
         return await kept.patiently(lambda: (output_of(place), kept.size(place)), patience)
     except OSError as error:
-        raise OutcomeUnknown(notes.command_not_readable(str(error))) from error
+        return notes.output_not_readable(str(error)), None
 
 
 def output_of(place: Path, most: int = MOST) -> str:

@@ -57,6 +57,10 @@ def command_not_readable(reason: str) -> str:
     return f"The files of the command cannot be read now ({reason}), so nobody can tell how it is doing."
 
 
+def output_not_readable(reason: str) -> str:
+    return f"[Its output cannot be read: {reason}]"
+
+
 COMMAND_FILES_GONE = f"The folder of the command is gone, and with it whatever told of it. {_COMMAND_UNKNOWN}"
 
 
