@@ -64,7 +64,9 @@ def run() -> None:
     """Run the gateway in the foreground."""
     from perdure.console.serve import serve  # loads the web server
     from perdure.runtime.gateway import Gateway
+    from perdure.tools.descriptors import raise_limit
 
+    raise_limit()
     supervisor, make = lifeline(), partial(Gateway, launch=launched())
     settings = load()
     logs.to_stderr(

@@ -21,8 +21,8 @@ from support import broken_gateways
 from support.keeping import processes
 from support.waiting import wait_for
 
-COUNTS = ("kills", "turns", "lost", "repeated", "duplicates", "phantoms", "stuck", "unknown")
-FAULTS = COUNTS[2:7]
+FAULTS = ("lost", "repeated", "duplicates", "phantoms", "stuck", "notes", "epochs")
+COUNTS = ("kills", "turns", *FAULTS, "unknown")
 BROKEN = Path(broken_gateways.__file__)
 
 
@@ -121,6 +121,50 @@ def test_start_is_killed_too(home: Path) -> None:
     assert not report.failed, report.findings
 
 
+def test_lost_command_is_not_run_again_when_its_keeper_is_killed_too(home: Path) -> None:
+    """B63, B90, B97: nobody knows how it ended, and that is told."""
+    report = run(home, [Point("keeper", 1), Point("keeper", 2)])
+    assert (report.kills, report.at_rest) == (2, 0)
+    assert not report.failed, report.findings
+    assert report.unknown >= 1, "no keeper was killed in the middle of its command"
+
+
+def test_end_that_the_agent_has_seen_is_not_told_again(home: Path) -> None:
+    """B92: an agent that waited for its process is not told of the end."""
+    report = run(home, [Point("command", 2)])
+    assert (report.kills, report.at_rest) == (1, 0)
+    assert not report.failed, report.findings
+
+
+def test_agent_is_told_once_that_it_was_cut_off(home: Path) -> None:
+    """B47: exactly one note, with the cause, before the model goes on."""
+    report = run(home, [Point("step", 5)])
+    assert not report.failed, report.findings
+
+
+def test_turns_have_a_new_epoch_when_they_are_taken_over(home: Path) -> None:
+    """B40: also those that the next start had not got to yet when it was killed."""
+    starts = [point for nth in (8, 14, 20, 26) for point in (Point("step", 5), Point("start", nth, after=True))]
+    report = run(home, starts)
+    assert report.kills == 8
+    assert not report.failed, report.findings
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(Point("full", 1, after=True), id="when the messages come"),
+        pytest.param(Point("full", 40), id="killed while it is full"),
+        pytest.param(Point("full", 40, after=True), id="killed when there is room again"),
+    ],
+)
+def test_nothing_is_lost_or_repeated_when_the_disk_is_full_for_a_moment(home: Path, point: Point) -> None:
+    """B60, B70: a write that was refused is done later, and nothing runs that is not on record."""
+    report = run(home, [point])
+    assert (report.kills, report.at_rest) == (1, 0)
+    assert not report.failed, report.findings
+
+
 def test_table_tells_the_counts_and_explains_what_is_unknown(home: Path) -> None:
     """Killed while it sends to a platform that cannot tell: the message is sent again, with a mark."""
     done = drill(home, "--kills", "3", "--seed", "7")
@@ -128,7 +172,7 @@ def test_table_tells_the_counts_and_explains_what_is_unknown(home: Path) -> None
     rows = [line.split("│")[1:3] for line in done.stdout.splitlines() if line.startswith("│")]
     shown = {name.strip(): count.strip() for name, count in rows}
     assert shown["kills"] == "3"
-    assert [shown[name] for name in FAULTS] == ["0"] * 5
+    assert [shown[name] for name in FAULTS] == ["0"] * len(FAULTS)
     explained = [line for line in done.stdout.splitlines() if line.startswith("unknown: ")]
     assert len(explained) == int(shown["unknown"])
     assert "Nothing was lost" in done.stdout

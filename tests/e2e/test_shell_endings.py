@@ -19,7 +19,7 @@ from perdure.tools.kept import Running
 from perdure.tools.shell import place_of
 from support.gateway import Person
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import key_of, last_turn, replies
+from support.recovering import key_of, last_turn, replies, turns_in
 from support.shelling import HELD, RESULT, Commands, Impatient, cleared_home, grouped, is_gone
 from support.stopping import dying, looking_at
 from support.waiting import eventually, wait_for
@@ -141,11 +141,8 @@ async def test_b68_command_that_is_just_being_started_is_ended_too(home: Path) -
 
 
 async def intent(gateway: Gateway, platform: SimulatedPlatform) -> bool:
-    session = await gateway.store.sessions.current(key_of(platform))
-    if session is None:
-        return False
-    view = await last_turn(gateway.store, key_of(platform))
-    return any(call.started for call in view.calls.values())
+    turns = await turns_in(gateway.store, key_of(platform))
+    return any(call.started for view in turns for call in view.calls.values())
 
 
 def all_over(commands: Commands) -> bool:
@@ -162,7 +159,6 @@ async def test_b68_place_that_waits_for_its_keeper_is_given_up_with_the_turn(hom
         [call] = (await last_turn(store, key_of(platform))).calls.values()
     assert call.started is not None
     place = place_of(commands.root, call.started.key)
-    place.mkdir(parents=True)
     (place / "order.json").write_text("{}")
     async with serving(home, platform, **options):
         await eventually("the chat is told that it does not go on", platform.replies)

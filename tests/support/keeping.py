@@ -87,7 +87,7 @@ def run_keeper(place: Path) -> subprocess.Popen[bytes]:
 
 def write_order(place: Path, **fields: Any) -> None:
     """Write an order into a place, for a keeper that is started by hand."""
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     (place / "order.json").write_text(json.dumps({"version": 1, "directory": "/", "env": PATH, **fields}))
 
 

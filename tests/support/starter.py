@@ -20,7 +20,6 @@ from typing import Any
 
 from perdure.errors import ToolFailed
 from perdure.tools import kept
-from perdure.tools.place import process
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -38,13 +37,17 @@ async def begin_all(root: Path, orders: dict[str, dict[str, Any]]) -> None:
 def dead_children() -> list[int]:
     """The processes that have ended and wait for us to take notice."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    ours = [pid for pid in pids if (found := process(pid)) and found[0] == "Z" and parent(pid) == os.getpid()]
-    return sorted(ours)
+    return sorted(pid for pid in pids if state_and_parent(pid) == ("Z", os.getpid()))
 
 
-def parent(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return int(stat[stat.rindex(")") + 2 :].split()[1])
+def state_and_parent(pid: int) -> tuple[str, int] | None:
+    """Both from one look: between two, a dead process of somebody else may be taken off the list."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, parent = stat[stat.rindex(")") + 2 :].split()[:2]
+    return state, int(parent)
 
 
 def arrange(asked: argparse.Namespace) -> None:

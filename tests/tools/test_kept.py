@@ -16,7 +16,7 @@ import pytest
 
 from perdure.errors import ToolFailed
 from perdure.tools import kept
-from perdure.tools.kept import Ended, Lost, Missing, Refused, Running, Unclaimed
+from perdure.tools.kept import Ended, Lost, Missing, NotReadable, Patience, Refused, Running, Unclaimed
 from perdure.tools.place import boot, identity, now_ms
 from support.keeping import (
     Starter,
@@ -180,6 +180,30 @@ def test_a_record_of_a_newer_version_means_lost(root: Path, name: str) -> None:
     assert "newer version" in seen(root / "a", Lost).problem
 
 
+@pytest.mark.parametrize("name", ["claim", "result.json"])
+async def test_b97_a_record_that_the_system_does_not_let_us_read_proves_nothing(root: Path, name: str) -> None:
+    (root / "a" / name).mkdir(parents=True)  # to read a folder fails, for root as well
+    assert isinstance(kept.look(root / "a"), NotReadable)
+    assert isinstance(await kept.stop(root / "a", 0), NotReadable)
+    assert isinstance(await kept.look_patiently(root / "a", Patience(unreadable=0.1)), NotReadable)
+    assert kept.sweep(root, 0, now_ms() + DAY) == []
+
+
+async def test_b97_a_command_is_seen_as_soon_as_its_files_can_be_read_again(root: Path) -> None:
+    await kept.begin(root / "a", order("read line"))
+    (root / "a" / "claim").rename(root / "away")
+    (root / "a" / "claim").symlink_to("claim")  # a loop: it cannot be followed
+    looking = asyncio.create_task(kept.look_patiently(root / "a", kept.USUAL))
+    await eventually("it cannot be read", lambda: isinstance(kept.look(root / "a"), NotReadable))
+    (root / "away").rename(root / "a" / "claim")
+    assert isinstance(await looking, Running)
+
+
+async def test_b97_stopping_where_a_folder_vanished_does_not_say_that_nothing_was_begun(root: Path) -> None:
+    assert await kept.stop(root / "a", 0) == Missing()
+    assert kept.look(root / "a") == Missing()
+
+
 # ── beginning ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -203,6 +227,19 @@ async def test_what_was_forestalled_is_never_started(root: Path, tmp_path: Path)
         await kept.begin(root / "a", order(f"touch {tmp_path}/started"))
     assert not (tmp_path / "started").exists()
     assert kept.look(root / "a") == Refused()
+
+
+async def test_b97_a_command_that_was_ordered_before_runs_once_when_it_is_begun_again(
+    root: Path, tmp_path: Path
+) -> None:
+    """Its keeper may be on the way: whichever claims the place first runs it."""
+    runs = tmp_path / "runs"
+    write_order(root / "a", command=f"echo run >> {runs}")
+    with run_keeper(root / "a") as late:
+        await kept.begin(root / "a", order(f"echo again >> {runs}"))
+        late.wait()
+    await kept.until_over(root / "a")
+    assert runs.read_text() == "run\n"
 
 
 async def test_a_place_is_not_forestalled_when_its_keeper_was_first(root: Path) -> None:
@@ -374,9 +411,8 @@ async def test_what_a_command_started_is_ended_with_it(root: Path, command: str)
 async def test_a_stopped_command_that_was_not_started_never_will_be(root: Path) -> None:
     write_order(root / "a", command="true")
     assert await kept.stop(root / "a") == Refused()
-    assert await kept.stop(root / "never") == Refused()
     with pytest.raises(ToolFailed):
-        await kept.begin(root / "never", order("true"))
+        await kept.begin(root / "a", order("true"))
 
 
 async def test_stopping_changes_nothing_when_the_command_has_ended(root: Path) -> None:

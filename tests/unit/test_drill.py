@@ -8,7 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.config import load
+from perdure.core import notes
+from perdure.core.entries import Claimed, Entry, Interrupted, ModelAsked, Noted
+from perdure.store.auditing import Epochs
 from perdure.testing.drill import Point, random_points, sweep_points
+from perdure.testing.drill.checks import unfenced, wrong_notes
 from perdure.testing.drill.orders import from_wire, to_wire
 from perdure.testing.drill.points import WEIGHTS, in_rounds
 from perdure.testing.drill.scenes import PLATFORMS, SCENES, talks
@@ -85,3 +89,44 @@ def test_clock_moves_on_with_every_kill_unless_work_would_go_stale(freshness: fl
     settings = load(OURS, {})
     settings = replace(settings, recovery=replace(settings.recovery, freshness=freshness))
     assert (apart(settings) > 300) == moves
+
+
+# ── what the journal must say ───────────────────────────────────────────────────────────────────────────────
+
+CRASH = Interrupted("crash", "r_1")
+NOTE = Noted(notes.recovery_note("crash"))
+ASKED = ModelAsked(2, "offline")
+
+
+@pytest.mark.parametrize(
+    ("entries", "wrong"),
+    [
+        pytest.param([ASKED], 0, id="no interruption"),
+        pytest.param([CRASH, NOTE, ASKED], 0, id="one note"),
+        pytest.param([CRASH, CRASH, NOTE, ASKED], 0, id="cut off again before the note"),
+        pytest.param([CRASH], 0, id="not asked again"),
+        pytest.param([CRASH, ASKED], 1, id="no note"),
+        pytest.param([CRASH, NOTE, NOTE, ASKED], 1, id="two notes"),
+        pytest.param([NOTE, ASKED], 1, id="a note of nothing"),
+        pytest.param([Interrupted("restart_timeout", "r_1"), NOTE, ASKED], 1, id="another cause"),
+        pytest.param([CRASH, NOTE, ASKED, CRASH, ASKED], 1, id="no second note"),
+    ],
+)
+def test_b47_exactly_one_note_with_the_cause_is_due_after_an_interruption(
+    entries: list[Entry], wrong: int
+) -> None:
+    assert len(list(wrong_notes(("t_1", entry) for entry in entries))) == wrong
+
+
+@pytest.mark.parametrize(
+    ("epoch", "entries", "wrong"),
+    [
+        pytest.param(1, [Claimed("r_1", 1, 1)], False, id="claimed"),
+        pytest.param(2, [Claimed("r_1", 1, 1), CRASH], False, id="taken over"),
+        pytest.param(1, [Claimed("r_1", 1, 1), CRASH], True, id="taken over with the old epoch"),
+        pytest.param(3, [Claimed("r_1", 1, 1), CRASH, Claimed("r_2", 3, 2)], False, id="claimed again"),
+        pytest.param(1, [Claimed("r_1", 1, 1), CRASH, Claimed("r_2", 1, 2)], True, id="claimed with the old one"),
+    ],
+)
+def test_turn_that_was_taken_over_has_a_new_epoch(epoch: int, entries: list[Entry], wrong: bool) -> None:
+    assert bool(unfenced([Epochs("t_1", epoch, tuple(entries))])) == wrong

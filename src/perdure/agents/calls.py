@@ -108,6 +108,9 @@ class Calls:
     async def _use(self, call: Call, tool: Tool, approved_by: str) -> None:
         key = call.started.key if call.started else self._key(call)
         if call.started is None:
+            if problem := await _problem_of_preparing(tool, key):
+                await self.refuse(call, problem)
+                return
             await self._context.append(
                 ToolStarted(
                     call.request.id, tool.name, tool.effect, key, where=tool.where, approved_by=approved_by
@@ -122,6 +125,16 @@ class Calls:
 
     def _key(self, call: Call) -> str:
         return f"{self._context.turn}:{call.request.id}"
+
+
+async def _problem_of_preparing(tool: Tool, key: str) -> str:
+    """Let a tool make ready what the evidence of its call is kept in; why it could not, if it could not."""
+    try:
+        if tool.prepare is not None:
+            await tool.prepare(key)
+    except ToolFailed as error:
+        return error.message
+    return ""
 
 
 async def _outcome(tool: Tool, use: Use, timeout: float) -> tuple[Outcome, str]:

@@ -48,6 +48,7 @@ class Tool(Struct, frozen=True):
     timeout: float | None = None  # seconds; None: as long as the settings allow
     where: str = ""  # of an attached tool: the installation that alone can find again what it began
     guard: Callable[[Mapping[str, Any]], str] | None = None  # why a person must approve a call; "": nobody must
+    prepare: Callable[[str], Awaitable[None]] | None = None  # called with the key before the intent is on record
 
 
 class Toolbox(Protocol):

@@ -142,7 +142,7 @@ def _places_of(root: Path, turns: Collection[str]) -> list[str]:
 
 
 def _runs(seen: kept.Sighting) -> bool:
-    return isinstance(seen, kept.Running) or (isinstance(seen, kept.Lost) and seen.alive)
+    return isinstance(seen, kept.Running | kept.NotReadable) or (isinstance(seen, kept.Lost) and seen.alive)
 
 
 def _remove(home: Path, files: Iterable[str]) -> None:

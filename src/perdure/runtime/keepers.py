@@ -20,12 +20,13 @@ from perdure.runtime.bell import Bell
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.tools import kept
-from perdure.tools.shell import key_of, place_of, places_of
+from perdure.tools.shell import key_of, last_place, place_of
 from perdure.tools.threads import in_thread
 
 log = Log("keepers")
 
 LOOK = 60.0  # seconds between two looks that nobody asked for
+AGAIN = 5.0  # seconds until the next look when some of them could not be looked at
 KEEP_MS = 7 * 86_400_000  # how long the files of a command stay after its end
 GRACE = 5.0  # seconds that a command gets to end by itself
 
@@ -48,15 +49,18 @@ class Keepers:
 
     async def work(self) -> None:
         while True:
+            pause = AGAIN
             try:
                 known = Known(self._over, await self._store.processes.live_directories())
                 seen = await in_thread(partial(kept.survey, self._root, known))
                 self._remember(seen)
                 await self._end_forgotten(seen)
                 await self._clear(seen)
+                if not any(isinstance(each, kept.NotReadable) for each in seen.values()):
+                    pause = LOOK
             except (Unavailable, OSError) as error:
                 log.warning("commands_not_looked_at", error=error)
-            await self._bell.wait(LOOK)
+            await self._bell.wait(pause)
 
     def _remember(self, seen: dict[str, kept.Sighting]) -> None:
         """What is over stays over: with a week of commands, to look at each of them again would take long."""
@@ -92,8 +96,10 @@ class Keepers:
     def _runs(self, call: Call) -> bool:
         if call.started is None or call.started.effect is not Effect.ATTACHED:
             return False
-        places = places_of(place_of(self._root, call.started.key))
-        return any(isinstance(kept.look(place), kept.Running) for place in places)
+        seen = kept.look(last_place(place_of(self._root, call.started.key)))
+        return isinstance(
+            seen, kept.Running | kept.NotReadable
+        )  # what cannot be looked at is not known to be dead
 
     # ── clearing ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -24,8 +24,9 @@ from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import WINDOW_MS, Found, Notice, Process
 from perdure.tools import kept, watching
-from perdure.tools.kept import Ended, Lost, Missing, Refused, Running, Unclaimed
+from perdure.tools.kept import Ended, Lost, Missing, NotReadable, Patience, Refused, Running, Sighting, Unclaimed
 from perdure.tools.processes import ending, last_place, tail
+from perdure.tools.shell import places_of
 from perdure.tools.threads import in_thread
 from perdure.tools.watching import Look, Test
 
@@ -33,6 +34,7 @@ log = Log("processes")
 
 LOOK = 60.0  # seconds between two looks for processes that nobody told us of
 TAIL = 2000  # bytes of output that are told with the end
+PATIENCE = Patience(unreadable=86_400.0)  # nobody waits for them: we look for a day before a process is lost
 
 
 class Background:
@@ -67,8 +69,9 @@ class Background:
         run = await self._store.runs.get(self._run)
         self._instance = run.instance if run else ""
         ours = await self._ours()
-        over = [one for one in ours if isinstance(kept.look(self._place(one)), Ended | Lost)]
-        await asyncio.gather(*map(self._is_told, over))  # they share their commits
+        seen = [(one, kept.look(self._place(one))) for one in ours]
+        over = [(one, sighting) for one, sighting in seen if isinstance(sighting, Ended | Lost)]
+        await asyncio.gather(*(self._is_settled(*each) for each in over))  # they share their commits
 
     async def work(self) -> None:
         """See to it that each process that lives is attended to."""
@@ -109,7 +112,7 @@ class Background:
     def is_ours(self, process: Process) -> bool:
         """Whether the files of a process are here, or would be."""
         ours = self._store.database.sole or process.instance == self._instance
-        return ours or self._place(process).exists()
+        return ours or any(places_of(self._root / process.directory))
 
     def _place(self, process: Process) -> Path:
         return last_place(self._root, known(process))
@@ -127,26 +130,38 @@ class Background:
                 self._bell.ring()
 
     async def _is_told(self, process: Process) -> bool:
-        """Wait for the end, look at the output meanwhile, and tell of both. False: the store did not take it."""
+        """Wait for the end, look at the output meanwhile, and tell of both. False: it must be tried again soon."""
         try:
-            if isinstance(kept.look(self._place(process)), Running):
+            if isinstance(await kept.until_over(self._place(process), 0), Running):
                 await self._until_over(process)
             process = await self._store.processes.get(process.id) or process
-            match kept.look(self._place(process)):
-                case Ended() | Lost() as over:
-                    await self._conclude(process, over)
-                case Missing() if await self._said_that_it_began(process):
+        except Unavailable as error:
+            log.warning("process_not_told", process=process.id, error=error.message)
+            return False
+        except OSError as error:  # its files cannot be read now
+            log.warning("process_not_read", process=process.id, error=error)
+        return await self._is_settled(process, await kept.look_patiently(self._place(process), PATIENCE))
+
+    async def _is_settled(self, process: Process, seen: Sighting) -> bool:
+        """Tell of the end that was seen. False: the store did not take it, or the process runs after all."""
+        try:
+            match seen:
+                case Running():
+                    return False
+                case Ended() | Lost():
+                    await self._conclude(process, seen)
+                case Missing():  # its place was made before it was on record
                     await self._conclude(process, Lost(notes.PROCESS_FILES_GONE))
-                case Missing() | Unclaimed() | Refused() if await self._was_never_begun(process):
+                case NotReadable(problem):
+                    await self._tell_end(process, Lost(problem), "")
+                case Unclaimed() | Refused() if await self._was_never_begun(process):
                     await self._store.processes.forget(process)
-                case _:
-                    return True  # its call has yet to start it: that rings, and the next look finds it
         except Unavailable as error:
             log.warning("process_not_told", process=process.id, error=error.message)
             return False
         except OSError as error:  # its files cannot be read now; the next look tries again
             log.warning("process_not_read", process=process.id, error=error)
-        return True
+        return True  # or its call has yet to start it: that rings, and the next look finds it
 
     async def _until_over(self, process: Process) -> None:
         place = self._place(process)
@@ -158,16 +173,13 @@ class Background:
                 grown = asyncio.create_task(self._glances.change(place, read, _due(process)))
                 try:
                     await asyncio.wait({over, grown}, return_when=asyncio.FIRST_COMPLETED)
+                    if grown.done():
+                        grown.result()  # an error of the system ends the watch; the next one tries again
                 finally:
                     grown.cancel()
             await over
         finally:
             over.cancel()
-
-    async def _said_that_it_began(self, process: Process) -> bool:
-        """Whether the call that started it has said so: then somebody relies on it."""
-        call = await self._call(process)
-        return call is not None and call.ended is not None and call.ended.outcome == "ok"
 
     async def _was_never_begun(self, process: Process) -> bool:
         """Whether the call that was to start it is over, and has not; from now on it never will."""
@@ -178,7 +190,7 @@ class Background:
                 return False
         place = self._place(process)
         match kept.look(place):
-            case Missing() | Unclaimed():
+            case Unclaimed():
                 return await in_thread(lambda: kept.forestall(place))
             case sighting:
                 return isinstance(sighting, Refused)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from perdure.core.entries import Cancelled, Entry, Joined, ModelAnswered, ToolEnded, ToolStarted, decode
 from perdure.core.turn import BEGUN
-from perdure.store.database import Database
+from perdure.store.database import Database, Tx
 
 _BEGUN = ", ".join(f"'{state}'" for state in BEGUN)
 # One question, so that nothing is overlooked on its way from one table to the other.
@@ -18,6 +18,9 @@ _UNDER_WAY = (
     "UNION ALL SELECT 1 FROM outbox WHERE state IN ('owed', 'sending', 'unknown') "
     "UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside' "
     "UNION ALL SELECT 1 FROM processes WHERE state = 'live' LIMIT 1"
+)
+_ENTRIES = (
+    "SELECT turn, kind, version, body FROM journal WHERE turn > :since AND kind IN ({kinds}) ORDER BY session, seq"
 )
 
 
@@ -44,6 +47,14 @@ class Made(Struct, frozen=True):
     key: str
     tool: str
     ended: ToolEnded | None
+
+
+class Epochs(Struct, frozen=True):
+    """The epoch that a turn has now, and its claims and interruptions in their order."""
+
+    turn: str
+    epoch: int
+    entries: tuple[Entry, ...]
 
 
 class Auditing:
@@ -96,12 +107,25 @@ class Auditing:
         """The commands of processes whose end nobody knows."""
         return [row[0] for row in await self._all("SELECT command FROM processes WHERE state = 'lost'")]
 
+    async def interruptions(self) -> list[tuple[str, Entry]]:
+        """Interruptions, notes and questions to the model, in the order of the journal, each with its turn."""
+        return await self._entries("'interrupted', 'noted', 'model_asked'")
+
+    async def epochs(self, since: str = "") -> list[Epochs]:
+        """The epochs of the turns behind the one of that id."""
+
+        def look(tx: Tx) -> list[Epochs]:
+            turns = tx.all("SELECT id, epoch FROM turns WHERE id > :since ORDER BY id", since=since)
+            rows = tx.all(_ENTRIES.format(kinds="'claimed', 'interrupted'"), since=since)
+            entries: dict[str, list[Entry]] = {}
+            for turn, kind, version, body in rows:
+                entries.setdefault(turn, []).append(decode(kind, version, body))
+            return [Epochs(turn, epoch, tuple(entries.get(turn, ()))) for turn, epoch in turns]
+
+        return await self._database.read(look)
+
     async def _entries(self, kinds: str, since: str = "") -> list[tuple[str, Entry]]:
-        rows = await self._all(
-            "SELECT turn, kind, version, body FROM journal "
-            f"WHERE turn > :since AND kind IN ({kinds}) ORDER BY session, seq",
-            since=since,
-        )
+        rows = await self._all(_ENTRIES.format(kinds=kinds), since=since)
         return [(turn, decode(kind, version, body)) for turn, kind, version, body in rows]
 
     async def _all(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable
 from typing import TypeVar
 
+from perdure.errors import StoreFull
 from perdure.store.database import Database, Work
 
 T = TypeVar("T")
@@ -80,9 +81,21 @@ class CrashingDatabase:
 class KillingDatabase(CrashingDatabase):
     """The same for a gateway that has a process to itself: at the n-th call, that is killed with SIGKILL."""
 
-    def arm(self, at: int, *, after: bool) -> None:
-        """Die at the n-th call from now on."""
-        self._at, self._after = self.calls + at, after
+    _full_from: int | None = None  # the call from which on writes are refused
+    _refuse = 0  # so many more of them
+
+    def arm(self, at: int, *, after: bool, refuse: int = 0) -> None:
+        """Die at the n-th call from now on; or be full from there on for so many writes, and die then or not."""
+        self._at, self._after = (self.calls + at, after) if not refuse else (None, after)
+        self._full_from, self._refuse = self.calls + at, refuse
+
+    async def write(self, work: Work[T], *, key: str = "") -> T:
+        if self._refuse and self._full_from is not None and self.calls >= self._full_from:
+            self._refuse -= 1
+            if not self._refuse and not self._after:
+                self._die()
+            raise StoreFull("not written: the disk is full")
+        return await super().write(work, key=key)
 
     def _die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -12,8 +12,20 @@ from msgspec import Struct, structs
 
 from perdure.core import notes
 from perdure.errors import OutcomeUnknown, ToolFailed
+from perdure.tools.descriptors import INHERITED
 from perdure.tools.place import FORMAT, encoded, put
-from perdure.tools.sightings import Refused, Unclaimed, forestall, look, make_place
+from perdure.tools.sightings import (
+    USUAL,
+    Patience,
+    Refused,
+    Unclaimed,
+    forestall,
+    is_there,
+    look,
+    look_patiently,
+    make_place,
+    patiently,
+)
 from perdure.tools.threads import in_thread
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -34,46 +46,57 @@ class Order(Struct, frozen=True):
     input: bool = True  # False: what it reads is empty
 
 
-async def begin(place: Path, order: Order) -> None:
+async def begin(place: Path, order: Order, patience: Patience = USUAL) -> None:
     """Start a command in a place; `ToolFailed` if it was not started and never will be in this place.
 
-    It is done once: in a place that has a keeper, nothing more is started.
-    After return: a keeper has claimed the place, which is durable, and has tried to start the command.
+    It is done once: in a place that has a keeper, nothing more is started. A place whose order was written before
+    keeps that order: its keeper may be on the way already, and whichever keeper claims the place first runs it.
+    After return: a keeper has claimed the place, which is durable, and has tried to start the command; or nobody
+    can tell now, and a later look will.
     If we die inside: `look` says `Unclaimed` if it was not started; only `forestall` makes that final.
     """
-    await in_thread(lambda: _begin(place.absolute(), order))
-
-
-def _begin(place: Path, order: Order) -> None:
+    problem = await in_thread(lambda: _start(place.absolute(), order))
+    if not isinstance(await look_patiently(place, patience), Unclaimed | Refused):
+        return
     try:
-        _prepare(place, order)
-    except OSError as error:
-        raise ToolFailed(notes.command_not_started(str(error))) from error
-    except ValueError as error:
-        raise ToolFailed(notes.command_not_started(notes.COMMAND_UNWRITABLE)) from error
-    before = look(place)
-    problem = _spawn(place) if isinstance(before, Unclaimed) else notes.COMMAND_FORESTALLED
-    try:
-        never = isinstance(look(place), Unclaimed | Refused) and forestall(place)
+        never = await patiently(lambda: forestall(place), patience)
     except OSError as error:
         raise OutcomeUnknown(notes.command_start_unknown(f"{problem} {error}")) from error
     if never:
         raise ToolFailed(notes.command_not_started(problem))
 
 
-def _prepare(place: Path, order: Order) -> None:
-    """Write the order, and take the room on the disk for the result."""
+def _start(place: Path, order: Order) -> str:
+    """Run a keeper in a place, and return what it complained of, or what kept us from running one.
+
+    `ToolFailed` if nobody can have started the command: there was no order before us, and we ran no keeper.
+    """
+    ordered = True
+    try:
+        ordered = is_there(place / "order.json")
+        if not ordered:
+            _write_order(place, order)
+    except ValueError as error:
+        raise ToolFailed(notes.command_not_started(notes.COMMAND_UNWRITABLE)) from error
+    except OSError as error:
+        if not ordered:
+            raise ToolFailed(notes.command_not_started(str(error))) from error
+        return str(error)
+    return _spawn(place) if isinstance(look(place), Unclaimed) else notes.COMMAND_FORESTALLED
+
+
+def _write_order(place: Path, order: Order) -> None:
+    """Take the room on the disk for the result, and write the order."""
     for text in (order.command, str(order.directory), order.shell, *order.env, *order.env.values()):
         if b"\0" in encoded(text):
             raise ValueError(text)
     make_place(place)
-    record = structs.asdict(order) | {"version": FORMAT, "umask": _umask()}
+    record = structs.asdict(order) | {"version": FORMAT, "umask": _umask(), "descriptors": INHERITED}
     record["directory"] = str(Path(order.directory).absolute())
     folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if isinstance(look(place), Unclaimed):
-            put(folder, "order.json", record)
-            _reserve(folder)
+        _reserve(folder)
+        put(folder, "order.json", record)
     finally:
         os.close(folder)
 

@@ -24,7 +24,15 @@ else:  # alone, not as a part of the package, whose own start would cost more th
     from keeping import IGNORED, STOPS, Keeping
     from place import FORMAT, claim, content, loads, signal
 
-DEFAULTS = {"timeout": None, "cap": 8 << 20, "grace": 5.0, "shell": "/bin/sh", "input": True, "umask": 0o022}
+DEFAULTS = {
+    "timeout": None,
+    "cap": 8 << 20,
+    "grace": 5.0,
+    "shell": "/bin/sh",
+    "input": True,
+    "umask": 0o022,
+    "descriptors": None,
+}
 
 
 def main() -> None:

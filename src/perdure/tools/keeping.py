@@ -49,6 +49,18 @@ _PIECE = 1 << 16  # bytes: as much as a pipe holds
 _LONGEST = 86_400_000.0  # milliseconds that the kernel is asked to wait; it refuses 25 days
 
 
+def limit_descriptors(soft: int | None) -> None:
+    """Give this process the soft limit of open files that the gateway was started with."""
+    if soft is not None:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        except (OSError, ValueError):  # somebody has lowered the hard limit meanwhile
+            return
+
+
 class Output:
     """What a command says, on disk: how it began, and its end.
 
@@ -177,6 +189,7 @@ class Keeping:
                 os.dup2(descriptor, target)
             os.chdir(encoded(order["directory"]))
             os.umask(order["umask"])
+            limit_descriptors(order["descriptors"])
             kind = "shell"
             env = {encoded(name): encoded(value) for name, value in order["env"].items()}
             line = [order["shell"], "-c", "--", encoded(order["command"])]
@@ -212,11 +225,20 @@ class Keeping:
             return False
         if self.kill is None:
             return self.pipe is None or time.monotonic() >= self.ended + LINGER
-        left = members(self.child)
+        left = self.survivors()
+        if left is None:
+            return False
         if left and time.monotonic() >= max(self.kill, self.ended) + STUBBORN:
             self.result["problem"] = ["survivors", " ".join(str(pid) for pid, _ in left), ""]
             return True
         return not left
+
+    def survivors(self) -> list[tuple[int, int]] | None:
+        """The living processes of the command's session; None if the system does not let us look now."""
+        try:
+            return members(self.child)
+        except OSError:
+            return None
 
     def patience(self) -> float | None:
         """For how many milliseconds nothing is due."""

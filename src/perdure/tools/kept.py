@@ -16,12 +16,17 @@ from pathlib import Path
 from perdure.core import notes
 from perdure.errors import ToolFailed
 from perdure.tools.beginning import Order, begin
-from perdure.tools.place import FORMAT, lives, members, put, signal_exactly
+from perdure.tools.place import FORMAT, boot, lives, members, put, signal_exactly
 from perdure.tools.remains import AllBut, kept_from, newest, read, read_text, size, survey, sweep
 from perdure.tools.sightings import (
+    USUAL,
+    Claim,
+    Damaged,
     Ended,
     Lost,
     Missing,
+    NotReadable,
+    Patience,
     Refused,
     Running,
     Sighting,
@@ -30,15 +35,21 @@ from perdure.tools.sightings import (
     claim_of,
     forestall,
     look,
+    look_patiently,
+    make_place,
+    patiently,
 )
 from perdure.tools.threads import in_thread
 
 __all__ = [
+    "USUAL",
     "AllBut",
     "Ended",
     "Lost",
     "Missing",
+    "NotReadable",
     "Order",
+    "Patience",
     "Refused",
     "Running",
     "Sighting",
@@ -48,7 +59,10 @@ __all__ = [
     "forestall",
     "kept_from",
     "look",
+    "look_patiently",
+    "make_place",
     "newest",
+    "patiently",
     "read",
     "read_text",
     "size",
@@ -64,19 +78,41 @@ _Forget = Callable[[int], object]
 
 _MARGIN = 15.0  # seconds beyond the grace in which a keeper that was told to stop has done so
 _POLL = 0.5  # seconds, where the kernel has no better way to wait for a process
+_LEAVING = 1.0  # seconds in which a keeper that has written its result is gone
 
 
 async def until_over(place: Path, at_most: float | None = None) -> Sighting:
     """Wait until a command no longer runs, or the time is up, and see how it is then. It costs no CPU."""
     loop = asyncio.get_running_loop()
     deadline = None if at_most is None else loop.time() + at_most
-    while isinstance(sighting := look(place), Running | Ended) and (keeper := claim_of(place)):
-        keeper.reap()
+    while isinstance(sighting := look(place), Running):
         left = None if deadline is None else deadline - loop.time()
-        if isinstance(sighting, Ended) or (left is not None and left <= 0):
+        if left is not None and left <= 0:
             break
-        await _until_gone(keeper.pid, keeper.started, left)
+        if keeper := _keeper(place):
+            await _until_gone(keeper.pid, keeper.started, left)
+        else:
+            await asyncio.sleep(_POLL)
+    if not isinstance(sighting, Running):
+        await _reap_keeper(place)
     return sighting
+
+
+async def _reap_keeper(place: Path) -> None:
+    """Collect the keeper of an ended command: it ends after its result is written, and may be left to us."""
+    if keeper := _keeper(place):
+        with suppress(OSError):
+            await _until_gone(keeper.pid, keeper.started, _LEAVING)
+        keeper.reap()
+
+
+def _keeper(place: Path) -> Claim | None:
+    """The keeper of a command; None if there is none, or its record cannot be read now."""
+    try:
+        claim = claim_of(place)
+        return claim if claim is not None and claim.by == "keeper" and claim.boot == boot() else None
+    except (OSError, Damaged):
+        return None
 
 
 async def _until_gone(pid: int, started: int, at_most: float | None) -> None:
@@ -112,9 +148,10 @@ async def stop(place: Path, grace: float = 5.0) -> Sighting:
     """End a command and all of its session, and see how it ended.
 
     What was not started yet never will be. If its keeper is gone but the command lives, it is ended too, and
-    stays lost. It still runs only if the kernel does not let it end.
+    stays lost. It still runs only if the kernel does not let it end. Where there is no folder nothing is claimed:
+    it may have vanished, and our claim would say that nothing was ever begun.
     """
-    if isinstance(look(place), Unclaimed | Missing):
+    if isinstance(look(place), Unclaimed):
         await in_thread(lambda: forestall(place))
     if isinstance(look(place), Running):
         await in_thread(lambda: _ask_to_stop(place, grace))

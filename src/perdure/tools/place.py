@@ -163,10 +163,14 @@ def members(session: int) -> list[tuple[int, int]]:
 
 def signal_session(session: int, number: int) -> None:
     """Signal every process of a session; not by group, because `timeout` and shells make groups of their own."""
-    for pid, started in members(session):
+    try:
+        found = members(session)
+    except OSError:  # the system does not let us look now; a keeper that kills does so again
+        return
+    for pid, started in found:
         try:
             signal_exactly(pid, started, number)
-        except PermissionError:  # it has become somebody else, by `sudo` for one
+        except OSError:  # it has become somebody else, by `sudo` for one, or cannot be looked at now
             continue
 
 

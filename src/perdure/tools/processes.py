@@ -14,11 +14,11 @@ from perdure.core.effects import Effect
 from perdure.core.entries import Sight
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
-from perdure.tools import kept
+from perdure.tools import kept, shell
 from perdure.tools.functions import as_tool, tool
-from perdure.tools.kept import Ended, Lost, Missing, Refused, Running, Sighting
+from perdure.tools.kept import Ended, Lost, Missing, NotReadable, Refused, Running, Sighting
 from perdure.tools.ledger import Known, Ledger
-from perdure.tools.shell import place_of, places_of
+from perdure.tools.shell import place_of
 from perdure.tools.threads import in_thread
 
 TAIL = 4000  # characters of output that are shown without being asked for
@@ -62,8 +62,7 @@ def process_tool(keepers: Path, ledger: Ledger) -> Tool:
 
 def last_place(keepers: Path, known: Known) -> Path:
     """Where a process runs, or has run."""
-    first = keepers / known.directory
-    return [first, *places_of(first)][-1]
+    return shell.last_place(keepers / known.directory)
 
 
 async def _find(ledger: Ledger, call: str, name: str) -> Known:
@@ -94,6 +93,10 @@ def _told(use: Use, known: Known, seen: Sighting, output: str) -> str:
         case Missing() | Refused() if known.state != "live":
             how = notes.process_state(known.state, known.exit_code, known.signal)
             return f"{known.id}: {how}. {notes.OUTPUT_CLEARED}"
+        case NotReadable(problem):
+            return f"{known.id}: {problem} {notes.ASK_AGAIN_LATER}"
+        case Missing():
+            return f"{known.id}: {notes.PROCESS_FILES_GONE}"
         case _:
             return f"{known.id}: {notes.PROCESS_NOT_BEGUN}"
 

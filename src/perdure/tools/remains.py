@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Collection, Container
 from pathlib import Path
 
-from perdure.tools.sightings import Ended, Lost, Refused, Sighting, Unclaimed, forestall, look
+from perdure.tools.sightings import Ended, Lost, Refused, Sighting, Unclaimed, forestall, is_there, look
 
 FIRST = "output"  # the file with how it began; those with its end are named after it, with their place behind
 _GONE = ".gone-"  # begins the name of a place that is being removed
@@ -128,7 +128,16 @@ def _places(root: Path, without: Container[str] = ()) -> list[Path]:
 
 
 def _is_place(folder: Path) -> bool:
-    return not folder.is_symlink() and any((folder / name).exists() for name in ("order.json", "claim"))
+    """Whether a folder is the place of a command; a folder that cannot be looked at counts as one.
+
+    A place that was made for a call that never began holds nothing, and is known by its name.
+    """
+    if folder.is_symlink():
+        return False
+    try:
+        return "~" in folder.name or any(is_there(folder / name) for name in ("order.json", "claim"))
+    except OSError:
+        return True
 
 
 def _over_since(place: Path) -> float:

@@ -1,11 +1,14 @@
 """What can be seen of a kept command from its files: whether it runs, how it ended, or that nobody can tell.
 
-What was not started yet can be given up for good by a claim of ours.
+What was not started yet can be given up for good by a claim of ours. An error of the system, such as no file
+descriptor left, no permission or a failing disk, proves nothing about a command: whoever meets it looks again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -15,10 +18,13 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.tools.place import FORMAT, boot, claim, lives, process
+from perdure.tools.threads import in_thread
+
+_AGAIN = 0.5  # seconds between two looks at files that cannot be read
 
 
 class Missing(Struct, frozen=True, tag=True):
-    """There is no such place; nothing was ever begun in it."""
+    """There is no such place. Whether something was begun in it, only the journal can tell."""
 
 
 class Unclaimed(Struct, frozen=True, tag=True):
@@ -57,7 +63,23 @@ class Lost(Struct, frozen=True, tag=True):
     alive: bool = False  # the command itself still runs; `stop` would end it
 
 
-Sighting = Missing | Unclaimed | Refused | Running | Ended | Lost
+class NotReadable(Struct, frozen=True, tag=True):
+    """Its files cannot be read now, which proves nothing; a later look may see more."""
+
+    problem: str  # a sentence
+
+
+Sighting = Missing | Unclaimed | Refused | Running | Ended | Lost | NotReadable
+
+
+class Patience(Struct, frozen=True):
+    """How many seconds we look again, before we say that nobody knows how a command ended."""
+
+    vanished: float = 5.0  # its folder is not there
+    unreadable: float = 600.0  # its files are there, perhaps, and cannot be read
+
+
+USUAL = Patience()
 
 
 class Record(Struct):
@@ -67,6 +89,7 @@ class Record(Struct):
 
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 class Identity(Record):
@@ -82,8 +105,8 @@ class Identity(Record):
 
     def reap(self) -> None:
         """Take an ended process off the kernel's list if it was left to us, as where the gateway is process 1."""
-        if (found := process(self.pid)) and found[0] == "Z" and found[2] == self.started:
-            with suppress(ChildProcessError):  # it was left to somebody else
+        with suppress(OSError):  # it was left to somebody else, or cannot be looked at now
+            if (found := process(self.pid)) and found[0] == "Z" and found[2] == self.started:
                 os.waitpid(self.pid, os.WNOHANG)
 
 
@@ -110,9 +133,45 @@ class Result(Record):
 def look(place: Path) -> Sighting:
     """See how a command is doing. It reads three small files; nothing is waited for."""
     try:
-        return _ended(place) or _claimed(place) or (Unclaimed() if place.is_dir() else Missing())
-    except Unreadable as error:
+        return _ended(place) or _claimed(place) or (Unclaimed() if is_there(place) else Missing())
+    except Damaged as error:
         return Lost(str(error))
+    except OSError as error:
+        return NotReadable(notes.command_not_readable(str(error)))
+
+
+async def look_patiently(place: Path, patience: Patience) -> Sighting:
+    """Look until there is something to see; `Missing` or `NotReadable` if there was nothing for so long."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while isinstance(sighting := look(place), Missing | NotReadable):
+        limit = patience.vanished if isinstance(sighting, Missing) else patience.unreadable
+        if (left := began + limit - loop.time()) <= 0:
+            break
+        await asyncio.sleep(min(_AGAIN, left))
+    return sighting
+
+
+async def patiently(work: Callable[[], T], patience: Patience) -> T:
+    """Work with files in a thread; while the system refuses, try again, and raise its error in the end."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + patience.unreadable
+    while True:
+        try:
+            return await in_thread(work)
+        except OSError:
+            if loop.time() >= until:
+                raise
+        await asyncio.sleep(_AGAIN)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something at a path; an `OSError` says that nobody can tell now."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def forestall(place: Path) -> bool:
@@ -185,7 +244,7 @@ def _ended(place: Path) -> Ended | None:
     )
 
 
-class Unreadable(Exception):
+class Damaged(Exception):
     """A record is there and cannot be understood; the sentence says why."""
 
 
@@ -194,8 +253,8 @@ def _record(place: Path, name: str, kind: type[R]) -> R | None:
         found = msgspec.json.decode((place / name).read_bytes(), type=kind)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, msgspec.MsgspecError) as error:
-        raise Unreadable(notes.command_unreadable(name, str(error))) from error
+    except msgspec.MsgspecError as error:
+        raise Damaged(notes.command_unreadable(name, str(error))) from error
     if found.version > FORMAT:
-        raise Unreadable(notes.command_newer(name))
+        raise Damaged(notes.command_newer(name))
     return found

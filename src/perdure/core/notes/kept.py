@@ -53,6 +53,17 @@ def command_unreadable(name: str, reason: str) -> str:
     return f"The record of the command, {name}, cannot be read ({reason}). {_COMMAND_UNKNOWN}"
 
 
+def command_not_readable(reason: str) -> str:
+    return f"The files of the command cannot be read now ({reason}), so nobody can tell how it is doing."
+
+
+def output_not_readable(reason: str) -> str:
+    return f"[Its output cannot be read: {reason}]"
+
+
+COMMAND_FILES_GONE = f"The folder of the command is gone, and with it whatever told of it. {_COMMAND_UNKNOWN}"
+
+
 def command_newer(name: str) -> str:
     return f"The record of the command, {name}, was written by a newer version. {_COMMAND_UNKNOWN}"
 

@@ -42,6 +42,7 @@ PROCESS_ELSEWHERE = "the process was to be started by a gateway on another machi
 
 
 PROCESS_GONE = "The gateway that began it has not been heard of for a day, and only there could it be seen."
+ASK_AGAIN_LATER = "Ask again later."
 PROCESS_FILES_GONE = "Its files are gone, and with them whatever told of it."
 
 

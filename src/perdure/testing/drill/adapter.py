@@ -11,9 +11,11 @@ from pathlib import Path
 import msgspec
 
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
-from perdure.errors import SendRefused
+from perdure.errors import PerdureError, SendRefused
 from perdure.platforms.api import Adapter, Capabilities, Event
 from perdure.testing.drill import wire
+
+AGAIN = 0.1  # seconds until a platform hands over again what the gateway could not store
 
 
 class Line:
@@ -84,7 +86,11 @@ class LineAdapter(Adapter):
         async def ack(_: Stored | None) -> None:
             await self._line.ask(lambda number: wire.Ack(number, self.name, inbound.event_key))
 
-        return Event(msgspec.json.encode(inbound).decode(), inbound.event_key, inbound, ack=ack)
+        async def fail(_: PerdureError) -> None:
+            """The platform hands over again, a little later, what could not be stored."""
+            asyncio.get_running_loop().call_later(AGAIN, self._line.events(self.name).put_nowait, inbound)
+
+        return Event(msgspec.json.encode(inbound).decode(), inbound.event_key, inbound, ack=ack, fail=fail)
 
     async def send(self, outbound: Outbound) -> Receipt:
         receipt = await self._line.ask(lambda number: wire.Send(number, self.name, outbound))

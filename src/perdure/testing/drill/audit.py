@@ -14,6 +14,7 @@ from perdure.errors import PerdureError
 from perdure.store.auditing import Auditing
 from perdure.store.database import Database
 from perdure.store.reader import open_reader
+from perdure.testing.drill.checks import unfenced, wrong_notes
 from perdure.testing.drill.people import People, Written
 from perdure.testing.drill.points import Point
 from perdure.testing.drill.report import FAULTS, UNKNOWN
@@ -42,6 +43,7 @@ class Audit:
         self._talks: list[Talk] = []
         self._where: dict[str, str] = {}  # by chat: where the gateway was killed
         self._closed: dict[str, int] = {}  # by chat: how many messages people had seen when its round was over
+        self._unfenced: dict[str, str] = {}  # by turn: what was wrong with its epoch after a take-over
         self.given_up = 0
         self.traces = Traces(home)
 
@@ -78,6 +80,7 @@ class Audit:
                 self._finished.setdefault(call.key, (chats[call.turn], ran[call.key]))
         for turn, count in (await self._store.final_answers(self._since)).items():
             self._final.setdefault(turn, (chats[turn], count))
+        self._unfenced |= unfenced(await self._store.epochs(self._since))
 
     async def end_round(self, talks: Sequence[Talk]) -> None:
         """From now on nobody asks anything of these conversations."""
@@ -97,8 +100,10 @@ class Audit:
         found: Findings = {name: [] for name in (*FAULTS, UNKNOWN)}
         await self._find_lost(found)
         found["lost"] += [*self._untold(), *await self._undone()]
+        found["notes"] += await self._wrong_notes()
+        found["epochs"] += await self._wrong_epochs()
         found["repeated"] += [*self._repeated(), *await self._answered_again()]
-        found["duplicates"] += self._duplicates()
+        found["duplicates"] += [*self._duplicates(), *self._told_again()]
         found["phantoms"] += [*await self._unasked(), *self._woken()]
         found["stuck"] += await self._stuck()
         found[UNKNOWN] += [*await self._in_doubt(), *self._marked()]
@@ -138,10 +143,31 @@ class Audit:
 
     def _untold(self) -> Iterator[str]:
         for talk in self._talks:
-            news = [each.text for each in self._people.seen(talk) if "background process" in each.text]
             for told in talk.told:
-                if not any(told in text for text in news):
+                if not any(told in text for text in self._news(talk)):
                     yield f"{self._in(talk.chat)}: nobody was told of the end of its process"
+
+    def _told_again(self) -> Iterator[str]:
+        """Ends of processes that were told more than once, or though the agent had seen them."""
+        for talk in self._talks:
+            clean = [text for text in self._news(talk) if MARKED not in text]
+            if len(clean) > len(talk.told):
+                yield f"{self._in(talk.chat)}: the end of its process was told {notes.times(len(clean))}"
+
+    def _news(self, talk: Talk) -> list[str]:
+        """What people were told of the end of a process."""
+        return [each.text for each in self._people.seen(talk) if "background process" in each.text]
+
+    async def _wrong_notes(self) -> list[str]:
+        """Turns whose agent was not told of an interruption before it went on, or was told of none."""
+        chats = await self._chats()
+        told = wrong_notes(await self._store.interruptions())
+        return [f"{self._in(chats[turn])}: {words}" for turn, words in told]
+
+    async def _wrong_epochs(self) -> list[str]:
+        chats = await self._chats()
+        found = self._unfenced | unfenced(await self._store.epochs())
+        return [f"{self._in(chats[turn])}: {words}" for turn, words in found.items()]
 
     async def _undone(self) -> list[str]:
         """Calls that are without a result though their turn has ended, and results of what left no trace."""
@@ -207,8 +233,8 @@ class Audit:
     async def _in_doubt(self) -> list[str]:
         ran, chats = self.traces.by_key(), await self._chats()
         calls = [
-            f"{self._in(chats[call.turn])}: `{call.tool}` was cut off; the agent was told, and did not repeat it "
-            f"(it {'had' if ran[call.key] else 'had not'} begun)"
+            f"{self._in(chats[call.turn])}: `{call.tool}` was cut off; the agent was told, and did not repeat it"
+            + (f" (it {'had' if ran[call.key] else 'had not'} begun)" if call.tool in REHEARSED else "")
             for call in await self._store.calls()
             if call.ended is not None and call.ended.outcome == "unknown"
         ]

@@ -81,7 +81,7 @@ async def _serve(order: Order) -> None:
         return databases[0]
 
     def arm(armed: wire.Arm) -> None:
-        databases[0].arm(armed.at, after=armed.after)
+        databases[0].arm(armed.at, after=armed.after, refuse=armed.refuse)
 
     clock = SettableClock()
     clock.ahead = order.ahead

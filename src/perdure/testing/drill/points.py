@@ -9,7 +9,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-Place = Literal["store", "start", "send", "ack", "step", "rest"]
+Place = Literal["store", "start", "send", "ack", "step", "rest", "keeper", "command", "full"]
+
+REFUSED = 8  # writes that the store refuses, one after the other, when its disk is full
 
 # How often each is drawn, and the farthest n. One round makes about so many of each; an n that it does not reach
 # becomes a kill at rest.
@@ -20,6 +22,9 @@ WEIGHTS: dict[Place, tuple[int, int]] = {
     "ack": (2, 12),
     "step": (4, 10),
     "rest": (1, 1),
+    "keeper": (2, 4),
+    "command": (1, 4),
+    "full": (2, 100),
 }
 
 _WORDS: dict[Place, str] = {
@@ -43,6 +48,11 @@ class Point(Struct, frozen=True):
                 return "at rest"
             case "step":
                 return f"in the middle of step or command {self.nth}"
+            case "keeper" | "command":
+                return f"together with the {self.place}s that run, when {self.nth} of them had begun"
+            case "full":
+                when = "when there is room again" if self.after else "before there is room again"
+                return f"{when}, after the disk was full from store call {self.nth} on"
             case place:
                 return f"{'after' if self.after else 'before'} {_WORDS[place].format(nth=self.nth)}"
 
@@ -61,7 +71,7 @@ def _drawn(chance: random.Random) -> Iterator[Point]:
             continue
         last = place
         nth, after = chance.randint(1, WEIGHTS[place][1]), chance.random() < 0.5
-        yield Point(place, nth, after and place not in ("step", "rest"))
+        yield Point(place, nth, after and place not in ("step", "rest", "keeper", "command"))
 
 
 def sweep_points(kills: int) -> list[Point]:

@@ -14,6 +14,8 @@ FAULTS = {
     "duplicates": "answers seen twice, without a mark that says so",
     "phantoms": "turns and messages that nobody asked for",
     "stuck": "turns that never came to an end",
+    "notes": "notes on a crash that the agent missed, or had in vain",
+    "epochs": "turns that were taken over without a new epoch",
 }
 UNKNOWN = "unknown"
 
@@ -37,6 +39,8 @@ class Report(Struct, frozen=True, kw_only=True):
     duplicates: int
     phantoms: int
     stuck: int
+    notes: int
+    epochs: int
     unknown: int
     at_rest: int  # how many kills came when all was done, also because their point was not reached before
     given_up: int  # messages whose work was given up, as configured, and told so

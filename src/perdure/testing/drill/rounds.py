@@ -12,6 +12,7 @@ from pathlib import Path
 from perdure.config import Settings
 from perdure.errors import PerdureError
 from perdure.testing.drill.audit import Audit
+from perdure.testing.drill.commands import Commands
 from perdure.testing.drill.nursery import Child, Nursery
 from perdure.testing.drill.orders import Order, to_wire
 from perdure.testing.drill.people import People
@@ -57,6 +58,7 @@ class Drill:
         self._trap = Trap(self._nursery.kill)
         self._service = Service(self._platforms, self._trap)
         self._audit = Audit(self._home / "home", self._people, may_give_up=may_give_up(settings))
+        self._commands = Commands(self._home / "home")
         self._settings = to_wire(for_drill(settings, self._home / "home"))
         self._apart_ms = int(apart(settings) * 1000)
         self._ahead = 0  # by so many milliseconds the gateway's clock is ahead of ours
@@ -162,12 +164,12 @@ class Drill:
 
     async def _until_killed(self, child: Child, point: Point, new: Sequence[Talk]) -> None:
         """Let it work until the point is there; if it comes to rest before that, kill it then."""
-        before = self._audit.traces.begun()
+        reached = self._reaches(point)
         self._set(point)
         self._people.begin(new)
-        in_a_step = point.place == "step"
-        if await self._until(child, lambda: in_a_step and self._audit.traces.begun() - before >= point.nth):
+        if await self._until(child, reached) and not (point.place == "full" and point.after):
             self._at_rest += 1
+        self._kill_commands(point)
         child.kill()
         await child.killed()
         await self._service.settle()
@@ -177,8 +179,26 @@ class Drill:
         await self._audit.note_kill()
         self._killed()
 
+    def _reaches(self, point: Point) -> Callable[[], bool]:
+        """Whether a point is there that nobody but the drill itself can see."""
+        traces = self._audit.traces
+        steps, commands = traces.begun(), traces.commands_begun()
+        match point.place:
+            case "step":
+                return lambda: traces.begun() - steps >= point.nth
+            case "keeper" | "command":
+                return lambda: traces.commands_begun() - commands >= point.nth and bool(self._commands.running())
+            case _:
+                return lambda: False
+
+    def _kill_commands(self, point: Point) -> None:
+        if point.place == "keeper":
+            self._commands.kill_keepers()
+        elif point.place == "command":
+            self._commands.kill_commands()
+
     def _set(self, point: Point) -> None:
-        if point.place == "store":
+        if point.place in ("store", "full"):
             self._service.arm(point)
         elif point.place in ("send", "ack"):
             self._trap.set(point)

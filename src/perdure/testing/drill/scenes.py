@@ -16,7 +16,10 @@ PLATFORMS = {
 RUNS = "runs"  # the file to which commands add a line each time they run
 
 
-SCENES = ("steps", "once", "command", "question", "approval", "process", "queue", "growing", "failure", "missed")
+SCENES = (
+    *("steps", "once", "command", "question", "approval", "process", "seen", "queue", "growing", "failure"),
+    "missed",
+)
 
 
 class Talk(Struct, frozen=True):
@@ -58,7 +61,7 @@ def _made(name: str, chat: str) -> Talk:
         case "once":
             return Talk(chat, (f"once {chat}-a 0.05s\n{says}",), marks, once=(f"{chat}-a",))
         case "command":
-            script = f"run: echo {chat} >> {RUNS}; sleep 0.05; echo ran\n{says}"
+            script = f"run: echo {chat} >> {RUNS}; sleep 0.2; echo ran\n{says}"
             return Talk(chat, (script,), marks, commands=(chat,))
         case "question":
             script = f"ask: Which way in {chat}? | Left | Right\nonce {chat}-go 0.02s\n{says}"
@@ -66,8 +69,11 @@ def _made(name: str, chat: str) -> Talk:
         case "approval":
             return Talk(chat, (f"danger: echo {chat} >> {RUNS}; echo ran\n{says}",), marks, commands=(chat,))
         case "process":
-            script = f"background: echo {chat} >> {RUNS}; sleep 0.05\n{says}"
+            script = f"background: echo {chat} >> {RUNS}; sleep 0.2\n{says}"
             return Talk(chat, (script,), marks, commands=(chat,), told=(f"echo {chat} >>",))
+        case "seen":
+            script = f"background: echo {chat} >> {RUNS}; sleep 0.1\nprocess: wait\n{says}"
+            return Talk(chat, (script,), marks, commands=(chat,))
         case "queue":
             return Talk(chat, (f"step {chat}-a 0.03s\n{says}", f"say: {mark(chat, 2)}"), (*marks, mark(chat, 2)))
         case "growing":

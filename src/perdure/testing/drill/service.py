@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure.errors import SendRefused
 from perdure.platforms.api import Event
 from perdure.testing.drill import wire
-from perdure.testing.drill.points import Place, Point
+from perdure.testing.drill.points import REFUSED, Place, Point
 from perdure.testing.platform import SimulatedAdapter, SimulatedPlatform
 
 
@@ -66,9 +66,10 @@ class Service:
         await self._alone.wait()
 
     def arm(self, point: Point) -> None:
-        """Have the gateway that is connected killed at a store call."""
+        """Have the gateway that is connected killed at a store call, or let its disk be full from there on."""
         if self._writer is not None:
-            wire.put(self._writer, wire.Arm(point.nth, point.after))
+            refuse = REFUSED if point.place == "full" else 0
+            wire.put(self._writer, wire.Arm(point.nth, point.after, refuse))
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._alone.clear()

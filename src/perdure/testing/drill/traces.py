@@ -19,6 +19,10 @@ class Traces:
         """How many steps and commands have begun so far."""
         return len(self._steps.lines()) + len(self._commands.lines())
 
+    def commands_begun(self) -> int:
+        """How many commands have begun so far."""
+        return len(self._commands.lines())
+
     def by_key(self) -> Counter[str]:
         """How often each call of a step ran."""
         return Counter(line.split()[1] for line in self._steps.lines())

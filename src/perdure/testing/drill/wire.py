@@ -67,10 +67,11 @@ class Told(Struct, frozen=True, tag=True):
 
 
 class Arm(Struct, frozen=True, tag=True):
-    """Be killed at the n-th store call from now on."""
+    """Be killed at the n-th store call from now on; or let the store refuse so many writes from there on."""
 
     at: int
     after: bool
+    refuse: int = 0  # with `after` nobody is killed when there is room again
 
 
 Request = Send | Edit | Find | Ack

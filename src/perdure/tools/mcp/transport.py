@@ -22,6 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from perdure.core import notes
+from perdure.tools.descriptors import with_inherited_limit
 from perdure.tools.mcp.server import McpServer
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def _process(server: McpServer, command: tuple[str, ...]) -> StdioServerParamete
     """The SDK passes some variables on by itself; `env` takes away those that nobody listed."""
     wanted = server.environment(os.environ)
     unset = [part for name in DEFAULT_INHERITED_ENV_VARS if name not in wanted for part in ("-u", name)]
-    return StdioServerParameters(command="/usr/bin/env", args=[*unset, "--", *command], env=wanted)
+    python, *arguments = with_inherited_limit("/usr/bin/env", *unset, "--", *command)
+    return StdioServerParameters(command=python, args=arguments, env=wanted)
 
 
 class LastWords:

@@ -1,0 +1,44 @@
+"""Laws that the journal of a turn must keep, checked by the drill from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from perdure.core import notes
+from perdure.core.entries import Claimed, Entry, Interrupted, ModelAsked, Noted
+from perdure.store.auditing import Epochs
+
+CUT_OFF = "This turn was cut off by "
+
+
+def wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str, str]]:
+    """The turns, each with what is wrong, whose agent had no note of an interruption, or one too many.
+
+    After an interruption the model is not asked again before exactly one note has told it of the cause.
+    """
+    due: dict[str, str] = {}  # by turn: the reason of an interruption that the agent knows nothing of
+    for turn, entry in entries:
+        match entry:
+            case Interrupted(reason=reason):
+                due[turn] = reason
+            case Noted(text=text) if CUT_OFF in text:
+                reason = due.pop(turn, None)
+                if reason is None:
+                    yield turn, "the agent was told of an interruption again, or of none"
+                elif f"{CUT_OFF}{notes.cause_of(reason)}" not in text:
+                    yield turn, f"the agent was not told that {notes.cause_of(reason)} was the cause"
+            case ModelAsked() if turn in due:
+                yield turn, f"the model was asked again, and not told of {notes.cause_of(due.pop(turn))}"
+
+
+def unfenced(found: Iterable[Epochs]) -> dict[str, str]:
+    """The turns that another run has taken over, and that have the epoch of the run before still."""
+    stale = {}
+    for each in found:
+        claimed = [entry.epoch for entry in each.entries if isinstance(entry, Claimed)]
+        last = each.entries[-1] if each.entries else None
+        if claimed != sorted(set(claimed)):
+            stale[each.turn] = f"the epochs of its claims do not grow: {claimed}"
+        elif claimed and isinstance(last, Interrupted) and last.run and each.epoch <= claimed[-1]:
+            stale[each.turn] = f"it was taken over and has epoch {each.epoch}, as before"
+    return stale

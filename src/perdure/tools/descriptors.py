@@ -1,0 +1,36 @@
+"""The limit of open files: the gateway takes all that it may have, and what it starts gets what we were given.
+
+Programs that wait with `select()` cannot use a descriptor beyond 1023, which is why the usual limit is low.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+INHERITED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # the soft limit that this process was started with
+
+
+def raise_limit() -> None:
+    """Raise the soft limit of open files to the hard limit, for this process and whatever it starts."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # a sandbox that forbids it: then the limit stays as it was
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+# Python ignores two signals, and what is ignored stays so in the program that takes its place.
+_RESTORE = """
+import os, resource, signal, sys
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+soft, hard = int(sys.argv[1]), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def with_inherited_limit(program: str, *arguments: str) -> Sequence[str]:
+    """A command that runs a program, named by its path, with the limit of open files that we were given."""
+    return (sys.executable, "-I", "-S", "-c", _RESTORE, str(INHERITED), program, *arguments)

@@ -1,0 +1,89 @@
+"""`shell` says what it can prove, and otherwise that nobody knows. Drives `tools/shell.py` with real commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.core.tools import Tool, Use
+from perdure.errors import OutcomeUnknown, ToolFailed
+from perdure.runtime.ledger import Late
+from perdure.tools import kept
+from perdure.tools.kept import Patience
+from perdure.tools.shell import Workplace, place_of, shell_tool
+from support.keeping import end_all
+
+pytestmark = pytest.mark.anyio
+
+KEY = "t_1:c1.1"
+SHORT = Patience(vanished=0.1, unreadable=0.1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    yield from end_all(tmp_path / "keepers")
+
+
+def shell(root: Path) -> Tool:
+    return shell_tool(Workplace(root, root.parent, patience=SHORT), Late())
+
+
+def put_a_file(root: Path) -> None:
+    root.write_text("where the folders of commands should be")
+
+
+async def prepared(root: Path) -> tuple[Tool, Path]:
+    tool = shell(root)
+    assert tool.prepare is not None
+    await tool.prepare(KEY)
+    return tool, place_of(root, KEY)
+
+
+def use(command: str) -> Use:
+    return Use({"command": command}, KEY)
+
+
+async def test_b97_command_runs_where_its_folder_was_made_before(root: Path) -> None:
+    tool, _ = await prepared(root)
+    assert await tool.run(use("echo hello")) == "exit code 0\nhello"
+
+
+async def test_b97_nothing_runs_and_the_outcome_is_unknown_when_the_folder_is_gone(root: Path) -> None:
+    with pytest.raises(OutcomeUnknown, match="folder of the command is gone"):
+        await shell(root).run(use("touch ran"))
+    assert not (root.parent / "ran").exists()
+
+
+async def test_b97_nothing_runs_and_the_outcome_is_unknown_when_the_files_cannot_be_read(root: Path) -> None:
+    tool, place = await prepared(root)
+    (place / "claim").symlink_to("claim")  # a loop: it cannot be followed, by root neither
+    with pytest.raises(OutcomeUnknown, match="cannot be read now"):
+        await tool.run(use("touch ran"))
+    assert not (root.parent / "ran").exists()
+
+
+async def test_b97_command_that_was_given_up_is_said_to_have_failed(root: Path) -> None:
+    tool, place = await prepared(root)
+    assert kept.forestall(place)
+    with pytest.raises(ToolFailed, match="was not started"):
+        await tool.run(use("touch ran"))
+    assert not (root.parent / "ran").exists()
+
+
+async def test_b97_exit_code_is_told_when_the_output_cannot_be_read(root: Path) -> None:
+    tool, place = await prepared(root)
+    await tool.run(use("echo hello; exit 3"))
+    (place / "output").unlink()
+    assert await tool.run(use("")) == "exit code 3\nIts output was cleared away."
+    (place / "output").symlink_to("output")
+    assert (await tool.run(use(""))).startswith("exit code 3\n[Its output cannot be read: ")
+
+
+async def test_b97_command_is_not_begun_when_its_folder_cannot_be_made(root: Path) -> None:
+    put_a_file(root)
+    prepare = shell(root).prepare
+    assert prepare is not None
+    with pytest.raises(ToolFailed, match="was not started"):
+        await prepare(KEY)
