@@ -22,11 +22,10 @@ def wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str, str
             case Interrupted(reason=reason):
                 due[turn] = reason
             case Noted(text=text) if CUT_OFF in text:
-                reason = due.pop(turn, None)
-                if reason is None:
+                if turn not in due:
                     yield turn, "the agent was told of an interruption again, or of none"
-                elif f"{CUT_OFF}{notes.cause_of(reason)}" not in text:
-                    yield turn, f"the agent was not told that {notes.cause_of(reason)} was the cause"
+                elif (cause := notes.cause_of(due.pop(turn))) not in text:
+                    yield turn, f"the agent was not told that {cause} was the cause"
             case ModelAsked() if turn in due:
                 yield turn, f"the model was asked again, and not told of {notes.cause_of(due.pop(turn))}"
 
