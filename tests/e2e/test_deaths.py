@@ -60,7 +60,7 @@ def traced(process: GatewayProcess) -> str:
     return subprocess.run(trace, env=process.environment(), capture_output=True, text=True, timeout=60).stdout
 
 
-def test_supervisor_says_until_when_the_gateway_lived_and_how_it_died(tmp_path: Path) -> None:
+def test_b40_supervisor_says_until_when_the_gateway_lived_and_how_it_died(tmp_path: Path) -> None:
     with gateway(tmp_path / "home", command="up") as process:
         begins_to_work(process, tmp_path / "flag")
         killed_at = kill_gateway(process)
