@@ -63,6 +63,8 @@ MOVES: dict[State, dict[Move, State]] = {
 }
 
 INITIAL = State.QUEUED
+# What an attempt does too. An interrupted turn has none any more: these moves are then made by a decision alone.
+BY_DECISION = frozenset((Move.FINISHED, Move.ASKED))
 FINAL = frozenset(state for state, moves in MOVES.items() if not moves)
 BEGUN = tuple(state for state in State if state not in FINAL)
 

@@ -85,6 +85,7 @@ class Attempt:
         self.history: Sequence[TurnView] = recalled(views(claim.earlier or ()))
         self._recalled = claim.earlier is not None
         self.began = self.heard = steady()  # when this attempt began, and gave its last sign of life
+        self.task: asyncio.Task[None] | None = None  # the agent runs in it, as soon as it has begun
         self.aside: asyncio.Task[None] | None = None  # what is being said in passing, such as that it goes on
         self.hushed = False  # nothing is said in passing any more
         self.news = claim.more  # somebody may have written; of what another gateway takes in, nobody tells us
@@ -263,9 +264,11 @@ class Attempt:
             self.view.apply(record)
 
     async def _saved(self, entries: Sequence[Entry], owed: Sequence[Owed]) -> list[Record] | None:
+        # A call that ended before its cancellation keeps its result, one that returns after it has none.
+        late = self.task is None or not self.task.cancelling()
         while True:
             try:
-                return await self._store.turns.append(self._row, entries, self._clock(), owed=owed)
+                return await self._store.turns.append(self._row, entries, self._clock(), owed=owed, late=late)
             except Unavailable as error:
                 await self._wait_for_store(error)
 

@@ -206,7 +206,7 @@ class Runner:
             changed=self._changed,
             owes=self._owes,
         )
-        task = asyncio.create_task(self._think(attempt))
+        attempt.task = task = asyncio.create_task(self._think(attempt))
         self.attempts[turn.id], self._given_up[turn.id] = (attempt, task), asyncio.Event()
         attempt.news |= turn.key in self._hints
         self._listening[turn.key] = attempt

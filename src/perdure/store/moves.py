@@ -25,7 +25,7 @@ from perdure.core.journal import (
 )
 from perdure.core.notes import CANCELLED_CALL
 from perdure.core.session import Why
-from perdure.core.turn import FINAL, MOVES, State, advance
+from perdure.core.turn import BY_DECISION, FINAL, MOVES, State, advance
 from perdure.store import journal, leases, outbox, previews, sessions
 from perdure.store.database import Row, Tx
 from perdure.store.ids import Ids
@@ -71,9 +71,11 @@ def get(tx: Tx, turn: str) -> Turn | None:
     return as_turn(row) if row else None
 
 
-def append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int) -> list[Record] | None:
-    """Facts that move nothing. Some are accepted late, but always from the same epoch only."""
-    guard = _LATE if all(entry.late for entry in entries) else _GUARD
+def append(
+    tx: Tx, turn: Turn, entries: Sequence[Entry], now: int, *, late: bool = True
+) -> list[Record] | None:
+    """Facts that move nothing. Some are accepted late, unless not even they may be: always from the same epoch."""
+    guard = _LATE if late and all(entry.late for entry in entries) else _GUARD
     if tx.one(guard + tx.hold, turn=turn.id, epoch=turn.epoch) is None:
         return None
     return journal.append(tx, turn.session, turn.id, entries, now)
@@ -85,8 +87,7 @@ def move(
     row = get(tx, turn.id)
     if row is None or row.epoch != turn.epoch:
         return None
-    # A decision is about an interrupted turn: what a person has done to it meanwhile is the last word.
-    if row.state is not State.INTERRUPTED and any(isinstance(entry, Decided) for entry in entries):
+    if not _is_due(row.state, entries):
         return None
     state = row.state
     for entry in entries:
@@ -113,6 +114,18 @@ def move(
     for reply in owed:
         outbox.owe(tx, ids, turn.key, turn.id, reply, now)
     return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _is_due(state: State, entries: Sequence[Entry]) -> bool:
+    """Whether whoever writes these entries may still move the turn.
+
+    A decision is about an interrupted turn: what a person has done to it meanwhile is the last word. And an
+    interrupted turn is finished, or asks, by a decision only: what its attempt still returns does not count.
+    """
+    decided = any(isinstance(entry, Decided) for entry in entries)
+    if state is not State.INTERRUPTED:
+        return not decided
+    return decided or not any(entry.move in BY_DECISION for entry in entries)
 
 
 def _in_place(tx: Tx, ids: Ids, turn: Turn, owed: Sequence[Owed], now: int) -> Sequence[Owed]:

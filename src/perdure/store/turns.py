@@ -36,15 +36,17 @@ class Turns:
         return await self._database.read(lambda tx: [row[0] for row in tx.all(_CLAIMABLE, run=run)])
 
     async def append(
-        self, turn: Turn, entries: Sequence[Entry], now: int, *, owed: Sequence[Owed] = ()
+        self, turn: Turn, entries: Sequence[Entry], now: int, *, owed: Sequence[Owed] = (), late: bool = True
     ) -> list[Record] | None:
         """Append facts, and make the moves and owe the replies that go with them, all or nothing.
+
+        The result of a call is taken also when the turn was interrupted meanwhile, unless `late` is False.
 
         After return: everything is durable; None means that the turn has moved on and nothing was written.
         If we die inside: all of it may be there, or none.
         """
         return await self._database.write(
-            lambda tx: _append(tx, self._ids, turn, entries, owed, now), key=turn.key
+            lambda tx: _append(tx, self._ids, turn, entries, owed, now, late=late), key=turn.key
         )
 
     async def interrupt(self, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
@@ -110,12 +112,12 @@ _INTERRUPTED = _OF_TURNS + (
 
 
 def _append(
-    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int
+    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int, *, late: bool
 ) -> list[Record] | None:
     """Whoever reads of the end of a process has seen it: only then, and from then on, nobody else is told."""
     files = [reply for reply in owed if reply.file is not None]  # they go with a result, which moves nothing
     moves = len(files) < len(owed) or any(entry.move for entry in entries)
-    written = move(tx, ids, turn, entries, owed, now) if moves else append(tx, turn, entries, now)
+    written = move(tx, ids, turn, entries, owed, now) if moves else append(tx, turn, entries, now, late=late)
     if written is not None:
         for sight in (each for entry in entries if isinstance(entry, ToolEnded) for each in entry.saw):
             processes.see(tx, sight, now)
