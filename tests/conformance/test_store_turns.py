@@ -29,7 +29,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Sender
 from perdure.core.recovery import Choice, Rule
-from perdure.core.turn import BY_DECISION, FINAL, MOVES, Move, State
+from perdure.core.turn import BY_ATTEMPT, FINAL, MOVES, Move, State
 from perdure.store.journal import IN_PASSING
 from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
@@ -351,7 +351,7 @@ async def test_move_is_made_when_it_is_legal(gateway: Gateway, state: State) -> 
             continue
         turn = await turn_in(gateway, state, move)
         owed = Owed(chat(move), move, ("hi",))
-        by_decision = [DECIDED] if state is State.INTERRUPTED and move in BY_DECISION else []
+        by_decision = [DECIDED] if state is State.INTERRUPTED and move in BY_ATTEMPT else []
         entries = [*by_decision, MOVING[move]]
         assert await gateway.store.turns.append(turn, entries, gateway.now(), owed=[owed]) is not None
         assert (await gateway.row(turn)).state is (await gateway.view(turn)).state is after
@@ -368,7 +368,7 @@ async def test_move_changes_nothing_when_it_is_illegal(gateway: Gateway, state: 
         assert await gateway.everything() == before
 
 
-@pytest.mark.parametrize("move", sorted(BY_DECISION))
+@pytest.mark.parametrize("move", sorted(BY_ATTEMPT))
 async def test_b15_interrupted_turn_is_not_ended_by_what_its_attempt_returns(gateway: Gateway, move: Move) -> None:
     turn = await turn_in(gateway, State.INTERRUPTED)
     before = await gateway.everything()

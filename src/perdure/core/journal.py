@@ -183,6 +183,7 @@ class TurnView(Struct):
                 self._progress = True
             case Asked():
                 self.question, self.answer = entry, None
+                self.verdicts.pop(entry.approves, None)  # asked again: what came of it before does not count
             case Answered():
                 self.answer, self.anchor = entry, entry.message or self.anchor
                 if self.question is not None and self.question.approves:

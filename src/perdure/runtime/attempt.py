@@ -26,12 +26,12 @@ from perdure.core.journal import (
     TurnView,
     fold,
 )
-from perdure.core.messages import Attachment, Button, Pick
-from perdure.core.questions import asking_reply, question_name
+from perdure.core.messages import Attachment
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
+from perdure.runtime.asking import asking
 from perdure.runtime.bell import STORE_PAUSE
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import LETTING_GO, Shown
@@ -184,28 +184,10 @@ class Attempt:
     ) -> NoReturn:
         until = self._clock() + self._approval_ms if approves else 0
         asked = Asked(question, text, tuple(options), approves=approves, until=until)
-        words = notes.ask_approval(self._work, text) if approves else notes.ask_here(self._work, text, options)
-        parts = split(words, self._max_length)
-        name = asking_reply(self.turn, question)
-        owed = Owed(address_of(self.key), name, tuple(parts), self.view.anchor, self._buttons(asked))
         self._typing.end()
-        await self._save([*also, asked], [owed])
+        await self._save([*also, asked], [asking(self.turn, self.key, asked, self.view, self._max_length)])
         log.info("asked", turn=self.turn, key=self.key)
         raise TurnWaits(f"turn {self.turn} waits for an answer")
-
-    def _buttons(self, asked: Asked) -> tuple[Button, ...]:
-        """One for each option: pressing it says the same as a person who writes."""
-        if asked.approves:
-            name, verbs = f"{self.turn}.{asked.approves}", ("approve", "deny")
-            pairs = zip(asked.options, verbs, strict=True)
-            return tuple(Button(label, notes.command(verb, self._work, name)) for label, verb in pairs)
-        name = question_name(self.turn, asked.question)
-        return tuple(
-            Button(option, self._saying(option), Pick(name, number)) for number, option in enumerate(asked.options)
-        )
-
-    def _saying(self, option: str) -> str:
-        return option if self._work is None else notes.command("answer", self._work, option)
 
     async def recall(self) -> None:
         """Read the earlier turns of the session, if they were too many to come with the claim."""

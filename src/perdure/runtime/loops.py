@@ -151,7 +151,11 @@ class Loops:
             self._store,
             started,
             self.runner,
-            limits=Limits(self._policy, self._settings.recovery.concurrency),
+            limits=Limits(
+                self._policy,
+                self._settings.recovery.concurrency,
+                int(self._settings.tools.approval_expires * 1000),
+            ),
             access=self.access,
             clock=self._clock,
             served={adapter.name for adapter in self._adapters},

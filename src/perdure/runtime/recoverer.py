@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key, work_of
@@ -22,14 +23,17 @@ from perdure.core.recovery import (
     Surroundings,
     decide,
 )
+from perdure.core.requests import request_of
 from perdure.core.session import SessionState, Why
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.asking import asking
 from perdure.runtime.runner import Runner
 from perdure.store.api import Store
+from perdure.store.database import Tx
 from perdure.store.ids import Clock
-from perdure.store.moves import Turn
+from perdure.store.moves import Requested, Turn
 from perdure.store.outbox import Owed
 from perdure.store.runs import Started
 
@@ -46,6 +50,7 @@ class Limits(Struct, frozen=True):
 
     policy: Callable[[Address], RecoveryPolicy]
     at_once: int
+    approval_ms: int = 0  # how long an approval that is asked for again may be given
 
 
 class Recoverer:
@@ -94,9 +99,27 @@ class Recoverer:
 
     async def _take_over(self, turn: Turn, reason: Reason) -> None:
         run, now = self._started.run, self._clock()
-        taken = await self._store.turns.interrupt(turn.id, turn.key, reason, run, now)
+        taken = await self._store.turns.interrupt(turn.id, turn.key, reason, run, now, self._requested)
         if taken is not None:
             log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
+
+    def _requested(self, tx: Tx, turn: Turn, view: TurnView) -> Requested | None:
+        """What a person asked for and nobody has taken up is carried out, whatever the policy, or asked again."""
+        request, address, now = request_of(view), parse_session_key(turn.key)[1], self._clock()
+        if request is None:
+            return None
+        window = self._limits.policy(address).freshness_ms
+        fresh = not window or now - request.at <= window
+        if fresh and self._access.stands(tx, turn.key, request.by, request.verb):
+            return Requested()
+        asked = request.asked
+        if asked is None:
+            return None
+        until = now + self._limits.approval_ms if asked.approves else 0
+        again = replace(asked, until=until)
+        why = notes.ask_again(fresh=fresh)
+        owed = asking(turn.id, turn.key, again, view, self._max_length(address.platform), why)
+        return Requested(again, (owed,))
 
     def pause_if_crashing(self, lost: int) -> None:
         """The crash-loop breaker: for this run nothing goes on by itself, but everybody is served."""

@@ -12,7 +12,7 @@ from perdure.store.claims import Claim, claim
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
 from perdure.store.inbox import UNBOUND
-from perdure.store.moves import BEGUN, COLUMNS, Turn, append, as_turn, begun, get, move, take_over
+from perdure.store.moves import BEGUN, COLUMNS, Judge, Turn, append, as_turn, begun, get, move, take_over
 from perdure.store.outbox import Owed
 
 
@@ -49,13 +49,19 @@ class Turns:
             lambda tx: _append(tx, self._ids, turn, entries, owed, now, late=late), key=turn.key
         )
 
-    async def interrupt(self, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
+    async def interrupt(
+        self, turn: str, key: str, reason: str, run: str, now: int, requested: Judge = lambda tx, turn, view: None
+    ) -> Turn | None:
         """Take over a turn whose run is dead. If it was queued or running, it is now interrupted.
+
+        `requested` is asked about a queued one: whether a person asked for it, so that it is carried out instead.
 
         After return: the turn is ours under a new epoch; None means that there was no need.
         If we die inside: it is taken over, or the next start does so.
         """
-        return await self._database.write(lambda tx: take_over(tx, turn, key, reason, run, now), key=key)
+        return await self._database.write(
+            lambda tx: take_over(tx, self._ids, turn, key, reason, run, now, requested), key=key
+        )
 
     async def lost(self) -> list[Turn]:
         """Turns that were begun and not ended, and whose run is dead."""

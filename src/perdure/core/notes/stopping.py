@@ -26,6 +26,12 @@ def will_not_go_on(why: str, waiting: int = 0) -> str:
     return f"{said} {offer}{behind}"
 
 
+def ask_again(*, fresh: bool) -> str:
+    """Before a question that was answered, when its answer cannot be acted on after a restart."""
+    why = "whoever answered may no longer do so here" if fresh else "the answer came too long ago"
+    return f"I was restarted before I could act on the answer to this, and {why}. Please answer it again."
+
+
 def left_behind(why: str) -> str:
     left = f"What I was doing here was cut off and stays unfinished, because {why}."
     return f"{left} I go on with what you wrote since."
