@@ -31,6 +31,7 @@ from perdure.core.entries import (
     Outcome,
     Record,
     Requeued,
+    Returned,
     Sight,
     ToolCall,
     ToolEnded,
@@ -41,6 +42,7 @@ from perdure.core.entries import (
     encode,
     is_approval,
 )
+from perdure.core.messages import Sender
 from perdure.core.turn import INITIAL, State, advance
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "Outcome",
     "Record",
     "Requeued",
+    "Returned",
     "Sight",
     "ToolCall",
     "ToolEnded",
@@ -81,6 +84,8 @@ __all__ = [
     "encode",
     "fold",
     "is_approval",
+    "joined_messages",
+    "returning",
 ]
 
 
@@ -120,6 +125,7 @@ class TurnView(Struct):
     decided: Decided | None = None  # about the newest interruption
     ended: Finished | Failed | Cancelled | None = None
     undone: bool = False  # a person took it back
+    returned: set[str] = field(default_factory=set)  # messages that had joined it, and left it again
     _run: str | None = None
     _progress: bool = False
 
@@ -168,6 +174,10 @@ class TurnView(Struct):
             case Began() | Joined():
                 self.causes += entry.causes
                 self.anchor = next((one.message for one in reversed(entry.causes) if one.message), self.anchor)
+            case Returned():
+                self.returned |= {*entry.messages}
+                self.causes = [cause for cause in self.causes if cause.inbox not in self.returned]
+                self.anchor = next((one.message for one in reversed(self.causes) if one.message), None)
             case ModelAnswered():
                 self.responses.append(entry)
                 self.calls |= {call.id: Call(call) for call in entry.calls}
@@ -203,6 +213,24 @@ class TurnView(Struct):
                 self.ended = entry
             case Undone():
                 self.undone = True
+
+
+def joined_messages(view: TurnView) -> dict[str, Sender]:
+    """The messages that are part of the turn and did not begin it, by their rows of the inbox, and who wrote them."""
+    found: dict[str, Sender] = {}
+    for record in view.records:
+        match record.entry:
+            case Joined(causes=causes):
+                found |= {cause.inbox: cause.sender for cause in causes if not (cause.wish or cause.note)}
+            case Answered(inbox=message, by=by) if message:
+                found[message] = by
+    return {message: by for message, by in found.items() if message not in view.returned}
+
+
+def returning(view: TurnView) -> list[Returned]:
+    """What is written when a turn is set aside: the messages that joined it are not set aside with it."""
+    left = tuple(joined_messages(view))
+    return [Returned(left)] if left else []
 
 
 def fold(records: Iterable[Record]) -> TurnView:

@@ -25,6 +25,7 @@ from perdure.core.journal import (
     ToolEnded,
     TurnView,
     fold,
+    returning,
 )
 from perdure.core.messages import Attachment
 from perdure.core.queueing import Rules
@@ -213,14 +214,18 @@ class Attempt:
     async def fail(self, error: str) -> None:
         """The end of the turn, and the sentence that tells of it, in one transaction."""
         await self.hide()
-        await self._save([Failed(error)], self._owe(notes.turn_failed(error)))
+        left = returning(self.view) if self._is_over_its_cost() else []
+        await self._save([*left, Failed(error)], self._owe(notes.turn_failed(error)))
         log.warning("failed", turn=self.turn, key=self.key, error=error)
 
     def _check_cost(self) -> None:
+        if self._is_over_its_cost():
+            raise ModelError(notes.recovery_cost(self.view.tokens, self._max_tokens or 0))
+
+    def _is_over_its_cost(self) -> bool:
         """Recovery ends at its cost limit; what a person or a new message asked for does not."""
         by_itself = self.view.decided is not None and self.view.decided.rule == Rule.RESUME
-        if by_itself and self._max_tokens is not None and self.view.tokens >= self._max_tokens:
-            raise ModelError(notes.recovery_cost(self.view.tokens, self._max_tokens))
+        return by_itself and self._max_tokens is not None and self.view.tokens >= self._max_tokens
 
     async def interrupt(self, reason: str) -> bool:
         """Mark the turn as cut off. False: it had ended already."""

@@ -11,7 +11,19 @@ from msgspec.structs import replace
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key, work_of
 from perdure.core.delivery import split
-from perdure.core.journal import Cancelled, Decided, Entry, Finished, Interruption, Requeued, TurnView, fold
+from perdure.core.journal import (
+    Cancelled,
+    Decided,
+    Entry,
+    Finished,
+    Interruption,
+    Requeued,
+    Returned,
+    TurnView,
+    fold,
+    joined_messages,
+    returning,
+)
 from perdure.core.messages import Button
 from perdure.core.recovery import (
     SUPERSEDED,
@@ -43,6 +55,10 @@ ONE_AT_A_TIME_AFTER = 2  # unclean starts in a row: then a crash counts only for
 PAUSED_AFTER = 3  # unclean starts within a few minutes, with work to resume
 # Nobody is told of these: the person may not talk to us, was told when the session was set aside, or is nowhere.
 SILENT = frozenset((Rule.UNAUTHORISED, Rule.NOT_OPEN, Rule.NO_ADDRESS))
+
+
+# Why a turn is left as it is though messages have joined it, which then wait again for a turn of their own.
+SET_ASIDE = frozenset((Rule.REASON, Rule.UNAUTHORISED, Rule.STALE, Rule.TOKENS))
 
 
 class Limits(Struct, frozen=True):
@@ -205,7 +221,7 @@ class Recoverer:
             case Choice.SUSPEND:
                 text = notes.set_aside(work_of(turn.key), decision.why)
                 told = Owed(address, f"{turn.id}.suspended", (text,))
-                if await self._write(turn, [decided, Cancelled(Why.SUSPENDED)], [told]):
+                if await self._write(turn, [decided, *returning(view), Cancelled(Why.SUSPENDED)], [told]):
                     self._runner.cut_off(turn.id)
             case _:
                 await self._hold(turn, view, address, decided)
@@ -233,13 +249,22 @@ class Recoverer:
         """The turn stays as it is. The same decision again is not journalled again, and told only once."""
         last = view.decided
         if last is None or (last.decision, last.rule) != (decided.decision, decided.rule):
-            told = await self._words(turn, view.interrupted, address, decided) if view.interrupted else []
-            await self._write(turn, [decided], told)
+            left = await self._returned(turn, view) if decided.rule in SET_ASIDE else []
+            told = await self._words(turn, view.interrupted, address, decided, left) if view.interrupted else []
+            await self._write(turn, [decided, *left], told)
 
-    async def _words(self, turn: Turn, mark: Interruption, address: Address, decided: Decided) -> list[Owed]:
+    async def _returned(self, turn: Turn, view: TurnView) -> list[Returned]:
+        """The messages that joined a turn which is set aside wait again, if their senders may still talk here."""
+        joined = joined_messages(view)
+        allowed = [one for one, by in joined.items() if await self._access.may(turn.key, by, "talk")]
+        return [Returned(tuple(allowed))] if allowed else []
+
+    async def _words(
+        self, turn: Turn, mark: Interruption, address: Address, decided: Decided, left: Sequence[Returned]
+    ) -> list[Owed]:
         """What the chat is told: nothing where nobody may hear it, or where a message joins the turn at once."""
         superseded = decided.rule in SUPERSEDED
-        waiting = await self._store.inbox.waiting(turn.key)
+        waiting = await self._store.inbox.waiting(turn.key) + sum(len(entry.messages) for entry in left)
         if not superseded and await self._store.inbox.waiting(turn.key, mark.position):
             return []
         if decided.decision == Choice.ASK_USER:

@@ -65,7 +65,8 @@ def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: Rules) -> T
     cause = inbox.as_cause(tx, row)
     inbox.take(tx, row[0], turn.id)
     answered = answer_to(question, cause.text, cause.sender, cause.message)
-    answered = msgspec.structs.replace(answered, attachments=cause.attachments)
+    joins = "" if answered.chosen else row[0]
+    answered = msgspec.structs.replace(answered, attachments=cause.attachments, inbox=joins)
     move(tx, ids, turn, [answered], (), now)
     return get(tx, turn.id)
 

@@ -19,6 +19,7 @@ from perdure.core.journal import (
     Interrupted,
     ModelAnswered,
     Record,
+    Returned,
     ToolEnded,
     TurnView,
     decode,
@@ -79,7 +80,15 @@ def append(
     guard = _LATE if late and all(entry.late for entry in entries) else _GUARD
     if tx.one(guard + tx.hold, turn=turn.id, epoch=turn.epoch) is None:
         return None
+    _return(tx, turn, entries)
     return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _return(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
+    """Let the messages that leave the turn wait again, each at its place in the chat."""
+    sql = "UPDATE inbox SET state = 'waiting', turn = NULL WHERE id = :id AND turn = :turn AND state = 'taken'"
+    for message in (each for entry in entries if isinstance(entry, Returned) for each in entry.messages):
+        tx.run(sql, id=message, turn=turn.id)
 
 
 def move(
@@ -112,6 +121,7 @@ def move(
         owed = _in_place(tx, ids, row, owed, now)
     if any(isinstance(entry, Cancelled) and entry.why == Why.SUSPENDED for entry in entries):
         sessions.suspend(tx, row.key, now)
+    _return(tx, turn, entries)
     for reply in owed:
         outbox.owe(tx, ids, turn.key, turn.id, reply, now)
     return journal.append(tx, turn.session, turn.id, entries, now)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key
-from perdure.core.journal import APPROVED, DENIED, LATE, Answered, Decided, Requeued, fold
+from perdure.core.journal import APPROVED, DENIED, LATE, Answered, Cancelled, Decided, Requeued, fold, returning
 from perdure.core.messages import Inbound, Sender
 from perdure.core.recovery import Choice
 from perdure.core.requests import BY_PERSON
@@ -137,12 +137,16 @@ def drop(ids: Ids, key: str, now: int, *, bound: str | None = None) -> Work[Drop
 
 
 def suspend(ids: Ids, key: str, now: int) -> Work[Suspended]:
-    """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one."""
+    """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one.
+
+    A message that had joined its turn is such a one.
+    """
 
     def work(tx: Tx) -> Suspended:
         turn = moves.begun(tx, key)
         if turn is not None:
-            moves.cancel(tx, ids, turn, Why.SUSPENDED, now)
+            left = returning(fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)))
+            moves.move(tx, ids, turn, [*left, Cancelled(Why.SUSPENDED)], (), now)
             return Suspended(True, turn.id)
         return Suspended(sessions.suspend(tx, key, now), None)
 
