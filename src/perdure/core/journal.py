@@ -216,7 +216,7 @@ class TurnView(Struct):
 
 
 def joined_messages(view: TurnView) -> dict[str, Sender]:
-    """The messages that are part of the turn and did not begin it, by their rows of the inbox, and who wrote them."""
+    """The messages that joined the turn after it began, by their rows of the inbox, and who wrote each."""
     found: dict[str, Sender] = {}
     for record in view.records:
         match record.entry:

@@ -15,6 +15,7 @@ from perdure.core.delivery import split
 from perdure.core.effects import Effect
 from perdure.core.journal import (
     Asked,
+    Decided,
     Entry,
     Failed,
     Finished,
@@ -28,14 +29,16 @@ from perdure.core.journal import (
     returning,
 )
 from perdure.core.messages import Attachment
+from perdure.core.patience import only_waits
 from perdure.core.queueing import Rules
-from perdure.core.recovery import Rule
+from perdure.core.recovery import Choice, Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.asking import asking
 from perdure.runtime.bell import STORE_PAUSE
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import LETTING_GO, Shown
+from perdure.runtime.slots import Slots
 from perdure.runtime.typing import Typing
 from perdure.store.api import Store
 from perdure.store.claims import Claim
@@ -44,6 +47,8 @@ from perdure.store.outbox import Owed
 from perdure.tools.cabinet import Cabinet
 
 log = Log("attempt")
+
+SIGN_OF_LIFE = 30.0  # seconds between two signs of life of an attempt that waits for a slot
 
 
 class Attempt:
@@ -64,6 +69,7 @@ class Attempt:
         shown: Shown,
         typing: Typing,
         cabinet: Cabinet,
+        slots: Slots,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
     ) -> None:
@@ -79,6 +85,7 @@ class Attempt:
         self._shown = shown
         self._typing = typing
         self._cabinet = cabinet
+        self._slots = slots
         self._changed = changed
         self._owes = owes
         self._work = work_of(claim.turn.key)
@@ -104,6 +111,11 @@ class Attempt:
         """Whether the turn has begun a command, which may live on without it."""
         started = (call.started for call in self.view.calls.values())
         return any(intent is not None and intent.effect is Effect.ATTACHED for intent in started)
+
+    @property
+    def _goes_on_by_itself(self) -> bool:
+        """Whether it was cut off and is resumed though no person and no message asked for it."""
+        return self.view.decided is not None and self.view.decided.rule == Rule.RESUME
 
     @property
     def shows(self) -> bool:
@@ -140,7 +152,20 @@ class Attempt:
         if any(isinstance(entry, ModelAsked) for entry in entries):
             self._check_cost()
         await self._save(entries, self._files_of(entries))
+        await self._have_slot()
         await self._lease.confirmed()
+
+    async def _have_slot(self) -> None:
+        """A recovery that only waits for a command gives its slot up, and goes on only when it has one again."""
+        if only_waits(self.view):
+            self._slots.rest(self.turn)
+        elif self._goes_on_by_itself and self._slots.needs(self.turn):
+            must_wait, granted = self._slots.full, self._slots.enter(self._row, running=True)
+            if must_wait:
+                await self._save([Decided(Choice.RESUME, notes.SLOT_AGAIN, rule=Rule.RESUME)])
+            while not granted.done():
+                self.alive()  # others go first: that is no silence of its own
+                await asyncio.wait({granted}, timeout=SIGN_OF_LIFE)
 
     def _files_of(self, entries: Sequence[Entry]) -> list[Owed]:
         """What the results of calls send."""
@@ -224,8 +249,8 @@ class Attempt:
 
     def _is_over_its_cost(self) -> bool:
         """Recovery ends at its cost limit; what a person or a new message asked for does not."""
-        by_itself = self.view.decided is not None and self.view.decided.rule == Rule.RESUME
-        return by_itself and self._max_tokens is not None and self.view.tokens >= self._max_tokens
+        limit = self._max_tokens
+        return self._goes_on_by_itself and limit is not None and self.view.tokens >= limit
 
     async def interrupt(self, reason: str) -> bool:
         """Mark the turn as cut off. False: it had ended already."""

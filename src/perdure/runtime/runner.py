@@ -16,6 +16,7 @@ from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.bell import POLL, Bell
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import Shown
+from perdure.runtime.slots import Slots
 from perdure.runtime.typing import Typing
 from perdure.store.api import Store
 from perdure.store.claims import Claim
@@ -47,6 +48,7 @@ class Runner:
         approval_ms: int,
         rules: Rules,
         cabinet: Cabinet,
+        slots: Slots,
         ended: Callable[[], None],
         changed: Callable[[str], None],
         owes: Callable[[str], None],
@@ -64,6 +66,7 @@ class Runner:
         self._approval_ms = approval_ms
         self._rules = rules
         self._cabinet = cabinet
+        self._slots = slots
         self._ended = ended
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
@@ -203,6 +206,7 @@ class Runner:
             shown=self._preview_of(turn),
             typing=typing,
             cabinet=self._cabinet,
+            slots=self._slots,
             changed=self._changed,
             owes=self._owes,
         )

@@ -73,9 +73,7 @@ def get(tx: Tx, turn: str) -> Turn | None:
     return as_turn(row) if row else None
 
 
-def append(
-    tx: Tx, turn: Turn, entries: Sequence[Entry], now: int, *, late: bool = True
-) -> list[Record] | None:
+def append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int, *, late: bool = True) -> list[Record] | None:
     """Facts that move nothing. Some are accepted late, unless not even they may be: always from the same epoch."""
     guard = _LATE if late and all(entry.late for entry in entries) else _GUARD
     if tx.one(guard + tx.hold, turn=turn.id, epoch=turn.epoch) is None:
@@ -200,7 +198,7 @@ def _position(tx: Tx, key: str) -> int:
 
 
 class Requested(Struct, frozen=True):
-    """What becomes of a queued turn because a person asked for it: it stays queued, or the question is put again."""
+    """What becomes of a queued turn that a person asked for: it stays queued, or its question is put again."""
 
     again: Asked | None = None
     owed: tuple[Owed, ...] = ()
