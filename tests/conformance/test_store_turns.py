@@ -29,7 +29,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Sender
 from perdure.core.recovery import Choice, Rule
-from perdure.core.turn import FINAL, MOVES, Move, State
+from perdure.core.turn import BY_ATTEMPT, FINAL, MOVES, Move, State
 from perdure.store.journal import IN_PASSING
 from perdure.store.moves import Turn
 from perdure.store.outbox import Owed
@@ -40,6 +40,7 @@ pytestmark = pytest.mark.anyio
 ASKED = Asked("q1", "Which one?", ("this", "that"))
 ANSWERED = Answered("q1", "this", Sender("ada"))
 INTERRUPTED = Interrupted("shutdown_timeout")
+DECIDED = Decided(Choice.DELIVER, "the final answer is written", rule=Rule.FINAL_ANSWER)
 # One entry per move that can be appended; claiming is not among them.
 MOVING: dict[Move, Entry] = {
     Move.FINISHED: Finished("done"),
@@ -298,6 +299,15 @@ async def test_late_result_is_accepted_when_the_turn_was_interrupted_in_the_same
     assert view.open_calls == []
 
 
+async def test_b15_late_result_is_refused_when_the_call_was_cancelled(gateway: Gateway) -> None:
+    turn = await gateway.begins("work")
+    await gateway.appends(turn, calling("a"), ToolStarted("a", "look", Effect.ONCE, "k"), INTERRUPTED)
+    before = await gateway.everything()
+    result = ToolEnded("a", "ok", "returned after its cancellation")
+    assert await gateway.store.turns.append(turn, [result], gateway.now(), late=False) is None
+    assert await gateway.everything() == before
+
+
 async def test_late_decision_is_accepted_when_the_turn_is_interrupted(gateway: Gateway) -> None:
     turn = await turn_in(gateway, State.INTERRUPTED)
     assert await gateway.appends(turn, Decided("skip", "it is stale", {"age_ms": 5})) is not None
@@ -341,7 +351,9 @@ async def test_move_is_made_when_it_is_legal(gateway: Gateway, state: State) -> 
             continue
         turn = await turn_in(gateway, state, move)
         owed = Owed(chat(move), move, ("hi",))
-        assert await gateway.store.turns.append(turn, [MOVING[move]], gateway.now(), owed=[owed]) is not None
+        by_decision = [DECIDED] if state is State.INTERRUPTED and move in BY_ATTEMPT else []
+        entries = [*by_decision, MOVING[move]]
+        assert await gateway.store.turns.append(turn, entries, gateway.now(), owed=[owed]) is not None
         assert (await gateway.row(turn)).state is (await gateway.view(turn)).state is after
         assert len(await gateway.store.outbox.of_turn(turn.id)) == 1
 
@@ -354,6 +366,17 @@ async def test_move_changes_nothing_when_it_is_illegal(gateway: Gateway, state: 
         owed = Owed(chat(), "a reply that nobody may see", ("hi",))
         assert await gateway.store.turns.append(turn, [MOVING[move]], gateway.now(), owed=[owed]) is None
         assert await gateway.everything() == before
+
+
+@pytest.mark.parametrize("move", sorted(BY_ATTEMPT))
+async def test_b15_interrupted_turn_is_not_ended_by_what_its_attempt_returns(gateway: Gateway, move: Move) -> None:
+    turn = await turn_in(gateway, State.INTERRUPTED)
+    before = await gateway.everything()
+    owed = Owed(chat(), "a reply that nobody may see", ("hi",))
+    said = ModelAnswered(1, "half of it", finish="stop")
+    for entries in ([MOVING[move]], [said, MOVING[move]]):
+        assert await gateway.store.turns.append(turn, entries, gateway.now(), owed=[owed]) is None
+    assert await gateway.everything() == before
 
 
 async def test_moves_of_one_append_are_made_together_or_not_at_all(gateway: Gateway) -> None:

@@ -181,7 +181,7 @@ class Stage:
         """What the store still has to do: nobody waits but behind a turn, and no turn runs but those that hang."""
         hanging = len(self.bench.at_work)
         # Where a cut-off turn may have to wait: for the platform, or for the one recovery that may run at a time.
-        held = not self.platform.reachable or (hanging and self.gateway.loops.recoverer._slots.locked())
+        held = not self.platform.reachable or (hanging and self.gateway.loops.slots.full)
         before = "state IN ('running', 'interrupted')" if held else "state = 'running'"
         parts = [
             "SELECT key FROM inbox WHERE state = 'waiting' AND kind = 'command'",

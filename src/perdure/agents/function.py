@@ -52,6 +52,9 @@ class FunctionAgent:
         said: list[str] = []
         while len(said) < len(messages := _messages(story, context)):
             message = messages[len(said)]
+            if message is None:
+                said.append("")
+                continue
             past = Past.of(story, part=len(said) + 1)
             said.append(await self._answer(fenced, StepContext(fenced, past, message, history)))
             history = [*history, UserMessage(message), AssistantMessage(said[-1])]
@@ -84,13 +87,19 @@ def _story(context: TurnContext) -> list[TurnView]:
     return story
 
 
-def _messages(story: Sequence[TurnView], context: TurnContext) -> list[str]:
-    """What is to be answered: one text for the message that began it, one for each time that others joined."""
-    found = []
+def _messages(story: Sequence[TurnView], context: TurnContext) -> list[str | None]:
+    """What is to be answered: one text for the message that began it, one for each time that others joined.
+
+    None stands for those that joined and left it again, so that the parts behind them keep their numbers.
+    """
+    found: list[str | None] = []
     for view in story:
         worded = {told.seq: told.messages for told in conversation((), view, context.find).now}
-        came = [record.seq for record in view.records if isinstance(record.entry, Began | Joined)]
-        found += ["\n\n".join(_whole(message) for message in worded[seq]) for seq in came if seq in worded]
+        for record in view.records:
+            if record.seq in worded and isinstance(record.entry, Began | Joined):
+                found.append("\n\n".join(_whole(message) for message in worded[record.seq]))
+            elif isinstance(record.entry, Joined) and any(not cause.wish for cause in record.entry.causes):
+                found.append(None)
     return found or [notes.wordless()]
 
 

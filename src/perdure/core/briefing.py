@@ -72,7 +72,7 @@ def _is_fresh(before: TurnView, now: int, freshness_ms: int) -> bool:
 def _joined(view: TurnView) -> bool:
     """Whether a person has written since the turn began. It may have begun with several messages."""
     joined = (record.entry for record in view.records if isinstance(record.entry, Joined))
-    return any(not cause.note for entry in joined for cause in entry.causes)
+    return any(not cause.note and cause.inbox not in view.returned for entry in joined for cause in entry.causes)
 
 
 def _about_before(before: TurnView, *, written: bool, fresh: bool) -> str | None:

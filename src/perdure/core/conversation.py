@@ -147,13 +147,16 @@ def _told(view: TurnView, find: Find, noted: int | None = None, *, native: bool 
     for record in view.records:
         match record.entry:
             case Began() | Joined() as entry:
-                worded = tuple(_worded(cause, find) for cause in entry.causes if not cause.wish)
+                told = [cause for cause in entry.causes if not cause.wish and cause.inbox not in view.returned]
+                worded = tuple(_worded(cause, find) for cause in told)
                 if worded:
                     yield Told(record.seq, worded, stays=True)
             case ModelAnswered() as entry if entry.calls or is_final(entry) or _was_sent(entry, view):
                 said = AssistantMessage(entry.text, entry.calls, entry.native if native else None)
                 results = tuple(_results(view, entry.calls))
                 yield Told(record.seq, (said, *results), len(results) == len(entry.calls))
+            case Answered(inbox=message) if message in view.returned:
+                continue
             case Answered() as entry if entry.attachments or not entry.chosen or entry.question not in view.calls:
                 yield Told(record.seq, (_said(entry.text, entry.attachments, find),), stays=True)
             case Noted() as entry if record.seq == noted:

@@ -82,6 +82,15 @@ class Joined(Entry, frozen=True):
     causes: tuple[Cause, ...]
 
 
+class Returned(Entry, frozen=True):
+    """Messages that had joined the turn wait again, for a turn of their own: this one was set aside."""
+
+    kind = "returned"
+    content = False
+    late = True
+    messages: tuple[str, ...]  # their rows of the inbox
+
+
 class ModelAsked(Entry, frozen=True):
     """The intent of a model call. Not content: a call that was cut off is simply made again."""
 
@@ -187,6 +196,7 @@ class Answered(Entry, frozen=True):
     message: str = ""
     chosen: bool = True  # False: none of the options; the question is closed, and the words join the turn
     attachments: tuple[Attachment, ...] = ()
+    inbox: str = ""  # the row of the inbox, of words that joined the turn instead of being the answer
 
 
 def is_approval(verdict: Answered) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.core.journal import Cancelled, Decided, Failed, Interrupted, TurnView, fold
-from perdure.core.notes import NOTHING_HERE, RULES, ago, cause_of, times
-from perdure.core.recovery import SUPERSEDED, Choice
+from perdure.core.notes import NOTHING_HERE, RULES, ago, cause_of, times, waits_for_slot
+from perdure.core.recovery import ALONE, SUPERSEDED, Choice
 from perdure.core.session import Recovery, SessionState, Why
 from perdure.core.tail import Tail, tail_of
 from perdure.core.turn import FINAL, State
@@ -64,6 +64,7 @@ class Situation(Struct, frozen=True):
     state: SessionState
     recovery: Recovery
     turns: Sequence[TurnView]
+    ahead: int | None = None  # turns that get a slot before its last one; None: it waits for none
     owed: int = 0  # messages of ours that are not confirmed
     waiting: int = 0  # messages of people that wait for their turn
 
@@ -73,7 +74,7 @@ def explain(here: Situation, now: int) -> list[str]:
     lines = [] if here.state is SessionState.OPEN else [f"The session is {here.state}."]
     if not here.turns:
         return [*lines, NOTHING_HERE]
-    lines += _last_turn(here.turns[-1], now)
+    lines += _last_turn(here.turns[-1], now, here.ahead)
     lines.append(_mark(here))
     if here.owed:
         lines.append(f"{_count(here.owed)} owed to the chat and not confirmed yet.")
@@ -90,14 +91,14 @@ def _mark(here: Situation) -> str:
     return f"The session is marked to be resumed ({here.recovery.resume_reason})."
 
 
-def _last_turn(view: TurnView, now: int) -> list[str]:
+def _last_turn(view: TurnView, now: int, ahead: int | None) -> list[str]:
     lines = [f"The last turn {STATES[view.state]} (attempt {view.attempt})."]
     if view.interrupted is None:
         return [*lines, "It was never cut off.", *_ending(view)]
     lines.append(_found(view, now))
     if view.decided is not None:
         lines.append(f"Rule: {view.decided.rule or view.decided.decision}: {view.decided.why}.")
-    return [*lines, *(_ending(view) if view.state in FINAL else [f"Next: {_next(view)}"])]
+    return [*lines, *(_ending(view) if view.state in FINAL else [f"Next: {_next(view, ahead)}"])]
 
 
 def _found(view: TurnView, now: int) -> str:
@@ -137,7 +138,10 @@ def _evidence(found: dict[str, Any]) -> list[str]:
     return [f"Evidence: {'; '.join(told)}."] if told else []
 
 
-def _next(view: TurnView) -> str:
+def _next(view: TurnView, ahead: int | None) -> str:
+    if ahead is not None:
+        alone = view.decided is not None and bool(view.decided.evidence.get(ALONE))
+        return waits_for_slot(ahead, alone=alone)
     match view.state, view.decided:
         case State.INTERRUPTED, None:
             return "a decision is made once its platform is connected."

@@ -32,6 +32,7 @@ from perdure.core.entries import (
     Outcome,
     Record,
     Requeued,
+    Returned,
     Sight,
     ToolCall,
     ToolEnded,
@@ -42,6 +43,7 @@ from perdure.core.entries import (
     encode,
     is_approval,
 )
+from perdure.core.messages import Sender
 from perdure.core.turn import INITIAL, State, advance
 
 __all__ = [
@@ -72,6 +74,7 @@ __all__ = [
     "Outcome",
     "Record",
     "Requeued",
+    "Returned",
     "Sight",
     "ToolCall",
     "ToolEnded",
@@ -83,6 +86,8 @@ __all__ = [
     "encode",
     "fold",
     "is_approval",
+    "joined_messages",
+    "returning",
 ]
 
 
@@ -122,6 +127,7 @@ class TurnView(Struct):
     decided: Decided | None = None  # about the newest interruption
     ended: Finished | Failed | Cancelled | None = None
     undone: bool = False  # a person took it back
+    returned: set[str] = field(default_factory=set)  # messages that had joined it, and left it again
     _run: str | None = None
     _progress: bool = False
 
@@ -170,6 +176,10 @@ class TurnView(Struct):
             case Began() | Joined():
                 self.causes += entry.causes
                 self.anchor = next((one.message for one in reversed(entry.causes) if one.message), self.anchor)
+            case Returned():
+                self.returned |= {*entry.messages}
+                self.causes = [cause for cause in self.causes if cause.inbox not in self.returned]
+                self.anchor = next((one.message for one in reversed(self.causes) if one.message), None)
             case ModelAnswered():
                 self.responses.append(entry)
                 self.calls |= {call.id: Call(call) for call in entry.calls}
@@ -185,6 +195,7 @@ class TurnView(Struct):
                 self._progress = True
             case Asked():
                 self.question, self.answer = entry, None
+                self.verdicts.pop(entry.approves, None)  # asked again: what came of it before does not count
             case Answered():
                 self.answer, self.anchor = entry, entry.message or self.anchor
                 if self.question is not None and self.question.approves:
@@ -204,6 +215,24 @@ class TurnView(Struct):
                 self.ended = entry
             case Undone():
                 self.undone = True
+
+
+def joined_messages(view: TurnView) -> dict[str, Sender]:
+    """The messages that joined the turn after it began, by their rows of the inbox, and who wrote each."""
+    found: dict[str, Sender] = {}
+    for record in view.records:
+        match record.entry:
+            case Joined(causes=causes):
+                found |= {cause.inbox: cause.sender for cause in causes if not (cause.wish or cause.note)}
+            case Answered(inbox=message, by=by) if message:
+                found[message] = by
+    return {message: by for message, by in found.items() if message not in view.returned}
+
+
+def returning(view: TurnView) -> list[Returned]:
+    """What is written when a turn is set aside: the messages that joined it are not set aside with it."""
+    left = tuple(joined_messages(view))
+    return [Returned(left)] if left else []
 
 
 def fold(records: Iterable[Record]) -> TurnView:

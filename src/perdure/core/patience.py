@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from perdure.core.journal import ToolStarted, TurnView
+from perdure.core.effects import Effect
+from perdure.core.journal import Call, ToolStarted, TurnView
 
 
 class Patience(Struct, frozen=True):
@@ -48,6 +49,18 @@ def due(watch: Watch, patience: Patience, now: int) -> Due:
     if patience.still_working and now - watch.told >= patience.still_working:
         return Due.STILL_WORKING
     return Due.NOTHING
+
+
+def only_waits(view: TurnView) -> bool:
+    """Whether the turn has nothing to do before a command, or a process that it waits for, has ended."""
+    return bool(view.open_calls) and all(_is_waiting(call) for call in view.open_calls)
+
+
+def _is_waiting(call: Call) -> bool:
+    if call.started is None:
+        return False
+    waits = call.request.tool == "process" and call.request.arguments.get("action") == "wait"
+    return waits or call.started.effect is Effect.ATTACHED
 
 
 class Doing(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 _ASKS = ".asks."
+_AGAIN = ".again."
 SHORT = "#"  # begins what stands for a question whose own name is too long for a button
 
 
@@ -12,15 +13,15 @@ def question_name(turn: str, question: str) -> str:
     return f"{turn}.{question}"
 
 
-def asking_reply(turn: str, question: str) -> str:
-    """The name of the reply that asks a question."""
-    return f"{turn}{_ASKS}{question}"
+def asking_reply(turn: str, question: str, before: int = 0) -> str:
+    """The name of the reply that asks a question, which was asked so many times before."""
+    return f"{turn}{_ASKS}{question}" + (f"{_AGAIN}{before}" if before else "")
 
 
 def asked_in(reply: str) -> str | None:
     """The name of the question that a reply asks; None if it asks none."""
     turn, asks, question = reply.partition(_ASKS)
-    return question_name(turn, question) if asks else None
+    return question_name(turn, question.partition(_AGAIN)[0]) if asks else None
 
 
 def short_name(name: str) -> str:

@@ -12,10 +12,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from perdure.core.journal import TurnView
+from perdure.core.journal import Decided, TurnView
 from perdure.core.notes import ago, times
 from perdure.core.session import SessionState
 from perdure.core.tail import Tail, tail_of
+from perdure.core.turn import State
 
 
 class Reason(StrEnum):
@@ -87,6 +88,9 @@ class Rule(StrEnum):
     RESUME = "resume"
 
 
+ALONE = "alone"  # in the evidence of a decision to resume: recoveries run one at a time, and this one waits for it
+
+
 # Held back for good: a new message does not join such a turn, it supersedes it.
 SUPERSEDED: frozenset[str] = frozenset((Rule.UNAUTHORISED, Rule.STALE, Rule.TOKENS, Rule.NO_ADDRESS))
 
@@ -149,6 +153,13 @@ def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: in
     if policy.policy == "ask":
         return decided(Choice.ASK_USER, Rule.ASK, "the policy here is to ask first")
     return decided(Choice.RESUME, Rule.RESUME, f"it ends with {tail} and may go on")
+
+
+def awaits_slot(view: TurnView) -> bool:
+    """Whether it was decided that the turn goes on, and it waits for a slot: nothing has come since."""
+    last = view.records[-1].entry if view.records else None
+    begun = view.state in (State.INTERRUPTED, State.RUNNING)
+    return begun and isinstance(last, Decided) and last.rule == Rule.RESUME
 
 
 def _ages(age: int | None, limit: int) -> str:

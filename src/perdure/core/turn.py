@@ -37,6 +37,7 @@ class Move(StrEnum):
 MOVES: dict[State, dict[Move, State]] = {
     State.QUEUED: {
         Move.CLAIMED: State.RUNNING,
+        Move.ASKED: State.WAITING,
         Move.INTERRUPTED: State.INTERRUPTED,
         Move.CANCELLED: State.CANCELLED,
     },
@@ -63,6 +64,8 @@ MOVES: dict[State, dict[Move, State]] = {
 }
 
 INITIAL = State.QUEUED
+# What an attempt does too. A turn that is interrupted or queued has none: then recovery alone makes these moves.
+BY_ATTEMPT = frozenset((Move.FINISHED, Move.ASKED))
 FINAL = frozenset(state for state, moves in MOVES.items() if not moves)
 BEGUN = tuple(state for state in State if state not in FINAL)
 

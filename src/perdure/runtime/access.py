@@ -8,7 +8,7 @@ from perdure.core.messages import Inbound, Sender
 from perdure.core.people import OPERATOR, Role, Verb, may
 from perdure.store.admission import Admission
 from perdure.store.api import Store
-from perdure.store.database import Work
+from perdure.store.database import Tx, Work
 from perdure.store.ids import Clock
 
 __all__ = ["OPERATOR", "Access", "Verb"]
@@ -30,6 +30,10 @@ class Access:
         """Whether somebody may do something in a conversation, as things are now."""
         there = read_session_key(key)
         return may(await self.role(there.address, person), verb, shared=there.shared)
+
+    def stands(self, tx: Tx, key: str, person: Sender, verb: Verb) -> bool:
+        """Whether what somebody asked for still stands: they may do it in a conversation, as things are now."""
+        return person == OPERATOR or self._admission.may(tx, key, person, verb)
 
     def usual_key(self, inbound: Inbound) -> str:
         """The conversation that a message belongs to, unless its sender is a guest."""

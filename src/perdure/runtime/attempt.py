@@ -17,6 +17,7 @@ from perdure.core.delivery import split
 from perdure.core.effects import Effect
 from perdure.core.journal import (
     Asked,
+    Decided,
     Entry,
     Failed,
     Finished,
@@ -28,16 +29,19 @@ from perdure.core.journal import (
     ToolEnded,
     TurnView,
     fold,
+    returning,
 )
-from perdure.core.messages import Attachment, Button, Pick
-from perdure.core.questions import asking_reply, question_name
+from perdure.core.messages import Attachment
+from perdure.core.patience import only_waits
 from perdure.core.queueing import Rules
-from perdure.core.recovery import Rule
+from perdure.core.recovery import Choice, Rule
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
+from perdure.runtime.asking import asking
 from perdure.runtime.bell import STORE_PAUSE
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import LETTING_GO, Shown
+from perdure.runtime.slots import Slots
 from perdure.runtime.typing import Typing
 from perdure.store.api import Store
 from perdure.store.claims import Claim
@@ -46,6 +50,8 @@ from perdure.store.outbox import Owed
 from perdure.tools.cabinet import Cabinet
 
 log = Log("attempt")
+
+SIGN_OF_LIFE = 30.0  # seconds between two signs of life of an attempt that waits for a slot
 
 
 class Attempt:
@@ -67,6 +73,7 @@ class Attempt:
         shown: Shown,
         typing: Typing,
         cabinet: Cabinet,
+        slots: Slots,
         changed: Callable[[str], None],
         owes: Callable[[str], None],
     ) -> None:
@@ -83,6 +90,7 @@ class Attempt:
         self._shown = shown
         self._typing = typing
         self._cabinet = cabinet
+        self._slots = slots
         self._changed = changed
         self._owes = owes
         self._work = work_of(claim.turn.key)
@@ -90,6 +98,7 @@ class Attempt:
         self.history: Sequence[TurnView] = recalled(views(claim.earlier or ()))
         self._recalled = claim.earlier is not None
         self.began = self.heard = steady()  # when this attempt began, and gave its last sign of life
+        self.task: asyncio.Task[None] | None = None  # the agent runs in it, as soon as it has begun
         self.aside: asyncio.Task[None] | None = None  # what is being said in passing, such as that it goes on
         self.hushed = False  # nothing is said in passing any more
         self.news = claim.more  # somebody may have written; of what another gateway takes in, nobody tells us
@@ -107,6 +116,11 @@ class Attempt:
         """Whether the turn has begun a command, which may live on without it."""
         started = (call.started for call in self.view.calls.values())
         return any(intent is not None and intent.effect is Effect.ATTACHED for intent in started)
+
+    @property
+    def _goes_on_by_itself(self) -> bool:
+        """Whether it was cut off and is resumed though no person and no message asked for it."""
+        return self.view.decided is not None and self.view.decided.rule == Rule.RESUME
 
     @property
     def shows(self) -> bool:
@@ -144,6 +158,7 @@ class Attempt:
             self._check_cost()
         await self._save(entries, self._files_of(entries))
         self._log_failures(entries)
+        await self._have_slot()
         await self._lease.confirmed()
 
     def _log_failures(self, entries: Sequence[Entry]) -> None:
@@ -152,6 +167,18 @@ class Attempt:
             if isinstance(entry, ModelFailed):
                 told = {name: value for name, value in msgspec.to_builtins(entry).items() if value is not None}
                 log.warning(entry.kind, turn=self.turn, key=self.key, **told)
+
+    async def _have_slot(self) -> None:
+        """A recovery that only waits for a command gives its slot up, and goes on only when it has one again."""
+        if only_waits(self.view):
+            self._slots.rest(self.turn)
+        elif self._goes_on_by_itself and self._slots.needs(self.turn):
+            must_wait, granted = self._slots.full, self._slots.enter(self._row, running=True)
+            if must_wait:
+                await self._save([Decided(Choice.RESUME, notes.SLOT_AGAIN, rule=Rule.RESUME)])
+            while not granted.done():
+                self.alive()  # others go first: that is no silence of its own
+                await asyncio.wait({granted}, timeout=SIGN_OF_LIFE)
 
     def _files_of(self, entries: Sequence[Entry]) -> list[Owed]:
         """What the results of calls send."""
@@ -196,28 +223,10 @@ class Attempt:
     ) -> NoReturn:
         until = self._clock() + self._approval_ms if approves else 0
         asked = Asked(question, text, tuple(options), approves=approves, until=until)
-        words = notes.ask_approval(self._work, text) if approves else notes.ask_here(self._work, text, options)
-        parts = split(words, self._max_length)
-        name = asking_reply(self.turn, question)
-        owed = Owed(address_of(self.key), name, tuple(parts), self.view.anchor, self._buttons(asked))
         self._typing.end()
-        await self._save([*also, asked], [owed])
+        await self._save([*also, asked], [asking(self.turn, self.key, asked, self.view, self._max_length)])
         log.info("asked", turn=self.turn, key=self.key)
         raise TurnWaits(f"turn {self.turn} waits for an answer")
-
-    def _buttons(self, asked: Asked) -> tuple[Button, ...]:
-        """One for each option: pressing it says the same as a person who writes."""
-        if asked.approves:
-            name, verbs = f"{self.turn}.{asked.approves}", ("approve", "deny")
-            pairs = zip(asked.options, verbs, strict=True)
-            return tuple(Button(label, notes.command(verb, self._work, name)) for label, verb in pairs)
-        name = question_name(self.turn, asked.question)
-        return tuple(
-            Button(option, self._saying(option), Pick(name, number)) for number, option in enumerate(asked.options)
-        )
-
-    def _saying(self, option: str) -> str:
-        return option if self._work is None else notes.command("answer", self._work, option)
 
     async def recall(self) -> None:
         """Read the earlier turns of the session, if they were too many to come with the claim."""
@@ -243,14 +252,18 @@ class Attempt:
     async def fail(self, error: str) -> None:
         """The end of the turn, and the sentence that tells of it, in one transaction."""
         await self.hide()
-        await self._save([Failed(error)], self._owe(notes.turn_failed(error)))
+        left = returning(self.view) if self._is_over_its_cost() else []
+        await self._save([*left, Failed(error)], self._owe(notes.turn_failed(error)))
         log.warning("failed", turn=self.turn, key=self.key, error=error)
 
     def _check_cost(self) -> None:
+        if self._is_over_its_cost():
+            raise ModelError(notes.recovery_cost(self.view.tokens, self._max_tokens or 0))
+
+    def _is_over_its_cost(self) -> bool:
         """Recovery ends at its cost limit; what a person or a new message asked for does not."""
-        by_itself = self.view.decided is not None and self.view.decided.rule == Rule.RESUME
-        if by_itself and self._max_tokens is not None and self.view.tokens >= self._max_tokens:
-            raise ModelError(notes.recovery_cost(self.view.tokens, self._max_tokens))
+        limit = self._max_tokens
+        return self._goes_on_by_itself and limit is not None and self.view.tokens >= limit
 
     async def interrupt(self, reason: str) -> bool:
         """Mark the turn as cut off. False: it had ended already."""
@@ -276,9 +289,11 @@ class Attempt:
             self.view.apply(record)
 
     async def _saved(self, entries: Sequence[Entry], owed: Sequence[Owed]) -> list[Record] | None:
+        # A call that ended before its cancellation keeps its result, one that returns after it has none.
+        late = self.task is None or not self.task.cancelling()
         while True:
             try:
-                return await self._store.turns.append(self._row, entries, self._clock(), owed=owed)
+                return await self._store.turns.append(self._row, entries, self._clock(), owed=owed, late=late)
             except Unavailable as error:
                 await self._wait_for_store(error)
 

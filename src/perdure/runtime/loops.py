@@ -34,6 +34,7 @@ from perdure.runtime.recoverer import Limits, Recoverer
 from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
+from perdure.runtime.slots import Slots
 from perdure.runtime.uploads import Uploads
 from perdure.runtime.watchers import Watchers
 from perdure.store.api import Store
@@ -43,6 +44,7 @@ from perdure.tools.cabinet import Cabinet
 
 log = Log("loops")
 
+ONE_AT_A_TIME_AFTER = 2  # unclean starts in a row: then a crash counts only for the turn that ran alone
 HEARTBEAT = 5.0  # seconds; a lease outlives six of them
 TAKING_IN = 2.0  # seconds that events get which were handed over when everything else had ended
 OWED_FIRST = 5.0  # how long recoveries of a platform wait for the replies that are owed there
@@ -82,6 +84,12 @@ class Loops:
         self.connections = connections = Connections(adapters, self._connected)
         silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
         self.notices = Notices(connections.connected, silent)
+        self.slots = Slots(
+            settings.recovery.concurrency,
+            alone=started.unclean_in_a_row >= ONE_AT_A_TIME_AFTER,
+            written=store.inbox.written,
+            group=group,
+        )
         self.runner = self._make_runner(steady)
         self.watchers = Watchers(
             self.runner,
@@ -141,6 +149,7 @@ class Loops:
             freshness_ms=int(self._settings.recovery.freshness * 1000),
             rules=self._settings.queue_rules,
             cabinet=self.cabinet,
+            slots=self.slots,
             ended=lambda: self.keepers.wake(),  # it may have left a command behind
             changed=self._feed.ring,
             owes=self._changed,
@@ -152,7 +161,8 @@ class Loops:
             self._store,
             started,
             self.runner,
-            limits=Limits(self._policy, self._settings.recovery.concurrency),
+            limits=Limits(self._policy, int(self._settings.tools.approval_expires * 1000)),
+            slots=self.slots,
             access=self.access,
             clock=self._clock,
             served={adapter.name for adapter in self._adapters},
@@ -258,6 +268,7 @@ class Loops:
         if ordered:
             self.commands.wake()
             return
+        self.slots.let_through(stored.key)
         self.runner.wake(stored.key)
         if inbound.attachments:
             self.fetcher.wake()

@@ -63,6 +63,8 @@ class Operators:
         )
         if suspended.turn:
             self._loops.runner.cut_off(suspended.turn)
+            await self._loops.access.sweep(self._clock)  # a message that had joined waits again, if its sender may
+            self._loops.runner.wake(session.key)
         return suspended.changed
 
     async def resend(self, row: Delivering) -> Mended:

@@ -6,13 +6,28 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key, work_of
 from perdure.core.delivery import split
-from perdure.core.journal import Cancelled, Decided, Entry, Finished, Interruption, Requeued, TurnView, fold
+from perdure.core.journal import (
+    Cancelled,
+    Decided,
+    Entry,
+    Finished,
+    Interruption,
+    Requeued,
+    Returned,
+    TurnView,
+    fold,
+    joined_messages,
+    returning,
+)
 from perdure.core.messages import Button
+from perdure.core.patience import only_waits
 from perdure.core.recovery import (
+    ALONE,
     SUPERSEDED,
     Choice,
     Decision,
@@ -22,30 +37,38 @@ from perdure.core.recovery import (
     Surroundings,
     decide,
 )
+from perdure.core.requests import request_of
 from perdure.core.session import SessionState, Why
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.asking import asking
 from perdure.runtime.runner import Runner
+from perdure.runtime.slots import Slots
 from perdure.store.api import Store
+from perdure.store.claims import JOINED
+from perdure.store.database import Tx
 from perdure.store.ids import Clock
-from perdure.store.moves import Turn
+from perdure.store.moves import Requested, Turn
 from perdure.store.outbox import Owed
 from perdure.store.runs import Started
 
 log = Log("recoverer")
 
-ONE_AT_A_TIME_AFTER = 2  # unclean starts in a row: then a crash counts only for the turn that ran alone
 PAUSED_AFTER = 3  # unclean starts within a few minutes, with work to resume
 # Nobody is told of these: the person may not talk to us, was told when the session was set aside, or is nowhere.
 SILENT = frozenset((Rule.UNAUTHORISED, Rule.NOT_OPEN, Rule.NO_ADDRESS))
+
+
+# Why a turn is left as it is though messages have joined it, which then wait again for a turn of their own.
+SET_ASIDE = SUPERSEDED - {Rule.NO_ADDRESS}
 
 
 class Limits(Struct, frozen=True):
     """What recovery may do, by the configuration."""
 
     policy: Callable[[Address], RecoveryPolicy]
-    at_once: int
+    approval_ms: int = 0  # how long an approval that is asked for again may be given
 
 
 class Recoverer:
@@ -58,6 +81,7 @@ class Recoverer:
         runner: Runner,
         *,
         limits: Limits,
+        slots: Slots,
         access: Access,
         clock: Clock,
         served: Container[str],
@@ -71,8 +95,7 @@ class Recoverer:
         self._started = started
         self._runner = runner
         self._limits = limits
-        alone = started.unclean_in_a_row >= ONE_AT_A_TIME_AFTER
-        self._slots = asyncio.Semaphore(1 if alone else limits.at_once)
+        self._slots = slots
         self._access = access
         self._clock = clock
         self._served = served
@@ -94,9 +117,27 @@ class Recoverer:
 
     async def _take_over(self, turn: Turn, reason: Reason) -> None:
         run, now = self._started.run, self._clock()
-        taken = await self._store.turns.interrupt(turn.id, turn.key, reason, run, now)
+        taken = await self._store.turns.interrupt(turn.id, turn.key, reason, run, now, self._requested)
         if taken is not None:
             log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
+
+    def _requested(self, tx: Tx, turn: Turn, view: TurnView) -> Requested | None:
+        """What a person asked for and nobody has taken up is carried out, whatever the policy, or asked again."""
+        request, address, now = request_of(view), parse_session_key(turn.key)[1], self._clock()
+        if request is None:
+            return None
+        window = self._limits.policy(address).freshness_ms
+        fresh = not window or now - request.at <= window
+        if fresh and self._access.stands(tx, turn.key, request.by, request.verb):
+            return Requested()
+        asked = request.asked
+        if asked is None:
+            return None
+        until = now + self._limits.approval_ms if asked.approves else 0
+        again = replace(asked, until=until)
+        why = notes.ask_again(fresh=fresh)
+        owed = asking(turn.id, turn.key, again, view, self._max_length(address.platform), why)
+        return Requested(again, (owed,))
 
     def pause_if_crashing(self, lost: int) -> None:
         """The crash-loop breaker: for this run nothing goes on by itself, but everybody is served."""
@@ -118,7 +159,11 @@ class Recoverer:
         for turn in await self._store.turns.interrupted(self._started.run):
             there = parse_session_key(turn.key)[1].platform
             wanted = platform in (None, there) or there not in self._served
-            if wanted and turn.id not in self._deciding:
+            if not wanted:
+                continue
+            if turn.id in self._deciding and self._slots.waits(turn.id):
+                self._deciding.pop(turn.id).cancel()  # decided anew: much may have changed while it waited
+            if turn.id not in self._deciding:
                 self._deciding[turn.id] = self._group.create_task(self._recover(turn))
 
     def stop(self) -> None:
@@ -137,7 +182,8 @@ class Recoverer:
             self.unfinished = True
             log.warning("not_recovered", turn=turn.id, error=error.message)
         finally:
-            self._deciding.pop(turn.id, None)
+            if self._deciding.get(turn.id) is asyncio.current_task():
+                del self._deciding[turn.id]
 
     async def _surroundings(self, turn: Turn, view: TurnView, address: Address) -> Surroundings:
         session = await self._store.sessions.get(turn.session)
@@ -182,7 +228,7 @@ class Recoverer:
             case Choice.SUSPEND:
                 text = notes.set_aside(work_of(turn.key), decision.why)
                 told = Owed(address, f"{turn.id}.suspended", (text,))
-                if await self._write(turn, [decided, Cancelled(Why.SUSPENDED)], [told]):
+                if await self._write(turn, [decided, *returning(view), Cancelled(Why.SUSPENDED)], [told]):
                     self._runner.cut_off(turn.id)
             case _:
                 await self._hold(turn, view, address, decided)
@@ -190,15 +236,37 @@ class Recoverer:
         self._changed(turn.key)
 
     async def _resume(self, turn: Turn, view: TurnView, decided: Decided) -> None:
-        """Put the turn back in the queue when there is a place; the runner claims it like any other."""
-        async with self._slots:
+        """Put the turn back in the queue when there is a slot; the runner claims it like any other."""
+        try:
+            first = await self._after_waiting(turn, view, decided)
             if not await self._is_authorised(turn, view):
-                self.unfinished = True  # somebody was removed while it waited for its place: decided anew
+                self.unfinished = True  # somebody was removed while it waited for its slot: decided anew
                 return
             over = self._runner.over(turn.id)
-            if await self._write(turn, [decided, Requeued()]):
+            if await self._write(turn, [*first, Requeued()]):
                 self._runner.wake(turn.key)
                 await over.wait()
+        finally:
+            self._slots.leave(turn.id)
+
+    async def _after_waiting(self, turn: Turn, view: TurnView, decided: Decided) -> list[Decided]:
+        """Wait for a slot, if the turn needs one; what is then still to be put on record.
+
+        While it waits, the decision is on record already, so that a message can take the turn.
+        """
+        if only_waits(view):
+            self._slots.begin(turn.id)
+            return [decided]
+        must_wait, position = self._slots.full, view.interrupted.position if view.interrupted else 0
+        granted = self._slots.enter(turn)
+        if must_wait:
+            alone = {ALONE: True} if self._slots.alone else {}
+            await self._write(turn, [replace(decided, evidence=decided.evidence | alone)])
+            self._runner.wake(turn.key)  # somebody may have written already
+        await asyncio.wait({granted})
+        if not must_wait:
+            return [decided]
+        return [JOINED] if await self._store.inbox.waiting(turn.key, position) else []
 
     async def _deliver(self, turn: Turn, view: TurnView, address: Address, decided: Decided) -> None:
         text = view.responses[-1].text
@@ -210,13 +278,22 @@ class Recoverer:
         """The turn stays as it is. The same decision again is not journalled again, and told only once."""
         last = view.decided
         if last is None or (last.decision, last.rule) != (decided.decision, decided.rule):
-            told = await self._words(turn, view.interrupted, address, decided) if view.interrupted else []
-            await self._write(turn, [decided], told)
+            left = await self._returned(turn, view) if decided.rule in SET_ASIDE else []
+            told = await self._words(turn, view.interrupted, address, decided, left) if view.interrupted else []
+            await self._write(turn, [decided, *left], told)
 
-    async def _words(self, turn: Turn, mark: Interruption, address: Address, decided: Decided) -> list[Owed]:
+    async def _returned(self, turn: Turn, view: TurnView) -> list[Returned]:
+        """The messages that joined a turn which is set aside wait again, if their senders may still talk here."""
+        joined = joined_messages(view)
+        allowed = [one for one, by in joined.items() if await self._access.may(turn.key, by, "talk")]
+        return [Returned(tuple(allowed))] if allowed else []
+
+    async def _words(
+        self, turn: Turn, mark: Interruption, address: Address, decided: Decided, returned: Sequence[Returned]
+    ) -> list[Owed]:
         """What the chat is told: nothing where nobody may hear it, or where a message joins the turn at once."""
         superseded = decided.rule in SUPERSEDED
-        waiting = await self._store.inbox.waiting(turn.key)
+        waiting = await self._store.inbox.waiting(turn.key) + sum(len(entry.messages) for entry in returned)
         if not superseded and await self._store.inbox.waiting(turn.key, mark.position):
             return []
         if decided.decision == Choice.ASK_USER:

@@ -16,6 +16,7 @@ from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.bell import POLL, Bell
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import Shown
+from perdure.runtime.slots import Slots
 from perdure.runtime.typing import Typing
 from perdure.store.api import Store
 from perdure.store.claims import Claim
@@ -48,6 +49,7 @@ class Runner:
         freshness_ms: int,
         rules: Rules,
         cabinet: Cabinet,
+        slots: Slots,
         ended: Callable[[], None],
         changed: Callable[[str], None],
         owes: Callable[[str], None],
@@ -66,6 +68,7 @@ class Runner:
         self._freshness_ms = freshness_ms
         self._rules = rules
         self._cabinet = cabinet
+        self._slots = slots
         self._ended = ended
         self._changed = changed
         self._owes = owes  # the same, and something may be owed to the chat
@@ -206,10 +209,11 @@ class Runner:
             shown=self._preview_of(turn),
             typing=typing,
             cabinet=self._cabinet,
+            slots=self._slots,
             changed=self._changed,
             owes=self._owes,
         )
-        task = asyncio.create_task(self._think(attempt))
+        attempt.task = task = asyncio.create_task(self._think(attempt))
         self.attempts[turn.id], self._given_up[turn.id] = (attempt, task), asyncio.Event()
         attempt.news |= turn.key in self._hints
         self._listening[turn.key] = attempt

@@ -8,7 +8,7 @@ from msgspec import Struct
 from perdure.core.journal import Answered, Asked, Began, Claimed, Decided, Joined, Record, Requeued, fold
 from perdure.core.messages import Sender
 from perdure.core.queueing import Rules
-from perdure.core.recovery import SUPERSEDED, Choice
+from perdure.core.recovery import ALONE, SUPERSEDED, Choice
 from perdure.core.session import Why
 from perdure.core.turn import State
 from perdure.store import attachments, goals, inbox, journal, leases, news, queueing
@@ -26,6 +26,8 @@ class Claim(Struct, frozen=True):
     more: bool  # further messages wait for their turn, or a goal may go on
     superseded: bool = False  # the turn before it was ended for its sake, and may have left something behind
 
+
+JOINED = Decided(Choice.RESUME, "a message came, and joins it", rule="message")
 
 # A person's, not ours: news of a process answers no question, and joins no turn that may look for itself.
 _ARRIVED_WORDS = (
@@ -65,7 +67,8 @@ def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: Rules) -> T
     cause = inbox.as_cause(tx, row)
     inbox.take(tx, row[0], turn.id)
     answered = answer_to(question, cause.text, cause.sender, cause.message)
-    answered = msgspec.structs.replace(answered, attachments=cause.attachments)
+    joins = "" if answered.chosen else row[0]
+    answered = msgspec.structs.replace(answered, attachments=cause.attachments, inbox=joins)
     move(tx, ids, turn, [answered], (), now)
     return get(tx, turn.id)
 
@@ -81,20 +84,21 @@ def answer_to(question: Asked, text: str, by: Sender, message: str = "") -> Answ
 def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: Rules) -> Turn | None:
     """What a new message does to an interrupted turn that was held back: it supersedes it, or joins it.
 
-    Until a decision was made, while only messages from before the interruption wait, and until the files of the
-    message are here, nothing happens.
+    So it does to one that waits for a slot. Until a decision was made, while only messages from before the
+    interruption wait, and until the files of the message are here, nothing happens.
     """
     view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
     if view.decided is None or view.interrupted is None or leases.holder(tx, turn.key) != run:
         return turn
+    if view.decided.evidence.get(ALONE):
+        return turn  # recoveries run one at a time: the message brings it to the head of the line
     superseded = view.decided.rule in SUPERSEDED
     row = tx.one(_NEXT_WORDS, key=turn.key, after=0 if superseded else view.interrupted.position)
     if row is None or (rules.files and attachments.are_awaited(tx, [row])):
         return turn
     if superseded:
         return None if cancel(tx, ids, turn, Why.SUPERSEDED, now) else turn
-    joined = Decided(Choice.RESUME, "a message came, and joins it", rule="message")
-    move(tx, ids, turn, [joined, Requeued()], (), now)
+    move(tx, ids, turn, [JOINED, Requeued()], (), now)
     return get(tx, turn.id)
 
 

@@ -6,7 +6,7 @@ caller no longer owns the turn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -19,13 +19,15 @@ from perdure.core.journal import (
     Interrupted,
     ModelAnswered,
     Record,
+    Returned,
     ToolEnded,
+    TurnView,
     decode,
     fold,
 )
 from perdure.core.notes import CANCELLED_CALL
 from perdure.core.session import Why
-from perdure.core.turn import FINAL, MOVES, State, advance
+from perdure.core.turn import BY_ATTEMPT, FINAL, MOVES, State, advance
 from perdure.store import journal, leases, outbox, previews, sessions
 from perdure.store.database import Row, Tx
 from perdure.store.ids import Ids
@@ -71,12 +73,20 @@ def get(tx: Tx, turn: str) -> Turn | None:
     return as_turn(row) if row else None
 
 
-def append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int) -> list[Record] | None:
-    """Facts that move nothing. Some are accepted late, but always from the same epoch only."""
-    guard = _LATE if all(entry.late for entry in entries) else _GUARD
+def append(tx: Tx, turn: Turn, entries: Sequence[Entry], now: int, *, late: bool = True) -> list[Record] | None:
+    """Facts that move nothing. Some are accepted late, unless not even they may be: always from the same epoch."""
+    guard = _LATE if late and all(entry.late for entry in entries) else _GUARD
     if tx.one(guard + tx.hold, turn=turn.id, epoch=turn.epoch) is None:
         return None
+    _return(tx, turn, entries)
     return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _return(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
+    """Let the messages that leave the turn wait again, each at its place in the chat."""
+    sql = "UPDATE inbox SET state = 'waiting', turn = NULL WHERE id = :id AND turn = :turn AND state = 'taken'"
+    for message in (each for entry in entries if isinstance(entry, Returned) for each in entry.messages):
+        tx.run(sql, id=message, turn=turn.id)
 
 
 def move(
@@ -85,8 +95,7 @@ def move(
     row = get(tx, turn.id)
     if row is None or row.epoch != turn.epoch:
         return None
-    # A decision is about an interrupted turn: what a person has done to it meanwhile is the last word.
-    if row.state is not State.INTERRUPTED and any(isinstance(entry, Decided) for entry in entries):
+    if not _is_due(row.state, entries):
         return None
     state = row.state
     for entry in entries:
@@ -110,9 +119,23 @@ def move(
         owed = _in_place(tx, ids, row, owed, now)
     if any(isinstance(entry, Cancelled) and entry.why == Why.SUSPENDED for entry in entries):
         sessions.suspend(tx, row.key, now)
+    _return(tx, turn, entries)
     for reply in owed:
         outbox.owe(tx, ids, turn.key, turn.id, reply, now)
     return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _is_due(state: State, entries: Sequence[Entry]) -> bool:
+    """Whether whoever writes these entries may still move the turn.
+
+    A decision is about an interrupted turn: what a person has done to it meanwhile is the last word. And a turn
+    that is interrupted or queued has no attempt any more: what an earlier one still returns does not count.
+    """
+    decided = any(isinstance(entry, Decided) for entry in entries)
+    by_attempt = any(entry.move in BY_ATTEMPT for entry in entries)
+    if state is State.INTERRUPTED:
+        return decided or not by_attempt
+    return not decided and not (by_attempt and state is State.QUEUED)
 
 
 def _in_place(tx: Tx, ids: Ids, turn: Turn, owed: Sequence[Owed], now: int) -> Sequence[Owed]:
@@ -174,7 +197,19 @@ def _position(tx: Tx, key: str) -> int:
     return row[0] if row else 0
 
 
-def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
+class Requested(Struct, frozen=True):
+    """What becomes of a queued turn that a person asked for: it stays queued, or its question is put again."""
+
+    again: Asked | None = None
+    owed: tuple[Owed, ...] = ()
+
+
+Judge = Callable[[Tx, Turn, TurnView], Requested | None]
+
+
+def take_over(
+    tx: Tx, ids: Ids, turn: str, key: str, reason: str, run: str, now: int, requested: Judge
+) -> Turn | None:
     before, row = leases.holder(tx, key), get(tx, turn)
     if before == run or row is None or row.state in FINAL:
         return None
@@ -191,6 +226,24 @@ def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, now: int) -> T
     mine = as_turn(fenced)
     if mine.state not in (State.QUEUED, State.RUNNING):
         return mine
-    tx.run("UPDATE turns SET state = 'interrupted' WHERE id = :turn", turn=turn)
-    journal.append(tx, mine.session, turn, [_placed(tx, Interrupted(reason, before), key)], now)
-    return msgspec.structs.replace(mine, state=State.INTERRUPTED)
+    if mine.state is State.QUEUED:
+        view = fold(journal.read_turn(tx, mine.session, turn, mine.first_seq))
+        if (request := requested(tx, mine, view)) is not None:
+            return _carry_on(tx, ids, mine, request, now)
+    return _put(tx, mine, State.INTERRUPTED, Interrupted(reason, before), now)
+
+
+def _carry_on(tx: Tx, ids: Ids, turn: Turn, request: Requested, now: int) -> Turn:
+    """Nothing of a request was cut off, so nothing is marked."""
+    if request.again is None:
+        return turn
+    for reply in request.owed:
+        outbox.owe(tx, ids, turn.key, turn.id, reply, now)
+    return _put(tx, turn, State.WAITING, request.again, now)
+
+
+def _put(tx: Tx, turn: Turn, state: State, entry: Entry, now: int) -> Turn:
+    """Move a turn that was just taken over, with the entry that says so."""
+    tx.run("UPDATE turns SET state = :state WHERE id = :turn", state=state.value, turn=turn.id)
+    journal.append(tx, turn.session, turn.id, [_placed(tx, entry, turn.key)], now)
+    return msgspec.structs.replace(turn, state=state)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perdure.core.explain import Situation
-from perdure.core.journal import Record, fold
+from perdure.core.journal import Record, TurnView, fold
+from perdure.core.recovery import ALONE, Rule, awaits_slot
 from perdure.store import inbox, journal, previews, runs, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import as_record
+from perdure.store.moves import BEGUN
 from perdure.store.outbox import Delivering, of_turn
 from perdure.store.previews import Kept
 from perdure.store.runs import Run
@@ -55,16 +57,38 @@ def _situation(tx: Tx, session: Session) -> Situation:
         "SELECT id, first_seq FROM turns WHERE session = :id ORDER BY generation DESC LIMIT 1", id=session.id
     )
     records = journal.read_turn(tx, session.id, last[0], last[1]) if last else []
+    view = fold(records) if records else None
     owed = tx.one(
         "SELECT count(*) FROM outbox WHERE key = :key AND state IN ('owed', 'sending', 'unknown')", key=session.key
     )
     return Situation(
         session.state,
         sessions.read_recovery(tx, session.id),
-        [fold(records)] if records else [],
+        [view] if view else [],
+        ahead=_ahead(tx, session.key, view) if view else None,
         owed=owed[0] if owed else 0,
         waiting=inbox.count_waiting(tx, session.key),
     )
+
+
+# Turns that wait for a slot, the one that began first before the others: their newest entry is the decision.
+_IN_LINE = (
+    "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key JOIN journal j ON j.session = t.session "
+    f"AND j.seq = (SELECT max(n.seq) FROM journal n WHERE n.session = t.session) WHERE t.{BEGUN} "
+    "AND t.state IN ('interrupted', 'running') AND j.kind = 'decided' AND j.turn = t.id "
+    "AND j.body LIKE :resumed AND l.run = (SELECT run FROM leases WHERE key = :key) ORDER BY t.began_at, t.id"
+)
+_RESUMED = f'%"rule":"{Rule.RESUME}"%'
+
+
+def _ahead(tx: Tx, key: str, view: TurnView) -> int | None:
+    """How many turns get a slot before the one of this key; None: it waits for none."""
+    if not awaits_slot(view):
+        return None
+    line = [row[0] for row in tx.all(_IN_LINE, key=key, resumed=_RESUMED)]
+    if view.decided is not None and view.decided.evidence.get(ALONE):
+        line.sort(key=lambda other: not inbox.count_waiting(tx, other))  # who wrote comes first
+    return line.index(key) if key in line else 0
 
 
 _MESSAGE = "SELECT id, event_key, kind, state, key, problem, received_at, turn, session FROM inbox WHERE "

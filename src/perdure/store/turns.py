@@ -12,7 +12,7 @@ from perdure.store.claims import Claim, claim
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
 from perdure.store.inbox import UNBOUND
-from perdure.store.moves import BEGUN, COLUMNS, Turn, append, as_turn, begun, get, move, take_over
+from perdure.store.moves import BEGUN, COLUMNS, Judge, Turn, append, as_turn, begun, get, move, take_over
 from perdure.store.outbox import Owed
 
 
@@ -36,24 +36,32 @@ class Turns:
         return await self._database.read(lambda tx: [row[0] for row in tx.all(_CLAIMABLE, run=run)])
 
     async def append(
-        self, turn: Turn, entries: Sequence[Entry], now: int, *, owed: Sequence[Owed] = ()
+        self, turn: Turn, entries: Sequence[Entry], now: int, *, owed: Sequence[Owed] = (), late: bool = True
     ) -> list[Record] | None:
         """Append facts, and make the moves and owe the replies that go with them, all or nothing.
+
+        The result of a call is taken also when the turn was interrupted meanwhile, unless `late` is False.
 
         After return: everything is durable; None means that the turn has moved on and nothing was written.
         If we die inside: all of it may be there, or none.
         """
         return await self._database.write(
-            lambda tx: _append(tx, self._ids, turn, entries, owed, now), key=turn.key
+            lambda tx: _append(tx, self._ids, turn, entries, owed, now, late=late), key=turn.key
         )
 
-    async def interrupt(self, turn: str, key: str, reason: str, run: str, now: int) -> Turn | None:
+    async def interrupt(
+        self, turn: str, key: str, reason: str, run: str, now: int, requested: Judge = lambda tx, turn, view: None
+    ) -> Turn | None:
         """Take over a turn whose run is dead. If it was queued or running, it is now interrupted.
+
+        `requested` is asked about a queued one: whether a person asked for it, so that it is carried out instead.
 
         After return: the turn is ours under a new epoch; None means that there was no need.
         If we die inside: it is taken over, or the next start does so.
         """
-        return await self._database.write(lambda tx: take_over(tx, turn, key, reason, run, now), key=key)
+        return await self._database.write(
+            lambda tx: take_over(tx, self._ids, turn, key, reason, run, now, requested), key=key
+        )
 
     async def lost(self) -> list[Turn]:
         """Turns that were begun and not ended, and whose run is dead."""
@@ -110,12 +118,12 @@ _INTERRUPTED = _OF_TURNS + (
 
 
 def _append(
-    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int
+    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int, *, late: bool
 ) -> list[Record] | None:
     """Whoever reads of the end of a process has seen it: only then, and from then on, nobody else is told."""
     files = [reply for reply in owed if reply.file is not None]  # they go with a result, which moves nothing
     moves = len(files) < len(owed) or any(entry.move for entry in entries)
-    written = move(tx, ids, turn, entries, owed, now) if moves else append(tx, turn, entries, now)
+    written = move(tx, ids, turn, entries, owed, now) if moves else append(tx, turn, entries, now, late=late)
     if written is not None:
         for sight in (each for entry in entries if isinstance(entry, ToolEnded) for each in entry.saw):
             processes.see(tx, sight, now)

@@ -11,9 +11,10 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key
-from perdure.core.journal import APPROVED, DENIED, LATE, Answered, Decided, Requeued, fold
+from perdure.core.journal import APPROVED, DENIED, LATE, Answered, Cancelled, Decided, Requeued, fold, returning
 from perdure.core.messages import Inbound, Sender
 from perdure.core.recovery import Choice
+from perdure.core.requests import BY_PERSON
 from perdure.core.session import Reset, SessionState, Why, reset_due
 from perdure.store import inbox, journal, leases, moves, news, outbox, previews, sessions
 from perdure.store.claims import answer_to
@@ -136,12 +137,16 @@ def drop(ids: Ids, key: str, now: int, *, bound: str | None = None) -> Work[Drop
 
 
 def suspend(ids: Ids, key: str, now: int) -> Work[Suspended]:
-    """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one."""
+    """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one.
+
+    A message that had joined its turn is such a one.
+    """
 
     def work(tx: Tx) -> Suspended:
         turn = moves.begun(tx, key)
         if turn is not None:
-            moves.cancel(tx, ids, turn, Why.SUSPENDED, now)
+            left = returning(fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)))
+            moves.move(tx, ids, turn, [*left, Cancelled(Why.SUSPENDED)], (), now)
             return Suspended(True, turn.id)
         return Suspended(sessions.suspend(tx, key, now), None)
 
@@ -161,7 +166,7 @@ def resume(
             return Resumed("over")
         if turn is not None:
             ours = bound is None or turn.id == bound
-            return _go_on(tx, ids, turn, run, now) if ours else Resumed("running", turn.session)
+            return _go_on(tx, ids, turn, run, wish.sender, now) if ours else Resumed("running", turn.session)
         current = sessions.current(tx, key)
         if current is None or current.state is not SessionState.SUSPENDED:
             return Resumed("nothing")
@@ -214,11 +219,11 @@ def judge(
     return work
 
 
-def _go_on(tx: Tx, ids: Ids, turn: Turn, run: str, now: int) -> Resumed:
+def _go_on(tx: Tx, ids: Ids, turn: Turn, run: str, by: Sender, now: int) -> Resumed:
     """Requeue an interrupted turn because a person said so, whatever was decided before."""
     if turn.state != "interrupted" or leases.holder(tx, turn.key) != run:
         return Resumed("running", turn.session)
-    asked = Decided(Choice.RESUME, "a person asked for it", rule="person")
+    asked = Decided(Choice.RESUME, "a person asked for it", {"by": by.id}, rule=BY_PERSON)
     moves.move(tx, ids, turn, [asked, Requeued()], (), now)
     return Resumed("turn", turn.session)
 

@@ -37,6 +37,24 @@ def decided_for_people(decision: str, why: str) -> str:
     return said.get(decision, "")
 
 
+def ask_again(*, fresh: bool) -> str:
+    """Before a question that was answered, when its answer cannot be acted on after a restart."""
+    why = "whoever answered may no longer do so here" if fresh else "the answer came too long ago"
+    return f"I was restarted before I could act on the answer to this, and {why}. Please answer it again."
+
+
+SLOT_AGAIN = "what it waited for has ended, and it may go on"
+
+
+def waits_for_slot(ahead: int, *, alone: bool) -> str:
+    """What comes next for a turn that goes on by itself, but not at once, because so many others do."""
+    before = {0: "no other turn is ahead of it", 1: "1 other turn is ahead of it"}
+    line = before.get(ahead, f"{ahead} other turns are ahead of it")
+    message = "brings it to the head of the line" if alone else "or /resume goes on with it at once"
+    why = "only so many turns go on by themselves at a time"
+    return f"it waits for a slot, because {why}; {line}. A message here {message}."
+
+
 def left_behind(why: str) -> str:
     left = f"What I was doing here was cut off and stays unfinished, because {why}."
     return f"{left} I go on with what you wrote since."

@@ -1,0 +1,185 @@
+"""What a person asked for while the gateway drained, or just before it died, is carried out after the restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from perdure.core import notes
+from perdure.core.journal import TurnView
+from perdure.core.turn import State
+from perdure.runtime.gateway import Gateway
+from perdure.testing import SimulatedPlatform
+from support.approving import DONE, Asking
+from support.recovering import reasons
+from support.scenes import SCRIPT, Scene, cut_in_a_step, web
+from support.shelling import cleared_home
+from support.stopping import stopped
+from support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+ASK = "ask: Which way? | Left | Right\nstep go"
+QUESTION = "Which way?\n(Left / Right)"
+ANSWER = "Left\ngo: done"
+QUEUED = "SELECT 1 FROM turns WHERE state = 'queued'"
+KEPT = notes.kept_for_later(restart=False)
+every_policy = pytest.mark.parametrize("policy", ["auto", "ask", "off"])
+
+
+async def is_queued(scene: Scene) -> bool:
+    return (await scene.turn()).state is State.QUEUED
+
+
+@asynccontextmanager
+async def draining(scene: Scene, **settings: str) -> AsyncIterator[Gateway]:
+    """A gateway that drains for as long as a step hangs in chat 9; at the end it is made to stop."""
+    scene.bench.stuck.add("long")
+    before = len(scene.bench.hanging)
+    async with scene.serving(DRAIN__DEADLINE="1h", **settings) as gateway:
+        scene.platform.write("step long", chat="9")
+        await scene.bench.hangs(before + 1)
+        yield gateway
+        gateway.stop()
+        await stopped(gateway)
+
+
+async def start_to_drain(scene: Scene) -> None:
+    scene.gateway.stop()
+    await eventually("it drains", lambda: scene.gateway.phase == "draining")
+
+
+async def asked_and_pressed_in_a_drain(home: Path, **settings: str) -> Scene:
+    """A scene in which a question was answered by its button while the gateway drained."""
+    scene = Scene(home, platform=web(), **settings)
+    async with draining(scene):
+        scene.platform.write(ASK)
+        await scene.sees(QUESTION)
+        await start_to_drain(scene)
+        scene.platform.press("Left")
+        await eventually("the answer is taken", lambda: is_queued(scene))
+    return scene
+
+
+def unmarked(view: TurnView) -> bool:
+    return view.state is State.DONE and not view.interruptions and view.decided is None
+
+
+@every_policy
+async def test_b32_answer_that_was_pressed_in_a_drain_is_carried_out(tmp_path: Path, policy: str) -> None:
+    scene = await asked_and_pressed_in_a_drain(tmp_path, RECOVERY__POLICY=policy)
+    async with scene.serving():
+        await scene.sees(QUESTION, KEPT, ANSWER)
+        assert unmarked(await scene.turn())
+    assert scene.bench.ran["go"] == 1
+
+
+@every_policy
+async def test_b32_answer_is_carried_out_when_the_crash_comes_before_its_claim(
+    tmp_path: Path, policy: str
+) -> None:
+    scene = Scene(tmp_path, platform=web(), RECOVERY__POLICY=policy)
+    async with scene.dying(QUEUED):
+        scene.platform.write(ASK)
+        await scene.sees(QUESTION)
+        scene.platform.press("Left")
+    async with scene.serving():
+        await scene.sees(QUESTION, ANSWER)
+        assert unmarked(await scene.turn())
+    assert scene.bench.ran["go"] == 1
+
+
+async def test_b32_answer_is_carried_out_while_automatic_resume_is_paused(tmp_path: Path) -> None:
+    scene = await cut_in_a_step(tmp_path, RECOVERY__MAX_WITHOUT_PROGRESS="9")
+    await scene.crash_in_a_step()
+    async with scene.dying(f"{QUEUED} AND key LIKE '%:2'"):
+        scene.platform.write(ASK, chat="2")
+        await scene.sees(QUESTION, chat="2")
+        scene.platform.press("Left", chat="2")
+    async with scene.serving() as gateway:
+        assert gateway.loops.recoverer.paused
+        await scene.sees(QUESTION, ANSWER, chat="2")
+        assert unmarked(await scene.turn("2"))
+        assert (await scene.decided("paused")).state is State.INTERRUPTED
+
+
+@every_policy
+async def test_b32_resume_that_was_accepted_in_a_drain_is_carried_out(tmp_path: Path, policy: str) -> None:
+    scene = await cut_in_a_step(tmp_path, platform=web(), RECOVERY__POLICY=policy)
+    async with draining(scene, RECOVERY__POLICY="off"):
+        await scene.decided("off")
+        await start_to_drain(scene)
+        scene.platform.write("/resume")
+        await eventually("it is queued", lambda: is_queued(scene))
+    async with scene.unstuck():
+        await scene.sees_last("done")
+        view = await scene.turn()
+    assert (reasons(view), view.decided and view.decided.rule) == (["restart_interrupted"], "person")
+
+
+async def test_b32_resume_of_somebody_who_may_no_longer_is_not_carried_out(tmp_path: Path) -> None:
+    scene = await cut_in_a_step(tmp_path, platform=web(), PLATFORMS__WEB__ALLOW="ann")
+    async with draining(scene, RECOVERY__POLICY="off", PLATFORMS__WEB__ALLOW="ann,bob"):
+        await scene.decided("off")
+        await start_to_drain(scene)
+        scene.platform.write("/resume", sender="bob")
+        await eventually("it is queued", lambda: is_queued(scene))
+    async with scene.unstuck(RECOVERY__POLICY="ask"):
+        view = await scene.decided("ask")
+    assert (view.state, scene.bench.ran["b"]) == (State.INTERRUPTED, 1)
+    assert [button.label for button in scene.platform.posted[-1].buttons] == ["Resume", "Drop"]
+
+
+# ── asked again ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("why", ["stale", "removed"])
+async def test_b32_question_is_asked_again_when_its_answer_no_longer_counts(tmp_path: Path, why: str) -> None:
+    """It has its buttons, nothing is marked, and no step runs before the new answer."""
+    scene = await asked_and_pressed_in_a_drain(tmp_path, PLATFORMS__WEB__ALLOW="ann,bob")
+    if why == "stale":
+        scene.clock.move(3605)
+    async with scene.serving(PLATFORMS__WEB__ALLOW="bob" if why == "removed" else "ann,bob"):
+        again = f"{notes.ask_again(fresh=why == 'removed')}\n\n{QUESTION}"
+        await scene.sees(QUESTION, KEPT, again)
+        view = await scene.turn()
+        assert (view.state, view.interruptions, scene.bench.ran["go"]) == (State.WAITING, [], 0)
+        assert [button.label for button in scene.platform.posted[-1].buttons] == ["Left", "Right"]
+        scene.platform.press("Right", sender="bob")
+        await scene.sees(QUESTION, KEPT, again, "Right\ngo: done")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield from cleared_home(tmp_path)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["fresh", "stale"])
+async def test_b32_approval_just_before_a_crash_is_carried_out_once_or_asked_again(home: Path, late: bool) -> None:
+    scene = Asking(home, SimulatedPlatform(), RECOVERY__POLICY="off")
+    async with scene.dying(QUEUED):
+        approve, _ = await scene.ask()
+        scene.platform.press(approve.command)
+    scene.clock.move(3605 if late else 0)
+    async with scene.serving():
+        if late:
+            again = notes.ask_again(fresh=False)
+            await eventually("it is asked again", lambda: again in scene.platform.replies()[-1])
+            assert scene.runs() == 0
+            scene.platform.press(approve.command)
+        await scene.sees(DONE)
+        assert not (await scene.view()).interruptions
+    assert scene.runs() == 1
+
+
+async def test_b32_turn_that_nobody_asked_for_is_marked_though_it_was_only_queued(tmp_path: Path) -> None:
+    """A turn that recovery itself put back in the queue, and nobody has claimed, is marked once more."""
+    scene = await cut_in_a_step(tmp_path, SCRIPT)
+    async with scene.dying(QUEUED):
+        pass
+    async with scene.unstuck():
+        await scene.sees("done")
+        assert reasons(await scene.turn()) == ["restart_interrupted"] * 2
