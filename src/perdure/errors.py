@@ -145,6 +145,14 @@ class RunEnded(PerdureError):
     hint = "It was frozen or cut off for longer than its lease. Start it again."
 
 
+class Killed(BaseException):
+    """The gateway is to end at once, as if its process had been killed. `perdure.testing` raises it."""
+
+
+class ExitRefused(PerdureError):
+    """A task wanted to end the process, or pretended that somebody had asked for it from the keyboard."""
+
+
 # ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -10,6 +10,7 @@ from traceback import extract_tb
 from msgspec import Struct
 
 from perdure.core import notes
+from perdure.core.text import storable
 from perdure.errors import NotConnected, StoreBroken
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities, Event
@@ -58,7 +59,7 @@ class Connections:
             if end.defect is not None and (place := _place(end.defect)) not in known:
                 known.add(place)
                 log.crash("adapter_failed", end.defect, platform=adapter.name)
-            self.problems[adapter.name] = end.problem
+            self.problems[adapter.name] = storable(end.problem)
             log.warning("disconnected", platform=adapter.name, problem=end.problem, retry_in=pause)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)

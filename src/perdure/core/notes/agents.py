@@ -37,7 +37,7 @@ def step_unknown(call: str, why: str) -> str:
 
 def step_error(error: BaseException) -> str:
     """What a step failed with, as the journal keeps it."""
-    said = clipped(str(error), 2000).encode(errors="replace").decode()
+    said = clipped(str(error), 2000)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
