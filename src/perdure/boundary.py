@@ -1,7 +1,7 @@
 """Boundaries: whatever a piece of work raises ends that piece of work, and nothing else.
 
-A piece of work is a turn, an event, a reply, a command, a platform, a round of a loop. Python lets some exceptions go
-further than that: `asyncio` hands `SystemExit` and `KeyboardInterrupt` on to the event loop, and a task group ends
+A piece of work is a turn, an event, a reply, a command, a platform, a round of a loop. Some exceptions go further
+than that: `asyncio` hands `SystemExit` and `KeyboardInterrupt` on to the event loop, and a task group ends
 all its tasks with the first that fails. Without a boundary, one tool that calls `sys.exit()` would end the gateway
 for everybody. Only what `ENDS_GATEWAY` names may do that.
 """
@@ -19,7 +19,6 @@ E = TypeVar("E", bound=BaseException)
 ENDS_GATEWAY = (StoreBroken, RunEnded, Killed)
 
 Report = Callable[[BaseException], None]
-TaskFactory = Callable[..., "asyncio.Future[Any]"]
 
 
 async def contain(work: Awaitable[object], report: Report) -> bool:
@@ -82,11 +81,14 @@ def keep_exits_inside(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
 
     That holds for the tasks of agents, tools, adapters and libraries, too.
     """
-    before = loop.get_task_factory()
+    before: Any = loop.get_task_factory()
 
-    def make(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> Any:
+    def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:
         kept = _KeptInside(work) if asyncio.iscoroutine(work) else work
-        return before(loop, kept, **options) if before is not None else asyncio.Task(kept, loop=loop, **options)
+        if before is None:
+            return asyncio.Task(kept, loop=loop, **options)
+        made: asyncio.Future[Any] = before(loop, kept, **options)
+        return made
 
     loop.set_task_factory(make)
     return lambda: loop.set_task_factory(before)

@@ -115,6 +115,10 @@ class StoreUnreachable(Unavailable):
     hint = "Start the database server or mend the network; Perdure tries again by itself."
 
 
+class NotStored(StoreError):
+    """An event was not stored: something failed that nobody foresaw. The platform may hand it over again."""
+
+
 class StoreBroken(StoreError):
     """The outcome of a write is unknown: the disk failed to sync. Nothing more is written by this process."""
 

@@ -26,7 +26,7 @@ class Pauses:
     def after_failure(self, name: str = "") -> float:
         """Seconds to wait, now that this has failed once more."""
         count = self._failures[name] = self._failures.get(name, 0) + 1
-        return min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(count - 1, 10))
+        return min(LONGEST_PAUSE, FIRST_PAUSE * float(2 ** min(count - 1, 10)))
 
     def failures(self, name: str = "") -> int:
         """How often this has failed in a row."""
@@ -76,7 +76,7 @@ class Tasks:
         return self._begin(work, self._run(work))
 
     def repeat(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Begin work that goes on for as long as the gateway runs: after a failure it begins anew, after a pause."""
+        """Begin work that goes on while the gateway runs: after a failure and a pause, it begins anew."""
         return self._group.create_task(self._repeat(work))
 
     def _begin(self, work: Coroutine[Any, Any, None], contained: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -85,14 +85,18 @@ class Tasks:
         return task
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        await self._failures.contain("task_failed", work, task=work.__qualname__)
+        await self._failures.contain("task_failed", work, task=_name(work))
 
     async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         pauses, clock = Pauses(), asyncio.get_running_loop().time
         while True:
-            since = clock()
-            if await self._failures.contain("loop_failed", work(), loop=work.__qualname__):
+            since, begun = clock(), work()
+            if await self._failures.contain("loop_failed", begun, loop=_name(begun)):
                 return
             if clock() - since > LONGEST_PAUSE:
                 pauses.clear()
             await asyncio.sleep(pauses.after_failure())
+
+
+def _name(work: Coroutine[Any, Any, None]) -> str:
+    return str(getattr(work, "__qualname__", work))

@@ -13,6 +13,14 @@ def adapter_failed(kind: str) -> str:
     return f"its adapter failed with {kind}; the log says where"
 
 
+def wrong_event(why: str) -> str:
+    """Why an event is kept as rejected whose adapter has filled it wrongly."""
+    return f"the adapter handed over an event that cannot be read: {why}"
+
+
+NOT_STORED = "not received: something went wrong inside the gateway; its log says what"
+
+
 TRY_AGAIN = "Mend that, and make the call again."
 
 
