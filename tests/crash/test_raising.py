@@ -1,4 +1,4 @@
-"""The sweep of exceptions, quickly: at every third point of each scene something is raised, of changing classes.
+"""The sweep of exceptions, quickly: at every fifth point of each scene something is raised, of changing classes.
 
 `make soak` raises every class at every point. See `support/raising.py`.
 """
@@ -13,7 +13,7 @@ from support.raising import ERRORS, SCENES, Scene, sweep
 
 pytestmark = pytest.mark.anyio
 
-EVERY = 3
+EVERY = 5
 KINDS = list(ERRORS)
 
 

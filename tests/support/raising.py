@@ -16,6 +16,7 @@ from typing import ClassVar, TypeVar
 from perdure.agents.api import Agent, Hear, ModelRequest
 from perdure.agents.loop import LoopAgent
 from perdure.config import load
+from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall
 from perdure.core.tools import Tool, Use
@@ -156,8 +157,9 @@ class Stops(Scene):
     writes = ("step long 600s\nsay: late",)
 
     def react(self) -> None:
-        """A person stops the turn, and once more if that was turned away."""
-        tries = f"stop {len(self.platform.turned_away)}"
+        """A person stops the turn, and once more if that was turned away or did not work."""
+        failed = len(self.platform.turned_away) + self.platform.replies().count(notes.COMMAND_FAILED)
+        tries = f"stop {failed}"
         if self.platform.acknowledged and tries not in self._answered:
             self._answered.add(tries)
             self.platform.write("/stop")

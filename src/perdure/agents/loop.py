@@ -164,7 +164,8 @@ class LoopAgent:
                         work = hands.refuse(call, notes.SAME_AGAIN) if tired else hands.perform(call)
                         group.create_task(_told_if_cancelled(work))
         except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None  # the first that cannot be journalled ends them all
+            first = failures.exceptions[0]  # the first that cannot be journalled ends them all
+            raise first from first.__cause__
 
 
 async def _told_if_cancelled(work: Coroutine[None, None, None]) -> None:
