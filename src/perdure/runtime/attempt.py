@@ -35,6 +35,7 @@ from perdure.core.messages import Attachment
 from perdure.core.patience import only_waits
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Choice, Rule
+from perdure.core.text import storable
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.asking import asking
@@ -128,7 +129,7 @@ class Attempt:
 
     def show(self, text: str) -> None:
         self.alive()
-        self._shown.show(text, self.view.anchor)
+        self._shown.show(storable(text), self.view.anchor)
 
     def alive(self) -> None:
         self.heard = self._steady()
@@ -221,7 +222,7 @@ class Attempt:
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:
-        until = self._clock() + self._approval_ms if approves else 0
+        question, until = storable(question), self._clock() + self._approval_ms if approves else 0
         asked = Asked(question, text, tuple(options), approves=approves, until=until)
         self._typing.end()
         await self._save([*also, asked], [asking(self.turn, self.key, asked, self.view, self._max_length)])

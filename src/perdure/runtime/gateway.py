@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.agents.api import Agent, Model
+from perdure.boundary import keep_exits_inside
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.deaths import Launch
@@ -21,6 +22,7 @@ from perdure.runtime.bell import Feed
 from perdure.runtime.loops import Loops
 from perdure.runtime.operators import Operators
 from perdure.runtime.platforms import configured
+from perdure.runtime.tasks import Failures, Tasks
 from perdure.runtime.watchers import steady_clock
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
@@ -82,6 +84,7 @@ class Gateway:
         self._launch = launch
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._failures = Failures(log)
         self.feed = Feed()
         self.phase = Phase.STARTING
         self.stopping: Reason | None = None  # what turns that do not end in time are marked with
@@ -147,24 +150,31 @@ class Gateway:
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> Ending:
         """Serve until stopped."""
+        undo = keep_exits_inside(asyncio.get_running_loop())
+        try:
+            return await self._run(on_ready)
+        finally:
+            undo()
+
+    async def _run(self, on_ready: Callable[[], None]) -> Ending:
         self._agents.prepare()
         database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clock)
         self._store = Store(self._wrap(database), self._clock)
         try:
             run = await self._serve(on_ready)
-            await self._store.runs.end(run)
-            log.info("run_ended", run=run)
+            if await self._failures.contain("run_end_not_saved", self._store.runs.end(run), run=run):
+                log.info("run_ended", run=run)
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
         finally:
             self.phase = Phase.STOPPED
             self.feed.ring_all()
-            await self._agents.close()
+            await self._failures.contain("agents_not_closed", self._agents.close())
             await self._store.close()
         return self._ending
 
     async def _serve(self, on_ready: Callable[[], None]) -> str:
-        started = await self.store.runs.begin(_instance(self.settings.home), __version__, self._launch)
+        started = await self._begin_run()
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:
@@ -173,6 +183,17 @@ class Gateway:
             log.info("drained", run=started.run)
         await self._let_go()
         return started.run
+
+    async def _begin_run(self) -> Started:
+        """Record that this run begins, however long the store is away."""
+        begun: list[Started] = []
+
+        async def begin() -> None:
+            begun.append(await self.store.runs.begin(_instance(self.settings.home), __version__, self._launch))
+
+        if not await self._failures.retry("run_delayed", begin):
+            raise PerdureError("the start of this run could not be recorded; the log says why")
+        return begun[-1]
 
     async def _run_loops(self, started: Started, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
         """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""
@@ -186,7 +207,7 @@ class Gateway:
             self.feed,
             self._clock,
             self._steady,
-            group,
+            Tasks(group),
         )
         self._operators = Operators(self.store, self._loops, started.run, self._clock)
         await self._loops.start()
@@ -200,11 +221,12 @@ class Gateway:
 
     async def _let_go(self) -> None:
         for adapter in self.adapters:
-            try:
-                async with asyncio.timeout(CLOSING):
-                    await adapter.close()
-            except Exception as error:  # noqa: BLE001 reason: however an adapter fails to let go, we are done with it
-                log.warning("platform_not_closed", platform=adapter.name, error=error)
+            await self._failures.contain("platform_not_closed", _closed(adapter), platform=adapter.name)
+
+
+async def _closed(adapter: Adapter) -> None:
+    async with asyncio.timeout(CLOSING):
+        await adapter.close()
 
 
 def _instance(home: Path) -> str:

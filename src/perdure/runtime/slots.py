@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from perdure.errors import Unavailable
 from perdure.logs import Log
+from perdure.runtime.tasks import Tasks
 from perdure.store.moves import Turn
 
 log = Log("slots")
@@ -31,7 +32,7 @@ class Slots:
     A turn that a person asked for, or that only waits for a command, is no recovery that needs a slot.
     """
 
-    def __init__(self, most: int, *, alone: bool, written: Written, group: asyncio.TaskGroup) -> None:
+    def __init__(self, most: int, *, alone: bool, written: Written, group: Tasks) -> None:
         """`alone`: recoveries run one at a time. `written` says in which of these chats somebody has written."""
         self.alone = alone
         self._most = 1 if alone else most
