@@ -174,6 +174,11 @@ class ModelError(PerdureError):
 class ContextTooLong(ModelError):
     """The conversation is longer than the model can read at once."""
 
+    def __init__(self, message: str, *, fits: int = 0) -> None:
+        """`fits` is about how many tokens of the request would fit, counted as we count them; 0: nobody knows."""
+        super().__init__(message)
+        self.fits = fits
+
 
 # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from perdure.agents.api import Model, ModelRequest, Reply, TurnContext
 from perdure.agents.calls import Calls
+from perdure.agents.summaries import Shortener, fills_window
 from perdure.core import notes
-from perdure.core.compaction import cut, is_full
-from perdure.core.conversation import Conversation, UserMessage, conversation
-from perdure.core.journal import Call, Compacted, ModelAnswered, ModelAsked, TurnView
+from perdure.core.compaction import instructions
+from perdure.core.conversation import Conversation, conversation
+from perdure.core.journal import Call, ModelAnswered, ModelAsked, TurnView
 from perdure.core.tail import is_final
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ContextTooLong, ModelError
@@ -100,14 +101,15 @@ class LoopAgent:
         await context.listen()
         self._check_bounds(context.view, step)
         talk = conversation(context.history, context.view, context.find)
-        if is_full(talk, self._model.window) and await self._compact(context, step, talk, self._model.window):
+        begins = instructions(self._system_prompt, list(tools.values()))
+        shortener = Shortener(self._model, context, step, talk, begins)
+        if await shortener.make_room():
             return None
         await context.append(ModelAsked(step, self._model.name))
         try:
             answered = await self._respond(context, step, talk, tools)
-        except ContextTooLong:
-            if not await self._compact(context, step, talk, self._model.window // 2):
-                raise
+        except ContextTooLong as refused:
+            await shortener.make_it_fit(refused)
             return None
         if is_final(answered):
             return Reply(answered.text, (answered,))
@@ -127,24 +129,11 @@ class LoopAgent:
             raise ModelError(notes.too_many_tokens(view.tokens, self._bounds.tokens))
         cut_off = [one for one in view.responses[-CUT_OFFS:] if not one.calls and not is_final(one)]
         if len(cut_off) == CUT_OFFS or any(one.finish in WITHHELD for one in cut_off):
+            if fills_window(cut_off[-1], self._model.window):
+                raise ModelError(notes.answer_too_long(self._model.window, cut_off[-1].text))
             raise ModelError(notes.no_whole_answer(cut_off[-1].finish, cut_off[-1].text))
         if repeats(view.responses) >= PATIENCE:
             raise ModelError(notes.going_in_circles(PATIENCE))
-
-    async def _compact(self, context: TurnContext, step: int, talk: Conversation, window: int) -> bool:
-        """Let the model sum up the older part of the conversation. False: there is nothing to leave out."""
-        where = cut(talk, window)
-        if where is None:
-            return False
-        await context.append(ModelAsked(step, self._model.name))
-        request = ModelRequest(
-            [UserMessage(notes.sum_up(where.transcript))], step, system_prompt=notes.SUMMARISER, purpose="summary"
-        )
-        summed = await self._model.respond(request)
-        if not summed.text.strip():
-            raise ModelError(notes.NO_SUMMARY)
-        await context.append(Compacted(where.through, summed.text, summed.usage))
-        return True
 
     # ── the calls ───────────────────────────────────────────────────────────────────────────────────────────
 

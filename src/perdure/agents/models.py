@@ -27,11 +27,13 @@ from pydantic_ai.tools import ToolDefinition
 from perdure.agents.api import Hear, ModelRequest
 from perdure.agents.pictures import Picture, pictures, shown
 from perdure.agents.transport import open_client
+from perdure.agents.windows import ModelWindow, WindowQuestion
 from perdure.agents.wire import answered, as_messages
 from perdure.core import notes
 from perdure.core.discretion import discreet
 from perdure.core.journal import ModelAnswered
-from perdure.errors import ConfigurationError, ContextTooLong, ModelError
+from perdure.core.windows import KnownWindow, Refusal, refusal
+from perdure.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -67,13 +69,16 @@ class ProviderModel:
         pause: float = FIRST_PAUSE,
         client: AsyncClient | None = None,
         secrets: Sequence[str] = (),
+        question: WindowQuestion | None = None,
     ) -> None:
         """`client` is what the provider's requests go through, and is closed with the model.
 
-        `secrets` are kept out of what the provider says of its errors: some repeat the key.
+        `question` asks the server for its window. `secrets` are kept out of what the provider says of its
+        errors: some repeat the key.
         """
         self.name = name
-        self.window = window or provider.context_window or WINDOW
+        known = KnownWindow(window or provider.context_window or WINDOW, configured=window is not None)
+        self._window = ModelWindow(known, question)
         self._provider = provider
         self._timeout = timeout
         self._silence = silence
@@ -83,6 +88,10 @@ class ProviderModel:
         self._retries = _without_retries(provider)
         self._unseen: set[str] = set()  # pictures that it did not want to see
 
+    @property
+    def window(self) -> int:
+        return self._window.tokens
+
     async def close(self) -> None:
         """Let go of every connection."""
         async with self._provider:
@@ -91,11 +100,18 @@ class ProviderModel:
             await self._client.aclose()
 
     async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+        await self._window.check(request)
+        answer = await self._respond(request, hear)
+        if len(answer.text) < LONGEST_ANSWER:  # beyond that, it was cut off by us
+            self._window.learn_from_answer(request, answer)
+        return answer
+
+    async def _respond(self, request: ModelRequest, hear: Hear | None) -> ModelAnswered:
         for number in range(1, TRIES + 1):
             seen = await self._look_at(request)
             try:
                 async with asyncio.timeout(self._timeout):  # pydantic-ai's own has its price with every piece
-                    return answered(request.step, await self._request(request, hear, seen))
+                    return answered(request.step, await self._request_that_fits(request, hear, seen))
             except AGAIN as error:
                 wait = getattr(error, "retry_after", None) or self._pause * 2 ** (number - 1)
                 if number == TRIES or wait > LONGEST_PAUSE:
@@ -103,8 +119,6 @@ class ProviderModel:
                 await asyncio.sleep(wait)
             except TimeoutError as error:
                 raise ModelError(notes.MODEL_SILENT) from error
-            except failures.ModelContextWindowExceededError as error:
-                raise ContextTooLong(notes.TOO_LONG) from error
             except (failures.AgentRunError, failures.UserError) as error:
                 if number == TRIES or not (seen and _refuses_sight(error)):
                     raise ModelError(discreet(in_words(error), self._secrets)) from error
@@ -115,6 +129,17 @@ class ProviderModel:
         """The pictures to show, but none that was refused before."""
         wanted = shown(request.messages, self._unseen)
         return await asyncio.to_thread(pictures, wanted) if wanted else {}
+
+    async def _request_that_fits(
+        self, request: ModelRequest, hear: Hear | None, seen: Mapping[str, Picture]
+    ) -> ModelResponse:
+        try:
+            return await self._request(request, hear, seen)
+        except failures.ModelAPIError as error:
+            refused = _too_long(error)
+            if refused is None:
+                raise
+            raise await self._window.learn_from_refusal(request, refused) from error
 
     async def _request(
         self, request: ModelRequest, hear: Hear | None, seen: Mapping[str, Picture]
@@ -155,6 +180,12 @@ def _without_retries(provider: Provider) -> ModelSettings:
         return ModelSettings(max_retries=0)
     client.max_retries = 0
     return ModelSettings()
+
+
+def _too_long(error: failures.ModelAPIError) -> Refusal | None:
+    """The refusal of what is too long, in any wording that we know, or that pydantic-ai does."""
+    found = refusal(f"{error.message} {error.body}")
+    return found or (Refusal() if isinstance(error, failures.ModelContextWindowExceededError) else None)
 
 
 def _refuses_sight(error: Exception) -> bool:
@@ -257,7 +288,18 @@ def open_model(
         pause=pause,
         client=client,
         secrets=[api_key or "", *(os.environ[each] for each in os.environ if each.endswith("_KEY"))],
+        question=_question(kind, model, base_url, provider, client),
     )
+
+
+def _question(
+    kind: str, model: str, base_url: str | None, provider: Provider, client: AsyncClient
+) -> WindowQuestion | None:
+    """Servers of one's own are asked for their window; what a service's models read is known."""
+    if base_url is None or kind not in ("openai", "openai-chat"):
+        return None
+    known: Any = getattr(provider, "client", None)
+    return WindowQuestion(client, base_url, model, dict(known.auth_headers))
 
 
 def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, client: AsyncClient) -> Provider:

@@ -14,6 +14,7 @@ from perdure.testing.providers.answers import (
 )
 from perdure.testing.providers.constant import Constant
 from perdure.testing.providers.server import LocalProvider
+from perdure.testing.providers.windows import Window
 
 __all__ = [
     "Answer",
@@ -27,5 +28,6 @@ __all__ = [
     "NeverEnds",
     "Says",
     "Usage",
+    "Window",
     "Wish",
 ]
