@@ -196,6 +196,7 @@ async def test_b87_shortening_is_made_up_for_after_a_crash(tmp_path: Path, provi
 
 async def test_b87_limit_of_the_answers_is_not_taken_for_a_window(tmp_path: Path, provider: LocalProvider) -> None:
     """A service that cuts every answer at 40 tokens, whatever was asked: its window is as large as before."""
+    provider.window = Window(100_000, tells=False)
     platform = SimulatedPlatform()
     async with served(tmp_path, provider, platform):
         await talk(platform, 1, 5)
@@ -269,6 +270,6 @@ async def test_b87_summary_that_fails_says_that_it_was_the_summary(
     async with served(tmp_path, provider, platform):
         await talk(platform, 1, 7)
         provider.script = lambda asked: Fails(400, message="No.") if is_summary(asked) else chatting(asked)
-        platform.write(message(8) * 4)
+        platform.write(message(8) * 14)
         told = await the_reply(platform, 8)
     assert told == FAILED + notes.summary_failed(notes.model_refused("No."))

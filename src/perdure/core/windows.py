@@ -151,6 +151,7 @@ class KnownWindow:
         self._cut: tuple[int, int, int] | None = (
             None  # the newest answer that was cut off, and what was known then
         )
+        self._longest_answer = 0  # the length at which all answers are cut off, if there is one
 
     def server_says(self, tokens: int) -> None:
         self.tokens = min(tokens, self._most) if self._most else tokens
@@ -164,9 +165,11 @@ class KnownWindow:
 
     def was_cut_off(self, read: int, written: int) -> None:
         """An answer was cut off by its length: the window is full, or all answers are cut off at that length."""
+        if written == self._longest_answer:
+            return
         before = self._cut[2] if self._cut else self.tokens
         if self._cut and self._cut[1] == written and self._cut[0] != read:
-            self.tokens = before
+            self.tokens, self._longest_answer = before, written
         else:
             self.was_refused(read + written)
         self._cut = (read, written, before)
