@@ -16,6 +16,8 @@ from perdure.core import notes
 from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
 from support.waiting import wait_for
 
+pytestmark = pytest.mark.timeout(7200)
+
 HERE = Path(__file__).parent
 PYTHON = HERE / ".llama" / "bin" / "python"
 WINDOW = 1024
@@ -83,6 +85,7 @@ def test_b87_each_of_thirty_messages_is_answered_by_a_real_small_model(process: 
         person.say(f"Message {number}: tell me one thing about {THINGS[number % len(THINGS)]}, please.")
         reply = replies(person, number)[number - 1]
         assert not reply.startswith(notes.turn_failed("")), f"message {number}: {reply}"
+        print(number, len(reply), reply[:60], flush=True)
     assert len(person.replies()) == 30
     assert sum(summaries(process, f"n{number}") for number in range(1, 31)) >= 1
 

@@ -31,7 +31,7 @@ WORDINGS = (
     Wording("llama.cpp, LM Studio", r"context size has been exceeded"),
     Wording("llama-cpp-python", r"requested tokens \((?P<sent>\d+)\) exceed context window of (?P<window>\d+)"),
     Wording(
-        "vLLM", r"maximum context length (is|of) (?P<window>\d+).{0,60}?(has|contains at least) (?P<sent>\d+)"
+        "vLLM", r"maximum context length (is|of) (?P<window>\d+).{0,90}?(has|contains at least) (?P<sent>\d+)"
     ),
     Wording("vLLM", r"maximum context length (is|of) (?P<window>\d+).{0,200}?\((?P<sent>\d+) in the messages"),
     Wording("vLLM", r"input \((?P<sent>\d+) tokens\) is longer than the model's context length \((?P<window>\d+)"),
