@@ -85,7 +85,6 @@ def test_b87_each_of_thirty_messages_is_answered_by_a_real_small_model(process: 
         person.say(f"Message {number}: tell me one thing about {THINGS[number % len(THINGS)]}, please.")
         reply = replies(person, number)[number - 1]
         assert not reply.startswith(notes.turn_failed("")), f"message {number}: {reply}"
-        print(number, len(reply), reply[:60], flush=True)
     assert len(person.replies()) == 30
     assert sum(summaries(process, f"n{number}") for number in range(1, 31)) >= 1
 
