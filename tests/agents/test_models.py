@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
@@ -17,6 +17,7 @@ from perdure.agents import wire
 from perdure.agents.api import ModelRequest
 from perdure.agents.models import LONGEST_ANSWER, ProviderModel, open_model
 from perdure.agents.tries import ASKED_AGAIN, TRIES, ask_until_answered
+from perdure.agents.windows import MOST_QUESTIONS
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, ToolCall, Usage
@@ -31,9 +32,11 @@ from perdure.testing.providers import (
     LocalProvider,
     NeverEnds,
     Says,
+    Window,
     Wish,
 )
 from perdure.testing.providers import Usage as Cost
+from perdure.testing.providers.windows import Server
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -331,6 +334,59 @@ async def test_conversation_that_is_too_long_is_its_own_error(
     provider.script = [failure]
     with pytest.raises(ContextTooLong):
         await respond(opened(api), streamed=False)
+
+
+LONG = ModelRequest([UserMessage("a word " * 1200)], 1)
+
+
+@pytest.mark.parametrize("server", get_args(Server))
+@pytest.mark.parametrize("tells", [True, False], ids=["told", "untold"])
+async def test_b87_request_that_is_too_long_teaches_the_window(
+    provider: LocalProvider, opened: Open, streamed: bool, server: Server, tells: bool
+) -> None:
+    """By what the server tells when it is asked, or by its refusal; what it says itself is not sent to it."""
+    provider.window = Window(1024, server, tells)
+    model = opened("openai")
+    with pytest.raises(ContextTooLong):
+        await respond(model, streamed, LONG)
+    told = tells and server != "openai"
+    assert len(provider.requests) == (0 if told else 1)
+    assert model.window == 1024 if told or server not in ("ollama", "openai") else 1024 < model.window < 2500
+
+
+async def test_b87_refusal_inside_a_stream_is_known(provider: LocalProvider, opened: Open) -> None:
+    """As LM Studio says it: under a status of success, and without a code."""
+    said = "The number of tokens to keep from the initial prompt is greater than the context length"
+    provider.script = [Fails(500, message=f"{said} (n_keep: 3000>= n_ctx: 2048).", after=0)]
+    model = opened("openai")
+    with pytest.raises(ContextTooLong):
+        await respond(model, streamed=True)
+    assert model.window == 2048
+    assert len(provider.requests) == 1
+
+
+async def test_b87_server_that_is_full_while_it_answers_is_not_asked_the_same_again(
+    provider: LocalProvider, opened: Open, streamed: bool
+) -> None:
+    provider.script = [Fails(500, message="Context size has been exceeded.", type="server_error")]
+    with pytest.raises(ContextTooLong):
+        await respond(opened("openai"), streamed)
+    assert len(provider.requests) == 1
+
+
+async def test_b87_short_request_asks_for_no_window(provider: LocalProvider, opened: Open) -> None:
+    await respond(opened("openai"), streamed=False)
+    assert provider.looked_up == []
+
+
+async def test_b87_server_that_tells_nothing_is_asked_a_few_times_and_answers_all_the_same(
+    provider: LocalProvider, opened: Open
+) -> None:
+    model = opened("openai")
+    for _ in range(MOST_QUESTIONS + 2):
+        assert (await respond(model, False, LONG)).text == "ok"
+    assert provider.looked_up == ["/v1/models", "/props", "/api/ps", "/api/v0/models"] * MOST_QUESTIONS
+    assert model.window == 128_000
 
 
 # ── bounds ──────────────────────────────────────────────────────────────────────────────────────────────────

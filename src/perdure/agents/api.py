@@ -113,7 +113,10 @@ class Model(Protocol):
     """A language model, or something that answers like one."""
 
     name: str
-    window: int  # how many tokens it can read at once
+
+    @property
+    def window(self) -> int:
+        """How many tokens it reads and writes in all, as far as that is known now."""
 
     async def close(self) -> None:
         """Let go of whatever it holds. Nobody asks it afterwards."""

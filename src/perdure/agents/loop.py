@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from perdure.agents.api import Hear, Model, ModelRequest, Reply, TurnContext
 from perdure.agents.calls import Calls
+from perdure.agents.summaries import Shortener, fills_window
 from perdure.agents.tries import ask_until_answered
 from perdure.boundary import raise_uncontained
 from perdure.core import notes
-from perdure.core.compaction import cut, is_full
-from perdure.core.conversation import Conversation, UserMessage, conversation
-from perdure.core.journal import Call, Compacted, ModelAnswered, ModelAsked, TurnView
+from perdure.core.compaction import instructions
+from perdure.core.conversation import Conversation, conversation
+from perdure.core.journal import Call, ModelAnswered, ModelAsked, TurnView
 from perdure.core.tail import is_cut_text, is_final
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ContextTooLong, ModelError
@@ -103,17 +105,21 @@ class LoopAgent:
         await context.listen()
         self._check_bounds(context.view, step)
         talk = conversation(context.history, context.view, context.find)
-        if is_full(talk, self._model.window) and await self._compact(context, step, talk, self._model.window):
+        begins = instructions(self._system_prompt, list(tools.values()))
+        shortener = Shortener(self._model, context, step, talk, begins, partial(self._answer, context))
+        if await shortener.make_room():
             return None
+        if (cut := shortener.cut_answer) is not None:  # nothing more can be left out for its sake
+            return Reply(notes.model_reply(cut.text, cut=True))
         await context.append(ModelAsked(step, self._model.name))
         try:
             answered = await self._respond(context, step, talk, tools)
-        except ContextTooLong:
-            if not await self._compact(context, step, talk, self._model.window // 2):
-                raise
+        except ContextTooLong as refused:
+            await shortener.make_it_fit(refused)
             return None
-        if is_final(answered) or is_cut_text(answered):
-            return Reply(notes.model_reply(answered.text, cut=is_cut_text(answered)), (answered,))
+        cut = is_cut_text(answered)
+        if is_final(answered) or (cut and not fills_window(answered, self._model.window)):
+            return Reply(notes.model_reply(answered.text, cut=cut), (answered,))
         await context.append(answered)
         return None
 
@@ -140,26 +146,13 @@ class LoopAgent:
             raise ModelError(notes.too_many_steps(self._bounds.steps))
         if self._bounds.tokens is not None and view.tokens >= self._bounds.tokens:
             raise ModelError(notes.too_many_tokens(view.tokens, self._bounds.tokens))
-        cut_off = [one for one in view.responses[-CUT_OFFS:] if not one.calls and not is_final(one)]
+        cut_off = [
+            one for one in view.responses[-CUT_OFFS:] if not (one.calls or is_final(one) or is_cut_text(one))
+        ]
         if len(cut_off) == CUT_OFFS or any(one.finish in WITHHELD for one in cut_off):
             raise ModelError(notes.no_whole_answer(cut_off[-1].finish, cut_off[-1].text))
         if repeats(view.responses) >= PATIENCE:
             raise ModelError(notes.going_in_circles(PATIENCE))
-
-    async def _compact(self, context: TurnContext, step: int, talk: Conversation, window: int) -> bool:
-        """Let the model sum up the older part of the conversation. False: there is nothing to leave out."""
-        where = cut(talk, window)
-        if where is None:
-            return False
-        await context.append(ModelAsked(step, self._model.name))
-        request = ModelRequest(
-            [UserMessage(notes.sum_up(where.transcript))], step, system_prompt=notes.SUMMARISER, purpose="summary"
-        )
-        summed = await self._answer(context, request)
-        if not summed.text.strip() or not (is_final(summed) or is_cut_text(summed)):
-            raise ModelError(notes.NO_SUMMARY)
-        await context.append(Compacted(where.through, summed.text, summed.usage))
-        return True
 
     # ── the calls ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -29,11 +29,13 @@ from perdure.agents.api import Hear, ModelRequest
 from perdure.agents.endings import broke_off, watch_streams, with_end_mark
 from perdure.agents.pictures import Picture, pictures, shown
 from perdure.agents.transport import open_client
+from perdure.agents.windows import ModelWindow, WindowQuestion
 from perdure.agents.wire import answered, as_messages
 from perdure.core import notes
 from perdure.core.discretion import discreet
 from perdure.core.journal import ModelAnswered
-from perdure.errors import ConfigurationError, ContextTooLong, ModelCallFailed
+from perdure.core.windows import KnownWindow, Refusal, refusal
+from perdure.errors import ConfigurationError, ModelCallFailed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -65,13 +67,16 @@ class ProviderModel:
         silence: float = 120.0,
         client: AsyncClient | None = None,
         secrets: Sequence[str] = (),
+        question: WindowQuestion | None = None,
     ) -> None:
         """`client` is what the provider's requests go through, and is closed with the model.
 
-        `secrets` are kept out of what the provider says of its errors: some repeat the key.
+        `question` asks the server for its window. `secrets` are kept out of what the provider says of its
+        errors: some repeat the key.
         """
         self.name = name
-        self.window = window or provider.context_window or WINDOW
+        known = KnownWindow(window or provider.context_window or WINDOW, configured=window is not None)
+        self._window = ModelWindow(known, question)
         self._provider = provider
         self._timeout = timeout
         self._silence = silence
@@ -81,6 +86,10 @@ class ProviderModel:
         watch_streams(provider)
         self._unseen: set[str] = set()  # pictures that it did not want to see
 
+    @property
+    def window(self) -> int:
+        return self._window.tokens
+
     async def close(self) -> None:
         """Let go of every connection."""
         async with self._provider:
@@ -89,16 +98,21 @@ class ProviderModel:
             await self._client.aclose()
 
     async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+        await self._window.check(request)
+        answer = await self._respond(request, hear)
+        if len(answer.text) < LONGEST_ANSWER:  # beyond that, it was cut off by us
+            self._window.learn_from_answer(request, answer)
+        return answer
+
+    async def _respond(self, request: ModelRequest, hear: Hear | None) -> ModelAnswered:
         while True:
             seen = await self._look_at(request)
             try:
                 async with asyncio.timeout(self._timeout):  # pydantic-ai's own has its price with every piece
-                    return answered(request.step, await self._request(request, hear, seen))
+                    return answered(request.step, await self._request_that_fits(request, hear, seen))
             except TimeoutError as error:
                 late = notes.no_answer_within(self._timeout)
                 raise ModelCallFailed(notes.MODEL_SILENT, said=late, again=False) from error
-            except failures.ModelContextWindowExceededError as error:
-                raise ContextTooLong(notes.TOO_LONG) from error
             except (failures.AgentRunError, failures.UserError) as error:
                 if not (seen and _refuses_sight(error)):
                     raise failed_call(error, self._secrets) from error
@@ -108,6 +122,17 @@ class ProviderModel:
         """The pictures to show, but none that was refused before."""
         wanted = shown(request.messages, self._unseen)
         return await asyncio.to_thread(pictures, wanted) if wanted else {}
+
+    async def _request_that_fits(
+        self, request: ModelRequest, hear: Hear | None, seen: Mapping[str, Picture]
+    ) -> ModelResponse:
+        try:
+            return await self._request(request, hear, seen)
+        except failures.ModelAPIError as error:
+            refused = _too_long(error)
+            if refused is None:
+                raise
+            raise await self._window.learn_from_refusal(request, refused) from error
 
     async def _request(
         self, request: ModelRequest, hear: Hear | None, seen: Mapping[str, Picture]
@@ -148,6 +173,12 @@ def _without_retries(provider: Provider) -> ModelSettings:
         return ModelSettings(max_retries=0)
     client.max_retries = 0
     return ModelSettings()
+
+
+def _too_long(error: failures.ModelAPIError) -> Refusal | None:
+    """The refusal of what is too long, in any wording that we know, or that pydantic-ai does."""
+    found = refusal(f"{error.message} {error.body}")
+    return found or (Refusal() if isinstance(error, failures.ModelContextWindowExceededError) else None)
 
 
 def _refuses_sight(error: Exception) -> bool:
@@ -298,7 +329,18 @@ def open_model(
         silence=silence,
         client=client,
         secrets=[api_key or "", *environment_secrets()],
+        question=_question(kind, model, base_url, provider, client),
     )
+
+
+def _question(
+    kind: str, model: str, base_url: str | None, provider: Provider, client: AsyncClient
+) -> WindowQuestion | None:
+    """Servers of one's own are asked for their window; what a service's models read is known."""
+    if base_url is None or kind not in ("openai", "openai-chat"):
+        return None
+    known: Any = getattr(provider, "client", None)
+    return WindowQuestion(client, base_url, model, dict(known.auth_headers))
 
 
 def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, client: AsyncClient) -> Provider:

@@ -85,8 +85,8 @@ class ModelSettings(msgspec.Struct, frozen=True):
     context: Annotated[
         Count | None,
         Meta(
-            description="How many tokens the model can read at once; a longer conversation is summed up. Known by "
-            "itself for most models.",
+            description="How many tokens the model reads and writes in all, at most; a longer conversation is "
+            "summed up. Known by itself for most models, asked of your own server, and learnt from its refusals.",
             examples=[128_000],
             extra={"default": "what the model is known for, or 128000"},
         ),

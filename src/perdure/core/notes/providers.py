@@ -7,6 +7,26 @@ from perdure.core.notes.words import clipped, times
 TOO_LONG = "this conversation has grown longer than the model can read. /new begins a fresh one."
 
 
+def instructions_too_long(window: int, prompt: int, tools: int, count: int) -> str:
+    return (
+        f"the model reads about {window} tokens at once, and what it must read before any message does not fit: "
+        f"the system prompt has about {prompt}, the descriptions of {count} tools have about {tools}. Whoever "
+        "runs this gateway has to choose a model with a larger context, fewer tools (`agent.tools`) or a shorter "
+        "`agent.system_prompt`."
+    )
+
+
+def message_too_long(window: int, message: int, instructions: int) -> str:
+    return (
+        f"this message is too long for the model: it has about {message} tokens. The model reads about {window} "
+        f"at once, and its instructions take about {instructions} of them. Send it again in shorter parts."
+    )
+
+
+def summary_failed(why: str) -> str:
+    return f"the conversation has grown too long for the model, and could not be summed up: {why}"
+
+
 MODEL_KEY_REFUSED = "the model's provider refused our key. Whoever runs this gateway has to set `model.api_key`."
 
 

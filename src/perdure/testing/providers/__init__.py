@@ -14,6 +14,7 @@ from perdure.testing.providers.answers import (
 )
 from perdure.testing.providers.constant import Constant
 from perdure.testing.providers.server import LocalProvider
+from perdure.testing.providers.windows import Window
 from perdure.testing.providers.wire import CUTS, FRAMINGS, Plays, WireProvider
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Plays",
     "Says",
     "Usage",
+    "Window",
     "WireProvider",
     "Wish",
 ]

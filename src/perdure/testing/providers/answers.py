@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 Api: TypeAlias = Literal["openai", "anthropic"]
-Outcome: TypeAlias = Literal["open", "answered", "failed", "refused", "cut off", "left"]
+Outcome: TypeAlias = Literal["open", "answered", "failed", "refused", "too long", "cut off", "left"]
 
 ARGUMENT_PIECE = 8  # characters of a call's arguments that a stream sends at a time
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -18,6 +20,7 @@ from perdure.testing.providers.constant import Constant
 from perdure.testing.providers.dialect import Dialect
 from perdure.testing.providers.play import fail, play
 from perdure.testing.providers.refusals import Refused
+from perdure.testing.providers.windows import PATHS, Window
 from perdure.testing.serving import LocalServer
 
 KEY = "local-key"
@@ -28,15 +31,25 @@ class LocalProvider(LocalServer):
     """Listens while its `with` block runs. Change `script` at any time; without one the answer is "ok".
 
     `requests` is everything it was asked, in order. `known_tools` are tools that a conversation may speak of
-    beside those which the request offers: the provider adds each that it has called itself.
+    beside those which the request offers: the provider adds each that it has called itself. With a `window`, what
+    is too long for it is refused or cut off; `looked_up` are the paths at which a client asked for its size.
     """
 
-    def __init__(self, script: Script | Constant | None = None, *, key: str = KEY, port: int = 0) -> None:
+    def __init__(
+        self,
+        script: Script | Constant | None = None,
+        *,
+        key: str = KEY,
+        port: int = 0,
+        window: Window | None = None,
+    ) -> None:
         super().__init__("local-provider", port)
         self.script: Script | Constant = [] if script is None else script
         self.key = key
         self.requests: list[Asked] = []
         self.known_tools: set[str] = set()
+        self.window = window
+        self.looked_up: list[str] = []
 
     @property
     def openai_url(self) -> str:
@@ -58,8 +71,16 @@ class LocalProvider(LocalServer):
             routes=[
                 Route("/v1/chat/completions", _Door(self, openai, hang_up), methods=["POST"]),
                 Route("/v1/messages", _Door(self, anthropic, hang_up), methods=["POST"]),
+                *(Route(path, self._tell, methods=["GET"]) for path in PATHS),
             ]
         )
+
+    def _tell(self, request: Request) -> Response:
+        """What there is at a path where some server says how large its window is."""
+        self.looked_up.append(request.url.path)
+        told = self.window.told(request.url.path) if self.window is not None else None
+        found = told if told is not None else {"error": {"message": "Not Found"}}
+        return Response(msgspec.json.encode(found), 404 if told is None else 200, media_type="application/json")
 
     def next_answer(self, asked: Asked) -> Answer:
         """What the script says to this request."""
@@ -99,7 +120,15 @@ class _Door:
             asked.outcome, asked.problem = "refused", refused.message
             await fail(Fails(refused.status, message=refused.message), line, self._dialect, refused.param)
             return
+        window = self._provider.window
+        used = window.count(asked.body) if window is not None else 0
+        if window is not None and used >= window.tokens:
+            asked.outcome = "too long"
+            await line.answer(400, msgspec.json.encode(window.refusal(used)))
+            return
         answer = self._provider.next_answer(asked)
+        if window is not None and isinstance(answer, Says):
+            answer = window.cut(answer, used)
         says = answer if isinstance(answer, Says) else getattr(answer, "of", Says())
         self._provider.known_tools.update(call.tool for call in says.calls)
         try:

@@ -1,0 +1,110 @@
+"""A window of so many tokens, as servers of one's own have it: what they refuse, cut off, and say of its size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, json, structs
+
+from perdure.testing.providers.answers import Says, Usage
+
+Server: TypeAlias = Literal["llama.cpp", "vllm", "ollama", "lm-studio", "openai"]
+
+BYTES_PER_TOKEN = 4  # of a request as it travels
+MODEL = "local"
+
+
+class Window(Struct, frozen=True):
+    """How many tokens a model reads and writes in all, and which server says so.
+
+    With `tells`, the server answers who asks for the size; without it, only its refusals speak of it.
+    """
+
+    tokens: int
+    server: Server = "llama.cpp"
+    tells: bool = True
+
+    def count(self, body: Mapping[str, Any]) -> int:
+        """The tokens of a request: its messages and its tools."""
+        return len(json.encode([body.get("messages"), body.get("tools")])) // BYTES_PER_TOKEN
+
+    def cut(self, says: Says, used: int) -> Says:
+        """The answer as far as there is room for it behind a request; a piece of the text is one token."""
+        words = list(says.words())
+        room = self.tokens - used
+        usage = Usage(used, min(len(words), room))
+        if len(words) <= room:
+            return structs.replace(says, usage=usage)
+        return structs.replace(says, text="".join(words[:room]), pieces=words[:room], finish="length", usage=usage)
+
+    def refusal(self, used: int) -> dict[str, Any]:
+        """What the server says of a request that is too long, as JSON."""
+        return REFUSALS[self.server](used, self.tokens)
+
+    def told(self, path: str) -> dict[str, Any] | None:
+        """What the server answers at a path where some server says how large the window is."""
+        places = TOLD[self.server] if self.tells else {}
+        return places[path](self.tokens) if path in places else None
+
+
+def _llama(used: int, window: int) -> dict[str, Any]:
+    said = f"request ({used} tokens) exceeds the available context size ({window} tokens), try increasing it"
+    kind = {"code": 400, "message": said, "type": "exceed_context_size_error"}
+    return {"error": kind | {"n_prompt_tokens": used, "n_ctx": window}}
+
+
+def _vllm(used: int, window: int) -> dict[str, Any]:
+    said = (
+        f"This model's maximum context length is {window} tokens. However, your request has {used} input tokens. "
+        "Please reduce the length of the input messages."
+    )
+    return {"error": {"message": said, "type": "BadRequestError", "param": "input_tokens", "code": 400}}
+
+
+def _ollama(used: int, window: int) -> dict[str, Any]:
+    said = f"prompt too long; exceeded max context length by {used - window + 1} tokens"
+    return {"error": {"message": said, "type": "invalid_request_error", "param": None, "code": None}}
+
+
+def _lm_studio(used: int, window: int) -> dict[str, Any]:
+    said = (
+        "The number of tokens to keep from the initial prompt is greater than the context length "
+        f"(n_keep: {used}>= n_ctx: {window}). Try to load the model with a larger context length, "
+        "or provide a shorter input."
+    )
+    return {"error": said}
+
+
+def _openai(used: int, window: int) -> dict[str, Any]:
+    said = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    kind = {"message": said, "type": "invalid_request_error", "param": "messages"}
+    return {"error": kind | {"code": "context_length_exceeded"}}
+
+
+REFUSALS = {"llama.cpp": _llama, "vllm": _vllm, "ollama": _ollama, "lm-studio": _lm_studio, "openai": _openai}
+
+
+def _listed(**said: Any) -> dict[str, Any]:
+    return {"object": "list", "data": [{"id": MODEL, "object": "model"} | said]}
+
+
+TOLD: dict[Server, dict[str, Any]] = {
+    "llama.cpp": {
+        "/v1/models": lambda window: _listed(meta={"n_ctx": window, "n_ctx_train": 8 * window}),
+        "/props": lambda window: {"default_generation_settings": {"n_ctx": window}, "total_slots": 1},
+    },
+    "vllm": {"/v1/models": lambda window: _listed(max_model_len=window)},
+    "ollama": {
+        "/v1/models": lambda _: _listed(),
+        "/api/ps": lambda window: {"models": [{"name": MODEL, "model": MODEL, "context_length": window}]},
+    },
+    "lm-studio": {
+        "/v1/models": lambda _: _listed(),
+        "/api/v0/models": lambda window: _listed(
+            state="loaded", loaded_context_length=window, max_context_length=32 * window
+        ),
+    },
+    "openai": {"/v1/models": lambda _: _listed()},
+}
+PATHS = sorted({path for places in TOLD.values() for path in places})
