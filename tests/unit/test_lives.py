@@ -14,6 +14,7 @@ from perdure.core.entries import (
     Interrupted,
     ModelAnswered,
     ModelAsked,
+    ModelFailed,
     Record,
     Requeued,
     ToolCall,
@@ -55,6 +56,15 @@ def test_spans_last_from_intent_to_result() -> None:
     ]
     assert found.spans[1].arguments == {"name": "look"}
     assert [(one.number, one.at, one.until, one.ending) for one in found.attempts] == [(1, 1, 10, "finished")]
+
+
+def test_b88_each_failed_try_of_a_model_call_is_a_span_that_says_why() -> None:
+    failed = (3, ModelFailed(1, "m", 1, "Slow down.", 429, 1000))
+    found = line(*begun(Effect.PURE)[:3], failed, (1003, ModelAsked(1, "m")), (1005, WISH))
+    assert [(span.at, span.until, span.outcome, span.text) for span in found.spans] == [
+        (2, 3, "error", "Try 1 failed: HTTP 429: Slow down. Next try in 1 s."),
+        (1003, 1005, "ok", ""),
+    ]
 
 
 def test_crash_is_seen_where_the_last_sign_of_life_was() -> None:
