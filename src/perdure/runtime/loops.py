@@ -90,8 +90,6 @@ class Loops:
         self.slots = Slots(
             settings.recovery.concurrency,
             alone=started.unclean_in_a_row >= ONE_AT_A_TIME_AFTER,
-            written=store.inbox.written,
-            group=group,
         )
         self.runner = self._make_runner(steady)
         self.watchers = Watchers(

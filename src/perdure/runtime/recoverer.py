@@ -280,6 +280,8 @@ class Recoverer:
             alone = {ALONE: True} if self._slots.alone else {}
             await self._write(turn, [replace(decided, evidence=decided.evidence | alone)])
             self._runner.wake(turn.key)  # somebody may have written already
+            if await self._store.inbox.waiting(turn.key, position):
+                self._slots.let_through(turn.key)
         await asyncio.wait({granted})
         if not must_wait:
             return [decided]

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
 
 from msgspec import Struct
 
-from perdure.errors import Unavailable
-from perdure.logs import Log
-from perdure.runtime.tasks import Tasks
 from perdure.store.moves import Turn
-
-log = Log("slots")
-
-Written = Callable[[Collection[str]], Awaitable[Collection[str]]]
 
 
 class Waiter(Struct, frozen=True, eq=False):
@@ -26,18 +18,15 @@ class Waiter(Struct, frozen=True, eq=False):
 
 
 class Slots:
-    """The turn that began first gets the next slot; while recoveries run one at a time, a chat in which somebody
-    wrote comes before the others.
+    """The turn that began first comes first; while recoveries run one at a time, a chat in which somebody wrote.
 
     A turn that a person asked for, or that only waits for a command, is no recovery that needs a slot.
     """
 
-    def __init__(self, most: int, *, alone: bool, written: Written, group: Tasks) -> None:
-        """`alone`: recoveries run one at a time. `written` says in which of these chats somebody has written."""
+    def __init__(self, most: int, *, alone: bool) -> None:
+        """`alone`: recoveries run one at a time, however many may otherwise."""
         self.alone = alone
         self._most = 1 if alone else most
-        self._written = written
-        self._group = group
         self._under_way: set[str] = set()  # turns that go on and that nobody asked for
         self._held: set[str] = set()  # those of them that have a slot
         self._line: list[Waiter] = []
@@ -68,7 +57,8 @@ class Slots:
         waiter = Waiter(turn, running, granted)
         if self.full:
             self._line.append(waiter)
-            self._line.sort(key=lambda each: (each.turn.began_at, each.turn.id))
+            if not self.alone:
+                self._line.sort(key=lambda each: (each.turn.began_at, each.turn.id))
         else:
             self._grant(waiter)
         return granted
@@ -86,32 +76,21 @@ class Slots:
         self.rest(turn)
 
     def let_through(self, key: str) -> None:
-        """Somebody wrote in a chat: its turn waits no longer, unless recoveries run one at a time.
+        """Somebody wrote in a chat: its turn waits no longer, or comes first while recoveries run one at a time.
 
         One that does not run yet is taken by the claim that the message brings about.
         """
-        running = [waiter for waiter in self._line if waiter.turn.key == key and waiter.running]
-        for waiter in running if not self.alone else []:
+        waiting = [waiter for waiter in self._line if waiter.turn.key == key]
+        if self.alone:
+            self._line = waiting + [waiter for waiter in self._line if waiter not in waiting]
+            return
+        for waiter in (each for each in waiting if each.running):
             self.leave(waiter.turn.id)
             waiter.granted.set_result(None)
 
     def _hand_out(self) -> None:
-        if self.alone and self._line:
-            self._group.create_task(self._hand_out_alone())
-            return
         while self._line and len(self._held) < self._most:
             self._grant(self._line.pop(0))
-
-    async def _hand_out_alone(self) -> None:
-        try:
-            written = await self._written({waiter.turn.key for waiter in self._line})
-        except Unavailable as error:
-            log.warning("not_ordered", error=error.message)
-            written = ()
-        if self._line and len(self._held) < self._most:
-            first = next((waiter for waiter in self._line if waiter.turn.key in written), self._line[0])
-            self._line.remove(first)
-            self._grant(first)
 
     def _grant(self, waiter: Waiter) -> None:
         self._held.add(waiter.turn.id)

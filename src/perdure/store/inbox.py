@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Literal, TypeVar
 
 import msgspec
@@ -112,10 +112,6 @@ class Inbox:
     async def waiting(self, key: str, after: int = 0) -> int:
         """How many messages of a key wait for their turn, of those behind a place in the chat."""
         return await self._database.read(lambda tx: count_waiting(tx, key, after))
-
-    async def written(self, keys: Collection[str]) -> set[str]:
-        """The keys, of those given, for which messages wait."""
-        return await self._database.read(lambda tx: {key for key in keys if count_waiting(tx, key)})
 
     async def seen(self, key: str, after: int, limit: int = 500) -> list[Seen]:
         """What the people in a chat see behind a place, in order."""
