@@ -98,6 +98,7 @@ class Loops:
             connections.connected,
             lease=self._lease,
             clock=clock,
+            steady=steady,
             unknown=settings.delivery.unknown,
             max_age_ms=int(settings.delivery.max_age * 1000),
             cabinet=self.cabinet,
@@ -111,6 +112,7 @@ class Loops:
             self.cabinet,
             most=settings.max_file,
             clock=clock,
+            steady=steady,
             settled=self._told,
             group=group,
         )
