@@ -172,7 +172,6 @@ class Loops:
             self._control,
             self.access,
             clock=self._clock,
-            began_at=self._clock(),
             goal_turns=self._settings.goal.max_turns,
             works=self._settings.background.at_once,
             rules=self._settings.queue_rules,
