@@ -93,6 +93,19 @@ async def test_reap_ends_a_silent_run_and_its_beat_says_so(two_gateways: tuple[G
     assert await two.store.runs.reap(two.run) == 0
 
 
+async def test_b89_dead_run_is_reaped_after_its_lease_when_the_clock_was_set_back(
+    two_gateways: tuple[Gateway, Gateway],
+) -> None:
+    """Its heartbeat seems to come from tomorrow: its silence is counted from the first look."""
+    one, two = two_gateways
+    ahead = "UPDATE runs SET heartbeat_at = heartbeat_at + 86400000 WHERE id = :run"
+    await one.tampers(ahead, run=one.run)
+    assert await two.store.runs.reap(two.run) == 0
+    await silence(two, one.run)
+    assert await two.store.runs.reap(two.run) == 1
+    assert await ending(two, one.run) == "lost"
+
+
 async def test_begin_ends_only_runs_of_the_same_home_when_gateways_share_the_database(
     two_gateways: tuple[Gateway, Gateway],
 ) -> None:

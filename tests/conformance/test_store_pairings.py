@@ -100,6 +100,19 @@ async def test_b100_person_is_told_a_code_once_in_a_while_however_often_they_wri
     assert (await gateway.store.pairings.pair("WXYZ-2345", "member", START + QUIET_MS)).outcome == "paired"
 
 
+async def test_b89_codes_from_before_the_clock_was_set_back_are_open_for_an_hour_and_no_longer(
+    gateway: Gateway,
+) -> None:
+    """Their hour begins again: until it is over they are good, and then strangers are told codes again."""
+    before = START - 86_400_000
+    for number in range(MOST_OPEN):
+        assert await writes(gateway, f"p{number}", new_code()) == "told"
+    assert await writes(gateway, "p1", new_code(), at=before) == "quiet"
+    assert await writes(gateway, "p1", new_code(), at=before + QUIET_MS) == "told"
+    assert await writes(gateway, "late", at=before + QUIET_MS) == "full"
+    assert await writes(gateway, "late", at=before + GOOD_MS) == "told"
+
+
 async def test_b100_same_event_again_is_told_nothing(gateway: Gateway) -> None:
     assert await writes(gateway) == "told"
     before = await gateway.everything()

@@ -286,6 +286,12 @@ async def test_b93_counted_matches_are_told_when_the_window_is_over(gateway: Gat
     assert "0 and 2" in texts[1]
 
 
+async def test_b89_match_is_told_when_the_clock_was_set_back_since_the_last_notice(gateway: Gateway) -> None:
+    process = await in_background(gateway, watch="x")
+    await finds(gateway, process, at=0)
+    assert await finds(gateway, process, at=-86_400_000) == "report"
+
+
 async def test_b93_pattern_is_switched_off_after_three_windows_in_a_row_with_drops(gateway: Gateway) -> None:
     process = await in_background(gateway, notify=False, watch="x")
     for window in range(STRIKES):

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+IN_THREAD = "perdure-tool"  # the name of the threads in which blocking work is done
+GLANCE = 0.001  # seconds for which a thread is waited for before we look again
 
 
 class Leaping(asyncio.SelectorEventLoop):
@@ -16,6 +24,10 @@ class Leaping(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
+    @property
+    def waits_for_threads(self) -> bool:
+        return False
+
 
 class _Leaps(selectors.DefaultSelector):
     def __init__(self, loop: Leaping) -> None:
@@ -23,5 +35,36 @@ class _Leaps(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self._loop.waits_for_threads:
+            return list(super().select(min(timeout, GLANCE) if timeout is not None else GLANCE))
         self._loop.now += timeout or 0.0
         return list(super().select(0))
+
+
+class LeapingBetweenThreads(Leaping):
+    """The same for a whole gateway on SQLite: no time passes while a thread works, such as one that reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._working = 0  # calls in threads of executors
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        future = super().run_in_executor(executor, func, *args)
+        self._working += 1
+        future.add_done_callback(self._end)
+        return future
+
+    def _end(self, _: asyncio.Future[Any]) -> None:
+        self._working -= 1
+
+    @property
+    def waits_for_threads(self) -> bool:
+        return self._working > 0 or any(thread.name == IN_THREAD for thread in threading.enumerate())
+
+
+def leaping(work: Coroutine[Any, Any, T]) -> T:
+    """Run something to its end on a loop whose hours pass at once."""
+    with asyncio.Runner(loop_factory=LeapingBetweenThreads) as runner:
+        return runner.run(work)

@@ -80,3 +80,12 @@ async def test_many_are_told_apart(glances: Glances, tmp_path: Path) -> None:
     assert [task.done() for task in waiting] == [False, True, False]
     for task in waiting:
         task.cancel()
+
+
+async def test_b89_whoever_waits_for_a_time_is_woken_when_the_clock_is_set_back(
+    glances: Glances, clock: SettableClock, tmp_path: Path
+) -> None:
+    (tmp_path / "output").write_text("one\n")
+    waiting = await begins(glances, tmp_path, 4, due=clock() + 60_000)
+    clock.move(-86_400)
+    await asyncio.wait_for(waiting, 30)

@@ -280,7 +280,7 @@ async def test_b69_summary_that_broke_off_is_none() -> None:
     notebook = Notebook(*GO, history=[told(began("x" * 4000), claimed(), saying("y" * 4000), Finished("y"))])
     model = Scripted(notebook.diary, saying("In short", finish="error"))
     model.window = 1000
-    with pytest.raises(ModelError, match="no summary"):
+    with pytest.raises(ModelError, match="could not be summed up"):
         await run(notebook, model)
 
 

@@ -109,8 +109,8 @@ class LoopAgent:
         shortener = Shortener(self._model, context, step, talk, begins, partial(self._answer, context))
         if await shortener.make_room():
             return None
-        if (cut := shortener.cut_answer) is not None:  # nothing more can be left out for its sake
-            return Reply(notes.model_reply(cut.text, cut=True))
+        if (unfinished := shortener.cut_answer) is not None:  # nothing more can be left out for its sake
+            return Reply(notes.model_reply(unfinished.text, cut=True))
         await context.append(ModelAsked(step, self._model.name))
         try:
             answered = await self._respond(context, step, talk, tools)

@@ -32,7 +32,7 @@ from perdure.runtime.undoing import UndoCommand
 from perdure.runtime.works import USAGE, WorkCommand
 from perdure.store import verbs
 from perdure.store.api import Store
-from perdure.store.ids import Clock
+from perdure.store.ids import Clock, is_before
 from perdure.store.orders import Order
 from perdure.store.runs import ask_restart
 
@@ -81,7 +81,6 @@ class Commands:
         access: Access,
         *,
         clock: Clock,
-        began_at: int,
         goal_turns: int,
         works: int,
         rules: Rules,
@@ -94,7 +93,6 @@ class Commands:
         self._control = control
         self._access = access
         self._clock = clock
-        self._began_at = began_at
         self._max_length = max_length
         self._answered = answered
         self._inherited: set[str] = set()  # orders that were stored before this start
@@ -300,7 +298,7 @@ class Commands:
 
     async def _restart(self, order: Order, _: str) -> None:
         """A request from before this start was fulfilled by it, however it came about."""
-        if order.id in self._inherited or order.received_at < self._began_at:
+        if order.id in self._inherited or is_before(order.id, self._run):
             await self._say(order, notes.RESTARTED_SINCE)
         elif self._control.stopping is not None:
             await self._say(order, notes.RESTART_UNDER_WAY)

@@ -19,7 +19,9 @@ from perdure.errors import FetchRefused, FileTooLarge, NotConnected, PerdureErro
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.bell import POLL, Bell
-from perdure.runtime.tasks import Failures, Pauses, Tasks
+from perdure.runtime.delays import Backoff, DueTimes
+from perdure.runtime.ledger import patiently
+from perdure.runtime.tasks import Failures, Tasks
 from perdure.store.api import Store
 from perdure.store.attachments import Awaited
 from perdure.store.ids import Clock
@@ -45,6 +47,7 @@ class Fetcher:
         *,
         most: int,
         clock: Clock,
+        steady: Clock,
         settled: Callable[[str], None],
         group: Tasks,
     ) -> None:
@@ -58,8 +61,9 @@ class Fetcher:
         self._settled = settled
         self._group = group
         self._failures = Failures(log)
-        self._pauses = Pauses()  # by key
         self._bell = Bell()
+        self._due_times = DueTimes(clock, steady)
+        self._backoff = Backoff(steady)
         self._fetching: dict[str, asyncio.Task[None]] = {}  # by key
         self._stopping = False
 
@@ -84,24 +88,31 @@ class Fetcher:
         except Unavailable as error:
             log.warning("cannot_look_for_files", error=error.message)
             return POLL
+        names = {each.file.id for each in awaited}
+        self._due_times.forget_all_but(names)
+        self._backoff.forget_all_but(names)
         wait = POLL
         for key, files in groupby(awaited, lambda each: each.key):
-            due = min(file.due_at for file in files) - self._clock()
-            if due > 0:
-                wait = min(wait, due / 1000)
+            left = [(self._left(file), file) for file in files]
+            due = [file for pause, file in left if not pause]
+            if not due:
+                wait = min(wait, min(pause for pause, _ in left) / 1000)
             elif key not in self._fetching and self._adapter(key) is not None and not self._stopping:
-                self._fetching[key] = self._group.create_task(self._serve(key, awaited))
+                self._fetching[key] = self._group.create_task(self._serve(key, due))
         return wait
+
+    def _left(self, awaited: Awaited) -> int:
+        """Milliseconds until a file may be tried again."""
+        name, delay = awaited.file.id, max(retry_in(max(1, awaited.file.attempts)), AWAY_MS)
+        return max(self._due_times.left(name, awaited.due_at, delay), self._backoff.left(name))
 
     def _adapter(self, key: str) -> Adapter | None:
         return self._connected.get(parse_session_key(key)[1].platform)
 
-    async def _serve(self, key: str, awaited: list[Awaited]) -> None:
+    async def _serve(self, key: str, files: list[Awaited]) -> None:
         try:
-            fetching = self._fetch_all(key, awaited)
-            await asyncio.sleep(
-                await self._failures.pause_after("not_fetched", fetching, self._pauses, key, key=key)
-            )
+            for file in files:
+                await self._failures.contain("not_fetched", self._try(file), key=key)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -109,16 +120,18 @@ class Fetcher:
             del self._fetching[key]
             self._bell.ring()
 
-    async def _fetch_all(self, key: str, awaited: list[Awaited]) -> None:
-        for file in awaited:
-            if file.key == key and file.due_at <= self._clock():
-                await self._fetch(file)
+    async def _try(self, awaited: Awaited) -> None:
+        progress = False
+        try:
+            progress = await self._fetch(awaited)
+        finally:
+            self._backoff.note(awaited.file.id, progress=progress)
 
-    async def _fetch(self, awaited: Awaited) -> None:
-        """Bring one file here, or put on record that it did not come."""
+    async def _fetch(self, awaited: Awaited) -> bool:
+        """Bring one file here, or put on record that it did not come. False: nothing has changed on record."""
         adapter = self._adapter(awaited.key)
         if adapter is None or not await self._store.attachments.hold(awaited, self._run):
-            return
+            return False
         try:
             kept = await self._linked(awaited) or await self._downloaded(awaited, adapter)
         except FetchRefused as refused:
@@ -132,6 +145,7 @@ class Fetcher:
             await self._try_later(awaited, _reason(error), counts=True)
         else:
             await self._record(awaited, kept)
+        return True
 
     async def _linked(self, awaited: Awaited) -> Kept | None:
         """The same file, if it came before: it may be gone from where it came from."""
@@ -148,7 +162,7 @@ class Fetcher:
             return await self._cabinet.keep(file.id, file.name, _lively(pieces), self._most)
 
     async def _record(self, awaited: Awaited, kept: Kept) -> None:
-        if await self._store.attachments.fetched(awaited, kept.path, kept.size):
+        if await patiently(lambda: self._store.attachments.fetched(awaited, kept.path, kept.size)):
             log.info("fetched", file=awaited.file.id, key=awaited.key, size=kept.size)
             self._settled(awaited.key)
         else:
@@ -161,11 +175,11 @@ class Fetcher:
             return
         log.warning("fetch_failed", file=awaited.file.id, tries=tried, error=problem)
         due = self._clock() + (retry_in(tried) if counts else AWAY_MS)
-        await self._store.attachments.retry(awaited, due, counts=counts)
+        await patiently(lambda: self._store.attachments.retry(awaited, due, counts=counts))
 
     async def _give_up(self, awaited: Awaited, problem: str) -> None:
         log.warning("file_given_up", file=awaited.file.id, key=awaited.key, problem=problem)
-        await self._store.attachments.fail(awaited, problem, self._clock())
+        await patiently(lambda: self._store.attachments.fail(awaited, problem, self._clock()))
         self._settled(awaited.key)
 
 

@@ -25,6 +25,7 @@ class Waiting(Struct, frozen=True, eq=False):
     files: int  # when a file was last added to the place, or removed
     output: str  # the file that grows
     size: int  # that it has, as far as is known
+    since: int  # when it began to wait
     due: int | None
     number: int | None  # under which the kernel tells of the place, if it does
     over: asyncio.Event
@@ -38,10 +39,10 @@ class Waiting(Struct, frozen=True, eq=False):
             return self.size != 0
 
 
-def _waiting(place: Path, size: int, due: int | None, number: int | None) -> Waiting:
+def _waiting(place: Path, size: int, since: int, due: int | None, number: int | None) -> Waiting:
     files = place.stat().st_mtime_ns  # before we look which they are
     output, start = kept.newest(place)
-    return Waiting(str(place), files, str(output), size - start, due, number, asyncio.Event())
+    return Waiting(str(place), files, str(output), size - start, since, due, number, asyncio.Event())
 
 
 class Glances:
@@ -58,7 +59,7 @@ class Glances:
     async def change(self, place: Path, size: int, due: int | None) -> None:
         """Wait until the output in a place has another size than this, or that time has come."""
         number = self._listen(place)  # before we look, so that nothing is missed
-        waiting = _waiting(place, size, due, number)
+        waiting = _waiting(place, size, self._clock(), due, number)
         self._waiting.add(waiting)
         try:
             if waiting.has_changed():
@@ -84,7 +85,8 @@ class Glances:
         """Look at those of which the kernel does not tell, and at the clock."""
         now = self._clock()
         for waiting in self._waiting:
-            is_due = waiting.due is not None and now >= waiting.due
+            # Due is also what has begun to wait later than now: the clock was set back.
+            is_due = waiting.due is not None and not waiting.since <= now < waiting.due
             if is_due or (waiting.number is None and waiting.has_changed()):
                 waiting.over.set()
 

@@ -107,6 +107,7 @@ class Loops:
             connections.connected,
             lease=self._lease,
             clock=clock,
+            steady=steady,
             unknown=settings.delivery.unknown,
             max_age_ms=int(settings.delivery.max_age * 1000),
             cabinet=self.cabinet,
@@ -120,6 +121,7 @@ class Loops:
             self.cabinet,
             most=settings.max_file,
             clock=clock,
+            steady=steady,
             settled=self._told,
             group=group,
         )
@@ -182,7 +184,6 @@ class Loops:
             self._control,
             self.access,
             clock=self._clock,
-            began_at=self._clock(),
             goal_turns=self._settings.goal.max_turns,
             works=self._settings.background.at_once,
             rules=self._settings.queue_rules,

@@ -14,6 +14,7 @@ from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.bell import Bell
 from perdure.runtime.lease import Lease
+from perdure.runtime.ledger import patiently
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.moves import Turn
@@ -50,6 +51,8 @@ class Shown:
         self._task: asyncio.Task[None] | None = None
         self._preview: Preview | None = None
         self._over = asyncio.Event()
+        self._recorded = asyncio.Event()  # cleared while a receipt waits to be recorded
+        self._recorded.set()
 
     @property
     def possible(self) -> bool:
@@ -72,6 +75,7 @@ class Shown:
         self._bell.ring()
         if self._task is not None:
             _, late = await asyncio.wait({self._task}, timeout=LETTING_GO)
+            await self._recorded.wait()  # the answer takes the preview's place, and waits for the store too
             self._task.cancel()
             if late:
                 log.warning("preview_given_up", turn=self._turn.id)
@@ -133,8 +137,16 @@ class Shown:
             return preview
         await self._lease.confirmed()
         receipt = await adapter.send(self._outbound(preview, text))
-        await self._store.previews.shown(preview, receipt.message, self._clock())
+        await self._record(preview, receipt.message)
         return Preview(preview.delivery_key, turn.id, turn.key, receipt.message)
+
+    async def _record(self, preview: Preview, receipt: str) -> None:
+        """Record where the preview is, however long the store takes: otherwise it would stand there for good."""
+        self._recorded.clear()
+        try:
+            await patiently(lambda: self._store.previews.shown(preview, receipt, self._clock()))
+        finally:
+            self._recorded.set()
 
     async def _edit(self, adapter: Adapter, preview: Preview, text: str) -> None:
         if preview.receipt is not None:

@@ -10,8 +10,8 @@ from perdure.store.ids import behind
 from perdure.store.outbox import OWE, Delivering
 
 _CUT = (
-    "UPDATE outbox SET text = :text, buttons = NULL, updated_at = :now WHERE id = :id AND state = 'owed' "
-    "AND part = 0 AND edits IS NULL AND file IS NULL AND text = :whole "
+    "UPDATE outbox SET text = :text, buttons = NULL, due_at = :now, updated_at = :now "
+    "WHERE id = :id AND state = 'owed' AND part = 0 AND edits IS NULL AND file IS NULL AND text = :whole "
     "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = :second)"
 )
 

@@ -47,6 +47,11 @@ def behind(identity: str, steps: int) -> str:
     return f"{prefix}_{_spell(_read(identity) + steps)}"
 
 
+def is_before(one: str, other: str) -> bool:
+    """Whether an id was made before another: within a process that holds whatever happens to the clock."""
+    return _read(one) < _read(other)
+
+
 def _read(identity: str) -> int:
     number = 0
     for letter in identity.rpartition("_")[2]:

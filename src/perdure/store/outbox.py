@@ -79,6 +79,11 @@ class Delivering(Struct, frozen=True):
     file: str | None  # as JSON
 
     @property
+    def delay(self) -> int:
+        """Milliseconds that the row was to wait when its due time was set: with it, `updated_at` was."""
+        return self.due_at - self.updated_at
+
+    @property
     def address(self) -> Address:
         return Address(*split_parts(self.lane))  # type: ignore[arg-type]  # written by Address.lane
 
@@ -159,12 +164,12 @@ class Outbox:
 
     async def send_instead(self, row: Delivering, now: int, *, problem: str) -> bool:
         """The message that the row was to take the place of cannot be edited: owe it as one of its own."""
-        changes = "state = 'owed', run = NULL, edits = NULL"
+        changes = "state = 'owed', run = NULL, due_at = :now, edits = NULL"
         return await self._change(row, changes, now, _TRYING, problem=problem)
 
     async def send_words(self, row: Delivering, text: str, now: int, *, problem: str) -> bool:
         """The platform does not take the file: owe words in its place."""
-        changes = "state = 'owed', run = NULL, file = NULL, text = :text"
+        changes = "state = 'owed', run = NULL, due_at = :now, file = NULL, text = :text"
         return await self._change(row, changes, now, _TRYING, problem=problem, text=text)
 
     async def expire(self, row: Delivering, now: int, *, problem: str, notice: Owed | None = None) -> bool:
@@ -176,8 +181,8 @@ class Outbox:
         """Rows that a dead run was sending become unknown; how many there were."""
         return await self._database.write(
             lambda tx: tx.run(
-                "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, updated_at = :now, "
-                "problem = 'the gateway died while sending' "
+                "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, due_at = :now, "
+                "updated_at = :now, problem = 'the gateway died while sending' "
                 f"WHERE {OPEN} AND state = 'sending' AND run IN ({leases.DEAD})",
                 now=now,
             )
@@ -389,13 +394,8 @@ def _sent(tx: Tx, row: Delivering, receipt: str, now: int, resolved: str | None)
 
 
 def _refuse(tx: Tx, row: Delivering, problem: str, now: int) -> bool:
-    return bool(
-        tx.run(
-            "UPDATE outbox SET state = 'refused', run = NULL, problem = :problem, updated_at = :now "
-            f"WHERE reply = :reply AND lane = :lane AND {OPEN}",
-            problem=problem,
-            now=now,
-            reply=row.reply,
-            lane=row.lane,
-        )
+    sql = (
+        "UPDATE outbox SET state = 'refused', run = NULL, problem = :problem, updated_at = :now "
+        f"WHERE reply = :reply AND lane = :lane AND {OPEN}"
     )
+    return bool(tx.run(sql, problem=problem, now=now, reply=row.reply, lane=row.lane))

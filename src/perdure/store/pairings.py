@@ -109,6 +109,7 @@ def turn_away(
 def _ask(tx: Tx, ids: Ids, inbound: Inbound, key: str, code: str, now: int) -> Refusal:
     platform, person = inbound.address.platform, inbound.sender
     tx.run("DELETE FROM pairings WHERE expires_at < :long_ago", long_ago=now - GOOD_MS)
+    _count_anew(tx, now)
     mine = tx.one(_MINE, platform=platform, person=person.id)
     if mine is not None and now - mine[1] < QUIET_MS:
         return "quiet"
@@ -143,11 +144,18 @@ _KEEP = (
 )
 
 
+def _count_anew(tx: Tx, now: int) -> None:
+    """Codes that were asked for later than now: the clock was set back, and their hour begins again."""
+    sql = "UPDATE pairings SET asked_at = :now, expires_at = :until WHERE asked_at > :now"
+    tx.run(sql, now=now, until=now + GOOD_MS)
+
+
 def _pair(tx: Tx, ids: Ids, code: str, role: Role, now: int, *, here: bool) -> Paired:
     tx.run("DELETE FROM pair_tries WHERE at <= :long_ago OR at > :now", long_ago=now - TRIES_MS, now=now)
     tries = tx.all("SELECT at FROM pair_tries ORDER BY at DESC")
     if len(tries) >= MOST_TRIES:
         return Paired("limited", again_at=tries[MOST_TRIES - 1][0] + TRIES_MS)
+    _count_anew(tx, now)
     request = _asked_with(tx, code)
     if request is None:
         tx.run("INSERT INTO pair_tries (id, at) VALUES (:id, :now)", id=ids.new("try"), now=now)

@@ -305,7 +305,8 @@ def _find(
     row = _held(tx, process)
     if row is None or row.state != "live" or not row.watching or row.scanned != found.since:
         return None
-    early = row.noticed_at is not None and now - row.noticed_at < WINDOW_MS and not found.slow
+    # A clock that was set back makes nobody wait.
+    early = row.noticed_at is not None and 0 <= now - row.noticed_at < WINDOW_MS and not found.slow
     if found.quiet or early or not (found.count + row.unnoticed or found.slow):
         _count(tx, row, found)
         return None

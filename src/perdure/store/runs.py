@@ -76,15 +76,7 @@ class Runs:
 
     async def reap(self, run: str) -> int:
         """End the runs whose heartbeat is silent; return how many there were. Never our own."""
-        return await self._database.write(
-            lambda tx: tx.run(
-                "UPDATE runs SET ended_at = :now, ending = 'lost' "
-                "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
-                now=tx.now(),
-                limit=tx.now() - LEASE_MS,
-                run=run,
-            )
-        )
+        return await self._database.write(lambda tx: _reap(tx, run))
 
     async def end(self, run: str) -> None:
         """Record a clean stop. After return: the run's leases are free."""
@@ -115,6 +107,23 @@ def of_turn(tx: Tx, records: Sequence[Record]) -> list[Run]:
     sql = f"SELECT {', '.join(Run.__struct_fields__)} FROM runs WHERE id = :run"
     found = [tx.one(sql, run=name) for name in sorted(names)]
     return [Run(*row) for row in found if row is not None]
+
+
+def _reap(tx: Tx, run: str) -> int:
+    now = tx.now()
+    # A heartbeat later than now: the clock was set back, and the silence of its run is counted from here.
+    tx.run(
+        "UPDATE runs SET heartbeat_at = :now WHERE ended_at IS NULL AND heartbeat_at > :now AND id <> :run",
+        now=now,
+        run=run,
+    )
+    return tx.run(
+        "UPDATE runs SET ended_at = :now, ending = 'lost' "
+        "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
+        now=now,
+        limit=now - LEASE_MS,
+        run=run,
+    )
 
 
 def ask_restart(run: str, key: str) -> Work[bool]:
@@ -148,7 +157,7 @@ def _begin(tx: Tx, ids: Ids, run: str, instance: str, version: str, launch: Laun
     _tell_askers(tx, ids)
     endings = [row[0] for row in before]
     in_a_row = endings.index("clean") if "clean" in endings else len(endings)
-    lately = sum(ending == "lost" and at >= tx.now() - LATELY_MS for ending, at in before)
+    lately = sum(ending == "lost" and 0 <= tx.now() - at <= LATELY_MS for ending, at in before)
     return Started(run, in_a_row, lately)
 
 

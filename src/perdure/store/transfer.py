@@ -43,8 +43,9 @@ class Transfer:
             return
         row = await self._database.read(
             lambda tx: tx.one(
-                "SELECT instance FROM runs WHERE ended_at IS NULL AND heartbeat_at >= :limit",
-                limit=tx.now() - LEASE_MS,
+                "SELECT instance FROM runs WHERE ended_at IS NULL AND heartbeat_at BETWEEN :since AND :until",
+                since=tx.now() - LEASE_MS,
+                until=tx.now() + LEASE_MS,  # later than that, it is of a clock that was set back since
             )
         )
         if row is not None:

@@ -115,7 +115,7 @@ NO_QUESTION = "the question is missing: give it as `question`, and the choices, 
 SAME_AGAIN = "not run: you have made this very call several times already. Do something else, or answer."
 
 
-NO_SUMMARY = "the model's summary was empty. /new begins a fresh conversation."
+NO_SUMMARY = "the model's summary was empty, or had no end. /new begins a fresh conversation."
 
 
 SUMMARY_TOO_LONG = "the model refused to read even a small part of it. /new begins a fresh conversation."

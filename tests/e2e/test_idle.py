@@ -1,0 +1,148 @@
+"""A gateway with nothing to do makes the transactions of its polls and no others, whatever went wrong before.
+
+The gateway runs on a loop whose minutes pass at once: its transactions are counted in minutes of its own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from perdure.core.delivery import Delivery
+from perdure.core.messages import Outbound, Receipt
+from perdure.errors import NotConnected, SendRefused, SendRetry, SendUnknown
+from perdure.platforms.api import Capabilities
+from perdure.runtime.bell import POLL
+from perdure.runtime.gateway import Gateway
+from perdure.testing import SimulatedPlatform
+from perdure.testing.platform import SimulatedAdapter
+from support.counting import Counted, leaping_gateway, passing
+from support.leaping import leaping
+from support.waiting import eventually
+
+MINUTES = 10 * 60.0
+POLLS = MINUTES / POLL
+LOOPS = 8  # transactions a poll: of the loops that poll, of the heartbeat, and of slower loops now and then
+FOR_A_TRY = 4  # transactions: it is begun, its outcome is recorded, and what stands behind it is looked for
+
+
+class Scene(NamedTuple):
+    """A gateway, its platform and its database."""
+
+    gateway: Gateway
+    platform: SimulatedPlatform
+    adapter: FailingAdapter
+    counted: Counted
+
+    async def states(self) -> list[tuple[str, str]]:
+        sql = "SELECT text, state FROM outbox ORDER BY id"
+        return [(text, state) for text, state in await self.gateway.store.database.read(lambda tx: tx.all(sql))]
+
+    async def reaches(self, *expected: tuple[str, Delivery]) -> None:
+        async def reached() -> bool:
+            return await self.states() == list(expected)
+
+        await eventually(f"the outbox is {expected}", reached, timeout=60)
+
+
+class FailingAdapter(SimulatedAdapter):
+    """Fails with the errors that it is given, one a send; before that, if wished, the store goes away."""
+
+    def __init__(self, platform: SimulatedPlatform, counted: Counted) -> None:
+        super().__init__(platform)
+        self._counted = counted
+        self.errors: list[Exception] = []
+        self.takes_store_away = False
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        if self.takes_store_away:
+            self.takes_store_away = False
+            self._counted.database.fill()
+        if self.errors:
+            raise self.errors.pop(0)
+        return await super().send(outbound)
+
+
+Fault = Callable[[Scene], Awaitable[None]]
+
+
+def store_away(error: Exception | None, *then: tuple[str, Delivery]) -> Fault:
+    """The store goes away while a reply is being sent, and comes back later."""
+
+    async def fault(scene: Scene) -> None:
+        scene.adapter.takes_store_away = True
+        scene.adapter.errors = [error] if error is not None else []
+        scene.platform.write("say: hi")
+        database = scene.counted.database
+        await eventually("an outcome was not recorded", lambda: any("Outbox" in name for name in database.refused))
+        database.mend()
+        await scene.reaches(*then)
+
+    return fault
+
+
+async def platform_away(scene: Scene) -> None:
+    """The platform is away, and a reply is owed to it all the while."""
+    scene.adapter.errors = [NotConnected("gone")] * 1000
+    scene.platform.write("say: hi")
+    await scene.reaches(("hi", Delivery.OWED))
+
+
+async def adapter_raises(scene: Scene) -> None:
+    scene.adapter.errors = [ZeroDivisionError("a defect")] * 3
+    scene.platform.write("say: hi")
+    await scene.reaches(("hi", Delivery.SENT))
+
+
+async def refused_row(scene: Scene) -> None:
+    scene.platform.refusals.add("1")
+    scene.platform.write("say: hi")
+    await scene.reaches(("hi", Delivery.REFUSED))
+
+
+async def damaged_row(scene: Scene) -> None:
+    """A row whose file cannot be read any more stays unknown, and is tried more and more rarely."""
+    scene.adapter.errors = [NotConnected("gone")]
+    scene.platform.write("say: hi")
+    await scene.reaches(("hi", Delivery.OWED))
+    damage = "UPDATE outbox SET file = '}{'"
+    await scene.gateway.store.database.write(lambda tx: tx.run(damage))
+    await scene.reaches(("hi", Delivery.UNKNOWN))
+
+
+SENT = ("hi", Delivery.SENT)
+FAULTS = {
+    "nothing went wrong": store_away(None, SENT),
+    "store away when the platform names a pause": store_away(SendRetry("busy", after=2), SENT),
+    "store away when the platform is busy": store_away(SendRetry("busy"), SENT),
+    "store away when the line is cut": store_away(NotConnected("gone"), SENT),
+    "store away when the outcome is unknown": store_away(SendUnknown("the answer was lost"), SENT),
+    "store away when the adapter raises": store_away(ZeroDivisionError("a defect"), SENT),
+    "store away when it is refused": store_away(SendRefused("no"), ("hi", Delivery.REFUSED)),
+    "platform away": platform_away,
+    "adapter raises": adapter_raises,
+    "row refused": refused_row,
+    "row damaged": damaged_row,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_b75_idle_gateway_makes_only_the_transactions_of_its_polls(tmp_path: Path, fault: Fault) -> None:
+    leaping(_count_after(tmp_path, fault))
+
+
+async def _count_after(home: Path, fault: Fault) -> None:
+    platform, counted = SimulatedPlatform(), Counted()
+    platform.capabilities = Capabilities(idempotent_send=True, keeps_missed=True)
+    adapter = FailingAdapter(platform, counted)
+    async with leaping_gateway(home, [adapter], wrap=counted.wrap) as gateway:
+        await fault(Scene(gateway, platform, adapter, counted))
+        counted.database.counted.clear()
+        await passing(MINUTES)
+        made = counted.database.counted
+    tries = made["Outbox.start"]
+    assert tries <= POLLS + 5, f"a reply that waits is tried more often than once a poll: {made}"
+    assert made.total() - tries * FOR_A_TRY <= POLLS * LOOPS, f"more than its polls: {made}"

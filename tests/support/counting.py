@@ -1,0 +1,70 @@
+"""A database that counts its transactions by name, and takes no writes while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perdure.platforms.api import Adapter
+from perdure.store.database import Work
+from perdure.testing import FaultyDatabase, gateways
+
+MOST = 10_000  # transactions: a loop that never rests fails here, and does not hang the test
+ORDINARY_DAY = 1_790_000_000_000  # milliseconds
+
+T = TypeVar("T")
+
+
+class CountingDatabase(FaultyDatabase):
+    """Counts every read and write by the method of the store that asked for it, such as `Outbox.heads`."""
+
+    def __init__(self, database: Any) -> None:
+        super().__init__(database)
+        self.counted: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()  # writes that were not taken
+
+    async def write(self, work: Work[T], *, key: str = "") -> T:
+        name = self._count(work)
+        if self.fault is not None:
+            self.refused[name] += 1
+        return await super().write(work, key=key)
+
+    async def read(self, work: Work[T]) -> T:
+        self._count(work)
+        return await super().read(work)
+
+    def _count(self, work: Callable[..., Any]) -> str:
+        name = work.__qualname__.partition(".<locals>")[0]
+        self.counted[name] += 1
+        assert self.counted.total() <= MOST, f"transactions without end: {self.counted}"
+        return name
+
+
+class Counted:
+    """Makes the database of each gateway a counting one; the newest is at hand."""
+
+    def __init__(self) -> None:
+        self.database: CountingDatabase
+
+    def wrap(self, database: Any) -> CountingDatabase:
+        self.database = CountingDatabase(database)
+        return self.database
+
+
+def leaping_gateway(home: Path, adapters: Sequence[Adapter], **options: Any) -> Any:
+    """A gateway on a loop whose hours pass at once; its clocks are those of the loop, if no others are given."""
+    clocks = {"clock": loop_milliseconds, "steady": loop_milliseconds}
+    return gateways.serving(home, adapters, **clocks | options)
+
+
+def loop_milliseconds() -> int:
+    """The time of the running loop, counted from an ordinary day."""
+    return ORDINARY_DAY + int(asyncio.get_running_loop().time() * 1000)
+
+
+async def passing(seconds: float) -> None:
+    """So many seconds of the loop pass: on a leaping loop, at once."""
+    await asyncio.sleep(seconds)
