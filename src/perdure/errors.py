@@ -115,6 +115,10 @@ class StoreUnreachable(Unavailable):
     hint = "Start the database server or mend the network; Perdure tries again by itself."
 
 
+class NotStored(StoreError):
+    """An event was not stored: something failed that nobody foresaw. The platform may hand it over again."""
+
+
 class StoreBroken(StoreError):
     """The outcome of a write is unknown: the disk failed to sync. Nothing more is written by this process."""
 
@@ -143,6 +147,14 @@ class RunEnded(PerdureError):
     """Another gateway declared this run dead, and may have taken over its sessions."""
 
     hint = "It was frozen or cut off for longer than its lease. Start it again."
+
+
+class Killed(BaseException):
+    """The gateway is to end at once, as if its process had been killed. `perdure.testing` raises it."""
+
+
+class ExitRefused(PerdureError):
+    """A task wanted to end the process, or pretended that somebody had asked for it from the keyboard."""
 
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from perdure.agents.api import TurnContext
+from perdure.boundary import raise_uncontained
 from perdure.core import notes
 from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import Call, Outcome, Sight, ToolEnded, ToolStarted, is_approval
@@ -141,10 +142,6 @@ async def _outcome(tool: Tool, use: Use, timeout: float) -> tuple[Outcome, str]:
         late = notes.took_too_long(timeout)
         repeatable = REMEDIES[tool.effect] is Remedy.REPEAT
         return ("error", late) if repeatable else ("unknown", notes.outcome_unknown(late))
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return "error", notes.tool_failed(error)  # nobody cancelled us: the tool gave up by itself
-    except Exception as error:  # noqa: BLE001 reason: a tool may fail in any way; the model is told, and may correct it
+    except BaseException as error:  # noqa: BLE001 reason: a tool may fail in any way; the model is told
+        raise_uncontained(error)
         return "error", notes.tool_failed(error)

@@ -10,11 +10,10 @@ import msgspec
 
 from perdure.core import notes
 from perdure.core.journal import Outcome, ToolEnded, ToolStarted
+from perdure.core.text import to_json
 from perdure.errors import OutcomeUnknown, StepFailed
 
 LARGEST = 256 * 1024  # bytes, of the arguments of one step and of its result
-
-_json = msgspec.json.Encoder(order="deterministic")  # a set is told in the same order by every process
 
 
 def named_arguments(
@@ -29,28 +28,28 @@ def named_arguments(
         signature.bind(*args, **kwargs, **({key: ""} if key else {}))
         given = signature.bind_partial(*args, **kwargs).arguments
     try:
-        text = _json.encode(given)
+        text = to_json(given, ordered=True)  # a set is told in the same order by every process
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TypeError(
             f"the arguments of the step {name!r} cannot be kept as JSON: {error}. Give it plain values, such as "
             "ids and texts, and let the function find the rest"
         ) from error
-    if len(text) > LARGEST:
-        raise ValueError(
-            f"the arguments of the step {name!r} are {len(text)} bytes long; at most {LARGEST} are kept"
-        )
+    size = len(text.encode())
+    if size > LARGEST:
+        raise ValueError(f"the arguments of the step {name!r} are {size} bytes long; at most {LARGEST} are kept")
     return msgspec.json.decode(text, type=dict[str, Any])
 
 
 def kept(result: Any) -> tuple[Outcome, str, BaseException | None]:
     """A result as the journal keeps it; one that cannot be kept is an error."""
     try:
-        text = _json.encode(result)
+        text = to_json(result, ordered=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return "error", notes.unkeepable_result(type(result).__name__, error), error
-    if len(text) > LARGEST:
-        return "error", notes.large_result(len(text), LARGEST), None
-    return "ok", text.decode(), None
+    size = len(text.encode())
+    if size > LARGEST:
+        return "error", notes.large_result(size, LARGEST), None
+    return "ok", text, None
 
 
 def given(step: ToolStarted, ended: ToolEnded) -> Any:

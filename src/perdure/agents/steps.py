@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from perdure.agents.fence import Fenced
 from perdure.agents.records import given, kept, named_arguments, written
+from perdure.boundary import raise_uncontained
 from perdure.core import notes
 from perdure.core.conversation import Message
 from perdure.core.effects import REMEDIES, Effect, Remedy
@@ -195,12 +195,8 @@ async def _outcome(name: str, function: Callable[[], Any]) -> tuple[Outcome, str
             result = await result
     except OutcomeUnknown as error:
         return "unknown", error.message, error
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return "error", notes.step_error(error), error  # nobody cancelled us: the function gave up by itself
-    except (Exception, SystemExit) as error:  # noqa: BLE001 reason: it may fail in any way, and that is its result
+    except BaseException as error:  # noqa: BLE001 reason: it may fail in any way, and that is its result
+        raise_uncontained(error)
         return "error", notes.step_error(error), error
     finally:
         _inside.reset(token)

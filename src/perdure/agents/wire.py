@@ -28,6 +28,7 @@ from perdure.agents.pictures import Picture
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, ToolCall, Usage
+from perdure.core.text import storable, to_json
 
 MOST_CALLS = 64  # in one response
 LARGEST_ARGUMENTS = 256 * 1024  # bytes, of one call
@@ -136,7 +137,7 @@ def answered(step: int, response: ModelResponse) -> ModelAnswered:
 
 
 def _call(call: str, part: ToolCallPart) -> ToolCall:
-    written = part.args if isinstance(part.args, str) else msgspec.json.encode(part.args or {}).decode()
+    written = storable(part.args) if isinstance(part.args, str) else to_json(part.args or {})
     if len(written.encode()) > LARGEST_ARGUMENTS:
         return ToolCall(call, part.tool_name, {}, notes.large_arguments(len(written), LARGEST_ARGUMENTS))
     try:

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from perdure.core.effects import Effect
 from perdure.core.messages import Attachment, Sender, SentFile
+from perdure.core.text import as_json
 from perdure.core.turn import Move
 from perdure.errors import NewerEntry
 
@@ -259,13 +260,12 @@ ENTRIES: dict[str, type[Entry]] = {entry.kind: entry for entry in Entry.__subcla
 # (kind, version) -> how a body of that version becomes one of the next.
 UPGRADES: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
-_encoder = msgspec.json.Encoder()
 _decoders = {kind: msgspec.json.Decoder(entry) for kind, entry in ENTRIES.items()}
 
 
 def encode(entry: Entry) -> str:
     """The entry's body as JSON."""
-    return _encoder.encode(entry).decode()
+    return as_json(entry)[0]
 
 
 def decode(kind: str, version: int, body: str | bytes) -> Entry:

@@ -22,6 +22,7 @@ from perdure.core.exports import (
     ExportedSession,
     ExportedTurn,
 )
+from perdure.core.text import mended_json
 from perdure.errors import BadImport, RecordRefused
 
 _HINT = "Give it a file that `perdure export` wrote, whole and unchanged."
@@ -63,7 +64,7 @@ def read_document(text: str) -> tuple[list[Raw], list[str]]:
 
 def _object(text: str) -> dict[str, Raw]:
     try:
-        return msgspec.json.decode(text, type=dict[str, Raw])
+        return msgspec.json.decode(mended_json(text.encode(errors="surrogatepass")), type=dict[str, Raw])
     except msgspec.ValidationError as error:
         raise BadImport(f"not an export of Perdure: {lowered(str(error))}", hint=_HINT) from None
     except msgspec.DecodeError as error:

@@ -124,8 +124,3 @@ class Receipt(Struct, frozen=True):
     """The platform's word that a message is there, with its id of it."""
 
     message: str
-
-
-def storable(text: str) -> str:
-    """The text without zero bytes: no platform shows one, and PostgreSQL has no place for it."""
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -13,8 +13,10 @@ from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError
+from perdure.logs import Log
 from perdure.plugins import entry_points, load_object
 from perdure.runtime.ledger import Late
+from perdure.runtime.tasks import Failures
 from perdure.tools.ledger import Ledger
 from perdure.tools.processes import process_tool
 from perdure.tools.registry import Registry, refuse_doubles
@@ -71,8 +73,8 @@ class Agents:
 
     async def close(self) -> None:
         """Let go of the providers' connections."""
-        for model in self._models.values():
-            await model.close()
+        for name, model in self._models.items():
+            await Failures(Log("agents")).contain("model_not_closed", model.close(), model=name)
 
     async def work(self) -> None:
         """Keep the servers of tools connected."""

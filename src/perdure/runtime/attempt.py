@@ -30,6 +30,7 @@ from perdure.core.messages import Attachment, Button, Pick
 from perdure.core.questions import asking_reply, question_name
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Rule
+from perdure.core.text import storable
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.runtime.bell import STORE_PAUSE
@@ -109,7 +110,7 @@ class Attempt:
 
     def show(self, text: str) -> None:
         self.alive()
-        self._shown.show(text, self.view.anchor)
+        self._shown.show(storable(text), self.view.anchor)
 
     def alive(self) -> None:
         self.heard = self._steady()
@@ -181,7 +182,7 @@ class Attempt:
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:
-        until = self._clock() + self._approval_ms if approves else 0
+        question, until = storable(question), self._clock() + self._approval_ms if approves else 0
         asked = Asked(question, text, tuple(options), approves=approves, until=until)
         words = notes.ask_approval(self._work, text) if approves else notes.ask_here(self._work, text, options)
         parts = split(words, self._max_length)

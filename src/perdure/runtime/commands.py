@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.boundary import contain
 from perdure.core import notes
 from perdure.core.address import read_session_key, work_of
 from perdure.core.commands import Words, nearest, read_command
@@ -19,13 +20,14 @@ from perdure.core.explain import explain
 from perdure.core.messages import Inbound
 from perdure.core.queueing import Rules
 from perdure.core.recovery import Reason
-from perdure.errors import Unavailable
+from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access, Verb
 from perdure.runtime.bell import Bell
 from perdure.runtime.goals import GoalCommand
 from perdure.runtime.queueing import QueueCommand
 from perdure.runtime.runner import Runner
+from perdure.runtime.tasks import Failures
 from perdure.runtime.undoing import UndoCommand
 from perdure.runtime.works import USAGE, WorkCommand
 from perdure.store import verbs
@@ -96,6 +98,7 @@ class Commands:
         self._max_length = max_length
         self._answered = answered
         self._inherited: set[str] = set()  # orders that were stored before this start
+        self._failures = Failures(log)
         self._bell = Bell()
         self._goals = GoalCommand(store, goal_turns, clock)
         self._queue = QueueCommand(store, runner, rules, clock)
@@ -144,16 +147,30 @@ class Commands:
         waiting = await self._store.orders.waiting(self._run)
         self._inherited = {order.id for order in waiting}
         for order in waiting:
-            await self._obey(order)
+            await self._obey_or_refuse(order)
 
     async def work(self) -> None:
         while True:
             await self._bell.wait()
-            try:
-                for order in await self._store.orders.waiting(self._run):
-                    await self._obey(order)
-            except Unavailable as error:
-                log.warning("not_obeyed", error=error.message)
+            await self._failures.contain("commands_not_read", self._obey_all())
+
+    async def _obey_all(self) -> None:
+        for order in await self._store.orders.waiting(self._run):
+            await self._obey_or_refuse(order)
+
+    async def _obey_or_refuse(self, order: Order) -> None:
+        """Carry out one command. While the store is away it waits; any other failure is its answer."""
+        defects: list[BaseException] = []
+
+        def report(error: BaseException) -> None:
+            self._failures.report("not_obeyed", error, key=order.key, order=order.id)
+            defects.extend([] if isinstance(error, Unavailable) else [error])
+
+        await contain(self._obey(order), report)
+        for error in defects:
+            text = notes.NEWER_ENTRY if isinstance(error, NewerEntry) else notes.COMMAND_FAILED
+            await self._failures.contain("not_answered", self._say(order, text), order=order.id)
+            self._answered(order.key)
 
     async def _obey(self, order: Order) -> None:
         order = replace(order, longest=self._max_length(order.address.platform))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from traceback import extract_tb
 
 from msgspec import Struct
 
+from perdure.boundary import raise_uncontained
 from perdure.core import notes
-from perdure.errors import NotConnected, StoreBroken
+from perdure.core.text import storable
+from perdure.errors import NotConnected
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities, Event
+from perdure.runtime.tasks import place_of
 
 log = Log("connections")
 
@@ -27,7 +29,7 @@ class End(Struct, frozen=True):
 
     problem: str
     good: bool = False  # nothing is wrong with the adapter: the line was lost, or it has served for long
-    defect: Exception | None = None
+    defect: BaseException | None = None
 
 
 class Connections:
@@ -55,10 +57,10 @@ class Connections:
             end = await self._serve(adapter, take)
             if end.good:
                 pause, known = FIRST_PAUSE, set()
-            if end.defect is not None and (place := _place(end.defect)) not in known:
+            if end.defect is not None and (place := place_of(end.defect)) not in known:
                 known.add(place)
                 log.crash("adapter_failed", end.defect, platform=adapter.name)
-            self.problems[adapter.name] = end.problem
+            self.problems[adapter.name] = storable(end.problem)
             log.warning("disconnected", platform=adapter.name, problem=end.problem, retry_in=pause)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
@@ -74,9 +76,8 @@ class Connections:
             problem, defect = "the platform closed the connection", None
         except NotConnected as error:
             return End(error.message, good=since is not None)
-        except StoreBroken:
-            raise
-        except Exception as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
+        except BaseException as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
+            raise_uncontained(error)
             problem, defect = notes.adapter_failed(type(error).__name__), error
         finally:
             self.connected.pop(adapter.name, None)
@@ -91,9 +92,3 @@ class Connections:
         async with aclosing(adapter.receive()) as events:
             async for event in events:
                 await take(event)
-
-
-def _place(error: Exception) -> str:
-    """What tells one defect from another: its kind, and where it was raised; its words may differ each time."""
-    frame = extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} {frame.filename}:{frame.lineno}"

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.recovery import Reason
-from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.runner import PATIENCE, Runner
 from perdure.runtime.sender import Sender
+from perdure.runtime.tasks import Failures
 
 log = Log("drain")
 
@@ -29,6 +29,7 @@ class Notices:
     def __init__(self, connected: Mapping[str, Adapter], silent: Collection[str]) -> None:
         self._connected = connected
         self._silent = silent  # platforms whose banner is switched off
+        self._failures = Failures(log)
         self._told: set[Address] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -43,11 +44,13 @@ class Notices:
         task.add_done_callback(self._tasks.discard)
 
     async def _tell(self, adapter: Adapter, address: Address, text: str) -> None:
-        try:
+        """Tell one chat. However an adapter fails to show it, nobody misses it."""
+
+        async def showing() -> None:
             async with asyncio.timeout(NOTICE_DEADLINE):
                 await adapter.notice(address, text)
-        except Exception as error:  # noqa: BLE001 reason: however an adapter fails to show it, nobody misses it
-            log.warning("notice_not_shown", lane=address.lane, error=error)
+
+        await self._failures.contain("notice_not_shown", showing(), lane=address.lane)
 
     def close(self) -> None:
         for task in self._tasks:
@@ -66,7 +69,8 @@ async def drain(
     if running:
         await _first_of(asyncio.wait([task for _, task in running]), hurry.wait, deadline)
     await _cut_off(runner, reason)
-    await sender.settle(HURRIED if hurry.is_set() else SEND_DEADLINE)
+    settling = sender.settle(HURRIED if hurry.is_set() else SEND_DEADLINE)
+    await Failures(log).contain("replies_not_awaited", settling)
     notices.close()
 
 
@@ -91,10 +95,11 @@ async def _cut_off(runner: Runner, reason: Reason) -> None:
 
 async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: Reason) -> None:
     """The mark is durable before the turn is cancelled: a turn is never cut off without saying why."""
-    try:
-        async with asyncio.timeout(MARK_DEADLINE):
-            if await attempt.interrupt(reason):
-                log.info("interrupted", turn=attempt.turn, reason=reason)
-    except (TimeoutError, Unavailable) as error:
-        log.warning("not_marked", turn=attempt.turn, error=error)
+    await Failures(log).contain("not_marked", _mark(attempt, reason), turn=attempt.turn)
     task.cancel()
+
+
+async def _mark(attempt: Attempt, reason: Reason) -> None:
+    async with asyncio.timeout(MARK_DEADLINE):
+        if await attempt.interrupt(reason):
+            log.info("interrupted", turn=attempt.turn, reason=reason)

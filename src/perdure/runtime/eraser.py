@@ -16,6 +16,7 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.errors import NotFound, StillRuns
 from perdure.logs import Log
+from perdure.runtime.tasks import Failures
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.erasing import Erased
@@ -59,6 +60,7 @@ class Eraser:
         self._keepers = home / "keepers"
         self._clock = clock
         self._cut_off = cut_off
+        self._failures = Failures(log)
         self._one_at_a_time = asyncio.Lock()
 
     async def erase(self, name: str) -> list[Erased]:
@@ -75,10 +77,8 @@ class Eraser:
     async def go_on(self) -> None:
         """Finish what was begun, and remove the files of whatever was erased here or elsewhere."""
         for session in await self._store.erasing.open():
-            try:
-                await self._erase(session)
-            except StillRuns as error:  # the next look tries again, and nobody else waits for it
-                log.warning("not_erased", session=session, error=error.message)
+            # The next look tries again, and nobody else waits for it.
+            await self._failures.contain("not_erased", self._erase(session), session=session)
         await self._clear(*await self._store.erasing.remains())
 
     async def retain(self, age_ms: int) -> Retained:

@@ -11,13 +11,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from itertools import groupby
 
+from perdure.boundary import raise_uncontained
 from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.delivery import retry_in
-from perdure.errors import FetchRefused, FileTooLarge, NotConnected, PerdureError, StoreBroken, Unavailable
+from perdure.errors import FetchRefused, FileTooLarge, NotConnected, PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.bell import POLL, STORE_PAUSE, Bell
+from perdure.runtime.bell import POLL, Bell
+from perdure.runtime.tasks import Failures, Pauses, Tasks
 from perdure.store.api import Store
 from perdure.store.attachments import Awaited
 from perdure.store.ids import Clock
@@ -44,7 +46,7 @@ class Fetcher:
         most: int,
         clock: Clock,
         settled: Callable[[str], None],
-        group: asyncio.TaskGroup,
+        group: Tasks,
     ) -> None:
         """`settled` is told the key of a conversation that waits for one file less."""
         self._store = store
@@ -55,6 +57,8 @@ class Fetcher:
         self._clock = clock
         self._settled = settled
         self._group = group
+        self._failures = Failures(log)
+        self._pauses = Pauses()  # by key
         self._bell = Bell()
         self._fetching: dict[str, asyncio.Task[None]] = {}  # by key
         self._stopping = False
@@ -94,18 +98,21 @@ class Fetcher:
 
     async def _serve(self, key: str, awaited: list[Awaited]) -> None:
         try:
-            for file in awaited:
-                if file.key == key and file.due_at <= self._clock():
-                    await self._fetch(file)
-        except Unavailable as error:
-            log.warning("not_fetched", key=key, error=error.message)
-            await asyncio.sleep(STORE_PAUSE)
+            if await self._failures.contain("not_fetched", self._fetch_all(key, awaited), key=key):
+                self._pauses.clear(key)
+            else:
+                await asyncio.sleep(self._pauses.after_failure(key))
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
         finally:
             del self._fetching[key]
             self._bell.ring()
+
+    async def _fetch_all(self, key: str, awaited: list[Awaited]) -> None:
+        for file in awaited:
+            if file.key == key and file.due_at <= self._clock():
+                await self._fetch(file)
 
     async def _fetch(self, awaited: Awaited) -> None:
         """Bring one file here, or put on record that it did not come."""
@@ -116,11 +123,12 @@ class Fetcher:
             kept = await self._linked(awaited) or await self._downloaded(awaited, adapter)
         except FetchRefused as refused:
             await self._give_up(awaited, refused.message)
-        except (StoreBroken, Unavailable):
+        except Unavailable:
             raise
         except NotConnected as error:
             await self._try_later(awaited, error.message, counts=False)
-        except Exception as error:  # noqa: BLE001 reason: whatever an adapter fails with, only this file is concerned
+        except BaseException as error:  # noqa: BLE001 reason: whatever an adapter raises, only this file is concerned
+            raise_uncontained(error)
             await self._try_later(awaited, _reason(error), counts=True)
         else:
             await self._record(awaited, kept)
@@ -171,7 +179,7 @@ async def _lively(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
         yield piece
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     match error:
         case PerdureError():
             return error.message

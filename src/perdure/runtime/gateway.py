@@ -9,17 +9,19 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.agents.api import Agent, Model
+from perdure.boundary import keep_exits_inside
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.recovery import Reason
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agents import Agents
-from perdure.runtime.bell import Feed
+from perdure.runtime.bell import STORE_PAUSE, Feed
 from perdure.runtime.loops import Loops
 from perdure.runtime.operators import Operators
 from perdure.runtime.platforms import configured
+from perdure.runtime.tasks import Failures, Tasks
 from perdure.runtime.watchers import steady_clock
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
@@ -78,6 +80,7 @@ class Gateway:
         self._end_by = end_by
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._failures = Failures(log)
         self.feed = Feed()
         self.phase = Phase.STARTING
         self.stopping: Reason | None = None  # what turns that do not end in time are marked with
@@ -143,6 +146,13 @@ class Gateway:
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> Ending:
         """Serve until stopped."""
+        undo = keep_exits_inside(asyncio.get_running_loop())
+        try:
+            return await self._run(on_ready)
+        finally:
+            undo()
+
+    async def _run(self, on_ready: Callable[[], None]) -> Ending:
         self._agents.prepare()
         database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clock)
         self._store = Store(self._wrap(database), self._clock)
@@ -155,12 +165,12 @@ class Gateway:
         finally:
             self.phase = Phase.STOPPED
             self.feed.ring_all()
-            await self._agents.close()
+            await self._failures.contain("agents_not_closed", self._agents.close())
             await self._store.close()
         return self._ending
 
     async def _serve(self, on_ready: Callable[[], None]) -> str:
-        started = await self.store.runs.begin(_instance(self.settings.home), __version__)
+        started = await self._begin_run()
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:
@@ -169,6 +179,15 @@ class Gateway:
             log.info("drained", run=started.run)
         await self._let_go()
         return started.run
+
+    async def _begin_run(self) -> Started:
+        """Record that this run begins, however long the store is away."""
+        while True:
+            try:
+                return await self.store.runs.begin(_instance(self.settings.home), __version__)
+            except Unavailable as error:
+                log.warning("waiting_for_store", error=error.message)
+                await asyncio.sleep(STORE_PAUSE)
 
     async def _run_loops(self, started: Started, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
         """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""
@@ -182,7 +201,7 @@ class Gateway:
             self.feed,
             self._clock,
             self._steady,
-            group,
+            Tasks(group),
         )
         self._operators = Operators(self.store, self._loops, started.run, self._clock)
         await self._loops.start()
@@ -196,11 +215,12 @@ class Gateway:
 
     async def _let_go(self) -> None:
         for adapter in self.adapters:
-            try:
-                async with asyncio.timeout(CLOSING):
-                    await adapter.close()
-            except Exception as error:  # noqa: BLE001 reason: however an adapter fails to let go, we are done with it
-                log.warning("platform_not_closed", platform=adapter.name, error=error)
+            await self._failures.contain("platform_not_closed", _closed(adapter), platform=adapter.name)
+
+
+async def _closed(adapter: Adapter) -> None:
+    async with asyncio.timeout(CLOSING):
+        await adapter.close()
 
 
 def _instance(home: Path) -> str:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
+import msgspec
+from msgspec.structs import replace
+
+from perdure.boundary import contain
 from perdure.config import Settings
+from perdure.core import notes
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Pick, Stored
-from perdure.errors import NotConnected, StoreBroken, Unavailable
+from perdure.core.text import checked, storable
+from perdure.errors import NotStored, PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
 from perdure.runtime.access import Access
 from perdure.runtime.resets import resets
+from perdure.runtime.tasks import Failures, Tasks
 from perdure.store.admission import stranger
 from perdure.store.api import Store
 from perdure.store.database import Tx, Work
@@ -40,7 +47,7 @@ class Intake:
         taken: Taken,
         owes: Callable[[str], None],
         ended: Callable[[], None],
-        group: asyncio.TaskGroup,
+        group: Tasks,
     ) -> None:
         self._store = store
         self._pairs = settings.access.unknown == "pair"
@@ -53,6 +60,7 @@ class Intake:
         self._owes = owes  # something is owed to the chat of a key
         self._ended = ended  # a turn may have ended in the middle of a command
         self._group = group
+        self._failures = Failures(log)
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
         self._taking: set[asyncio.Task[None]] = set()
 
@@ -73,26 +81,32 @@ class Intake:
             await asyncio.wait(self._taking, timeout=at_most)
 
     async def _take(self, event: Event) -> None:
-        try:
-            stored = await self._store_event(event)
-        except Unavailable as error:
-            log.warning("not_received", event_key=event.key, error=error.message)
-            await self._tell(event, event.fail(error))
-        else:
-            await self._tell(event, event.ack(stored))
+        """Store one event and tell its platform. Whatever fails concerns this event alone: it may come again."""
+        problem: PerdureError | None = None
 
-    async def _tell(self, event: Event, telling: Awaitable[None]) -> None:
-        """Tell the platform what became of an event. What it was not told, it hands over again, and we know it."""
-        try:
-            await telling
-        except StoreBroken:
-            raise
-        except NotConnected as error:
-            log.warning("platform_not_told", event_key=event.key, error=error.message)
-        except Exception as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
-            log.crash("platform_not_told", error, event_key=event.key)
+        def report(error: BaseException) -> None:
+            nonlocal problem
+            self._failures.report("not_received", error, event_key=event.key)
+            problem = error if isinstance(error, Unavailable) else NotStored(notes.NOT_STORED)
+
+        stored: list[Stored | None] = []
+
+        async def store() -> None:
+            stored.append(await self._store_event(event))
+
+        await contain(store(), report)
+        telling = self._tell(event, problem) if problem is not None else self._acknowledge(event, stored[0])
+        # What the platform was not told, it hands over again, and we know it.
+        await self._failures.contain("platform_not_told", telling, event_key=event.key)
+
+    async def _tell(self, event: Event, problem: PerdureError) -> None:
+        await event.fail(problem)
+
+    async def _acknowledge(self, event: Event, stored: Stored | None) -> None:
+        await event.ack(stored)
 
     async def _store_event(self, event: Event) -> Stored | None:
+        event = _checked(event)
         inbound, problem = event.inbound, event.problem
         if inbound is None or problem is not None:
             await self._store.inbox.reject(event.key, event.raw, problem or "not understood", self._clock())
@@ -182,3 +196,15 @@ class Intake:
 
 
 def _nothing(_: Tx) -> None: ...
+
+
+def _checked(event: Event) -> Event:
+    """The event with clean texts. One whose adapter has filled a field wrongly is not understood."""
+    inbound, problem = event.inbound, event.problem
+    try:
+        inbound = checked(inbound) if inbound is not None else None
+    except (msgspec.MsgspecError, TypeError, AttributeError, RecursionError) as error:
+        inbound, problem = None, notes.wrong_event(str(error))
+    return replace(
+        event, raw=storable(str(event.raw)), key=storable(str(event.key)), inbound=inbound, problem=problem
+    )

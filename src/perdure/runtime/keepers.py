@@ -14,9 +14,9 @@ from pathlib import Path
 from perdure.core.effects import Effect
 from perdure.core.journal import Call, Cancelled, Failed, TurnView, fold
 from perdure.core.turn import FINAL
-from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.bell import Bell
+from perdure.runtime.tasks import Failures
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.tools import kept
@@ -35,6 +35,7 @@ class Keepers:
         self._store = store
         self._root = root
         self._clock = clock
+        self._failures = Failures(log)
         self._bell = Bell()
         self._over: dict[str, int] = {}  # places that are not looked at any more, and since when they are over
 
@@ -48,15 +49,15 @@ class Keepers:
 
     async def work(self) -> None:
         while True:
-            try:
-                known = Known(self._over, await self._store.processes.live_directories())
-                seen = await in_thread(partial(kept.survey, self._root, known))
-                self._remember(seen)
-                await self._end_forgotten(seen)
-                await self._clear(seen)
-            except (Unavailable, OSError) as error:
-                log.warning("commands_not_looked_at", error=error)
+            await self._failures.contain("commands_not_looked_at", self._look())
             await self._bell.wait(LOOK)
+
+    async def _look(self) -> None:
+        known = Known(self._over, await self._store.processes.live_directories())
+        seen = await in_thread(partial(kept.survey, self._root, known))
+        self._remember(seen)
+        await self._end_forgotten(seen)
+        await self._clear(seen)
 
     def _remember(self, seen: dict[str, kept.Sighting]) -> None:
         """What is over stays over: with a week of commands, to look at each of them again would take long."""
@@ -66,12 +67,22 @@ class Keepers:
     # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _end_forgotten(self, seen: dict[str, kept.Sighting]) -> None:
-        places = [self._root / name for name, each in seen.items() if await self._is_forgotten(name, each)]
+        places = [self._root / name for name, each in seen.items() if await self._may_end(name, each)]
         await asyncio.gather(*(self._end(place) for place in places))  # one that is stubborn keeps no other
 
     async def _end(self, place: Path) -> None:
         log.info("command_stopped", place=place.name)
-        await kept.stop(place, GRACE)
+        await self._failures.contain("command_not_stopped", kept.stop(place, GRACE), place=place.name)
+
+    async def _may_end(self, name: str, seen: kept.Sighting) -> bool:
+        """Whether to end a command. One whose turn cannot be read is left alone, and the others are not."""
+        found: list[bool] = []
+
+        async def look() -> None:
+            found.append(await self._is_forgotten(name, seen))
+
+        await self._failures.contain("command_not_looked_at", look(), place=name)
+        return any(found)
 
     async def _is_forgotten(self, name: str, seen: kept.Sighting) -> bool:
         """Whether a command runs, or may yet be started, and nobody waits for it any more."""
@@ -102,13 +113,19 @@ class Keepers:
         now = self._clock()
         old = [name for name, at in self._over.items() if at <= now - KEEP_MS]
         old += [name for name, each in seen.items() if isinstance(each, kept.Lost | kept.Unclaimed)]
-        turns = {name: await self._turn_of(name) for name in old}
-        due = {name for name, turn in turns.items() if turn is None or not _waits(turn, name)}
+        due: set[str] = set()
+        for name in old:
+            await self._failures.contain("command_not_looked_at", self._note_due(name, due), place=name)
         if not due:
             return
         for name in await in_thread(lambda: kept.sweep(self._root, KEEP_MS, now, kept.AllBut(due))):
             self._over.pop(name, None)
             log.info("command_cleared", place=name)
+
+    async def _note_due(self, name: str, due: set[str]) -> None:
+        turn = await self._turn_of(name)
+        if turn is None or not _waits(turn, name):
+            due.add(name)
 
 
 class Known:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 
+from perdure.boundary import contain
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.address import Address, home_of
@@ -34,6 +36,7 @@ from perdure.runtime.recoverer import Limits, Recoverer
 from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
+from perdure.runtime.tasks import Failures, Pauses, Tasks
 from perdure.runtime.uploads import Uploads
 from perdure.runtime.watchers import Watchers
 from perdure.store.api import Store
@@ -45,6 +48,7 @@ log = Log("loops")
 
 HEARTBEAT = 5.0  # seconds; a lease outlives six of them
 TAKING_IN = 2.0  # seconds that events get which were handed over when everything else had ended
+START_TRIES = 3  # of one step of the start that fails though the store is there
 OWED_FIRST = 5.0  # how long recoveries of a platform wait for the replies that are owed there
 
 
@@ -62,7 +66,7 @@ class Loops:
         feed: Feed,
         clock: Clock,
         steady: Clock,
-        group: asyncio.TaskGroup,
+        group: Tasks,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -77,6 +81,7 @@ class Loops:
         self.cabinet = Cabinet(settings.home)
         self.uploads = Uploads(store, self.cabinet, clock, settings.max_file)
         self._tasks: list[asyncio.Task[None]] = []
+        self._failures = Failures(log)
         self._published: set[str] = set()  # platforms that show the menu of commands
         self.access = access = Access(settings, store)
         self.connections = connections = Connections(adapters, self._connected)
@@ -180,33 +185,53 @@ class Loops:
 
     async def start(self) -> None:
         """Mark lost turns and obey old commands, before anything is connected; then let everything move."""
-        self.recoverer.pause_if_crashing(await self.recoverer.mark_lost(Reason.RESTART_INTERRUPTED))
-        await self._expiry.sweep()
-        await self.access.sweep(self._clock)
-        await self.commands.catch_up()
-        await self.background.catch_up()
-        for adapter in self._adapters:
-            self._begin(self.connections.attend(adapter, self._intake.take))
-        for work in (
-            self._agents.work(),
-            self.keepers.work(),
-            self.background.work(),
-            self.runner.work(),
-            self.sender.work(),
-            self.fetcher.work(),
-            self.commands.work(),
-            self.watchers.work(),
-            self._retention.work(),
-            self._expiry.work(),
-            self._beat(),
+        for step in (
+            self._mark_lost,
+            self._expiry.sweep,
+            partial(self.access.sweep, self._clock),
+            self.commands.catch_up,
+            self.background.catch_up,
         ):
-            self._begin(work)
+            await self._take_step(step)
+        for adapter in self._adapters:
+            self._repeat(partial(self.connections.attend, adapter, self._intake.take))
+        for loop in (
+            self._agents.work,
+            self.keepers.work,
+            self.background.work,
+            self.runner.work,
+            self.sender.work,
+            self.fetcher.work,
+            self.commands.work,
+            self.watchers.work,
+            self._retention.work,
+            self._expiry.work,
+            self._beat,
+        ):
+            self._repeat(loop)
+
+    async def _mark_lost(self) -> None:
+        self.recoverer.pause_if_crashing(await self.recoverer.mark_lost(Reason.RESTART_INTERRUPTED))
+
+    async def _take_step(self, step: Callable[[], Awaitable[object]]) -> None:
+        """Take one step of the start, and again after a failure. An outage is waited out, a defect is not."""
+        pauses, defects = Pauses(), list[BaseException]()
+
+        def report(error: BaseException) -> None:
+            self._failures.report("start_delayed", error)
+            defects.extend([] if isinstance(error, Unavailable) else [error])
+
+        while not await contain(step(), report):
+            if len(defects) == START_TRIES:
+                return
+            await asyncio.sleep(pauses.after_failure())
 
     async def drain(self, reason: Reason, hurry: asyncio.Event) -> None:
         """Come to an orderly end."""
         deadline = self._settings.drain.deadline
         self.recoverer.stop()
-        await drain(self.runner, self.sender, self.notices, reason, deadline, hurry)
+        draining = drain(self.runner, self.sender, self.notices, reason, deadline, hurry)
+        await self._failures.contain("not_drained", draining)
         for task in self._tasks:
             task.cancel()
         self.background.stop()
@@ -215,6 +240,9 @@ class Loops:
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.append(self._group.create_task(work))
+
+    def _repeat(self, loop: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._tasks.append(self._group.repeat(loop))
 
     async def _cut_off(self, turn: str) -> None:
         """End the attempt at a turn that was ended by somebody else, and wait until it has ended."""
@@ -276,18 +304,18 @@ class Loops:
             return
         self._published.add(platform)
         commands = self.commands.registry.values()
-        try:
-            await adapter.menu([MenuEntry(each.name, each.usage, each.summary) for each in commands])
-        except Exception as error:  # noqa: BLE001 reason: whatever it is, people can write commands all the same
+        menu = [MenuEntry(each.name, each.usage, each.summary) for each in commands]
+        if not await self._failures.contain("menu_not_published", adapter.menu(menu), platform=platform):
             self._published.discard(platform)  # it is tried again with the next connection
-            log.warning("menu_not_published", platform=platform, error=error)
 
     async def _recover(self, platform: str) -> None:
-        await self.sender.settle(OWED_FIRST, platform)
-        try:
-            await self.recoverer.recover(platform)
-        except Unavailable as error:
-            log.warning("recovery_postponed", platform=platform, error=error.message)
+        await self._failures.contain(
+            "replies_not_awaited", self.sender.settle(OWED_FIRST, platform), platform=platform
+        )
+        if not await self._failures.contain(
+            "recovery_postponed", self.recoverer.recover(platform), platform=platform
+        ):
+            self.recoverer.unfinished = True  # the next heartbeat tries again
 
     def _policy(self, address: Address) -> RecoveryPolicy:
         recovery = self._settings.recovery
@@ -303,18 +331,23 @@ class Loops:
         """Say that we are alive, and take over from those who are not."""
         while True:
             await asyncio.sleep(HEARTBEAT)
-            asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
-            try:
-                if not await self._store.runs.beat(self._run):
-                    raise RunEnded(f"run {self._run} was declared dead by another gateway")
-                self._lease.renew(asked_at)
-                if await self._store.runs.reap(self._run):
-                    await self.recoverer.mark_lost(Reason.LEASE_LOST)
-                    await self.recoverer.recover()
-                elif self.recoverer.unfinished:
-                    await self.recoverer.recover()
-            except Unavailable as error:
-                log.warning("heartbeat_missed", error=error.message)
+            if await self._failures.contain("heartbeat_missed", self._beat_once()):
+                await self._failures.contain("not_taken_over", self._take_over())
+
+    async def _beat_once(self) -> None:
+        asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if not await self._store.runs.beat(self._run):
+            raise RunEnded(f"run {self._run} was declared dead by another gateway")
+        self._lease.renew(asked_at)
+
+    async def _take_over(self) -> None:
+        """Take over from gateways that have died, and try again what failed before."""
+        self.recoverer.untaken |= bool(await self._store.runs.reap(self._run))
+        if self.recoverer.untaken:
+            await self.recoverer.mark_lost(Reason.LEASE_LOST)
+            self.recoverer.unfinished = True
+        if self.recoverer.unfinished:
+            await self.recoverer.recover()
 
 
 def _patience(settings: Settings) -> Patience:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from perdure.boundary import raise_uncontained
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt
 from perdure.core.notes import growing
-from perdure.errors import SendError, StoreBroken, TurnMoved
+from perdure.errors import SendError, TurnMoved
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.bell import Bell
@@ -88,9 +89,8 @@ class Shown:
                     await self._bell.wait()
         except (SendError, TurnMoved) as error:
             log.info("preview_ended", turn=self._turn.id, why=error.message)
-        except StoreBroken:
-            raise
-        except Exception as error:  # noqa: BLE001 reason: whatever a platform does with a preview, the answer comes
+        except BaseException as error:  # noqa: BLE001 reason: whatever a platform does with a preview, the answer comes
+            raise_uncontained(error)
             log.warning("preview_failed", turn=self._turn.id, error=error)
 
     def _patience(self) -> float:

@@ -20,6 +20,7 @@ from perdure.runtime.access import OPERATOR, Access
 from perdure.runtime.bell import STORE_PAUSE, Bell
 from perdure.runtime.glances import Glances
 from perdure.runtime.ledger import end_of, known
+from perdure.runtime.tasks import Failures, Tasks
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import WINDOW_MS, Found, Notice, Process
@@ -47,7 +48,7 @@ class Background:
         access: Access,
         clock: Clock,
         told: Callable[[str], None],
-        group: asyncio.TaskGroup,
+        group: Tasks,
     ) -> None:
         self._store = store
         self._root = root
@@ -57,6 +58,7 @@ class Background:
         self._told = told  # something waits for a key, or is owed to its chat
         self._group = group
         self._instance = ""
+        self._failures = Failures(log)
         self._bell = Bell()
         self._glances = Glances(clock)
         self._attended: dict[str, asyncio.Task[None]] = {}
@@ -68,11 +70,13 @@ class Background:
         self._instance = run.instance if run else ""
         ours = await self._ours()
         over = [one for one in ours if isinstance(kept.look(self._place(one)), Ended | Lost)]
-        await asyncio.gather(*map(self._is_told, over))  # they share their commits
+        contain = self._failures.contain
+        # They share their commits.
+        await asyncio.gather(*(contain("process_not_told", self._is_told(one), process=one.id) for one in over))
 
     async def work(self) -> None:
         """See to it that each process that lives is attended to."""
-        glancing = self._group.create_task(self._glances.work())
+        glancing = self._group.repeat(self._glances.work)
         try:
             await self._attend_to_all()
         finally:
@@ -85,15 +89,14 @@ class Background:
 
     async def _attend_to_all(self) -> None:
         while True:
-            try:
-                for process in await self._ours():
-                    if process.id not in self._attended:
-                        task = self._group.create_task(self._attend(process))
-                        self._attended[process.id] = task
-                await self._give_up_abandoned()
-            except Unavailable as error:
-                log.warning("processes_not_looked_at", error=error.message)
+            await self._failures.contain("processes_not_looked_at", self._attend_to_new())
+            await self._failures.contain("processes_not_looked_at", self._give_up_abandoned())
             await self._bell.wait(LOOK)
+
+    async def _attend_to_new(self) -> None:
+        for process in await self._ours():
+            if process.id not in self._attended:
+                self._attended[process.id] = self._group.create_task(self._attend(process))
 
     def stop(self) -> None:
         """Attend to nothing more: the next start finds what is missed."""
@@ -203,7 +206,8 @@ class Background:
             return
         for process in await self._store.processes.abandoned():
             if not self.is_ours(process):
-                await self._tell_end(process, Lost(notes.PROCESS_GONE), "")
+                telling = self._tell_end(process, Lost(notes.PROCESS_GONE), "")
+                await self._failures.contain("process_not_told", telling, process=process.id)
 
     async def _tell_end(self, process: Process, over: Ended | Lost, said: str) -> None:
         told = await self._store.processes.end(

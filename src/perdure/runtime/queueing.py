@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from perdure.core import notes
 from perdure.core.queueing import MODES, Mode, Rules
-from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.bell import Bell
 from perdure.runtime.runner import Runner
+from perdure.runtime.tasks import Failures
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.orders import Order
@@ -82,6 +82,7 @@ class Expiry:
         self._rules = rules
         self._clock = clock
         self._owes = owes  # something is owed to the chat of a key
+        self._failures = Failures(log)
         self._bell = Bell()
         self._swept_at = 0
         self._newest = float("-inf")
@@ -100,10 +101,7 @@ class Expiry:
 
     async def work(self) -> None:
         while True:
-            try:
-                await self._look()
-            except Unavailable as error:
-                log.warning("not_expired", error=error.message)
+            await self._failures.contain("not_expired", self._look())
             await self._bell.wait()
             await self._until_quiet()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Sequence
 
 from msgspec import Struct
 
+from perdure.boundary import contain
 from perdure.core import notes
 from perdure.core.address import Address, parse_session_key, work_of
 from perdure.core.delivery import split
@@ -23,10 +24,11 @@ from perdure.core.recovery import (
     decide,
 )
 from perdure.core.session import SessionState, Why
-from perdure.errors import Unavailable
+from perdure.errors import NewerEntry
 from perdure.logs import Log
 from perdure.runtime.access import OPERATOR, Access
 from perdure.runtime.runner import Runner
+from perdure.runtime.tasks import Failures, Tasks
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.moves import Turn
@@ -65,7 +67,7 @@ class Recoverer:
         connected: Container[str],
         max_length: Callable[[str], int | None],
         changed: Callable[[str], None],
-        group: asyncio.TaskGroup,
+        group: Tasks,
     ) -> None:
         self._store = store
         self._started = started
@@ -83,14 +85,21 @@ class Recoverer:
         self._group = group
         self._deciding: dict[str, asyncio.Task[None]] = {}  # by turn
         self.paused = False
+        self._failures = Failures(log)
+        self.untaken = True  # turns of dead runs may not all be taken over
         self.unfinished = False  # a decision could not be written, and must be made again
 
     async def mark_lost(self, reason: Reason) -> int:
         """Take over every turn whose run is dead, and call every send of a dead run unknown."""
         lost = await self._store.turns.lost()
-        await asyncio.gather(*(self._take_over(turn, reason) for turn in lost))  # they share their commits
+        taken = await asyncio.gather(*(self._is_taken_over(turn, reason) for turn in lost))  # they share commits
         await self._store.outbox.orphans(self._clock())
+        self.untaken = not all(taken)
         return len(lost)
+
+    async def _is_taken_over(self, turn: Turn, reason: Reason) -> bool:
+        """Take one turn over. One that fails is tried again with the next heartbeat, and keeps no other."""
+        return await self._failures.contain("not_taken_over", self._take_over(turn, reason), turn=turn.id)
 
     async def _take_over(self, turn: Turn, reason: Reason) -> None:
         run, now = self._started.run, self._clock()
@@ -114,8 +123,9 @@ class Recoverer:
 
         Those of platforms that this gateway does not have are always among them: nothing else wakes them.
         """
+        interrupted = await self._store.turns.interrupted(self._started.run)
         self.unfinished = False
-        for turn in await self._store.turns.interrupted(self._started.run):
+        for turn in interrupted:
             there = parse_session_key(turn.key)[1].platform
             wanted = platform in (None, there) or there not in self._served
             if wanted and turn.id not in self._deciding:
@@ -127,17 +137,24 @@ class Recoverer:
             task.cancel()
 
     async def _recover(self, turn: Turn) -> None:
+        """Decide about one turn. After a failure the next heartbeat tries again; unreadable entries are told."""
+
+        def report(error: BaseException) -> None:
+            self._failures.report("not_recovered", error, turn=turn.id)
+            self.unfinished |= not isinstance(error, NewerEntry)
+
         try:
-            view = fold(await self._store.journal.of_turn(turn.session, turn.id))
-            address = parse_session_key(turn.key)[1]
-            around = await self._surroundings(turn, view, address)
-            decision = decide(view, around, self._limits.policy(address), self._clock())
-            await self._apply(turn, view, address, decision)
-        except Unavailable as error:
-            self.unfinished = True
-            log.warning("not_recovered", turn=turn.id, error=error.message)
+            if not await contain(self._decide_and_apply(turn), report):
+                await self._runner.tell_if_unreadable(turn.key)
         finally:
             self._deciding.pop(turn.id, None)
+
+    async def _decide_and_apply(self, turn: Turn) -> None:
+        view = fold(await self._store.journal.of_turn(turn.session, turn.id))
+        address = parse_session_key(turn.key)[1]
+        around = await self._surroundings(turn, view, address)
+        decision = decide(view, around, self._limits.policy(address), self._clock())
+        await self._apply(turn, view, address, decision)
 
     async def _surroundings(self, turn: Turn, view: TurnView, address: Address) -> Surroundings:
         session = await self._store.sessions.get(turn.session)

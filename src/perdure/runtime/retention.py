@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from perdure.errors import PerdureError, StoreBroken
 from perdure.logs import Log
 from perdure.runtime.eraser import Eraser
+from perdure.runtime.tasks import Failures
 
 log = Log("retention")
 
@@ -22,19 +22,13 @@ class Retention:
         """`sweep` removes the files that nobody needs."""
         self._eraser = eraser
         self._sweep = sweep
+        self._failures = Failures(log)
         self._age_ms = int((age or 0) * 1000)
 
     async def work(self) -> None:
         while True:
-            try:
-                await self._eraser.go_on()
-                await self._retain()
-                await self._eraser.forget()
-                await self._sweep()
-            except StoreBroken:
-                raise
-            except (PerdureError, OSError) as error:  # the next look tries again
-                log.warning("not_erased", error=error)
+            for step in (self._eraser.go_on, self._retain, self._eraser.forget, self._sweep):
+                await self._failures.contain("not_erased", step())  # the next look tries again
             await asyncio.sleep(LOOK)
 
     async def _retain(self) -> None:

@@ -6,21 +6,27 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from perdure.agents.api import Agent
+from perdure.boundary import find, raise_uncontained
 from perdure.core import notes
 from perdure.core.address import work_of
+from perdure.core.journal import Claimed, Failed, fold
 from perdure.core.queueing import Rules
-from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits, Unavailable
+from perdure.core.turn import State
+from perdure.errors import ModelError, NewerEntry, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.bell import POLL, Bell
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import Shown
+from perdure.runtime.tasks import Failures, Pauses, Tasks
 from perdure.runtime.typing import Typing
 from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
+from perdure.store.journal import LATEST
 from perdure.store.moves import Turn
+from perdure.store.outbox import Owed
 from perdure.tools.cabinet import Cabinet
 
 log = Log("runner")
@@ -50,7 +56,7 @@ class Runner:
         ended: Callable[[], None],
         changed: Callable[[str], None],
         owes: Callable[[str], None],
-        group: asyncio.TaskGroup,
+        group: Tasks,
     ) -> None:
         self._store = store
         self._agent_on = agent_on
@@ -78,6 +84,8 @@ class Runner:
         self._cut_early: set[str] = set()  # turns that were ended while some key was entering: maybe its own
         self._given_up: dict[str, asyncio.Event] = {}  # by turn; set when nobody waits for its attempt any more
         self._abandoned: set[asyncio.Task[None]] = set()
+        self._failures = Failures(log)
+        self._pauses = Pauses()  # by key
         self._listening: dict[str, Attempt] = {}  # the newest attempt, by key
         self.attempts: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}  # what runs now, by turn
 
@@ -150,24 +158,63 @@ class Runner:
     async def _serve(self, key: str) -> None:
         """Run the turns of one session until there is none left."""
         try:
-            while self._claiming:
-                self._hints.discard(key)  # the claim sees whatever we were woken for until now
-                self._entering.add(key)
-                claim = await self._claim(key)
-                if claim is None:
-                    self._owes(key)  # news may have become notices
-                    return
-                if claim.superseded:
-                    self._ended()
-                if claim.turn.id in self._cut_early:
-                    continue
-                await self._run_attempt(claim)
-                if not self._may_have_more(key, claim):
-                    return
+            if await self._failures.contain("session_failed", self._run_turns(key), key=key):
+                self._pauses.clear(key)
+            else:
+                self._enter(key)
+                await self._rest(key)
         finally:
             self._enter(key)
             del self._serving[key]
             self._serve_hinted(key)  # it may have been woken while we were about to leave
+
+    async def _run_turns(self, key: str) -> None:
+        while self._claiming:
+            self._hints.discard(key)  # the claim sees whatever we were woken for until now
+            self._entering.add(key)
+            claim = await self._claim(key)
+            if claim is None:
+                self._owes(key)  # news may have become notices
+                return
+            if claim.superseded:
+                self._ended()
+            if claim.turn.id in self._cut_early:
+                continue
+            await self._run_attempt(claim)
+            if not self._may_have_more(key, claim):
+                return
+
+    async def _rest(self, key: str) -> None:
+        """Let a session be that could not be served, for longer with every failure; tell its chat what failed."""
+        await self._failures.contain("chat_not_told", self.tell_if_unreadable(key), key=key)
+        await self._failures.contain("turn_not_ended", self._fail_unbegun(key), key=key)
+        await asyncio.sleep(self._pauses.after_failure(key))
+        self._hints.add(key)  # whatever waits there is tried again
+
+    async def _fail_unbegun(self, key: str) -> None:
+        """End a turn that this run has claimed on record, though the claim failed here: nobody else would."""
+        turn = await self._store.turns.begun(key)
+        if turn is None or turn.state is not State.RUNNING or turn.id in self.attempts:
+            return
+        records = await self._store.journal.of_turn(turn.session, turn.id)
+        if Claimed(self._run, turn.epoch, turn.attempt) in [record.entry for record in records]:
+            told = Owed(address_of(key), turn.id, (notes.turn_failed(notes.NOT_BEGUN),), fold(records).anchor)
+            await self._store.turns.append(turn, [Failed(notes.NOT_BEGUN)], self._clock(), owed=[told])
+            log.warning("failed", turn=turn.id, key=key, error=notes.NOT_BEGUN)
+            self._let_go(turn.id)
+            self._owes(key)
+
+    async def tell_if_unreadable(self, key: str) -> None:
+        """Tell a chat, once per session, that its conversation cannot be read, if that is so."""
+        session = await self._store.sessions.current(key)
+        if session is None:
+            return
+        try:
+            await self._store.journal.after(session.id, 0, LATEST)
+        except NewerEntry:
+            told = Owed(address_of(key), f"unreadable.{session.id}", (notes.NEWER_ENTRY,))
+            await self._store.outbox.owe(key, told, self._clock())
+            self._owes(key)
 
     def _may_have_more(self, key: str, claim: Claim) -> bool:
         """Whether to claim again. Of what another gateway took in meanwhile, nobody tells us."""
@@ -262,25 +309,33 @@ class Runner:
             await attempt.brief()
             agent = self._agent_on(address_of(attempt.key).platform)
             await attempt.finish(await agent.run(attempt))
-        except (TurnMoved, TurnWaits) as moved:
-            log.info("attempt_ended", turn=attempt.turn, why=moved.message)
-        except StoreBroken:
-            raise
-        except ModelError as error:
-            await self._fail(attempt, error.message)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Nobody cancelled us: something inside the agent cancelled itself, and that must not end the turn.
-            await self._fail(attempt, notes.AGENT_CRASHED)
-        except Exception as error:  # noqa: BLE001 reason: whatever an agent does, its session must stay usable
-            log.crash("agent_crashed", error, turn=attempt.turn)
-            await self._fail(attempt, notes.AGENT_CRASHED)
+        except BaseException as error:  # noqa: BLE001 reason: whatever an agent does, its session must stay usable
+            raise_uncontained(error)
+            await self._end(attempt, error)
         finally:
             await attempt.hide()
 
+    async def _end(self, attempt: Attempt, error: BaseException) -> None:
+        """End an attempt with what its agent raised; whatever that is, it ends this turn at most."""
+        moved = find(error, TurnMoved, TurnWaits)
+        if moved is not None:
+            log.info("attempt_ended", turn=attempt.turn, why=moved.message)
+        elif isinstance(error, ModelError):
+            await self._fail(attempt, error.message)
+        else:
+            log.crash("agent_crashed", error, turn=attempt.turn)
+            newer = isinstance(error, NewerEntry)
+            await self._fail(attempt, notes.NEWER_ENTRY if newer else notes.AGENT_CRASHED)
+
     async def _fail(self, attempt: Attempt, error: str) -> None:
+        """End the turn as failed, however often that must be tried: a turn that nobody runs must not stay open."""
+        pauses = Pauses()
+        while True:
+            if await self._failures.contain("failure_not_saved", self._failed(attempt, error)):
+                return
+            await asyncio.sleep(pauses.after_failure())
+
+    async def _failed(self, attempt: Attempt, error: str) -> None:
         try:
             await attempt.fail(error)
         except TurnMoved as moved:

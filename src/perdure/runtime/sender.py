@@ -9,14 +9,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from perdure.boundary import raise_uncontained
 from perdure.core import notes
 from perdure.core.delivery import RESOLVED, Delivery, Resolution, UnknownChoice, resolution, retry_in, split
 from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
-from perdure.errors import NotConnected, SendRefused, SendRetry, StoreBroken, Unavailable
+from perdure.errors import NotConnected, SendRefused, SendRetry, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities
 from perdure.runtime.bell import POLL, STORE_PAUSE, Bell
 from perdure.runtime.lease import Lease
+from perdure.runtime.tasks import Failures, Pauses, Tasks
 from perdure.store.api import Store
 from perdure.store.dividing import divided
 from perdure.store.ids import Clock
@@ -41,7 +43,7 @@ class Sender:
         max_age_ms: int,
         cabinet: Cabinet,
         sent: Callable[[str], None],
-        group: asyncio.TaskGroup,
+        group: Tasks,
     ) -> None:
         self._store = store
         self._run = run
@@ -54,6 +56,8 @@ class Sender:
         self._sent = sent
         self._group = group
         self.resolved: Counter[Resolution] = Counter()  # unknown sends, by what was done about them
+        self._failures = Failures(log)
+        self._pauses = Pauses()  # by lane
         self._bell = Bell()
         self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
         self._ended: set[str] = set()  # rows whose sending has ended since the last look began
@@ -107,14 +111,20 @@ class Sender:
 
     async def _deliver(self, row: Delivering) -> None:
         try:
-            await self._resolve_or_send(row, self._connected[row.address.platform])
-        except (KeyError, Unavailable) as error:
-            log.warning("not_sent", row=row.id, error=error)
-            await asyncio.sleep(STORE_PAUSE)
+            if await self._failures.contain("not_sent", self._deliver_now(row), row=row.id, lane=row.lane):
+                self._pauses.clear(row.lane)
+            else:
+                await asyncio.sleep(self._pauses.after_failure(row.lane))
         finally:
             del self._lanes[row.lane]
             self._ended.add(row.id)
             self._bell.ring()
+
+    async def _deliver_now(self, row: Delivering) -> None:
+        adapter = self._connected.get(row.address.platform)
+        if adapter is None:
+            raise Unavailable("the platform is not connected any more")
+        await self._resolve_or_send(row, adapter)
 
     async def _resolve_or_send(self, row: Delivering, adapter: Adapter) -> None:
         now = self._clock()
@@ -169,10 +179,9 @@ class Sender:
         except SendRefused as error:
             log.warning("refused", row=row.id, lane=row.lane, error=error.message)
             await self._take_refusal(row, error.message)
-        except StoreBroken:
-            raise
-        except Exception as error:  # noqa: BLE001 reason: after any other error nobody knows whether it was sent
-            log.warning("outcome_unknown", row=row.id, lane=row.lane, error=error)
+        except BaseException as error:  # noqa: BLE001 reason: after any other error nobody knows whether it was sent
+            raise_uncontained(error)
+            self._failures.report("outcome_unknown", error, row=row.id, lane=row.lane)
             due = self._clock() + retry_in(row.attempts + 1)
             await outbox.unknown(row, due, self._clock(), problem=str(error))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from perdure.boundary import contain
 from perdure.core.address import Address
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
@@ -47,7 +48,6 @@ class Typing:
         self._timer = asyncio.get_running_loop().call_later(every or AGAIN, self._show)
 
     async def _try(self, adapter: Adapter) -> None:
-        try:
-            await adapter.typing(self._address)
-        except Exception as error:  # noqa: BLE001 reason: however an adapter fails to show it, nobody misses it
-            log.debug("typing_not_shown", platform=adapter.name, error=error)
+        """Show it once. However an adapter fails to, nobody misses it."""
+        showing = adapter.typing(self._address)
+        await contain(showing, lambda error: log.debug("typing_not_shown", platform=adapter.name, error=error))

@@ -22,6 +22,7 @@ from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.lease import Lease
 from perdure.runtime.runner import Runner
+from perdure.runtime.tasks import Failures, Tasks
 from perdure.store.ids import Clock
 
 log = Log("watchers")
@@ -61,7 +62,7 @@ class Watchers:
         lease: Lease,
         clock: Clock,
         steady: Clock,
-        group: asyncio.TaskGroup,
+        group: Tasks,
     ) -> None:
         self._runner = runner
         self._connected = connected
@@ -70,6 +71,7 @@ class Watchers:
         self._clock = clock
         self._steady = steady
         self._group = group
+        self._failures = Failures(log)
         self._watched: dict[str, Watched] = {}  # by turn
 
     async def work(self) -> None:
@@ -133,15 +135,16 @@ class Watchers:
         return True
 
     async def _saying(self, watched: Watched, adapter: Adapter, text: str, *, standing: bool) -> None:
-        try:
-            async with asyncio.timeout(ASIDE_DEADLINE):
-                await self._lease.confirmed()
-                if standing and adapter.capabilities.edit:
-                    await self._put(watched, adapter, text)
-                else:
-                    await adapter.notice(address_of(watched.attempt.key), text)
-        except Exception as error:  # noqa: BLE001 reason: however an adapter fails to show it, nobody misses it
-            log.warning("notice_not_shown", turn=watched.attempt.turn, error=error)
+        showing = self._show(watched, adapter, text, standing=standing)
+        await self._failures.contain("notice_not_shown", showing, turn=watched.attempt.turn)
+
+    async def _show(self, watched: Watched, adapter: Adapter, text: str, *, standing: bool) -> None:
+        async with asyncio.timeout(ASIDE_DEADLINE):
+            await self._lease.confirmed()
+            if standing and adapter.capabilities.edit:
+                await self._put(watched, adapter, text)
+            else:
+                await adapter.notice(address_of(watched.attempt.key), text)
 
     async def _put(self, watched: Watched, adapter: Adapter, text: str) -> None:
         """Show the notice, in the place of the one before; if that cannot be edited, the next is a new one."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.files import media_type, shown_name
-from perdure.core.messages import Attachment, storable
+from perdure.core.messages import Attachment
 from perdure.store import leases, outbox
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
@@ -162,7 +162,7 @@ def refer(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: Attachment) 
         inbox=message,
         ordinal=ordinal,
         name=shown_name(attachment.name),
-        reference=storable(attachment.reference),
+        reference=attachment.reference,
         media_type=media_type(attachment.media_type),
         size=attachment.size,
     )
@@ -249,7 +249,7 @@ def _known(tx: Tx, awaited: Awaited) -> str | None:
 def _fail(tx: Tx, ids: Ids, awaited: Awaited, problem: str, now: int) -> None:
     changed = tx.run(
         "UPDATE attachments SET state = 'failed', problem = :problem WHERE id = :id AND state = 'referenced'",
-        problem=storable(problem),
+        problem=problem,
         id=awaited.file.id,
     )
     if changed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.core import notes
-from perdure.core.messages import Inbound, Stored, storable
+from perdure.core.messages import Inbound, Stored
 from perdure.core.queueing import Fate, Mode, ends_turn
 from perdure.core.session import Why
 from perdure.store import moves, outbox, sessions
@@ -69,7 +69,7 @@ def refuse(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, cap: int, now
         event=inbound.event_key,
         key=key,
         session=session,
-        raw=storable(raw),
+        raw=raw,
         problem=notes.queue_was_full(cap),
         now=now,
     )

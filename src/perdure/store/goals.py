@@ -14,7 +14,8 @@ from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.goals import Verdict, verdict
 from perdure.core.journal import Cause, Finished
-from perdure.core.messages import Inbound, Sender, storable
+from perdure.core.messages import Inbound, Sender
+from perdure.core.text import to_json
 from perdure.store import attachments, inbox, outbox
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
@@ -85,8 +86,8 @@ def set_goal(ids: Ids, key: str, said: Inbound, budget: int, now: int) -> Work[b
             "VALUES (:id, :session, :text, :person, :message, :since, :budget, 0, 'active', :now)",
             id=ids.new("goal"),
             session=session,
-            text=storable(said.text),
-            person=msgspec.json.encode(said.sender).decode(),
+            text=said.text,
+            person=to_json(said.sender),
             message=said.message,
             since=last[0] if last else 0,
             budget=budget,

@@ -12,9 +12,10 @@ from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.commands import AGAIN
 from perdure.core.journal import Cause
-from perdure.core.messages import Inbound, Stored, storable
+from perdure.core.messages import Inbound, Stored
 from perdure.core.questions import asked_in
 from perdure.core.queueing import Fate, Mode, Rules, needs_quiet
+from perdure.core.text import to_json
 from perdure.store import attachments, busy, erased, outbox, sessions
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
@@ -236,8 +237,8 @@ def put(
         kind=kind,
         state=state,
         bound=busy.bound_to(tx, key) if kind == "command" else None,
-        body=msgspec.json.encode(inbound).decode(),
-        raw=storable(raw),
+        body=to_json(inbound),
+        raw=raw,
         position=sessions.next_position(tx, key),
         now=now,
         manner=manner,
@@ -259,8 +260,8 @@ def reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -
         "VALUES (:id, :event, 'rejected', :raw, :problem, :now) ON CONFLICT DO NOTHING",
         id=ids.new("in"),
         event=event_key,
-        raw=storable(raw),
-        problem=storable(problem),
+        raw=raw,
+        problem=problem,
         now=now,
     )
     tx.run(_FORGET, kept=REJECTED_KEPT)
@@ -277,7 +278,7 @@ _FORGET = (
 def turn_away(tx: Tx, message: str, problem: str) -> None:
     """Reject what was taken in and still waits."""
     sql = "UPDATE inbox SET state = 'rejected', problem = :problem WHERE id = :id AND state = 'waiting'"
-    tx.run(sql, problem=storable(problem), id=message)
+    tx.run(sql, problem=problem, id=message)
 
 
 _SEEN = (

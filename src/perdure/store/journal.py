@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.core.journal import Compacted, Entry, Record, decode, encode
+from perdure.core.journal import Compacted, Entry, Record, decode
+from perdure.core.text import as_json
 from perdure.store.database import Database, Row, Tx
 
 _INSERT = (
@@ -83,16 +84,17 @@ def _before(tx: Tx, session: str, seq: int, through: int) -> list[tuple[str, Rec
 
 
 def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) -> list[Record]:
-    """Write the entries behind the last one of the session."""
+    """Write the entries behind the last one of the session; the records have their texts as they are stored."""
     records = []
-    for entry in entries:
+    for given in entries:
+        body, entry = as_json(given)
         row = tx.one(
             _INSERT,
             session=session,
             turn=turn,
             kind=entry.kind,
             version=entry.version,
-            body=encode(entry),
+            body=body,
             at=now,
         )
         assert row is not None, "INSERT … RETURNING gave no row"

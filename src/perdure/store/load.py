@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from perdure.core.exports import ExportedDelivery, ExportedMessage, ExportedSession, ExportedTurn, facts
 from perdure.core.session import SessionState
+from perdure.core.text import to_json
 from perdure.errors import RecordRefused
 from perdure.store.database import Tx
 from perdure.store.dump import dump
@@ -108,7 +109,7 @@ def _load_message(tx: Tx, session: str, message: ExportedMessage, place: str) ->
 
 def _compact(body: Raw) -> str:
     """The body as we would have written it, however the file spells and indents it."""
-    return msgspec.json.encode(msgspec.json.decode(body)).decode()
+    return to_json(msgspec.json.decode(body))
 
 
 def _insert(tx: Tx, table: str, place: str, what: str, values: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key, work_of
-from perdure.core.messages import Inbound, Sender, storable
+from perdure.core.messages import Inbound, Sender
 from perdure.store import inbox, outbox
 from perdure.store.database import Row, Tx
 from perdure.store.ids import Ids
@@ -31,7 +31,7 @@ class About(Protocol):
 
 def put(tx: Tx, ids: Ids, about: About, event: str, text: str, kind: InboxKind, now: int) -> None:
     """Write words of ours that wait for a turn, once. `raw` says what they are about."""
-    note = Inbound(parse_session_key(about.key)[1], "", Sender(about.person), storable(text))
+    note = Inbound(parse_session_key(about.key)[1], "", Sender(about.person), text)
     inbox.put(tx, ids, note, about.id, about.key, about.session, now, kind, event=event)
 
 

@@ -15,7 +15,8 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import Address, home_of, split_parts
 from perdure.core.delivery import OPEN_DELIVERIES, RESOLVED, Delivery, delivery_key
-from perdure.core.messages import Button, Outbound, SentFile, storable
+from perdure.core.messages import Button, Outbound, SentFile
+from perdure.core.text import to_json
 from perdure.store import leases, sessions
 from perdure.store.database import Database, Row, Tx, Work
 from perdure.store.ids import Ids
@@ -245,8 +246,8 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
     What work in the background has to say stands, as all that is said in a chat, under the chat's own key.
     """
     key = home_of(key)
-    buttons = msgspec.json.encode(reply.buttons).decode() if reply.buttons else None
-    file = msgspec.json.encode(reply.file).decode() if reply.file else None
+    buttons = to_json(reply.buttons) if reply.buttons else None
+    file = to_json(reply.file) if reply.file else None
     lane = reply.address.lane
     if turn is None:
         sessions.ensure_lease(tx, key)  # a notice may be the first that this chat hears of us
@@ -261,7 +262,7 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
             turn=turn,
             reply=reply.reply,
             part=part,
-            text=storable(text),
+            text=text,
             reply_to=reply.reply_to if part == 0 else None,
             buttons=buttons if part == len(reply.parts) - 1 else None,
             edits=reply.edits if part == 0 else None,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.address import parse_session_key
-from perdure.core.messages import Inbound, storable
+from perdure.core.messages import Inbound
 from perdure.core.people import Role
 from perdure.store import inbox, outbox, people
 from perdure.store.database import Database, Tx, Work
@@ -121,7 +121,7 @@ def _ask(tx: Tx, ids: Ids, inbound: Inbound, key: str, code: str, now: int) -> R
         id=request,
         platform=platform,
         person=person.id,
-        name=storable(person.name),
+        name=person.name,
         key=key,
         digest=digest_of(code),
         now=now,

@@ -24,6 +24,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
+from perdure.core.text import storable, storable_values
 from perdure.errors import DatabaseRefused, StoreBroken, StoreFull, StoreUnreachable
 from perdure.store import migrate
 from perdure.store.database import Row, Tx, Work
@@ -70,13 +71,13 @@ class PostgresTx:
         self._execute = connection.execute
 
     def one(self, sql: str, **values: Any) -> Row | None:
-        return self._execute(_spell(sql).encode(), values).fetchone()
+        return self._execute(_spell(sql).encode(), storable_values(values)).fetchone()
 
     def all(self, sql: str, **values: Any) -> list[Row]:
-        return self._execute(_spell(sql).encode(), values).fetchall()
+        return self._execute(_spell(sql).encode(), storable_values(values)).fetchall()
 
     def run(self, sql: str, **values: Any) -> int:
-        return self._execute(_spell(sql).encode(), values).rowcount
+        return self._execute(_spell(sql).encode(), storable_values(values)).rowcount
 
     def now(self) -> int:
         row = self.one(_NOW)
@@ -200,7 +201,7 @@ class PostgresDatabase:
         self._opened: list[psycopg.Connection[Row]] = []
 
     async def write(self, work: Work[T], *, key: str = "") -> T:
-        writer = self._writers[zlib.crc32(key.encode()) % WRITERS]
+        writer = self._writers[zlib.crc32(storable(key).encode()) % WRITERS]
         result: T = await writer.submit(work)
         return result
 

@@ -16,6 +16,7 @@ from perdure.core import notes
 from perdure.core.address import parse_session_key, work_of
 from perdure.core.journal import Sight, fold
 from perdure.core.session import SessionState
+from perdure.core.text import to_json
 from perdure.store import journal, news, outbox, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
@@ -213,7 +214,7 @@ def _record(tx: Tx, ids: Ids, wish: Wish, run: str, now: int) -> Process:
     instance = tx.one("SELECT instance FROM runs WHERE id = :run", run=run)
     row: Row = (
         *(ids.new("p"), key, session, wish.turn, wish.call, generation, person, instance[0] if instance else ""),
-        *(wish.directory, wish.command, int(wish.notify), msgspec.json.encode(wish.patterns).decode()),
+        *(wish.directory, wish.command, int(wish.notify), to_json(wish.patterns)),
         *(int(bool(wish.patterns)), 0, 0, None, 0, 0, "live", None, None, now, None, None),
     )
     marks = ", ".join(f":{name}" for name in _NAMES)

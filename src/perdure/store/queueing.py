@@ -10,8 +10,9 @@ from perdure.core import notes
 from perdure.core.address import parse_session_key
 from perdure.core.commands import read_command
 from perdure.core.journal import Joined, Record
-from perdure.core.messages import Inbound, Stored, storable
+from perdure.core.messages import Inbound, Stored
 from perdure.core.queueing import Fate, Mode, Rules, Waiting, is_due, together
+from perdure.core.text import to_json
 from perdure.core.turn import State
 from perdure.store import attachments, busy, inbox, moves, outbox
 from perdure.store.database import Database, Row, Tx, Work
@@ -260,7 +261,7 @@ def _rewrite(tx: Tx, message: str, said: Inbound, kind: str, manner: Mode | None
         kind=kind,
         manner=manner,
         bound=bound,
-        body=msgspec.json.encode(said).decode(),
+        body=to_json(said),
     )
 
 
@@ -285,7 +286,7 @@ def put_words(ids: Ids, order: Order, words: str, manner: Mode, rules: Rules, no
         session = inbox.session_for(tx, ids, order.key, now)
         row = tx.one("SELECT body FROM inbox WHERE id = :id", id=order.id)
         assert row is not None, f"the order {order.id} vanished"
-        said = replace(msgspec.json.decode(row[0], type=Inbound), text=storable(words))
+        said = replace(msgspec.json.decode(row[0], type=Inbound), text=words)
         _rewrite(tx, order.id, said, "message", manner, None)
         tx.run("UPDATE inbox SET session = :session WHERE id = :id", session=session, id=order.id)
         return Put(True, turn is not None and turn.state in (State.RUNNING, State.QUEUED), before)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from perdure.core.text import storable_values
 from perdure.errors import StoreBroken, StoreError, StoreFull
 from perdure.store import migrate
 from perdure.store.committer import Committer, Locked
@@ -43,14 +44,14 @@ class SqliteTx:
         self._clock = clock
 
     def one(self, sql: str, **values: Any) -> Row | None:
-        rows = self._execute(sql, values).fetchall()
+        rows = self._execute(sql, storable_values(values)).fetchall()
         return rows[0] if rows else None
 
     def all(self, sql: str, **values: Any) -> list[Row]:
-        return self._execute(sql, values).fetchall()
+        return self._execute(sql, storable_values(values)).fetchall()
 
     def run(self, sql: str, **values: Any) -> int:
-        return self._execute(sql, values).rowcount
+        return self._execute(sql, storable_values(values)).rowcount
 
     def now(self) -> int:
         return self._clock()

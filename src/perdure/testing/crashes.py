@@ -12,12 +12,13 @@ import signal
 from collections.abc import Callable
 from typing import TypeVar
 
+from perdure.errors import Killed
 from perdure.store.database import Database, Work
 
 T = TypeVar("T")
 
 
-class Crash(BaseException):
+class Crash(Killed):
     """The gateway was killed here. Not an `Exception`: nothing in the gateway may survive it."""
 
 

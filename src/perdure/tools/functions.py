@@ -19,6 +19,7 @@ import msgspec
 
 from perdure.core import notes
 from perdure.core.effects import Effect
+from perdure.core.text import storable, to_json
 from perdure.core.tools import Tool, Use
 from perdure.errors import ConfigurationError, ToolFailed
 from perdure.tools.arguments import Parameters, parameters_of
@@ -132,7 +133,7 @@ def _told(name: str, result: Any) -> str:
     if result is None:
         return notes.TOOL_DONE
     try:
-        text = result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()
+        text = result if isinstance(result, str) else to_json(msgspec.to_builtins(result, enc_hook=str))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolFailed(notes.untellable_result(name, type(result).__name__, error)) from error
-    return text.encode(errors="replace").decode()  # half a character, as in a file's name, cannot be stored
+    return storable(text)

@@ -13,6 +13,14 @@ def adapter_failed(kind: str) -> str:
     return f"its adapter failed with {kind}; the log says where"
 
 
+def wrong_event(why: str) -> str:
+    """Why an event is kept as rejected whose adapter has filled it wrongly."""
+    return f"the adapter handed over an event that cannot be read: {why}"
+
+
+NOT_STORED = "not received: something went wrong inside the gateway; its log says what"
+
+
 TRY_AGAIN = "Mend that, and make the call again."
 
 
@@ -37,7 +45,7 @@ def step_unknown(call: str, why: str) -> str:
 
 def step_error(error: BaseException) -> str:
     """What a step failed with, as the journal keeps it."""
-    said = clipped(str(error), 2000).encode(errors="replace").decode()
+    said = clipped(str(error), 2000)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 

@@ -16,6 +16,18 @@ def question(text: str, options: Sequence[str]) -> str:
     return f"{text}\n({' / '.join(options)})" if options else text
 
 
+NEWER_ENTRY = (
+    "I cannot go on with this conversation: a newer version of Perdure has written in it, and I cannot read that. "
+    "It is kept as it is. With that version it goes on; with /new you begin a fresh conversation here."
+)
+
+
+NOT_BEGUN = "something went wrong before I could begin. The details are in the gateway's log. Please write again."
+
+
+COMMAND_FAILED = "This did not work: something went wrong inside the gateway. The details are in its log."
+
+
 AGENT_CRASHED = "something went wrong inside the agent. The details are in the gateway's log."
 
 

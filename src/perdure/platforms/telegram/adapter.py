@@ -18,6 +18,7 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
+from perdure.core.text import mended_json
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Answered, Capabilities, Event, MenuEntry
 from perdure.platforms.telegram.client import CallRefused, Client, bad_token
@@ -25,7 +26,7 @@ from perdure.platforms.telegram.files import LARGEST
 from perdure.platforms.telegram.outgoing import LONGEST, Outgoing, place
 from perdure.platforms.telegram.taking import KEPT, Taking
 from perdure.platforms.telegram.updates import WANTED, NotUnderstood, Reader, Update, User
-from perdure.platforms.telegram.webhook import CHECK, Webhook, mended
+from perdure.platforms.telegram.webhook import CHECK, Webhook
 
 PUBLIC_API = "https://api.telegram.org"
 
@@ -140,7 +141,7 @@ class TelegramAdapter(Adapter):
             return Answered(401, notes.NOT_TELEGRAM)
         if self._reader is None:
             return Answered(503, notes.POST_NOT_STORED)
-        taken = Taking(msgspec.Raw(mended(body)), self._account)
+        taken = Taking(msgspec.Raw(mended_json(body)), self._account)
         event = self._event(taken)
         stored = event is None or await self._webhook.take(event, taken)
         return Answered() if stored else Answered(503, notes.POST_NOT_STORED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.messages import LocalFile
+from perdure.core.text import mended_json
 from perdure.errors import NotConnected, PerdureError, SendError, SendRefused, SendRetry, SendUnknown
 from perdure.platforms.telegram.files import form
 from perdure.platforms.telegram.http import Http
@@ -114,8 +114,7 @@ def _read(body: bytes) -> Answer:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        mended = json.dumps(json.loads(body), ensure_ascii=False).encode(errors="replace")
-        return msgspec.json.decode(mended, type=Answer)
+        return msgspec.json.decode(mended_json(body), type=Answer)
 
 
 def failure(refused: CallRefused) -> SendError:

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct, field
 
 from perdure.core.address import Address
-from perdure.core.messages import Attachment, Inbound, Pick, Sender, storable
+from perdure.core.messages import Attachment, Inbound, Pick, Sender
+from perdure.core.text import storable
 from perdure.platforms.telegram.buttons import command_behind, pick_behind
 
 WANTED = ("message", "edited_message", "callback_query")  # the kinds of updates that we ask for

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,13 +89,3 @@ class Webhook:
                 return await self._events.get()
         except TimeoutError:
             return None
-
-
-def mended(body: bytes) -> bytes:
-    """A body in which half a character is replaced: it must not keep the rest from us."""
-    if b"\\ud" not in body.lower():
-        return body
-    try:
-        return json.dumps(json.loads(body), ensure_ascii=False).encode(errors="replace")
-    except (ValueError, RecursionError):
-        return body

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core import notes
 from perdure.core.effects import Effect
+from perdure.core.text import storable
 from perdure.core.tools import Tool, Use
 from perdure.errors import ToolFailed
 from perdure.tools.mcp.server import McpServer
@@ -82,7 +83,7 @@ class Link:
         try:
             await connection.run()
         except Ended as error:
-            self.problem = str(error)
+            self.problem = storable(str(error))
         finally:
             self._lost()
 

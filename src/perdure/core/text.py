@@ -1,0 +1,92 @@
+"""Text that every database takes: without halves of surrogate pairs, and without NUL.
+
+Such text comes from JSON that cuts an emoji in two, from names of files that are not UTF-8, and from bytes that
+are no text at all. Each half and each NUL is replaced, and everything else stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+S = TypeVar("S", bound=Struct)
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+_encoder = msgspec.json.Encoder()
+_sorted_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def storable(text: str) -> str:
+    """The text as every database takes it; two halves that stand side by side become their character."""
+    if "\0" in text:
+        text = text.replace("\0", REPLACEMENT)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def storable_values(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a statement, of which every text is replaced in place that no database takes."""
+    for name, value in values.items():
+        if type(value) is str and ("\0" in value or not value.isascii()):
+            values[name] = storable(value)
+    return values
+
+
+def as_json(value: S) -> tuple[str, S]:
+    """The struct as JSON that every database takes, and the struct that this JSON stands for."""
+    try:
+        encoded = _encoder.encode(value)
+    except UnicodeEncodeError:
+        encoded = None
+    if encoded is None or b"\\u0000" in encoded:
+        value = msgspec.convert(_cleaned(msgspec.to_builtins(value)), type(value))
+        encoded = _encoder.encode(value)
+    return encoded.decode(), value
+
+
+def to_json(value: Any, *, ordered: bool = False) -> str:
+    """Any value as JSON that every database takes; `ordered` gives a set the same order every time."""
+    encoder = _sorted_encoder if ordered else _encoder
+    try:
+        encoded = encoder.encode(value)
+    except UnicodeEncodeError:
+        encoded = None
+    if encoded is None or b"\\u0000" in encoded:
+        encoded = encoder.encode(_cleaned(msgspec.to_builtins(value)))
+    return encoded.decode()
+
+
+def checked(value: S) -> S:
+    """A struct that somebody else has filled, with clean texts; `ValidationError` if a field has a wrong type."""
+    return msgspec.json.decode(as_json(value)[0], type=type(value))
+
+
+def mended_json(body: bytes) -> bytes:
+    """JSON whose halves of surrogate pairs are replaced, so that it can be read; anything else as it is."""
+    if b"\\ud" not in body.lower():
+        return body
+    try:
+        return storable(json.dumps(json.loads(body), ensure_ascii=False)).encode()
+    except (ValueError, RecursionError):
+        return body
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return storable(value)
+        case list() | tuple():
+            return [_cleaned(each) for each in value]
+        case dict():
+            return {_cleaned(name): _cleaned(each) for name, each in value.items()}
+        case _:
+            return value
