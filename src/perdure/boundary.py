@@ -47,12 +47,15 @@ def raise_uncontained(error: BaseException, task: asyncio.Task[Any] | None = Non
         raise end
     if isinstance(error, GeneratorExit) and task is not None and task is not _current_task():
         raise error
-    if is_cancelled():
-        raise asyncio.CancelledError from error
+    if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+        raise error
 
 
-def is_cancelled() -> bool:
-    """Whether somebody has cancelled the current task. Work that raises `CancelledError` by itself has not."""
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the current task. Work that raises `CancelledError` by itself has not.
+
+    Asked of a `CancelledError` alone: a task group that failed inside leaves its mark on the task as well.
+    """
     task = _current_task()
     return task is not None and task.cancelling() > 0
 

@@ -256,7 +256,7 @@ async def test_default_is_the_functions_own_when_an_argument_is_left_out() -> No
         (Point(1), '{"x":1,"y":0}'),
         (Colour.RED, '"red"'),
         (Path("a/b"), '"a/b"'),
-        ("half a character: \udcff", "half a character: ?"),
+        ("half a character: \udcff", "half a character: \N{REPLACEMENT CHARACTER}"),
     ],
     ids=repr,
 )

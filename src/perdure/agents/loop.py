@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 
 from msgspec import Struct
 
 from perdure.agents.api import Model, ModelRequest, Reply, TurnContext
 from perdure.agents.calls import Calls
+from perdure.boundary import raise_uncontained
 from perdure.core import notes
 from perdure.core.compaction import cut, is_full
 from perdure.core.conversation import Conversation, UserMessage, conversation
@@ -160,6 +161,19 @@ class LoopAgent:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
                     if call not in questions:
-                        group.create_task(hands.refuse(call, notes.SAME_AGAIN) if tired else hands.perform(call))
+                        work = hands.refuse(call, notes.SAME_AGAIN) if tired else hands.perform(call)
+                        group.create_task(_told_if_cancelled(work))
         except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None  # the first that cannot be journalled ends them all
+            first = failures.exceptions[0]  # the first that cannot be journalled ends them all
+            raise first from first.__cause__
+
+
+async def _told_if_cancelled(work: Coroutine[None, None, None]) -> None:
+    """Do the work. A task group would overlook that it was cancelled by nobody but itself."""
+    try:
+        await work
+    except asyncio.CancelledError as error:
+        raise_uncontained(error)
+        raise RuntimeError("a call was cancelled, and nobody had asked for that") from error
+    finally:
+        work.close()

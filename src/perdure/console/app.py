@@ -29,7 +29,7 @@ from perdure.console.sites import Names
 from perdure.console.talking import ChatPage
 from perdure.console.talks import TalkApi
 from perdure.console.turns import OutboxApi, TurnApi
-from perdure.errors import BadPerson, NotFound, NotTaken, TooManyTries, Unavailable
+from perdure.errors import BadPerson, NewerEntry, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
@@ -49,6 +49,7 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
             BadPerson: answered_with(400),
             NotTaken: answered_with(403),
             NotFound: answered_with(404),
+            NewerEntry: answered_with(409),
             TooManyTries: answered_with(429),
             HTTPException: http_error,
             Exception: crashed,

@@ -13,11 +13,11 @@ from perdure.boundary import keep_exits_inside
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.recovery import Reason
-from perdure.errors import PerdureError, Unavailable
+from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agents import Agents
-from perdure.runtime.bell import STORE_PAUSE, Feed
+from perdure.runtime.bell import Feed
 from perdure.runtime.loops import Loops
 from perdure.runtime.operators import Operators
 from perdure.runtime.platforms import configured
@@ -158,8 +158,8 @@ class Gateway:
         self._store = Store(self._wrap(database), self._clock)
         try:
             run = await self._serve(on_ready)
-            await self._store.runs.end(run)
-            log.info("run_ended", run=run)
+            if await self._failures.contain("run_end_not_saved", self._store.runs.end(run), run=run):
+                log.info("run_ended", run=run)
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
         finally:
@@ -182,12 +182,14 @@ class Gateway:
 
     async def _begin_run(self) -> Started:
         """Record that this run begins, however long the store is away."""
-        while True:
-            try:
-                return await self.store.runs.begin(_instance(self.settings.home), __version__)
-            except Unavailable as error:
-                log.warning("waiting_for_store", error=error.message)
-                await asyncio.sleep(STORE_PAUSE)
+        begun: list[Started] = []
+
+        async def begin() -> None:
+            begun.append(await self.store.runs.begin(_instance(self.settings.home), __version__))
+
+        if not await self._failures.retry("run_delayed", begin):
+            raise PerdureError("the start of this run could not be recorded; the log says why")
+        return begun[-1]
 
     async def _run_loops(self, started: Started, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
         """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 
-from perdure.boundary import contain
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.address import Address, home_of
@@ -15,7 +14,7 @@ from perdure.core.messages import Inbound, Stored
 from perdure.core.patience import Patience
 from perdure.core.queueing import Fate
 from perdure.core.recovery import Reason, RecoveryPolicy
-from perdure.errors import RunEnded, Unavailable
+from perdure.errors import RunEnded
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, MenuEntry
 from perdure.runtime.access import Access
@@ -36,7 +35,7 @@ from perdure.runtime.recoverer import Limits, Recoverer
 from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Runner
 from perdure.runtime.sender import Sender
-from perdure.runtime.tasks import Failures, Pauses, Tasks
+from perdure.runtime.tasks import Failures, Tasks
 from perdure.runtime.uploads import Uploads
 from perdure.runtime.watchers import Watchers
 from perdure.store.api import Store
@@ -48,7 +47,6 @@ log = Log("loops")
 
 HEARTBEAT = 5.0  # seconds; a lease outlives six of them
 TAKING_IN = 2.0  # seconds that events get which were handed over when everything else had ended
-START_TRIES = 3  # of one step of the start that fails though the store is there
 OWED_FIRST = 5.0  # how long recoveries of a platform wait for the replies that are owed there
 
 
@@ -192,7 +190,7 @@ class Loops:
             self.commands.catch_up,
             self.background.catch_up,
         ):
-            await self._take_step(step)
+            await self._failures.retry("start_delayed", step)
         for adapter in self._adapters:
             self._repeat(partial(self.connections.attend, adapter, self._intake.take))
         for loop in (
@@ -212,19 +210,6 @@ class Loops:
 
     async def _mark_lost(self) -> None:
         self.recoverer.pause_if_crashing(await self.recoverer.mark_lost(Reason.RESTART_INTERRUPTED))
-
-    async def _take_step(self, step: Callable[[], Awaitable[object]]) -> None:
-        """Take one step of the start, and again after a failure. An outage is waited out, a defect is not."""
-        pauses, defects = Pauses(), list[BaseException]()
-
-        def report(error: BaseException) -> None:
-            self._failures.report("start_delayed", error)
-            defects.extend([] if isinstance(error, Unavailable) else [error])
-
-        while not await contain(step(), report):
-            if len(defects) == START_TRIES:
-                return
-            await asyncio.sleep(pauses.after_failure())
 
     async def drain(self, reason: Reason, hurry: asyncio.Event) -> None:
         """Come to an orderly end."""

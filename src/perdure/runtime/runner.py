@@ -197,7 +197,8 @@ class Runner:
         if turn is None or turn.state is not State.RUNNING or turn.id in self.attempts:
             return
         records = await self._store.journal.of_turn(turn.session, turn.id)
-        if Claimed(self._run, turn.epoch, turn.attempt) in [record.entry for record in records]:
+        claims = [record.entry for record in records if isinstance(record.entry, Claimed)]
+        if claims and (claims[-1].run, claims[-1].epoch) == (self._run, turn.epoch):
             told = Owed(address_of(key), turn.id, (notes.turn_failed(notes.NOT_BEGUN),), fold(records).anchor)
             await self._store.turns.append(turn, [Failed(notes.NOT_BEGUN)], self._clock(), owed=[told])
             log.warning("failed", turn=turn.id, key=key, error=notes.NOT_BEGUN)

@@ -114,6 +114,7 @@ class Sender:
             if await self._failures.contain("not_sent", self._deliver_now(row), row=row.id, lane=row.lane):
                 self._pauses.clear(row.lane)
             else:
+                await self._failures.contain("not_put_back", self._leave_unknown(row), row=row.id)
                 await asyncio.sleep(self._pauses.after_failure(row.lane))
         finally:
             del self._lanes[row.lane]
@@ -125,6 +126,11 @@ class Sender:
         if adapter is None:
             raise Unavailable("the platform is not connected any more")
         await self._resolve_or_send(row, adapter)
+
+    async def _leave_unknown(self, row: Delivering) -> None:
+        """After a failure nobody knows whether a row was sent whose sending had begun on record."""
+        now = self._clock()
+        await self._store.outbox.unknown(row, now, now, problem=notes.SENDING_FAILED)
 
     async def _resolve_or_send(self, row: Delivering, adapter: Adapter) -> None:
         now = self._clock()

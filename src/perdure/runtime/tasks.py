@@ -15,6 +15,7 @@ log = Log("tasks")
 
 FIRST_PAUSE = 0.5  # seconds until what failed is tried again
 LONGEST_PAUSE = 60.0
+TRIES = 3  # of what fails though the store is there
 
 
 class Pauses:
@@ -56,6 +57,20 @@ class Failures:
     async def contain(self, event: str, work: Awaitable[object], **fields: Any) -> bool:
         """Await the work; whatever it raises is logged as this event. Returns whether it raised nothing."""
         return await contain(work, lambda error: self.report(event, error, **fields))
+
+    async def retry(self, event: str, work: Callable[[], Awaitable[object]]) -> bool:
+        """Do the work, again after each failure. An outage is waited out; after three defects it is left out."""
+        pauses, defects = Pauses(), list[BaseException]()
+
+        def report(error: BaseException) -> None:
+            self.report(event, error)
+            defects.extend([] if isinstance(error, Unavailable) else [error])
+
+        while len(defects) < TRIES:
+            if await contain(work(), report):
+                return True
+            await asyncio.sleep(pauses.after_failure())
+        return False
 
 
 def place_of(error: BaseException) -> str:

@@ -134,8 +134,15 @@ class Committer:
             commit = self._loop.run_in_executor(self._thread, self._link.commit)
             commit.add_done_callback(lambda done: self._end(jobs, done.exception()))
         else:
+            self._end(jobs, self._committed())
+
+    def _committed(self) -> BaseException | None:
+        """Commit what has changed nothing; what it raised, for whoever awaits it."""
+        try:
             self._link.commit()
-            self._end(jobs, None)
+        except BaseException as error:  # noqa: BLE001 reason: whatever it raises goes to whoever awaits it
+            return error
+        return None
 
     def _end(self, jobs: list[Job], error: BaseException | None) -> None:
         for job in jobs:

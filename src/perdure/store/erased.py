@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Literal
 
+from perdure.core.text import storable
 from perdure.store.database import Tx
 
 ErasedKind = Literal["session", "turn", "event", "file"]
@@ -19,7 +20,7 @@ KEEP_MS = 30 * 86_400_000  # far longer than any platform delivers an event agai
 
 def digest(event: str) -> str:
     """Names an event so that nobody can tell which one it was who does not have it."""
-    return hashlib.sha256(event.encode()).hexdigest()
+    return hashlib.sha256(storable(event).encode()).hexdigest()
 
 
 def note(tx: Tx, kind: ErasedKind, names: Iterable[str], now: int) -> None:

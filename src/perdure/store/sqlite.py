@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.core.text import storable_values
-from perdure.errors import StoreBroken, StoreError, StoreFull
+from perdure.errors import StoreBroken, StoreError, StoreFull, Unavailable
 from perdure.store import migrate
 from perdure.store.committer import Committer, Locked
 from perdure.store.database import Row, Tx, Work
@@ -32,6 +32,16 @@ PRAGMAS = (
 READERS = 2
 BUSY_MS = 10_000
 _PRIMARY = 0xFF  # SQLite's extended error codes carry the primary code in their lowest byte
+
+
+# What a statement can be at fault for, and what says that the file itself is damaged or no database at all.
+FAULTS = frozenset((sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT))
+DAMAGED = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's own code; an error of Python's module alone has none, and is a fault of the statement."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
 
 
 class SqliteTx:
@@ -75,7 +85,7 @@ class SqliteLink:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             return [work(self._tx) for work in works]
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise self._explain(error) from error
         except BaseException:
             self._rollback()
@@ -88,23 +98,33 @@ class SqliteLink:
     def commit(self) -> None:
         try:
             self._connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise self._explain(error) from error
+        except BaseException as error:
+            raise self._undone(error) from error
         self.problem = None
+
+    def _undone(self, error: BaseException) -> StoreError:
+        """A commit failed beside SQLite, without memory for one: it is undone, or nobody can know."""
+        if self._connection.in_transaction:
+            self._rollback()
+            return Unavailable(f"not written: {type(error).__name__}: {error}")
+        self._broken = StoreBroken(f"nobody knows whether it was written: {type(error).__name__}: {error}")
+        return self._broken
 
     def _rollback(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _explain(self, error: sqlite3.OperationalError) -> Exception:
+    def _explain(self, error: sqlite3.Error) -> Exception:
         """Say whether the transaction was not done, or whether nobody can know."""
-        code = error.sqlite_errorcode & _PRIMARY
+        code = primary_code(error)
         explained: StoreError
         if code == sqlite3.SQLITE_FULL:
             explained = StoreFull("not written: the disk is full")
         elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             explained = Locked("not written: another program keeps the database locked")
-        elif code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT):
+        elif code not in DAMAGED and (code in FAULTS or not isinstance(error, sqlite3.OperationalError)):
             self._rollback()
             return error  # a fault of the work, not of the disk
         else:
@@ -141,6 +161,18 @@ class SqliteDatabase:
         return await self._readers.submit(lambda: self._read(work))
 
     def _read(self, work: Work[T]) -> T:
+        """Reading has no effect: unless the file is damaged, what failed may be tried again."""
+        try:
+            return self._read_once(work)
+        except sqlite3.Error as error:
+            code = primary_code(error)
+            if code in DAMAGED:
+                raise StoreBroken(f"the database cannot be read: {error}") from error
+            if code in FAULTS or not isinstance(error, sqlite3.OperationalError):
+                raise  # a fault of the work, not of the disk
+            raise Unavailable(f"not read: {error}") from error
+
+    def _read_once(self, work: Work[T]) -> T:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = _connect(self._path)

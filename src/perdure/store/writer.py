@@ -134,5 +134,7 @@ def settle(jobs: list[Job]) -> None:
             continue  # its caller was cancelled meanwhile
         if job.error is None:
             job.future.set_result(job.result)
+        elif isinstance(job.error, StopIteration):  # no future takes one
+            job.future.set_exception(RuntimeError(f"StopIteration: {job.error}"))
         else:
             job.future.set_exception(job.error)

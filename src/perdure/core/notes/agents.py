@@ -18,6 +18,9 @@ def wrong_event(why: str) -> str:
     return f"the adapter handed over an event that cannot be read: {why}"
 
 
+SENDING_FAILED = "something went wrong inside the gateway while it was sent; its log says what"
+
+
 NOT_STORED = "not received: something went wrong inside the gateway; its log says what"
 
 
