@@ -98,10 +98,10 @@ class Fetcher:
 
     async def _serve(self, key: str, awaited: list[Awaited]) -> None:
         try:
-            if await self._failures.contain("not_fetched", self._fetch_all(key, awaited), key=key):
-                self._pauses.clear(key)
-            else:
-                await asyncio.sleep(self._pauses.after_failure(key))
+            fetching = self._fetch_all(key, awaited)
+            await asyncio.sleep(
+                await self._failures.pause_after("not_fetched", fetching, self._pauses, key, key=key)
+            )
         except asyncio.CancelledError:
             if not self._stopping:
                 raise

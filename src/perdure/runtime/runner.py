@@ -158,11 +158,11 @@ class Runner:
     async def _serve(self, key: str) -> None:
         """Run the turns of one session until there is none left."""
         try:
-            if await self._failures.contain("session_failed", self._run_turns(key), key=key):
-                self._pauses.clear(key)
-            else:
+            turns = self._run_turns(key)
+            pause = await self._failures.pause_after("session_failed", turns, self._pauses, key, key=key)
+            if pause:
                 self._enter(key)
-                await self._rest(key)
+                await self._rest(key, pause)
         finally:
             self._enter(key)
             del self._serving[key]
@@ -184,11 +184,11 @@ class Runner:
             if not self._may_have_more(key, claim):
                 return
 
-    async def _rest(self, key: str) -> None:
+    async def _rest(self, key: str, pause: float) -> None:
         """Let a session be that could not be served, for longer with every failure; tell its chat what failed."""
         await self._failures.contain("chat_not_told", self.tell_if_unreadable(key), key=key)
         await self._failures.contain("turn_not_ended", self._fail_unbegun(key), key=key)
-        await asyncio.sleep(self._pauses.after_failure(key))
+        await asyncio.sleep(pause)
         self._hints.add(key)  # whatever waits there is tried again
 
     async def _fail_unbegun(self, key: str) -> None:

@@ -111,11 +111,11 @@ class Sender:
 
     async def _deliver(self, row: Delivering) -> None:
         try:
-            if await self._failures.contain("not_sent", self._deliver_now(row), row=row.id, lane=row.lane):
-                self._pauses.clear(row.lane)
-            else:
+            sending = self._deliver_now(row)
+            pause = await self._failures.pause_after("not_sent", sending, self._pauses, row.lane, row=row.id)
+            if pause:
                 await self._failures.contain("not_put_back", self._leave_unknown(row), row=row.id)
-                await asyncio.sleep(self._pauses.after_failure(row.lane))
+                await asyncio.sleep(pause)
         finally:
             del self._lanes[row.lane]
             self._ended.add(row.id)

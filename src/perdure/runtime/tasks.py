@@ -10,6 +10,7 @@ from typing import Any
 from perdure.boundary import contain
 from perdure.errors import Unavailable
 from perdure.logs import Log
+from perdure.runtime.bell import STORE_PAUSE
 
 log = Log("tasks")
 
@@ -58,18 +59,32 @@ class Failures:
         """Await the work; whatever it raises is logged as this event. Returns whether it raised nothing."""
         return await contain(work, lambda error: self.report(event, error, **fields))
 
-    async def retry(self, event: str, work: Callable[[], Awaitable[object]]) -> bool:
-        """Do the work, again after each failure. An outage is waited out; after three defects it is left out."""
-        pauses, defects = Pauses(), list[BaseException]()
+    async def pause_after(
+        self, event: str, work: Awaitable[object], pauses: Pauses, name: str = "", **fields: Any
+    ) -> float:
+        """Await the work; seconds to wait before it is tried again, or 0.0 if it raised nothing.
+
+        The pauses grow with defects alone: when a store that was away is back, nobody waits for longer.
+        """
+        raised: list[BaseException] = []
 
         def report(error: BaseException) -> None:
-            self.report(event, error)
-            defects.extend([] if isinstance(error, Unavailable) else [error])
+            self.report(event, error, **fields)
+            raised.append(error)
 
-        while len(defects) < TRIES:
-            if await contain(work(), report):
+        if await contain(work, report):
+            pauses.clear(name)
+            return 0.0
+        return STORE_PAUSE if isinstance(raised[0], Unavailable) else pauses.after_failure(name)
+
+    async def retry(self, event: str, work: Callable[[], Awaitable[object]]) -> bool:
+        """Do the work, again after each failure. An outage is waited out; after three defects it is left out."""
+        pauses = Pauses()
+        while pauses.failures() < TRIES:
+            pause = await self.pause_after(event, work(), pauses)
+            if not pause:
                 return True
-            await asyncio.sleep(pauses.after_failure())
+            await asyncio.sleep(pause)
         return False
 
 
