@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from perdure.boundary import contain
+from perdure.boundary import raise_uncontained
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.commands import read_command
@@ -82,20 +82,14 @@ class Intake:
 
     async def _take(self, event: Event) -> None:
         """Store one event and tell its platform. Whatever fails concerns this event alone: it may come again."""
-        problem: PerdureError | None = None
-
-        def report(error: BaseException) -> None:
-            nonlocal problem
+        try:
+            stored = await self._store_event(event)
+        except BaseException as error:  # noqa: BLE001 reason: whatever it is, only this event is concerned
+            raise_uncontained(error)
             self._failures.report("not_received", error, event_key=event.key)
-            problem = error if isinstance(error, Unavailable) else NotStored(notes.NOT_STORED)
-
-        stored: list[Stored | None] = []
-
-        async def store() -> None:
-            stored.append(await self._store_event(event))
-
-        await contain(store(), report)
-        telling = self._tell(event, problem) if problem is not None else self._acknowledge(event, stored[0])
+            telling = self._tell(event, error if isinstance(error, Unavailable) else NotStored(notes.NOT_STORED))
+        else:
+            telling = self._acknowledge(event, stored)
         # What the platform was not told, it hands over again, and we know it.
         await self._failures.contain("platform_not_told", telling, event_key=event.key)
 
