@@ -27,6 +27,7 @@ from perdure.core.journal import (
     Noted,
     Record,
     Requeued,
+    Returned,
     ToolCall,
     ToolEnded,
     ToolStarted,
@@ -60,6 +61,7 @@ FULL = Cause("in_1", "hé\n", Sender("1", "Ada"), "m1", 99, (Attachment("a.png",
 SAMPLES: dict[str, Entry] = {
     "began": Began((FULL,)),
     "joined": Joined((FULL, FULL)),
+    "returned": Returned(("in_1", "in_2")),
     "model_asked": ModelAsked(1, "offline"),
     "model_failed": ModelFailed(1, "m", 2, "Slow down.", 429, 2000, broke_off=True),
     "model_answered": ModelAnswered(
@@ -139,8 +141,8 @@ def test_beginning_is_no_content_when_it_has_no_cause() -> None:
     assert not Began(()).is_content
 
 
-def test_facts_that_come_late_are_results_and_decisions() -> None:
-    assert {kind for kind, entry in ENTRIES.items() if entry.late} == {"tool_ended", "decided"}
+def test_facts_that_come_late_are_results_decisions_and_what_goes_with_them() -> None:
+    assert {kind for kind, entry in ENTRIES.items() if entry.late} == {"tool_ended", "decided", "returned"}
 
 
 # ── the fold ────────────────────────────────────────────────────────────────────────────────────────────────
