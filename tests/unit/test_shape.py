@@ -92,9 +92,9 @@ def test_platforms_are_spoken_to_from_few_rooms(verbs: tuple[str, ...], rooms: s
     assert where(calls(*verbs, of="adapter")) == {f"runtime/{room}.py" for room in rooms}
 
 
-def test_models_are_asked_from_the_loop_and_for_its_summaries_only() -> None:
-    """Both journal that they ask before they ask."""
-    assert where(calls("respond", of="model")) == {"agents/loop.py", "agents/summaries.py"}
+def test_models_are_asked_from_the_loop_only() -> None:
+    """It journals that it asks before it asks."""
+    assert where(calls("respond", of="model")) == {"agents/loop.py"}
 
 
 def test_tools_are_run_by_journalled_calls_only() -> None:

@@ -12,6 +12,7 @@ LEGAL = {
     (State.QUEUED, Move.CLAIMED): State.RUNNING,
     (State.QUEUED, Move.INTERRUPTED): State.INTERRUPTED,
     (State.QUEUED, Move.CANCELLED): State.CANCELLED,
+    (State.QUEUED, Move.ASKED): State.WAITING,
     (State.RUNNING, Move.FINISHED): State.DONE,
     (State.RUNNING, Move.ASKED): State.WAITING,
     (State.RUNNING, Move.FAILED): State.FAILED,
