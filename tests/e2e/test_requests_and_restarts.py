@@ -64,6 +64,12 @@ async def asked_and_pressed_in_a_drain(home: Path, **settings: str) -> Scene:
     return scene
 
 
+def labels(scene: Scene) -> list[str]:
+    """The buttons of the newest message in chat 1."""
+    posted = [each for each in scene.platform.posted if each.address.chat == "1"]
+    return [button.label for button in posted[-1].buttons]
+
+
 def unmarked(view: TurnView) -> bool:
     return view.state is State.DONE and not view.interruptions and view.decided is None
 
@@ -129,8 +135,8 @@ async def test_b32_resume_of_somebody_who_may_no_longer_is_not_carried_out(tmp_p
         await eventually("it is queued", lambda: is_queued(scene))
     async with scene.unstuck(RECOVERY__POLICY="ask"):
         view = await scene.decided("ask")
+        await eventually("the chat is asked", lambda: labels(scene) == ["Resume", "Drop"])
     assert (view.state, scene.bench.ran["b"]) == (State.INTERRUPTED, 1)
-    assert [button.label for button in scene.platform.posted[-1].buttons] == ["Resume", "Drop"]
 
 
 # ── asked again ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,7 +153,7 @@ async def test_b32_question_is_asked_again_when_its_answer_no_longer_counts(tmp_
         await scene.sees(QUESTION, KEPT, again)
         view = await scene.turn()
         assert (view.state, view.interruptions, scene.bench.ran["go"]) == (State.WAITING, [], 0)
-        assert [button.label for button in scene.platform.posted[-1].buttons] == ["Left", "Right"]
+        assert labels(scene) == ["Left", "Right"]
         scene.platform.press("Right", sender="bob")
         await scene.sees(QUESTION, KEPT, again, "Right\ngo: done")
 
