@@ -69,10 +69,8 @@ def run() -> None:
     raise_limit()
     supervisor, make = lifeline(), partial(Gateway, launch=launched())
     settings = load()
-    logs.to_stderr(
-        logging.DEBUG if os.environ.get("PERDURE_LOG") == "debug" else logging.INFO,
-        secrets_of(settings, os.environ),
-    )
+    level = logging.DEBUG if os.environ.get("PERDURE_LOG") == "debug" else logging.INFO
+    logs.to_stderr(level, secrets_of(settings, os.environ))
     ending = asyncio.run(serve(settings, on_ready=_announce, lifeline=supervisor, make=make))
     sys.exit(RESTART_WANTED if ending == "restart" else 0)
 

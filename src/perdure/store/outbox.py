@@ -179,14 +179,12 @@ class Outbox:
 
     async def orphans(self, now: int) -> int:
         """Rows that a dead run was sending become unknown; how many there were."""
-        return await self._database.write(
-            lambda tx: tx.run(
-                "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, due_at = :now, "
-                "updated_at = :now, problem = 'the gateway died while sending' "
-                f"WHERE {OPEN} AND state = 'sending' AND run IN ({leases.DEAD})",
-                now=now,
-            )
+        sql = (
+            "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, due_at = :now, "
+            "updated_at = :now, problem = 'the gateway died while sending' "
+            f"WHERE {OPEN} AND state = 'sending' AND run IN ({leases.DEAD})"
         )
+        return await self._database.write(lambda tx: tx.run(sql, now=now))
 
     async def owe(self, key: str, reply: Owed, now: int) -> None:
         """Owe a notice that belongs to no turn. After return: it will be sent once."""
