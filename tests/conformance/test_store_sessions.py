@@ -166,7 +166,7 @@ async def test_b11_mark_outlives_generation_until_every_part_is_delivered(gatewa
     session = await interrupted_turn_of_a_dead_run(gateway)
     (turn,) = await gateway.store.turns.interrupted(gateway.run)
     marked = await gateway.store.sessions.recovery(session)
-    assert await gateway.finishes(turn, "first part", "second part")
+    assert await gateway.delivers_what_is_final(turn, "first part", "second part")
     assert await gateway.store.sessions.recovery(session) == marked
     await gateway.delivers()
     assert await gateway.store.sessions.recovery(session) == marked

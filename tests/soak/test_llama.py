@@ -89,16 +89,15 @@ def test_b87_each_of_thirty_messages_is_answered_by_a_real_small_model(process: 
     assert sum(summaries(process, f"n{number}") for number in range(1, 31)) >= 1
 
 
-def test_b87_b72_answer_comes_once_when_the_gateway_is_killed_in_the_middle_of_its_stream(
+def test_b76_answer_comes_once_when_the_gateway_is_killed_in_the_middle_of_its_stream(
     process: GatewayProcess,
 ) -> None:
     person = Person(process)
     person.say("Tell me a story about an owl, in four sentences.")
-    grown = next(data for _, name, data in person.events() if name == "preview" and data["text"].strip())
+    assert any(name == "preview" and data["text"].strip() for _, name, data in person.events())
     process.kill()
     process.start()
     [reply] = replies(person, 1)
-    assert grown["text"].strip()
     assert not reply.startswith(notes.turn_failed(""))
     person.say("Thank you. Say goodbye, please.")
     assert replies(person, 2)[0] == reply

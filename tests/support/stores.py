@@ -17,6 +17,7 @@ from perdure.core.address import Address, session_key
 from perdure.core.deaths import Launch
 from perdure.core.journal import (
     Cancelled,
+    Decided,
     Entry,
     Failed,
     Finished,
@@ -28,6 +29,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Inbound, Sender, Stored
+from perdure.core.recovery import Choice
 from perdure.core.turn import State
 from perdure.store.api import Store, open_database
 from perdure.store.claims import Claim
@@ -179,6 +181,12 @@ class Gateway:
         """End a turn well, and owe its reply in these parts."""
         owed = [Owed(chat(chat_name), turn.id, parts)] if parts else []
         return await self.store.turns.append(turn, [Finished(" ".join(parts))], self.now(), owed=owed)
+
+    async def delivers_what_is_final(self, turn: Turn, *parts: str) -> list[Record] | None:
+        """End an interrupted turn whose answer was written, as the recoverer does: with its decision."""
+        entries = [Decided(Choice.DELIVER, "the final answer is written"), Finished(" ".join(parts))]
+        owed = [Owed(chat("c1"), turn.id, parts)]
+        return await self.store.turns.append(turn, entries, self.now(), owed=owed)
 
     async def fails(self, turn: Turn) -> list[Record] | None:
         return await self.appends(turn, Failed("the provider said no"))
