@@ -26,7 +26,7 @@ QUIET = {"PLATFORMS__TELEGRAM__BANNER": "false"}  # the gateway ends in the midd
 
 
 def test_what_goes_on_by_itself(tmp_path: Path) -> None:
-    """B42 B43 B47 B51 B52 B56."""
+    """B42 B43 B47 B52 B56 B58."""
     with street(tmp_path, f"{PEOPLE} {AWAY}") as here:
         _begin_everything(here)
         here.crash()
@@ -44,7 +44,7 @@ def test_what_goes_on_by_itself(tmp_path: Path) -> None:
         assert here.process.stop() == 0
         here.start(PEOPLE, MARKED, RECOVERY__FRESHNESS="1ms", RECOVERY__MAX_WITHOUT_PROGRESS="2", **QUIET)
         _old_work_stays_old(here)
-        _four_are_recovered_at_once(here)
+        _turns_that_wait_for_a_command_take_no_slot(here)
         assert here.process.stop() == 0
         _nobody_is_told_without_an_address(here)
         assert here.process.stop() == 0
@@ -103,12 +103,12 @@ def _old_work_stays_old(here: Street) -> None:
     assert "it is too old" in here.asks("again", "/why")
 
 
-def _four_are_recovered_at_once(here: Street) -> None:
-    """B43 B52 too: a command that is attached and alive is fresh, whatever the limit, and counts as progress."""
-    wait_for("four go on", lambda: _states(here, HELD) == {"running": 4, "interrupted": 2})
+def _turns_that_wait_for_a_command_take_no_slot(here: Street) -> None:
+    """B43 B52 B58: a command that is attached and alive is fresh, whatever the limit, and counts as progress."""
+    wait_for("all six go on", lambda: _states(here, HELD) == {"running": 6})
     here.write("new", "say: at once")
     here.sees("new", "at once")
-    assert _states(here, HELD) == {"running": 4, "interrupted": 2}
+    assert _states(here, HELD) == {"running": 6}
     here.door.touch()
     for who in HELD:
         here.sees(who, f"{who} is done")

@@ -149,7 +149,7 @@ async def test_folder_is_listed(desk: Desk) -> None:
     desk.put("src/main.py", "")
     desk.put("README", "")
     desk.put(os.fsdecode(b"odd-\xff"), "")
-    expected = ["The folder `.`, 3 entries:", "README", "odd-?", "src/"]
+    expected = ["The folder `.`, 3 entries:", "README", "odd-\N{REPLACEMENT CHARACTER}", "src/"]
     assert (await desk.use("read_file", path=".")).splitlines() == expected
     assert await desk.use("read_file", path="src/") == "The folder `src`, 1 entry:\nmain.py"
 
