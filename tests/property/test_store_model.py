@@ -37,7 +37,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Sender
 from perdure.core.recovery import Choice, Rule
-from perdure.core.turn import BEGUN, FINAL, MOVES, State
+from perdure.core.turn import BEGUN, BY_ATTEMPT, FINAL, MOVES, State
 from perdure.store.moves import Turn
 from perdure.store.outbox import Delivering, Owed
 from support.stores import Gateway, Place, Snapshot, calling, chat
@@ -281,7 +281,8 @@ class StoreModel(RuleBasedStateMachine):
         model, reply = self.turns[turn.id], f"reply {len(self.outbox)}"
         texts = tuple(f"{reply} part {part}" for part in range(parts))
         accepted = self._append(turn, entry, Owed(chat(name), reply, texts))
-        assert accepted == (move in MOVES[model.state] and model.epoch == turn.epoch)
+        too_late = move in BY_ATTEMPT and model.state is not State.RUNNING  # nobody's attempt runs any more
+        assert accepted == (move in MOVES[model.state] and not too_late and model.epoch == turn.epoch)
         if accepted:
             self._end(model, state) if (state := MOVES[model.state][move]) in FINAL else self._step(model, state)
             self.outbox += [ModelRow(name, text, reply) for text in texts]
