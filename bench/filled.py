@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.window import tool_result
-from perdure.core.journal import encode
+from perdure.core.journal import encode_entry
 from perdure.store.api import open_database
 from perdure.store.ids import Ids
 
@@ -66,7 +66,7 @@ def _tables(rows: int) -> list[Table]:
     ids = Ids()
     count = max(RUNNING, rows // ROWS_OF_A_SESSION)
     names = [(ids.new("s"), ids.new("t"), f"agent:main:web:dm:chat{number}") for number in range(count)]
-    body = encode(tool_result(0))
+    body = encode_entry(tool_result(0))
     per_session = rows // count
     return [
         (

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from bench.ours import RUNNING
 from bench.statements import Statements, statements_of
 from bench.window import Measured, Window, tool_result
-from perdure.core.journal import encode
+from perdure.core.journal import encode_entry
 from perdure.store.database import Row
 from perdure.store.ids import wall_clock
 from perdure.store.sqlite import SqliteTx
@@ -26,7 +26,7 @@ Places = Sequence[tuple[int, Statements]]  # of one writer: each place in the wi
 class Link(Protocol):
     """A bare connection."""
 
-    hold: str
+    for_update: str
 
     def transact(self, appends: Iterable[Statements]) -> None:
         """Make the appends durable in one transaction."""
@@ -38,7 +38,7 @@ class Link(Protocol):
 
 
 class SqliteLink:
-    hold = SqliteTx.hold
+    for_update = SqliteTx.for_update
 
     def __init__(self, url: str) -> None:
         from perdure.store.sqlite import _connect  # the same pragmas as ours
@@ -62,10 +62,10 @@ class PostgresLink:
     """In pipeline mode: the statements of a transaction go out together, and the answers are read after."""
 
     def __init__(self, url: str) -> None:
-        from perdure.store.postgres import PostgresTx, _connect, _spell
+        from perdure.store.postgres import PostgresTx, _connect, _psycopg_sql
 
-        self.hold = PostgresTx.hold
-        self._connection, self._spell = _connect(url), _spell
+        self.for_update = PostgresTx.for_update
+        self._connection, self._spell = _connect(url), _psycopg_sql
         self._execute, self.close = self._connection.execute, self._connection.close
 
     def transact(self, appends: Iterable[Statements]) -> None:
@@ -86,14 +86,16 @@ def measure_sqlite(url: str, sessions: int, seconds: float) -> Measured:
 
 
 def measure_postgres(url: str, sessions: int, seconds: float) -> Measured:
-    from perdure.store.postgres import WRITERS  # as many connections as ours
+    from perdure.store.postgres import WRITER_COUNT  # as many connections as ours
 
-    return _measure([PostgresLink(url) for _ in range(min(WRITERS, sessions))], sessions, seconds)
+    return _measure([PostgresLink(url) for _ in range(min(WRITER_COUNT, sessions))], sessions, seconds)
 
 
 def _measure(links: Sequence[Link], sessions: int, seconds: float) -> Measured:
     window = Window(sessions, seconds)
-    places = [(place, statements_of(row, links[0].hold)) for place, row in enumerate(links[0].running(sessions))]
+    places = [
+        (place, statements_of(row, links[0].for_update)) for place, row in enumerate(links[0].running(sessions))
+    ]
     window.open()
     with ThreadPoolExecutor(len(links)) as writers:
         shares = [places[first :: len(links)] for first in range(len(links))]
@@ -113,7 +115,7 @@ def _write(window: Window, link: Link, places: Places) -> None:
 def _next(statements: Statements, number: int) -> Statements:
     """The statements of the next append: all that changes from one to the next is the time and the entry."""
     now = wall_clock()
-    fresh = {"now": now, "at": now, "body": encode(tool_result(number))}
+    fresh = {"now": now, "at": now, "body": encode_entry(tool_result(number))}
     return [(sql, values | fresh) for sql, values in statements]
 
 

@@ -13,7 +13,7 @@ from perdure.store.database import Tx
 from perdure.store.ids import wall_clock
 from perdure.store.moves import Turn
 
-RUNNING = f"SELECT {moves.COLUMNS} FROM turns WHERE state = 'running' ORDER BY id LIMIT :limit"
+RUNNING = f"SELECT {moves.TURN_COLUMNS} FROM turns WHERE state = 'running' ORDER BY id LIMIT :limit"
 
 
 def measure(url: str, sessions: int, seconds: float) -> Measured:

@@ -23,7 +23,7 @@ from bench.processes_start import on_cpu
 from bench.startup import cpu_of
 from bench.turns_web import WebChat, running
 from perdure.tools import kept
-from perdure.tools.kept import Running
+from perdure.tools.kept import CommandRunning
 
 OF_A_CHAT = 10
 AT_ONCE = 5  # chats that begin theirs at the same moment
@@ -62,9 +62,9 @@ class Ground:
         said = await asyncio.wait_for(asyncio.gather(*(chat.say(script) for chat in chats)), PATIENCE)
         assert set(said) <= {"begun"}, said
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[CommandRunning]:
         places = (self.home / "keepers").glob("*")
-        return [seen for place in sorted(places) if isinstance(seen := kept.look(place), Running)]
+        return [seen for place in sorted(places) if isinstance(seen := kept.read_status(place), CommandRunning)]
 
     async def rest(self) -> None:
         """Wait until what the beginning has left to do is done."""
@@ -87,8 +87,8 @@ class Ground:
         [row] = database.execute(
             "SELECT id, directory FROM processes WHERE key LIKE ? ORDER BY id DESC LIMIT 1", (f"%:c{number}",)
         ).fetchall()
-        seen = kept.look(self.home / "keepers" / row[1])
-        assert isinstance(seen, Running), seen
+        seen = kept.read_status(self.home / "keepers" / row[1])
+        assert isinstance(seen, CommandRunning), seen
         began = time.perf_counter()
         os.kill(seen.pid, signal.SIGKILL)
         stored = asyncio.create_task(_stored(database, row[0]))

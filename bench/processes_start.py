@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perdure.tools import kept
-from perdure.tools.kept import Order, Running
+from perdure.tools.kept import CommandRunning, LaunchSpec
 
 ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 PATIENCE = 30.0
@@ -76,12 +76,14 @@ async def bare(pipe: Pipe, folder: Path) -> Start:
 
 async def under_a_keeper(pipe: Pipe, folder: Path, place: Path) -> Start:
     before = _used()
-    act = await pipe.measure(lambda: kept.begin(place, Order(f"{pipe.word}; read line", str(folder), ENV)))
-    seen = kept.look(place)
-    assert isinstance(seen, Running), seen
+    act = await pipe.measure(
+        lambda: kept.start_command(place, LaunchSpec(f"{pipe.word}; read line", str(folder), ENV))
+    )
+    seen = kept.read_status(place)
+    assert isinstance(seen, CommandRunning), seen
     used = _used() - before + on_cpu(seen.keeper)
-    await kept.write(place, b"\n")
-    await kept.until_over(place)
+    await kept.write_input(place, b"\n")
+    await kept.wait_for_end(place)
     return Start(act, used)
 
 

@@ -15,33 +15,33 @@ from typing import NamedTuple
 
 from perdure.core.effects import Effect
 from perdure.core.journal import (
-    Asked,
-    Began,
     Cause,
-    Claimed,
-    Decided,
     Entry,
-    Interrupted,
+    JournalRecord,
     ModelAnswered,
     ModelAsked,
-    Record,
-    Requeued,
+    QuestionAsked,
+    RecoveryDecided,
     ToolCall,
     ToolEnded,
     ToolStarted,
-    decode,
-    encode,
+    TurnBegan,
+    TurnClaimed,
+    TurnInterrupted,
+    TurnRequeued,
+    decode_entry,
+    encode_entry,
     fold,
 )
 from perdure.core.messages import Sender
-from perdure.core.recovery import Choice, Reason, RecoveryPolicy, Surroundings, decide
+from perdure.core.recovery import InterruptionReason, RecoveryChoice, RecoveryContext, RecoveryPolicy, decide
 from perdure.runtime.gateway import _instance
 from perdure.store.api import Store, open_database
 from perdure.store.ids import wall_clock
 from perdure.store.moves import Turn
 
 SECONDS = 0.5
-AROUND = Surroundings(last_sign_of_life=1_000)
+AROUND = RecoveryContext(last_sign_of_life=1_000)
 POLICY = RecoveryPolicy()
 
 
@@ -73,7 +73,7 @@ class Taken(NamedTuple):
 
 def pure() -> Pure:
     """One turn for each thing that a turn can end with, over and over."""
-    journals = [[(seq, entry.kind, encode(entry)) for seq, entry in enumerate(turn, 1)] for turn in _turns()]
+    journals = [[(seq, entry.kind, encode_entry(entry)) for seq, entry in enumerate(turn, 1)] for turn in _turns()]
     views = [fold(_read(journal)) for journal in journals]
     return Pure(
         _rate(lambda: [decide(view, AROUND, POLICY, 2_000) for view in views]),
@@ -81,12 +81,12 @@ def pure() -> Pure:
     )
 
 
-def _read(journal: Sequence[tuple[int, str, str]]) -> list[Record]:
-    return [Record(seq, 1_000, decode(kind, 1, body)) for seq, kind, body in journal]
+def _read(journal: Sequence[tuple[int, str, str]]) -> list[JournalRecord]:
+    return [JournalRecord(seq, 1_000, decode_entry(kind, 1, body)) for seq, kind, body in journal]
 
 
 def _turns() -> list[list[Entry]]:
-    began = [Began((Cause("in_1", "step look", Sender("ada"), "m1"),)), Claimed("run_1", 1, 1)]
+    began = [TurnBegan((Cause("in_1", "step look", Sender("ada"), "m1"),)), TurnClaimed("run_1", 1, 1)]
     call = ToolCall("c1.1", "step", {"name": "look", "seconds": 0.0})
     wished = [*began, ModelAsked(1, "offline"), ModelAnswered(1, "", (call,), "tool_calls")]
     inside = [*wished, ToolStarted(call.id, call.tool, Effect.PURE, "t_1:c1.1")]
@@ -98,8 +98,8 @@ def _turns() -> list[list[Entry]]:
         [*after, ModelAsked(2, "offline"), ModelAnswered(2, "I have loo", finish="length")],
         [*after, ModelAsked(2, "offline"), ModelAnswered(2, "I have looked.", finish="stop")],
     ]
-    cut = Interrupted(Reason.RESTART_INTERRUPTED, "run_1")
-    asked: list[Entry] = [*began, Asked("q_1", "Which one?", ("this", "that"))]
+    cut = TurnInterrupted(InterruptionReason.RESTART_INTERRUPTED, "run_1")
+    asked: list[Entry] = [*began, QuestionAsked("q_1", "Which one?", ("this", "that"))]
     return [*([*turn, cut] for turn in ends), asked]
 
 
@@ -134,7 +134,9 @@ async def through_store(url: str, home: Path) -> Taken:
 
 
 async def _mark(store: Store, turn: Turn, run: str) -> Turn:
-    taken = await store.turns.interrupt(turn.id, turn.key, Reason.RESTART_INTERRUPTED, run, wall_clock())
+    taken = await store.turns.take_over(
+        turn.id, turn.key, InterruptionReason.RESTART_INTERRUPTED, run, wall_clock()
+    )
     assert taken is not None, f"turn {turn.id} was not taken over"
     return taken
 
@@ -145,11 +147,11 @@ async def _requeue(store: Store, turn: Turn) -> None:
     run = await store.runs.get(view.content_run or "")
     assert session is not None, f"session {turn.session} is gone"
     assert run is not None, f"run {view.content_run} is gone"
-    around = Surroundings(session.state, max(run.heartbeat_at, view.content[-1].at))
+    around = RecoveryContext(session.state, max(run.heartbeat_at, view.content[-1].at))
     decision = decide(view, around, POLICY, wall_clock())
-    assert decision.choice is Choice.RESUME, f"turn {turn.id}: {decision.why}"
-    decided = Decided(decision.choice, decision.why, decision.evidence, decision.rule)
-    assert await store.turns.append(turn, [decided, Requeued()], wall_clock()), f"turn {turn.id} has moved on"
+    assert decision.choice is RecoveryChoice.RESUME, f"turn {turn.id}: {decision.why}"
+    decided = RecoveryDecided(decision.choice, decision.why, decision.evidence, decision.rule)
+    assert await store.turns.append(turn, [decided, TurnRequeued()], wall_clock()), f"turn {turn.id} has moved on"
 
 
 if __name__ == "__main__":

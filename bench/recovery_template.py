@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from perdure.core.address import Address, session_key
 from perdure.core.effects import Effect
-from perdure.core.journal import Finished, ModelAnswered, ModelAsked, ToolCall, ToolStarted, Usage
+from perdure.core.journal import ModelAnswered, ModelAsked, TokenUsage, ToolCall, ToolStarted, TurnFinished
 from perdure.core.messages import Inbound, Sender
 from perdure.store.api import Store, open_database
 from perdure.store.claims import Claim
 from perdure.store.ids import wall_clock
-from perdure.store.outbox import Owed
+from perdure.store.outbox import OutboxReply
 
 DIGITS = 10
 MARK = "#" * DIGITS  # stands in a pattern where its copies have their number
@@ -80,17 +80,17 @@ async def _claim(store: Store, run: str, chat: str) -> Claim:
 
 async def _answer(store: Store, run: str, claim: Claim) -> None:
     text, turn = "I have looked.", claim.turn
-    answered = ModelAnswered(1, text, finish="stop", usage=Usage(1, 4))
-    owed = Owed(Address("web", "dm", FINISHED), turn.id, (text,), "m1")
-    await store.turns.append(turn, [answered, Finished(text)], wall_clock(), owed=[owed])
-    [row] = await store.outbox.heads(run, ["web"])
-    await store.outbox.start(row, run, wall_clock())
-    await store.outbox.sent(row, row.delivery_key, wall_clock())
+    answered = ModelAnswered(1, text, finish="stop", usage=TokenUsage(1, 4))
+    owed = OutboxReply(Address("web", "dm", FINISHED), turn.id, (text,), "m1")
+    await store.turns.append(turn, [answered, TurnFinished(text)], wall_clock(), replies=[owed])
+    [row] = await store.outbox.lane_heads(run, ["web"])
+    await store.outbox.start_sending(row, run, wall_clock())
+    await store.outbox.record_sent(row, row.delivery_key, wall_clock())
 
 
 async def _begin_tool(store: Store, claim: Claim) -> None:
     call = ToolCall("c1.1", "step", {"name": "look", "seconds": 0.0})
-    wished = ModelAnswered(1, "", (call,), "tool_calls", Usage(1, 1))
+    wished = ModelAnswered(1, "", (call,), "tool_calls", TokenUsage(1, 1))
     started = ToolStarted(call.id, call.tool, Effect.PURE, f"{claim.turn.id}:{call.id}")
     for entry in (wished, started):
         await store.turns.append(claim.turn, [entry], wall_clock())

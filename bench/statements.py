@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from bench.window import tool_result
-from perdure.store.database import Row, T, Work
+from perdure.store.database import Row, T, Transaction
 from perdure.store.ids import Ids, wall_clock
 from perdure.store.moves import as_turn
 from perdure.store.turns import Turns
@@ -17,18 +17,18 @@ Statements = list[tuple[str, dict[str, Any]]]
 class Scribe:
     """A database and its transaction that write nothing but down what they are told."""
 
-    sole = True
+    exclusive = True
     problem: str | None = None
 
-    def __init__(self, hold: str) -> None:
-        self.hold = hold
+    def __init__(self, for_update: str) -> None:
+        self.for_update = for_update
         self.statements: Statements = []
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
-        return work(self)
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+        return transaction(self)
 
-    async def read(self, work: Work[T]) -> T:
-        return work(self)
+    async def read(self, transaction: Transaction[T]) -> T:
+        return transaction(self)
 
     async def close(self) -> None: ...
 

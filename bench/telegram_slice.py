@@ -58,11 +58,11 @@ class Chatty(LocalTelegram):
         self.write(text, sender=sender)
         return reply
 
-    def perform(self, method: str, params: dict[str, Any]) -> Any:
+    def call_method(self, method: str, params: dict[str, Any]) -> Any:
         if method.lower() in ASIDE:
             return True
         params = _plain(params)
-        result = super().perform(method, params)
+        result = super().call_method(method, params)
         if method in ("sendMessage", "editMessageText") and params.get("text") == TEXT:
             self._here.call_soon_threadsafe(self._settle, int(params["chat_id"]), params["text"])
         return result

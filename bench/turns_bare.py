@@ -12,7 +12,7 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from bench.turns_crowd import Talk
 from bench.turns_tool import look
-from perdure.agents.api import Hear, Model, ModelRequest
+from perdure.agents.api import Model, ModelRequest, PreviewCallback
 from perdure.agents.models import ProviderModel, open_model
 from perdure.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from perdure.core.notes import SYSTEM_PROMPT
@@ -34,7 +34,7 @@ class BareLoop:
 
     def __init__(self, url: str, *, streamed: bool, our_way: bool = False) -> None:
         self.model: Model = _our_way(f"{url}/v1") if our_way else _as_they_come(f"{url}/v1")
-        self._hear: Hear | None = _hear if streamed else None
+        self._hear: PreviewCallback | None = _hear if streamed else None
 
     def begin(self, chat: str) -> Talk:
         return _Chat(self)

@@ -13,12 +13,12 @@ import msgspec
 
 from bench.turns_crowd import Talk, Tally
 from bench.turns_tool import NAME
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Sender
 from perdure.platforms.api import Adapter, Capabilities, Event
 from perdure.runtime.gateway import Gateway
-from perdure.store.database import Database, T, Tx, Work
+from perdure.store.database import Database, T, Transaction, Tx
 
 PERSON = Sender("ann", "Ann")
 
@@ -99,7 +99,7 @@ class CountingDatabase:
 
     def __init__(self, database: Any) -> None:
         self._database: Database = database
-        self.sole = self._database.sole
+        self.exclusive = self._database.exclusive
         self._jobs = self._reads = 0
         writers = getattr(database, "_writers", None) or [database._writer]
         self._links = [CountingLink(writer._link) for writer in writers]
@@ -110,13 +110,13 @@ class CountingDatabase:
     def tally(self) -> Tally:
         return Tally(self._jobs, sum(link.commits for link in self._links), self._reads)
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
         self._jobs += bool(key)  # heartbeats have none
-        return await self._database.write(work, key=key)
+        return await self._database.write(transaction, key=key)
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, transaction: Transaction[T]) -> T:
         self._reads += 1
-        return await self._database.read(work)
+        return await self._database.read(transaction)
 
     @property
     def problem(self) -> str | None:
@@ -139,7 +139,7 @@ async def serving(home: Path, street: Street, **settings: str) -> AsyncIterator[
 
     ready = asyncio.Event()
     environment = {f"PERDURE_{name}": value for name, value in settings.items()}
-    gateway = Gateway(load(home, environment), adapters=[street], wrap=wrap)
+    gateway = Gateway(load_settings(home, environment), adapters=[street], wrap=wrap)
     running = asyncio.create_task(gateway.run(ready.set))
     running.add_done_callback(end := lambda _: block.cancel())
     try:

@@ -23,7 +23,7 @@ from bench.turns_crowd import SETTLED, resident
 from bench.turns_gateway import CountingDatabase, Street, of_model, serving
 from perdure import logs
 from perdure.store.database import Row, Tx
-from perdure.store.sqlite import READERS
+from perdure.store.sqlite import READER_COUNT
 from support.waiting import eventually
 
 AT_ONCE = 500  # sessions that begin at the same moment; the first so many, which warm it up, are not counted
@@ -90,7 +90,7 @@ class Ground:
         gc.collect()
         now, objects, tasks = resident(), sys.getallocatedblocks(), len(asyncio.all_tasks())
         await self._database.write(_shrink)
-        await asyncio.gather(*(self._database.read(_shrink_held) for _ in range(READERS)))
+        await asyncio.gather(*(self._database.read(_shrink_held) for _ in range(READER_COUNT)))
         ctypes.CDLL(None).malloc_trim(0)
         return Look(now, resident(), objects, tasks)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Effect", "Gateway", "Settings", "ToolFailed", "Use", "__version__", "tool"]
 
-_PLACES = {
+_MODULES = {
     "Effect": "perdure.core.effects",
     "Gateway": "perdure.runtime.gateway",
     "Settings": "perdure.settings",
@@ -27,6 +27,6 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     """The public names, loaded when they are first used: a command that needs none of them starts at once."""
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -16,20 +16,20 @@ from perdure.errors import ExitRefused, Killed, RunEnded, StoreBroken
 
 E = TypeVar("E", bound=BaseException)
 
-ENDS_GATEWAY = (StoreBroken, RunEnded, Killed)
+FATAL_ERRORS = (StoreBroken, RunEnded, Killed)
 
-Report = Callable[[BaseException], None]
+ReportError = Callable[[BaseException], None]
 
 
-async def contain(work: Awaitable[object], report: Report) -> bool:
+async def contain(awaitable: Awaitable[object], report: ReportError) -> bool:
     """Await the work; hand whatever it raises to `report`. Returns whether it raised nothing.
 
     A broken store still ends the gateway, and who cancels the current task still cancels it.
     """
     task = asyncio.current_task()
     try:
-        await work
-    except BaseException as error:  # noqa: BLE001 reason: this is the boundary for every class of exception
+        await awaitable
+    except BaseException as error:
         raise_uncontained(error, task)
         report(error)
         return False
@@ -42,7 +42,7 @@ def raise_uncontained(error: BaseException, task: asyncio.Task[Any] | None = Non
     `task` is the one that began the work, if the work may outlive it: then the error is no error of the work, but
     says that its coroutine is being closed.
     """
-    end = find(error, *ENDS_GATEWAY)
+    end = find_error(error, *FATAL_ERRORS)
     if end is not None:
         raise end
     if isinstance(error, GeneratorExit) and task is not None and task is not _current_task():
@@ -60,12 +60,14 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def find(error: BaseException, *kinds: type[E]) -> E | None:
+def find_error(error: BaseException, *kinds: type[E]) -> E | None:
     """The first error of these kinds: the error itself, or one of those that a group bundles."""
     if isinstance(error, kinds):
         return error
     if isinstance(error, BaseExceptionGroup):
-        return next((found for inner in error.exceptions if (found := find(inner, *kinds)) is not None), None)
+        return next(
+            (found for inner in error.exceptions if (found := find_error(inner, *kinds)) is not None), None
+        )
     return None
 
 
@@ -79,7 +81,7 @@ def _current_task() -> asyncio.Task[Any] | None:
 # ── tasks that others make ──────────────────────────────────────────────────────────────────────────────────
 
 
-def keep_exits_inside(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+def refuse_task_exits(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
     """From now on no task of the loop ends the process: who awaits it gets `ExitRefused`. Returns the undoing.
 
     That holds for the tasks of agents, tools, adapters and libraries, too.
@@ -87,7 +89,7 @@ def keep_exits_inside(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
     before: Any = loop.get_task_factory()
 
     def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:
-        kept = _KeptInside(work) if asyncio.iscoroutine(work) else work
+        kept = _ExitGuard(work) if asyncio.iscoroutine(work) else work
         if before is None:
             return asyncio.Task(kept, loop=loop, **options)
         made: asyncio.Future[Any] = before(loop, kept, **options)
@@ -97,33 +99,33 @@ def keep_exits_inside(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
     return lambda: loop.set_task_factory(before)
 
 
-class _KeptInside(Coroutine[Any, Any, Any]):
+class _ExitGuard(Coroutine[Any, Any, Any]):
     """A coroutine that says otherwise what would make its task end the event loop."""
 
-    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._work = work
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
 
     def send(self, value: Any) -> Any:
         try:
-            return self._work.send(value)
+            return self._coroutine.send(value)
         except (SystemExit, KeyboardInterrupt) as error:
-            raise _refused(error) from error
+            raise _exit_refused(error) from error
 
     def throw(self, *error: Any) -> Any:
         try:
-            return self._work.throw(*error)
+            return self._coroutine.throw(*error)
         except (SystemExit, KeyboardInterrupt) as raised:
-            raise _refused(raised) from raised
+            raise _exit_refused(raised) from raised
 
     def close(self) -> None:
-        self._work.close()
+        self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self._work.__await__()
+        return self._coroutine.__await__()
 
     def __getattr__(self, name: str) -> Any:  # what debuggers and libraries ask of a coroutine
-        return getattr(self._work, name)
+        return getattr(self._coroutine, name)
 
 
-def _refused(error: BaseException) -> ExitRefused:
+def _exit_refused(error: BaseException) -> ExitRefused:
     return ExitRefused(f"a task wanted to end the process with {type(error).__name__}: {error}")

@@ -27,18 +27,18 @@ from perdure.core import notes
 from perdure.core.commands import read_command
 from perdure.errors import GatewayNotRunning, PerdureError
 
-PAUSE = 0.5
-PATIENCE = 5.0  # seconds to find a gateway at the beginning; later, as long as it takes
-LONGEST_LINE = 1 << 30  # it is the gateway that says what is too long
+RETRY_SECONDS = 0.5
+FIND_GATEWAY_SECONDS = 5.0  # seconds to find a gateway at the beginning; later, as long as it takes
+MAX_LINE_BYTES = 1 << 30  # it is the gateway that says what is too long
 
 # Moves behind which a message of the turn is what it has to say for now: an answer, an excuse or a question.
-LAST_WORDS = ("finished", "failed", "asked", "interrupted")
+FINAL_MOVES = ("finished", "failed", "asked", "interrupted")
 CLEAR_LINE = "\r\x1b[K"
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # to the terminal; an answer must not give any
-Happening = tuple[str, dict[str, Any]]
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # to the terminal; an answer must not give any
+ChatEvent = tuple[str, dict[str, Any]]
 
 
-class Client:
+class ChatClient:
     """The HTTP API of one chat."""
 
     def __init__(self, base: str, token: str, chat: str) -> None:
@@ -49,17 +49,17 @@ class Client:
             trust_env=False,  # a proxy to the world outside is no way to a gateway of our own
         )
         self._path = f"/api/chats/{quote(chat, safe='').replace('.', '%2E')}"  # `..` is a name like any other
-        self._last = ""  # the id of the last event seen
-        self._past = 0  # a place in the chat before our last message
-        self.away = False
+        self._last_event_id = ""  # the id of the last event seen
+        self._position = 0  # a place in the chat before our last message
+        self.gateway_away = False
 
-    async def find(self) -> None:
+    async def wait_for_gateway(self) -> None:
         """Wait a moment for the gateway to answer."""
-        for _ in range(int(PATIENCE / PAUSE)):
+        for _ in range(int(FIND_GATEWAY_SECONDS / RETRY_SECONDS)):
             try:
                 response = await self._http.get("/healthz")
             except httpx.TransportError:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
             if '"healthy"' in response.text:
                 return
@@ -79,10 +79,10 @@ class Client:
             try:
                 response = await self._http.post(f"{self._path}/messages", json=body)
             except httpx.TransportError:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
             if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
             found = response.json()
             if response.is_error:
@@ -90,46 +90,46 @@ class Client:
             stored: str = found["message"]
             return stored
 
-    async def skip_past(self) -> None:
+    async def skip_history(self) -> None:
         """Take up the events behind what is in the chat already."""
         while True:
             async with aclosing(self._stream()) as stream:
                 async for event, data in stream:
                     if event == "message":
-                        self._past = data["position"]
+                        self._position = data["position"]
                     if event == "idle":
                         return
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_SECONDS)
 
-    async def is_answered(self, message: str, ended: dict[str, float]) -> bool:
+    async def is_answered(self, message: str, final_positions: dict[str, float]) -> bool:
         """Whether this message of ours has its answer, when turns have said their last word at these places."""
         try:
-            response = await self._http.get(f"{self._path}/messages", params={"after": self._past})
+            response = await self._http.get(f"{self._path}/messages", params={"after": self._position})
         except httpx.TransportError:
             return False
         seen: list[dict[str, Any]] = [] if response.is_error else response.json()["messages"]
         for ours in seen:
-            self._past = ours["position"] - 1
+            self._position = ours["position"] - 1
             if ours["id"] == message:
-                return _is_answered(ours, seen, ended)
+                return _is_answered(ours, seen, final_positions)
         return False
 
-    async def events(self) -> AsyncGenerator[Happening]:
+    async def events(self) -> AsyncGenerator[ChatEvent]:
         """What happens in the chat, for ever. `away` and `back` say that the gateway is gone and here again."""
         while True:
             async for event, data in self._stream():
-                if self.away:
-                    self.away = False
+                if self.gateway_away:
+                    self.gateway_away = False
                     yield "back", {}
                 yield event, data
-            if not self.away:
-                self.away = True
+            if not self.gateway_away:
+                self.gateway_away = True
                 yield "away", {}
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_SECONDS)
 
-    async def _stream(self) -> AsyncGenerator[Happening]:
+    async def _stream(self) -> AsyncGenerator[ChatEvent]:
         """The events behind the last one seen, as long as the gateway is there."""
-        headers = {"Last-Event-ID": self._last} if self._last else {}
+        headers = {"Last-Event-ID": self._last_event_id} if self._last_event_id else {}
         with suppress(httpx.TransportError):
             async with self._http.stream("GET", f"{self._path}/events", headers=headers) as response:
                 if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
@@ -140,7 +140,7 @@ class Client:
                 async for happening in self._parse(response):
                     yield happening
 
-    async def _parse(self, response: httpx.Response) -> AsyncGenerator[Happening]:
+    async def _parse(self, response: httpx.Response) -> AsyncGenerator[ChatEvent]:
         fields: dict[str, str] = {}
         async for line in response.aiter_lines():
             if line.startswith(":"):
@@ -149,7 +149,7 @@ class Client:
                 name, _, value = line.partition(": ")
                 fields[name] = value
             elif "event" in fields:
-                self._last = fields.get("id", self._last)
+                self._last_event_id = fields.get("id", self._last_event_id)
                 yield fields["event"], json.loads(fields["data"])
                 fields = {}
 
@@ -157,47 +157,47 @@ class Client:
         await self._http.aclose()
 
 
-def _is_answered(message: dict[str, Any], seen: list[dict[str, Any]], ended: dict[str, float]) -> bool:
+def _is_answered(message: dict[str, Any], seen: list[dict[str, Any]], final_positions: dict[str, float]) -> bool:
     """A message is answered by its turn, a command by whatever the gateway itself says behind it."""
     place: int = message["position"]
     if read_command(message["text"]) is None:
-        return ended.get(message["turn"], 0) > place
+        return final_positions.get(message["turn"], 0) > place
     return any(each["author"] == "agent" and not each["turn"] and each["position"] > place for each in seen)
 
 
-async def converse(settings: Settings, chat: str) -> int:
+async def run_chat(settings: Settings, chat: str) -> int:
     """Talk until the person ends it, or, when the input is not a terminal, until every line is answered."""
     from perdure.console.tokens import ensure_token
 
     host = f"[{settings.web.host}]" if ":" in settings.web.host else settings.web.host
-    client = Client(f"http://{host}:{settings.web.port}", ensure_token(settings.home), chat)
+    client = ChatClient(f"http://{host}:{settings.web.port}", ensure_token(settings.home), chat)
     # With a handler of its own for whatever signal, the loop wakes up for every one of them. Without, Ctrl-C is
     # not heard before something else happens, if the system gives it to the thread that reads the input.
     asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
     try:
-        await client.find()
-        await client.skip_past()
-        return await _Conversation(client, interactive=sys.stdin.isatty()).run()
+        await client.wait_for_gateway()
+        await client.skip_history()
+        return await _TerminalChat(client, interactive=sys.stdin.isatty()).run()
     finally:
         await client.close()
 
 
-class _Conversation:
-    def __init__(self, client: Client, *, interactive: bool) -> None:
+class _TerminalChat:
+    def __init__(self, client: ChatClient, *, interactive: bool) -> None:
         self._client = client
         self._interactive = interactive
         self._prompt = ""  # what the person types behind
-        self._moves: dict[str, str] = {}  # the last move of each turn
-        self._ended: dict[str, float] = {}  # where in the chat each turn said its last word
-        self._happened = asyncio.Event()
+        self._last_moves: dict[str, str] = {}  # the last move of each turn
+        self._final_positions: dict[str, float] = {}  # where in the chat each turn said its last word
+        self._event_seen = asyncio.Event()
 
     async def run(self) -> int:
         if self._interactive:
-            self._show(
+            self._print_line(
                 "Talk to the agent; Ctrl-D ends the conversation. Several lines: end each but the last with \\."
             )
         # Whatever ends listening is an error, and must not leave us waiting for answers.
-        both = [asyncio.create_task(self._listen()), asyncio.create_task(self._speak())]
+        both = [asyncio.create_task(self._show_events()), asyncio.create_task(self._send_input())]
         try:
             ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -208,28 +208,28 @@ class _Conversation:
             await asyncio.wait(both)
             if self._interactive:
                 _write(sys.stdout, "\n")  # behind the prompt
-        done = self._interactive or all(move == "finished" for move in self._moves.values())
+        done = self._interactive or all(move == "finished" for move in self._last_moves.values())
         return 0 if done else 1
 
-    async def _speak(self) -> None:
+    async def _send_input(self) -> None:
         """Send what is typed until the input ends."""
-        typed, last = _standard_input(), False
-        self._ask("you> ")
+        typed, last = _read_standard_input(), False
+        self._show_prompt("you> ")
         while not last:
-            text, last = await self._next_message(typed)
+            text, last = await self._read_message(typed)
             if text.strip():
-                await self._say(text)
+                await self._send_message(text)
 
-    async def _say(self, text: str) -> None:
+    async def _send_message(self, text: str) -> None:
         """Send it; in a pipe, wait for the answer too, because the next line may be what the agent asks for."""
         message = await self._client.send(text)
         while not self._interactive:
-            self._happened.clear()
-            if await self._client.is_answered(message, self._ended):
+            self._event_seen.clear()
+            if await self._client.is_answered(message, self._final_positions):
                 return
-            await self._happened.wait()
+            await self._event_seen.wait()
 
-    async def _next_message(self, typed: asyncio.StreamReader) -> tuple[str, bool]:
+    async def _read_message(self, typed: asyncio.StreamReader) -> tuple[str, bool]:
         """A message of one line, and one more for each that ends with a backslash; and whether it was the last.
 
         It is asked for what comes next before this is sent, so an answer finds a prompt, however fast it is.
@@ -243,63 +243,63 @@ class _Conversation:
                 self._prompt = ""
                 return "\n".join(lines), True
             more = bare.endswith("\\")
-            self._ask("...> " if more else "you> ")
+            self._show_prompt("...> " if more else "you> ")
             if not more:
                 return "\n".join(lines), False
 
-    async def _listen(self) -> None:
+    async def _show_events(self) -> None:
         async for event, data in self._client.events():
-            self._tell(event, data)
-            self._happened.set()
+            self._show_event(event, data)
+            self._event_seen.set()
 
-    def _tell(self, event: str, data: dict[str, Any]) -> None:
+    def _show_event(self, event: str, data: dict[str, Any]) -> None:
         match event:
             case "message" if data["author"] == "agent":
-                self._show(data["text"])
+                self._print_line(data["text"])
                 for file in data.get("attachments", []):
-                    self._aside(notes.file_to_get(file["name"], file["size"], file["id"]))
-                if self._moves.get(data["turn"]) in LAST_WORDS:
-                    self._ended[data["turn"]] = data["position"]
+                    self._print_status(notes.file_to_get(file["name"], file["size"], file["id"]))
+                if self._last_moves.get(data["turn"]) in FINAL_MOVES:
+                    self._final_positions[data["turn"]] = data["position"]
             case "turn":
-                self._moves[data["turn"]] = data["move"]
+                self._last_moves[data["turn"]] = data["move"]
                 if data["move"] == "cancelled" or not data.get("reply", True):
-                    self._ended[data["turn"]] = math.inf
+                    self._final_positions[data["turn"]] = math.inf
                 if data["move"] == "requeued":
-                    self._aside("(interrupted; it goes on by itself)")
+                    self._print_status("(interrupted; it goes on by itself)")
             case "notice":
-                self._aside(f"({data['text']})")
+                self._print_status(f"({data['text']})")
             case "trouble":
-                self._aside(f"({data['text']})")
+                self._print_status(f"({data['text']})")
             case "step" if data["state"] == "started":
-                self._aside(f"({data['tool']} …)")
+                self._print_status(f"({data['tool']} …)")
             case "away":
-                self._aside("(the gateway is away; waiting for it)")
+                self._print_status("(the gateway is away; waiting for it)")
             case "back":
-                self._aside("(the gateway is back)")
+                self._print_status("(the gateway is back)")
 
-    def _ask(self, prompt: str) -> None:
+    def _show_prompt(self, prompt: str) -> None:
         """Show a prompt in place of one that is there already, if lines were typed before we read them."""
         if self._interactive:
             self._prompt = prompt
             _write(sys.stdout, f"{CLEAR_LINE}{prompt}")
 
-    def _show(self, text: str, stream: TextIO | None = None) -> None:
+    def _print_line(self, text: str, stream: TextIO | None = None) -> None:
         """Show a line in place of the prompt, and the prompt beneath it."""
         if self._interactive:
             _write(sys.stdout, CLEAR_LINE)
-            text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+            text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
         _write(stream or sys.stdout, f"{text}\n")
         if self._interactive:
             _write(sys.stdout, self._prompt)
 
-    def _aside(self, text: str) -> None:
+    def _print_status(self, text: str) -> None:
         """What is not part of the conversation goes to standard error, so that answers can be piped."""
-        self._show(text, sys.stderr)
+        self._print_line(text, sys.stderr)
 
 
-def _standard_input() -> asyncio.StreamReader:
+def _read_standard_input() -> asyncio.StreamReader:
     """What is typed, read by a thread that nobody waits for: after Ctrl-C there may never be another line."""
-    loop, typed = asyncio.get_running_loop(), asyncio.StreamReader(LONGEST_LINE)
+    loop, typed = asyncio.get_running_loop(), asyncio.StreamReader(MAX_LINE_BYTES)
 
     def read() -> None:
         with suppress(RuntimeError):  # the loop has ended meanwhile

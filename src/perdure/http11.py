@@ -11,57 +11,59 @@ from typing import Any, cast
 
 import h11
 
-STILL_FRESH = 15.0  # seconds that an idle connection is trusted to be there still
-SILENCE = 30.0  # seconds in which the other side takes nothing more
-PIECE = 65536  # bytes that are given to the other side at once
-MOST_AHEAD = 4 * PIECE  # bytes that may come before somebody has read them
+MAX_IDLE_SECONDS = 15.0  # seconds that an idle connection is trusted to be there still
+WRITE_TIMEOUT_SECONDS = 30.0  # seconds in which the other side takes nothing more
+CHUNK_BYTES = 65536  # bytes that are given to the other side at once
+MAX_BUFFERED_BYTES = 4 * CHUNK_BYTES  # bytes that may come before somebody has read them
 
 
-class Server:
+class ConnectionPool:
     """One server, and the connections to it that nobody uses now."""
 
-    def __init__(self, host: str, port: int, secure: Callable[[], ssl.SSLContext] | None = None) -> None:
+    def __init__(self, host: str, port: int, make_tls_context: Callable[[], ssl.SSLContext] | None = None) -> None:
         """`secure` makes what is needed for TLS, where that is spoken: asked once, and only when it is needed."""
         self._host = host
         self._port = port
-        self._secure = secure
-        self._context: ssl.SSLContext | None = None
-        self._idle: list[Connection] = []
+        self._make_tls_context = make_tls_context
+        self._tls_context: ssl.SSLContext | None = None
+        self._idle: list[HttpConnection] = []
 
-    async def connect(self, at_most: float | None) -> Connection:
+    async def connect(self, timeout_seconds: float | None) -> HttpConnection:
         """A connection that nobody uses. Raises OSError, TimeoutError, or ValueError for a host that is none."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.fresh:
+            if connection.is_fresh:
                 return connection
             connection.abort()
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(at_most):
-            _, connection = await loop.create_connection(Connection, self._host, self._port, **self._secured())
+        async with asyncio.timeout(timeout_seconds):
+            _, connection = await loop.create_connection(
+                HttpConnection, self._host, self._port, **self._tls_options()
+            )
         return connection
 
-    def keep(self, connection: Connection) -> None:
+    def release(self, connection: HttpConnection) -> None:
         """Keep a connection for the next request, and let go of those that nobody has needed for long."""
-        if connection.reusable:
+        if connection.is_reusable:
             self._idle.append(connection)
         else:
             connection.abort()
-        while self._idle and not self._idle[0].fresh:
+        while self._idle and not self._idle[0].is_fresh:
             self._idle.pop(0).abort()
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop().abort()
 
-    def _secured(self) -> dict[str, Any]:
-        if self._secure is None:
+    def _tls_options(self) -> dict[str, Any]:
+        if self._make_tls_context is None:
             return {}
-        if self._context is None:
-            self._context = self._secure()
-        return {"ssl": self._context, "happy_eyeballs_delay": 0.25}
+        if self._tls_context is None:
+            self._tls_context = self._make_tls_context()
+        return {"ssl": self._tls_context, "happy_eyeballs_delay": 0.25}
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection: a request, its answer to the end, and then the next.
 
     Whatever goes wrong is an OSError, an EOFError or an error of h11; then it is of no use any more, but to be
@@ -69,16 +71,16 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self) -> None:
-        self._state = h11.Connection(h11.CLIENT)
-        self._since = time.monotonic()
+        self._h11 = h11.Connection(h11.CLIENT)
+        self._idle_since = time.monotonic()
         self._idle = True
-        self._held: Any = None  # the event, or error, behind what was given last
-        self._ahead = 0  # bytes that have come since somebody waited for more
-        self._over = False
+        self._held_event: Any = None  # the event, or error, behind what was given last
+        self._buffered_bytes = 0  # bytes that have come since somebody waited for more
+        self._closed = False
         self._error: Exception | None = None
-        self._more = asyncio.Event()  # something has come, or nothing will any more
-        self._room = asyncio.Event()  # the other side takes more
-        self._room.set()
+        self._data_arrived = asyncio.Event()  # something has come, or nothing will any more
+        self._writable = asyncio.Event()  # the other side takes more
+        self._writable.set()
 
     # ── what the event loop says ────────────────────────────────────────────────────────────────────────────
 
@@ -89,125 +91,129 @@ class Connection(asyncio.Protocol):
         if self._idle:
             self.abort()
             return
-        self._state.receive_data(data)
-        self._ahead += len(data)
-        if self._ahead > MOST_AHEAD:
+        self._h11.receive_data(data)
+        self._buffered_bytes += len(data)
+        if self._buffered_bytes > MAX_BUFFERED_BYTES:
             self._transport.pause_reading()
-        self._more.set()
+        self._data_arrived.set()
 
     def eof_received(self) -> None:
         if not self._idle:
-            self._state.receive_data(b"")
-        self._end(None)
+            self._h11.receive_data(b"")
+        self._mark_closed(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(error)
+        self._mark_closed(error)
 
     def pause_writing(self) -> None:
-        self._room.clear()
+        self._writable.clear()
 
     def resume_writing(self) -> None:
-        self._room.set()
+        self._writable.set()
 
-    def _end(self, error: Exception | None) -> None:
-        self._over = True
+    def _mark_closed(self, error: Exception | None) -> None:
+        self._closed = True
         self._error = self._error or error
-        self._more.set()
-        self._room.set()
+        self._data_arrived.set()
+        self._writable.set()
 
     # ── what its user does ──────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def fresh(self) -> bool:
+    def is_fresh(self) -> bool:
         """Whether it may be used again: it has not been idle for long, and nobody has ended it."""
-        return time.monotonic() - self._since < STILL_FRESH and not self._over and not self._readable()
+        return (
+            time.monotonic() - self._idle_since < MAX_IDLE_SECONDS
+            and not self._closed
+            and not self._has_unread_bytes()
+        )
 
-    def _readable(self) -> bool:
+    def _has_unread_bytes(self) -> bool:
         """Whether the kernel has something for us that the event loop has not seen yet. Unasked, it is the end."""
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
     @property
-    def reusable(self) -> bool:
-        return self._idle and not self._over
+    def is_reusable(self) -> bool:
+        return self._idle and not self._closed
 
     async def send(self, request: h11.Request, body: AsyncIterable[bytes]) -> None:
         """Send a request, as fast as the other side takes it."""
         self._idle = False
-        head = self._state.send(request) or b""
+        head = self._h11.send(request) or b""
         async for piece in body:
-            for start in range(0, len(piece), PIECE):
-                data = h11.Data(data=piece[start : start + PIECE])
-                await self._write(head + (self._state.send(data) or b""))
+            for start in range(0, len(piece), CHUNK_BYTES):
+                data = h11.Data(data=piece[start : start + CHUNK_BYTES])
+                await self._write(head + (self._h11.send(data) or b""))
                 head = b""
-        await self._write(head + (self._state.send(h11.EndOfMessage()) or b""))
+        await self._write(head + (self._h11.send(h11.EndOfMessage()) or b""))
 
     async def _write(self, data: bytes) -> None:
-        if data and self._over:  # with nothing left to say, what was answered before the end is still to be read
+        if data and self._closed:  # with nothing left to say, what was answered before the end is still to be read
             raise self._error or EOFError("the connection was closed")
         if data:
             self._transport.write(data)
-        if not self._room.is_set():
-            async with asyncio.timeout(SILENCE):
-                await self._room.wait()
+        if not self._writable.is_set():
+            async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+                await self._writable.wait()
 
-    async def head(self) -> h11.Response:
+    async def read_head(self) -> h11.Response:
         """The status and the headers of the answer, whose pieces are still to be read."""
-        while not isinstance(event := await self._next(), h11.Response):
+        while not isinstance(event := await self._next_event(), h11.Response):
             pass  # only what says that an answer will come
         return event
 
-    async def piece(self) -> bytes | None:
+    async def read_chunk(self) -> bytes | None:
         """What has come of the answer's body since the last piece; None at its end."""
-        event = self._held or await self._next()
-        self._held, pieces = None, []
+        event = self._held_event or await self._next_event()
+        self._held_event, pieces = None, []
         while isinstance(event, h11.Data):
             pieces.append(bytes(event.data))
-            event = self._look()
+            event = self._try_next_event()
         if pieces:
-            self._held = None if event is h11.NEED_DATA else event
+            self._held_event = None if event is h11.NEED_DATA else event
             return b"".join(pieces)
         if isinstance(event, h11.RemoteProtocolError):
             raise event
         self._end_exchange()
         return None
 
-    def _look(self) -> Any:
+    def _try_next_event(self) -> Any:
         """The next event, if it is there. What is wrong with it does not take away what came before."""
         try:
-            return self._state.next_event()
+            return self._h11.next_event()
         except h11.RemoteProtocolError as error:
             return error
 
     def _end_exchange(self) -> None:
-        both = self._state.our_state is h11.DONE and self._state.their_state is h11.DONE
-        if both and not self._state.trailing_data[0]:
-            self._state.start_next_cycle()
-            self._idle, self._since = True, time.monotonic()
+        both = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
+        if both and not self._h11.trailing_data[0]:
+            self._h11.start_next_cycle()
+            self._idle, self._idle_since = True, time.monotonic()
 
-    async def pieces(self) -> AsyncGenerator[bytes]:
-        while (piece := await self.piece()) is not None:
+    async def read_chunks(self) -> AsyncGenerator[bytes]:
+        while (piece := await self.read_chunk()) is not None:
             yield piece
 
-    async def _next(self) -> Any:
-        while (event := self._state.next_event()) is h11.NEED_DATA:
-            if self._over:
+    async def _next_event(self) -> Any:
+        while (event := self._h11.next_event()) is h11.NEED_DATA:
+            if self._closed:
                 raise self._error or EOFError("the connection was closed")
-            self._more.clear()
-            if self._ahead > MOST_AHEAD:
+            self._data_arrived.clear()
+            if self._buffered_bytes > MAX_BUFFERED_BYTES:
                 self._transport.resume_reading()
-            self._ahead = 0
-            await self._more.wait()
+            self._buffered_bytes = 0
+            await self._data_arrived.wait()
         if isinstance(event, h11.ConnectionClosed):
-            raise EOFError("the connection was closed")  # noqa: TRY004 reason: it is no wrong type
+            raise EOFError("the connection was closed")
         return event
 
     def abort(self) -> None:
-        self._over = True
+        self._closed = True
         self._transport.abort()
 
 
-def reason(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """Why an exchange failed, in words."""
     return str(error) or ("it took too long" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from perdure.core.discretion import discreet
+from perdure.core.discretion import redact
 
 
 class Log:
@@ -46,7 +46,7 @@ class Log:
         self._logger.handle(record)
 
 
-class _Format(logging.Formatter):
+class _EventFormatter(logging.Formatter):
     """One line an event, without the secrets that an error of somebody else's may have brought along."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
@@ -54,22 +54,24 @@ class _Format(logging.Formatter):
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        return discreet(self._whole(record), self._secrets)
+        return redact(self._format_event(record), self._secrets)
 
-    def _whole(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={_plain(value)}" for name, value in getattr(record, "fields", {}).items())
-        when = f"{_second(int(record.created))}.{int(record.msecs):03}Z"
+    def _format_event(self, record: logging.LogRecord) -> str:
+        fields = "".join(
+            f" {name}={_format_field(value)}" for name, value in getattr(record, "fields", {}).items()
+        )
+        when = f"{_format_second(int(record.created))}.{int(record.msecs):03}Z"
         line = f"{when} {record.levelname.lower():7} {record.getMessage()}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 @lru_cache(maxsize=1)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     """A second of the clock; most events come several in one."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _plain(value: Any) -> str:
+def _format_field(value: Any) -> str:
     text = str(value)
     return text if text and text.isprintable() and " " not in text else repr(text)
 
@@ -77,7 +79,7 @@ def _plain(value: Any) -> str:
 def to_stderr(level: int = logging.INFO, secrets: Sequence[str] = ()) -> None:
     """Write events of ours to standard error, one line each, and warnings of whatever else we use."""
     writer = logging.StreamHandler(sys.stderr)
-    writer.setFormatter(_Format(secrets))
+    writer.setFormatter(_EventFormatter(secrets))
     logger = logging.getLogger("perdure")
     logger.handlers = [writer]
     logger.setLevel(level)

@@ -35,30 +35,30 @@ def load_object(name: str, home: Path) -> Any:
     return found
 
 
-def entry_points(group: str) -> dict[str, Any]:
+def load_entry_points(group: str) -> dict[str, Any]:
     """What installed packages offer under a name, loaded."""
-    return {point.name: _load(point) for point in _points(group)}
+    return {point.name: _load_entry_point(point) for point in _find_entry_points(group)}
 
 
-def entry_point(group: str, name: str) -> Any:
+def load_entry_point(group: str, name: str) -> Any:
     """What one installed package offers under a name, loaded, and nothing else."""
-    found = [point for point in _points(group) if point.name == name]
+    found = [point for point in _find_entry_points(group) if point.name == name]
     if len(found) != 1:
         brought = ", ".join(point.value for point in found) or "none"
         raise ConfigurationError(
             f"one package should bring {name!r} ({group}), and these do: {brought}",
             hint="Install the package that you want, and remove the others.",
         )
-    return _load(found[0])
+    return _load_entry_point(found[0])
 
 
-def _points(group: str) -> EntryPoints:
+def _find_entry_points(group: str) -> EntryPoints:
     from importlib import metadata  # a start that needs no plug-ins should not pay for it
 
     return metadata.entry_points(group=group)
 
 
-def _load(point: EntryPoint) -> Any:
+def _load_entry_point(point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as error:  # reason: the same

@@ -15,8 +15,8 @@ from perdure.console.tokens import ensure_token
 from perdure.errors import GatewayNotRunning, PerdureError
 from perdure.store.locks import lock_holder
 
-PAUSE = 0.1
-MARGIN = 30.0  # seconds, behind the drain deadline
+POLL_SECONDS = 0.1
+STOP_MARGIN_SECONDS = 30.0  # seconds, behind the drain deadline
 
 
 def call(settings: Settings, method: str, path: str, body: object = None) -> dict[str, Any]:
@@ -39,26 +39,26 @@ def call(settings: Settings, method: str, path: str, body: object = None) -> dic
     return found
 
 
-def act(settings: Settings, session: str, verb: str) -> bool:
+def run_session_verb(settings: Settings, session: str, verb: str) -> bool:
     """Carry out an operator's verb on a session; False if there was nothing to do."""
     return bool(call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/{verb}")["done"])
 
 
 def stop(settings: Settings) -> None:
     """Stop the gateway in an orderly way, and wait until it has let go of its home."""
-    holder = _holder(settings)
+    holder = _gateway_pid(settings)
     os.kill(holder, signal.SIGTERM)
     _wait_until_gone(settings, holder)
 
 
 def restart(settings: Settings) -> None:
     """Ask the gateway to restart, and wait until it has stopped; its supervisor starts it again."""
-    holder = _holder(settings)
+    holder = _gateway_pid(settings)
     os.kill(holder, signal.SIGUSR1)
     _wait_until_gone(settings, holder)
 
 
-def _holder(settings: Settings) -> int:
+def _gateway_pid(settings: Settings) -> int:
     """The process that holds the lock of the home. The lock proves that it is alive, and a gateway."""
     holder = lock_holder(settings.home / "lock")
     if holder is None:
@@ -66,12 +66,12 @@ def _holder(settings: Settings) -> int:
     return holder
 
 
-def _wait_until_gone(settings: Settings, holder: int) -> None:
-    deadline = time.monotonic() + settings.drain.deadline + MARGIN
-    while lock_holder(settings.home / "lock") == holder:
+def _wait_until_gone(settings: Settings, pid: int) -> None:
+    deadline = time.monotonic() + settings.drain.deadline + STOP_MARGIN_SECONDS
+    while lock_holder(settings.home / "lock") == pid:
         if time.monotonic() > deadline:
-            raise PerdureError(f"process {holder} does not stop", hint="Look at its log; kill -9 loses nothing.")
-        time.sleep(PAUSE)
+            raise PerdureError(f"process {pid} does not stop", hint="Look at its log; kill -9 loses nothing.")
+        time.sleep(POLL_SECONDS)
 
 
 def _not_running(settings: Settings) -> GatewayNotRunning:

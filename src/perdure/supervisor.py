@@ -28,57 +28,66 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from perdure.core.deaths import Death, Launch, read_launch, signal_name, write_launch
+from perdure.core.deaths import ExitReport, GatewayLaunch, decode_launch, encode_launch, signal_name
 from perdure.store.ids import wall_clock
 
-DONE, RESTART, REFUSED = 0, 75, 78
-LIFELINE, QUIET_READY, LAUNCH = "PERDURE_LIFELINE", "PERDURE_QUIET_READY", "PERDURE_LAUNCH"
-MOST_DEATHS = 20  # deaths that a gateway is told of: some before it may have died before they could write
+EXIT_DONE, EXIT_RESTART, EXIT_REFUSED = 0, 75, 78
+LIFELINE_VARIABLE, QUIET_READY_VARIABLE, LAUNCH_VARIABLE = (
+    "PERDURE_LIFELINE",
+    "PERDURE_QUIET_READY",
+    "PERDURE_LAUNCH",
+)
+MAX_EXIT_REPORTS = 20  # deaths that a gateway is told of: some before it may have died before they could write
 STDOUT, STDERR = 1, 2
-PIPE_SIZE = 65536  # what a pipe holds: one read of this size empties it
+PIPE_BYTES = 65536  # what a pipe holds: one read of this size empties it
 
 # A terminal that closes asks for the same planned stop; the gateway need not know a third signal.
-PASSED_ON: dict[int, int] = {
+FORWARDED_SIGNALS: dict[int, int] = {
     signal.SIGTERM: signal.SIGTERM,
     signal.SIGINT: signal.SIGINT,
     signal.SIGHUP: signal.SIGTERM,
 }
 
 
-class Backoff(NamedTuple):
+class RestartBackoff(NamedTuple):
     """How long to wait, in seconds, before a gateway that died is started again."""
 
-    first: float = 0.5
-    longest: float = 30.0
-    healthy: float = 60.0  # a gateway that lived this long died of something new
+    first_seconds: float = 0.5
+    max_seconds: float = 30.0
+    healthy_seconds: float = 60.0  # a gateway that lived this long died of something new
 
-    def streak(self, deaths: int, lived: float) -> int:
+    def next_failures(self, failures: int, lived: float) -> int:
         """The number of quick deaths in a row, now that one more gateway died after `lived` seconds."""
-        return 1 if lived >= self.healthy else deaths + 1
+        return 1 if lived >= self.healthy_seconds else failures + 1
 
-    def delay(self, deaths: int) -> float:
+    def delay(self, failures: int) -> float:
         """Nothing after the first death, then `first`, doubled with each death up to `longest`."""
         # The bound on the exponent keeps a night of deaths from overflowing a float.
-        return 0.0 if deaths < 2 else min(self.longest, self.first * 2.0 ** min(deaths - 2, 64))
+        return 0.0 if failures < 2 else min(self.max_seconds, self.first_seconds * 2.0 ** min(failures - 2, 64))
 
 
-USUAL = Backoff()
+DEFAULT_BACKOFF = RestartBackoff()
 
 
-class Ending(NamedTuple):
+class GatewayExit(NamedTuple):
     """How one gateway ended; a code below zero is the signal that killed it."""
 
     code: int
-    lived: float
-    how: str
+    lifetime_seconds: float
+    description: str
 
 
-def tell(sentence: str) -> None:
+def print_to_stderr(sentence: str) -> None:
     """Write one line to standard error."""
     _write(STDERR, f"{sentence}\n".encode())
 
 
-def supervise(command: Sequence[str], *, schedule: Backoff = USUAL, announce: Callable[[str], None] = tell) -> int:
+def supervise(
+    command: Sequence[str],
+    *,
+    schedule: RestartBackoff = DEFAULT_BACKOFF,
+    announce: Callable[[str], None] = print_to_stderr,
+) -> int:
     """Keep `command` running until it is done, refuses to start or we are told to stop; return our exit code.
 
     Made to be the last thing its process does, in the main thread: it takes over the signals and keeps them,
@@ -91,14 +100,14 @@ def supervise(command: Sequence[str], *, schedule: Backoff = USUAL, announce: Ca
         supervisor.close()
 
 
-def lifeline() -> int | None:
+def take_lifeline() -> int | None:
     """The descriptor that reaches its end of file when our supervisor is gone; None if nobody supervises us.
 
     Answers once: the variable is removed and the descriptor is closed to our children, so that nothing we
     start takes the lifeline for its own.
     """
     try:
-        fd = int(os.environ.pop(LIFELINE, ""))
+        fd = int(os.environ.pop(LIFELINE_VARIABLE, ""))
         mode, access = os.fstat(fd).st_mode, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
     except (ValueError, OverflowError, OSError):
         return None
@@ -109,37 +118,37 @@ def lifeline() -> int | None:
     return fd
 
 
-def launched() -> Launch | None:
+def take_launch() -> GatewayLaunch | None:
     """What our supervisor says of this start and of the deaths before it; None if nobody says anything.
 
     Answers once, as `lifeline` does: no program that we start takes the name of our start for its own.
     """
-    return read_launch(os.environ.pop(LAUNCH, ""))
+    return decode_launch(os.environ.pop(LAUNCH_VARIABLE, ""))
 
 
 class _Supervisor:
     """One gateway at a time, and one place to wait: for a signal, a line, or the time to start again."""
 
-    def __init__(self, command: Sequence[str], schedule: Backoff, announce: Callable[[str], None]) -> None:
+    def __init__(self, command: Sequence[str], schedule: RestartBackoff, announce: Callable[[str], None]) -> None:
         self._command, self._schedule, self._announce = list(command), schedule, announce
         self._child: subprocess.Popen[bytes] | None = None
-        self._stopping = self._said = False
-        self._unfinished = b""
-        self._launch = ""  # the name of the newest start
-        self._deaths: deque[Death] = deque(maxlen=MOST_DEATHS)
+        self._stopping = self._ready_line_passed = False
+        self._partial_line = b""
+        self._launch_name = ""  # the name of the newest start
+        self._exit_reports: deque[ExitReport] = deque(maxlen=MAX_EXIT_REPORTS)
         # One pipe for the output of every gateway: what outlives a gateway never writes into a closed one.
         self._output, self._child_stdout = os.pipe()
-        self._lifeline, self._held = os.pipe()
+        self._lifeline_reader, self._lifeline_writer = os.pipe()
         self._signals, self._wakeup = os.pipe()
         os.set_blocking(self._output, False)
-        self._take_signals()
+        self._install_signal_handlers()
 
-    def _take_signals(self) -> None:
+    def _install_signal_handlers(self) -> None:
         # Signals become bytes in a pipe, where they keep until we look: none is lost between two calls.
         # Blocking them instead would block them in the gateway too, which inherits the mask.
         os.set_blocking(self._wakeup, False)
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
-        for number in (*PASSED_ON, signal.SIGCHLD):
+        for number in (*FORWARDED_SIGNALS, signal.SIGCHLD):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # started under nohup
             signal.signal(number, lambda *_: None)
@@ -147,79 +156,90 @@ class _Supervisor:
     def close(self) -> None:
         """Give back the descriptors."""
         signal.set_wakeup_fd(-1)
-        for fd in (self._output, self._child_stdout, self._lifeline, self._held, self._signals, self._wakeup):
+        for fd in (
+            self._output,
+            self._child_stdout,
+            self._lifeline_reader,
+            self._lifeline_writer,
+            self._signals,
+            self._wakeup,
+        ):
             os.close(fd)
 
     def run(self) -> int:
         """Start gateways one after the other until one has the last word."""
         deaths = 0
         while not self._stopping:
-            ending = self._live()
+            ending = self._run_gateway()
             if self._stopping:
-                return self._stopped(ending)
-            if ending.code == DONE:
-                return DONE
-            if ending.code == REFUSED:
-                self._announce(f"The gateway {ending.how}; it stays down until what it reported is mended.")
-                return REFUSED
-            deaths = 0 if ending.code == RESTART else self._schedule.streak(deaths, ending.lived)
-            self._announce(f"The gateway {ending.how}; {self._prospect(deaths)}")
+                return self._exit_code_after_stop(ending)
+            if ending.code == EXIT_DONE:
+                return EXIT_DONE
+            if ending.code == EXIT_REFUSED:
+                self._announce(
+                    f"The gateway {ending.description}; it stays down until what it reported is mended."
+                )
+                return EXIT_REFUSED
+            deaths = (
+                0 if ending.code == EXIT_RESTART else self._schedule.next_failures(deaths, ending.lifetime_seconds)
+            )
+            self._announce(f"The gateway {ending.description}; {self._restart_sentence(deaths)}")
             self._pause(self._schedule.delay(deaths))
-        return DONE
+        return EXIT_DONE
 
-    def _prospect(self, deaths: int) -> str:
+    def _restart_sentence(self, deaths: int) -> str:
         if delay := self._schedule.delay(deaths):
             return f"it has died {deaths} times in a row, starting it again in {delay:g} s."
         return "starting it again."
 
-    def _stopped(self, ending: Ending) -> int:
+    def _exit_code_after_stop(self, ending: GatewayExit) -> int:
         """The exit code after a stop that we passed on."""
         # With 75 a restart was under way when the stop came. A gateway that dies of what we passed on was not
         # listening yet, so it had begun nothing.
-        if ending.code in (DONE, RESTART, -signal.SIGTERM, -signal.SIGINT):
-            return DONE
-        self._announce(f"The gateway {ending.how}, while it was stopping.")
+        if ending.code in (EXIT_DONE, EXIT_RESTART, -signal.SIGTERM, -signal.SIGINT):
+            return EXIT_DONE
+        self._announce(f"The gateway {ending.description}, while it was stopping.")
         return ending.code if ending.code > 0 else 128 - ending.code
 
-    def _live(self) -> Ending:
+    def _run_gateway(self) -> GatewayExit:
         """Run one gateway from its start to its end."""
         begun = time.monotonic()
         try:
             self._child = child = self._start()
         except OSError as error:
             # In the middle of an upgrade, or with no memory left, even this may pass.
-            return Ending(os.EX_OSERR, 0.0, f"could not be started ({error})")
+            return GatewayExit(os.EX_OSERR, 0.0, f"could not be started ({error})")
         while child.returncode is None:
-            self._hear(None)
+            self._wait_for_events(None)
         self._child = None
         self._relay()
         self._flush()
         lived = time.monotonic() - begun
-        return Ending(child.returncode, lived, _how(child.returncode, lived))
+        return GatewayExit(child.returncode, lived, _describe_exit(child.returncode, lived))
 
     def _start(self) -> subprocess.Popen[bytes]:
         # In a session of its own, so that what a terminal sends to our whole process group reaches the
         # gateway once, from us. Twice would mean "end the drain at once".
-        said = {QUIET_READY: "1"} if self._said else {}
-        self._launch = secrets.token_hex(8)
-        launch = write_launch(Launch(self._launch, tuple(self._deaths)))
+        said = {QUIET_READY_VARIABLE: "1"} if self._ready_line_passed else {}
+        self._launch_name = secrets.token_hex(8)
+        launch = encode_launch(GatewayLaunch(self._launch_name, tuple(self._exit_reports)))
         return subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
             stdout=self._child_stdout,
-            pass_fds=(self._lifeline,),
-            env={**os.environ, **said, LIFELINE: str(self._lifeline), LAUNCH: launch},
+            pass_fds=(self._lifeline_reader,),
+            env={**os.environ, **said, LIFELINE_VARIABLE: str(self._lifeline_reader), LAUNCH_VARIABLE: launch},
             start_new_session=True,
         )
 
     def _pause(self, delay: float) -> None:
         """Wait before the next start; a stop ends the wait."""
         until = time.monotonic() + delay
-        self._hear(0)
+        self._wait_for_events(0)
         while not self._stopping and (left := until - time.monotonic()) > 0:
-            self._hear(left)
+            self._wait_for_events(left)
 
-    def _hear(self, timeout: float | None) -> None:
+    def _wait_for_events(self, timeout: float | None) -> None:
         """Wait for signals or output, at most `timeout` seconds, and act on what came."""
         ready, _, _ = select.select([self._signals, self._output], [], [], timeout)
         if self._output in ready:
@@ -228,10 +248,10 @@ class _Supervisor:
             for number in os.read(self._signals, 512):
                 if number == signal.SIGCHLD:
                     self._reap()
-                elif number in PASSED_ON:
-                    self._pass_on(PASSED_ON[number])
+                elif number in FORWARDED_SIGNALS:
+                    self._forward_signal(FORWARDED_SIGNALS[number])
 
-    def _pass_on(self, number: int) -> None:
+    def _forward_signal(self, number: int) -> None:
         """Stop, by asking the gateway to."""
         self._stopping = True
         if self._child and self._child.returncode is None:  # not reaped yet, so the id is still its own
@@ -243,26 +263,26 @@ class _Supervisor:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if self._child and self._child.pid == ended[0]:
                     self._child.returncode = os.waitstatus_to_exitcode(ended[1])
-                    self._deaths.append(Death(self._launch, wall_clock(), self._child.returncode))
+                    self._exit_reports.append(ExitReport(self._launch_name, wall_clock(), self._child.returncode))
 
     def _relay(self) -> None:
         """Pass on the complete lines: the first one ever to standard output, all others to standard error."""
         with suppress(BlockingIOError):
-            *lines, self._unfinished = (self._unfinished + os.read(self._output, PIPE_SIZE)).split(b"\n")
+            *lines, self._partial_line = (self._partial_line + os.read(self._output, PIPE_BYTES)).split(b"\n")
             for line in lines:
-                _write(STDERR if self._said else STDOUT, line + b"\n")
-                self._said = True
+                _write(STDERR if self._ready_line_passed else STDOUT, line + b"\n")
+                self._ready_line_passed = True
 
     def _flush(self) -> None:
         """Put aside what a gateway died in the middle of saying, so that the next one begins a new line."""
-        if self._unfinished:
-            _write(STDERR, self._unfinished + b"\n")
-        self._unfinished = b""
+        if self._partial_line:
+            _write(STDERR, self._partial_line + b"\n")
+        self._partial_line = b""
 
 
-def _how(code: int, lived: float) -> str:
+def _describe_exit(code: int, lived: float) -> str:
     after = f"after {lived:.0f} s" if lived >= 10 else f"after {lived:.1f} s"
-    if code == RESTART:
+    if code == EXIT_RESTART:
         return f"asked for a restart {after}"
     return f"ended with exit code {code} {after}" if code >= 0 else f"was killed by {signal_name(-code)} {after}"
 

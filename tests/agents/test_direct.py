@@ -10,12 +10,12 @@ import pytest
 
 from perdure.agents.api import ModelRequest
 from perdure.agents.models import open_model
-from perdure.agents.tries import ASKED_AGAIN, TRIES, ask_until_answered
+from perdure.agents.tries import MAX_INCOMPLETE_RETRIES, MAX_REQUESTS, ask_with_retries
 from perdure.core import notes
 from perdure.core.conversation import UserMessage
 from perdure.errors import ModelError
 from perdure.testing import RecordingTurn
-from support.answering import OK, Answering, listening
+from support.answering import OK, ScriptedServer, run_server
 
 pytestmark = pytest.mark.anyio
 
@@ -41,13 +41,13 @@ def streaming(body: bytes) -> bytes:
     return saying(body, "text/event-stream")
 
 
-async def answer_of(said: bytes, *, streamed: bool = False, server: Answering | None = None) -> str:
-    async with listening(server or Answering(*[said] * TRIES)) as port:
+async def answer_of(said: bytes, *, streamed: bool = False, server: ScriptedServer | None = None) -> str:
+    async with run_server(server or ScriptedServer(*[said] * MAX_REQUESTS)) as port:
         model = open_model("openai:like", base_url=f"http://127.0.0.1:{port}/v1", api_key="none")
         try:
             hear = (lambda text: None) if streamed else None
             once = partial(model.respond, ModelRequest([UserMessage("hello")], 1), hear)
-            return (await ask_until_answered(RecordingTurn(), 1, model.name, once, 0.001)).text
+            return (await ask_with_retries(RecordingTurn(), 1, model.name, once, 0.001)).text
         finally:
             await model.close()
 
@@ -64,7 +64,7 @@ async def test_stream_is_read_if_its_words_are_there() -> None:
 async def test_words_that_came_at_once_are_heard_at_once() -> None:
     heard: list[str] = []
     words = b'data: {"choices": [{"delta": {"content": "word "}}]}\n\n' * 100
-    async with listening(Answering(streaming(words + b"data: [DONE]\n\n"))) as port:
+    async with run_server(ScriptedServer(streaming(words + b"data: [DONE]\n\n"))) as port:
         model = open_model("openai:like", base_url=f"http://127.0.0.1:{port}/v1", api_key="none")
         answer = await model.respond(ModelRequest([UserMessage("hello")], 1), heard.append)
         await model.close()
@@ -78,9 +78,9 @@ async def test_answer_is_whole_at_its_end_whatever_comes_of_the_stream(after: by
     body = BARE_PIECES + after
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     endless = head + f"{len(body):x}\r\n".encode() + body + b"\r\n"
-    server = Answering(endless, *([] if closed else [OK]))  # it closes the connection after its last answer
+    server = ScriptedServer(endless, *([] if closed else [OK]))  # it closes the connection after its last answer
     assert await answer_of(b"", streamed=True, server=server) == "ok"
-    assert len(server.heads) == 1
+    assert len(server.request_heads) == 1
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ async def test_what_is_no_answer_is_told(said: bytes, told: str) -> None:
     ids=["list", "nonsense", "error", "error without a form"],
 )
 async def test_stream_that_is_no_answer_is_told(said: bytes, told: str) -> None:
-    server = Answering(*[streaming(said)] * TRIES)
+    server = ScriptedServer(*[streaming(said)] * MAX_REQUESTS)
     with pytest.raises(ModelError) as caught:
         await answer_of(b"", streamed=True, server=server)
     assert caught.value.message.startswith(told)
-    assert len(server.heads) == 1 + ASKED_AGAIN
+    assert len(server.request_heads) == 1 + MAX_INCOMPLETE_RETRIES

@@ -10,12 +10,21 @@ from typing import Any
 import pytest
 
 from perdure.agents import FunctionAgent, Reply, StepContext
-from perdure.agents.records import LARGEST
-from perdure.core.conversation import AssistantMessage, UserMessage, conversation
+from perdure.agents.records import MAX_STEP_BYTES
+from perdure.core.conversation import AssistantMessage, UserMessage, build_conversation
 from perdure.core.effects import Effect
-from perdure.core.journal import Began, Cancelled, Cause, Entry, ModelAnswered, ToolEnded, ToolStarted, TurnView
+from perdure.core.journal import (
+    Cause,
+    Entry,
+    ModelAnswered,
+    ToolEnded,
+    ToolStarted,
+    TurnBegan,
+    TurnCancelled,
+    TurnView,
+)
 from perdure.core.messages import Sender
-from perdure.core.session import Why
+from perdure.core.session import CancelReason
 from perdure.core.tail import Tail, tail_of
 from perdure.errors import ConfigurationError, ModelError, OutcomeUnknown, StepFailed, StoreBroken, TurnWaits
 from perdure.testing import Crash, RecordingTurn
@@ -330,8 +339,8 @@ async def test_wish_to_go_on_with_what_was_set_aside_repeats_no_finished_step(wo
     turn = RecordingTurn("mail").crash(4)
     with pytest.raises(Crash):
         await run(answer, turn)
-    turn.write(ToolEnded("s1.look", "cancelled", "…"), Cancelled(Why.SUSPENDED))
-    wish = Began((Cause("in_9", "", Sender("ann"), "m9", wish=True),))
+    turn.write(ToolEnded("s1.look", "cancelled", "…"), TurnCancelled(CancelReason.SUSPENDED))
+    wish = TurnBegan((Cause("in_9", "", Sender("ann"), "m9", wish=True),))
     again = RecordingTurn(records=[], history=[turn.view])
     again.view = TurnView()
     again.write(wish)
@@ -349,7 +358,7 @@ async def test_b60_function_that_catches_everything_does_nothing_more_when_savin
         for n in range(3):
             try:
                 await context.step("note", world.note, n)
-            except Exception:  # noqa: BLE001, S112 reason: what careless agents do
+            except Exception:
                 continue
         return "done"
 
@@ -362,7 +371,7 @@ async def test_b60_function_that_catches_everything_does_nothing_more_when_savin
     ("make", "why"),
     [
         pytest.param(lambda: object(), "it ran, but its result, of the type object, cannot be kept", id="no JSON"),
-        pytest.param(lambda: "x" * LARGEST, f"at most {LARGEST} are kept", id="large"),
+        pytest.param(lambda: "x" * MAX_STEP_BYTES, f"at most {MAX_STEP_BYTES} are kept", id="large"),
     ],
 )
 async def test_result_that_cannot_be_kept_fails_the_step_for_good(make: Callable[[], Any], why: str) -> None:
@@ -404,7 +413,7 @@ async def test_b67_questions_get_their_answers_in_order(world: World) -> None:
     turn.finish(reply)
     assert reply.text == "blue, large"
     assert world.seen == ["blue"]
-    assert conversation([turn.view], TurnView()).before == [
+    assert build_conversation([turn.view], TurnView()).previous_messages == [
         UserMessage("Go."),
         UserMessage("blue"),
         UserMessage("large"),
@@ -477,7 +486,7 @@ async def test_question_beside_a_step_is_refused(world: World) -> None:
         pytest.param({"key_argument": "what"}, "names in key_argument=", id="key without keyed"),
         pytest.param({"other": 1}, "unexpected keyword argument 'other'", id="arguments that do not fit"),
         pytest.param({"what": object()}, "cannot be kept as JSON", id="arguments that are no JSON"),
-        pytest.param({"what": "x" * LARGEST}, "at most", id="large arguments"),
+        pytest.param({"what": "x" * MAX_STEP_BYTES}, "at most", id="large arguments"),
     ],
 )
 async def test_step_that_is_wrongly_asked_for_is_not_begun(world: World, options: Any, error: str) -> None:

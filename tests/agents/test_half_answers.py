@@ -20,9 +20,9 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from perdure.agents import Agent, PydanticAgent
-from perdure.agents.loop import Bounds, LoopAgent
+from perdure.agents.loop import Bounds, BuiltinAgent
 from perdure.agents.models import ProviderModel, open_model
-from perdure.agents.tries import ASKED_AGAIN
+from perdure.agents.tries import MAX_INCOMPLETE_RETRIES
 from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ModelFailed, ToolEnded, ToolStarted
@@ -30,13 +30,13 @@ from perdure.core.tools import Tool, Use
 from perdure.errors import ModelError
 from perdure.testing import RecordingTurn
 from perdure.testing.providers import CUTS, FRAMINGS, Plays, Says, WireProvider, Wish
-from support.models import NOBODY
+from support.models import EMPTY_TLS_CONTEXT
 
 pytestmark = pytest.mark.anyio
 
 HALF = Says("Transfer 100 euros to Ann but do NOT do it today.")
 CALL = Says("Let me see.", calls=[Wish("pay", {"to": "Ann", "sum": 100})])
-BOUNDS = Bounds(pause=0.001)
+BOUNDS = Bounds(retry_backoff_seconds=0.001)
 APIS = ("openai", "anthropic")
 
 
@@ -86,12 +86,12 @@ def looping(model: ProviderModel, paid: list[str]) -> Agent:
         paid.append(str(use.arguments["to"]))
         return "paid"
 
-    return LoopAgent(model, [Tool("pay", "Pays.", pay, Effect.ONCE)], bounds=BOUNDS)
+    return BuiltinAgent(model, [Tool("pay", "Pays.", pay, Effect.ONCE)], bounds=BOUNDS)
 
 
 @asynccontextmanager
 async def of_pydantic(provider: WireProvider, api: str, paid: list[str]) -> AsyncIterator[Agent]:
-    def pay(to: str, sum: int) -> str:  # noqa: A002 reason: the model names it so
+    def pay(to: str, sum: int) -> str:
         paid.append(to)
         return "paid"
 
@@ -101,7 +101,7 @@ async def of_pydantic(provider: WireProvider, api: str, paid: list[str]) -> Asyn
 
 @asynccontextmanager
 async def sdk_model(provider: WireProvider, api: str) -> AsyncIterator[Model[Any]]:
-    async with httpx2.AsyncClient(verify=NOBODY, timeout=60) as client:
+    async with httpx2.AsyncClient(verify=EMPTY_TLS_CONTEXT, timeout=60) as client:
         if api == "openai":
             service = OpenAIProvider(provider.openai_url, "key", http_client=client)
             service.client.max_retries = 0  # else the SDK asks again by itself, before anybody knows
@@ -171,8 +171,8 @@ async def test_b69_answer_without_a_finish_reason_is_half_an_answer(
     text, turn = await run(*[silent] * 9, streamed=streamed)
     assert text.startswith(notes.MODEL_BROKE_OFF)
     assert notes.NO_FINISH in text
-    assert f"Asked {1 + ASKED_AGAIN} times" in text
-    assert len(provider.requests) == 1 + ASKED_AGAIN
+    assert f"Asked {1 + MAX_INCOMPLETE_RETRIES} times" in text
+    assert len(provider.requests) == 1 + MAX_INCOMPLETE_RETRIES
     assert [entry.number for entry in failed(turn)] == [1, 2, 3, 4]
     assert failed(turn)[-1].wait is None
     assert (paid, answers(turn)) == ([], [])

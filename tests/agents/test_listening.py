@@ -10,10 +10,10 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from perdure.agents import Agent, FunctionAgent, PydanticAgent, StepContext, api
-from perdure.agents.loop import LoopAgent
+from perdure.agents.loop import BuiltinAgent
 from perdure.core.conversation import UserMessage
 from perdure.core.effects import Effect
-from perdure.core.journal import Joined, ModelAnswered, ToolCall
+from perdure.core.journal import MessagesJoined, ModelAnswered, ToolCall
 from perdure.core.tools import Tool, Use
 from perdure.errors import TurnMoved
 from perdure.testing import Crash, RecordingTurn
@@ -35,11 +35,13 @@ class Desk:
         async def run(_: Use) -> str:
             return self.look()
 
-        return LoopAgent(self, [Tool("look", "Looks.", run, Effect.PURE)])
+        return BuiltinAgent(self, [Tool("look", "Looks.", run, Effect.PURE)])
 
     async def close(self) -> None: ...
 
-    async def respond(self, request: api.ModelRequest, hear: api.Hear | None = None) -> ModelAnswered:
+    async def respond(
+        self, request: api.ModelRequest, show_preview: api.PreviewCallback | None = None
+    ) -> ModelAnswered:
         self.told.append([message.text for message in request.messages if isinstance(message, UserMessage)])
         if request.step == 1:
             return ModelAnswered(1, "", (ToolCall("c1.1", "look", {}),), "tool_calls")
@@ -69,7 +71,7 @@ def test_b80_message_is_heard_before_the_next_call_of_the_model(kind: str) -> No
 
 @pytest.mark.parametrize("kind", ["loop", "pydantic"])
 def test_b80_message_that_was_heard_is_read_once_when_the_turn_goes_on_after_a_crash(kind: str) -> None:
-    turn = RecordingTurn("Look.").crash(when=lambda entry: isinstance(entry, Joined), after=True)
+    turn = RecordingTurn("Look.").crash(when=lambda entry: isinstance(entry, MessagesJoined), after=True)
     with pytest.raises(BaseException) as died:
         desk = Desk(turn)
         asyncio.run((desk.loop() if kind == "loop" else desk.pydantic()).run(turn))

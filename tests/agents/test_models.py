@@ -15,12 +15,12 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from perdure.agents import wire
 from perdure.agents.api import ModelRequest
-from perdure.agents.models import LONGEST_ANSWER, ProviderModel, open_model
-from perdure.agents.tries import ASKED_AGAIN, TRIES, ask_until_answered
-from perdure.agents.windows import MOST_QUESTIONS
+from perdure.agents.models import MAX_ANSWER_CHARS, ProviderModel, open_model
+from perdure.agents.tries import MAX_INCOMPLETE_RETRIES, MAX_REQUESTS, ask_with_retries
+from perdure.agents.windows import MAX_PROBES
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
-from perdure.core.journal import ModelAnswered, ToolCall, Usage
+from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
 from perdure.core.tools import Tool, Use
 from perdure.errors import ConfigurationError, ContextTooLong, ModelCallFailed, ModelError
 from perdure.testing import RecordingTurn
@@ -36,7 +36,7 @@ from perdure.testing.providers import (
     Wish,
 )
 from perdure.testing.providers import Usage as Cost
-from perdure.testing.providers.windows import Server
+from perdure.testing.providers.windows import ServerKind
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +107,7 @@ async def tried(
 ) -> ModelAnswered:
     """The answer, asked for as the built-in agent does it."""
     once = partial(model.respond, request or asking(), hear)
-    return await ask_until_answered(RecordingTurn(), 1, model.name, once, 0.001)
+    return await ask_with_retries(RecordingTurn(), 1, model.name, once, 0.001)
 
 
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +118,7 @@ async def test_answer_is_journalled_with_its_end_and_its_cost(
 ) -> None:
     provider.script = [Says("good day", usage=Cost(12, 7))]
     answer = await respond(opened(api), streamed)
-    assert answer == ModelAnswered(1, "good day", (), "stop", Usage(12, 7))
+    assert answer == ModelAnswered(1, "good day", (), "stop", TokenUsage(12, 7))
     [asked] = provider.requests
     assert asked.streamed is streamed
     assert asked.tools == ["look"]
@@ -250,17 +250,17 @@ async def test_half_of_a_stream_is_never_part_of_the_answer(
     [
         pytest.param(
             Fails(429, retry_after=0.001, message="Slow down."),
-            notes.model_failed(notes.MODEL_BUSY, 429, "Slow down.", TRIES),
-            TRIES,
+            notes.model_failed(notes.MODEL_BUSY, 429, "Slow down.", MAX_REQUESTS),
+            MAX_REQUESTS,
             id="too many requests",
         ),
         pytest.param(
             Fails(500, message="Oh."),
-            notes.model_failed(notes.MODEL_BROKEN, 500, "Oh.", TRIES),
-            TRIES,
+            notes.model_failed(notes.MODEL_BROKEN, 500, "Oh.", MAX_REQUESTS),
+            MAX_REQUESTS,
             id="a problem of its own",
         ),
-        pytest.param(CutsOff(), notes.MODEL_BROKE_OFF, 1 + ASKED_AGAIN, id="cut off"),
+        pytest.param(CutsOff(), notes.MODEL_BROKE_OFF, 1 + MAX_INCOMPLETE_RETRIES, id="cut off"),
     ],
 )
 async def test_b88_what_never_passes_is_told_after_some_tries_with_what_the_provider_said(
@@ -280,7 +280,7 @@ async def test_b88_provider_that_cannot_be_reached_is_told(provider: LocalProvid
         await respond(model, streamed=False)
     await model.close()
     assert caught.value.message.startswith(notes.MODEL_UNREACHABLE)
-    assert f"Asked {TRIES} times." in caught.value.message
+    assert f"Asked {MAX_REQUESTS} times." in caught.value.message
 
 
 async def test_provider_that_wants_to_be_left_alone_for_long_has_failed(
@@ -339,10 +339,10 @@ async def test_conversation_that_is_too_long_is_its_own_error(
 LONG = ModelRequest([UserMessage("a word " * 1200)], 1)
 
 
-@pytest.mark.parametrize("server", get_args(Server))
+@pytest.mark.parametrize("server", get_args(ServerKind))
 @pytest.mark.parametrize("tells", [True, False], ids=["told", "untold"])
 async def test_b87_request_that_is_too_long_teaches_the_window(
-    provider: LocalProvider, opened: Open, streamed: bool, server: Server, tells: bool
+    provider: LocalProvider, opened: Open, streamed: bool, server: ServerKind, tells: bool
 ) -> None:
     """By what the server tells when it is asked, or by its refusal; what it says itself is not sent to it."""
     provider.window = Window(1024, server, tells)
@@ -383,9 +383,9 @@ async def test_b87_server_that_tells_nothing_is_asked_a_few_times_and_answers_al
     provider: LocalProvider, opened: Open
 ) -> None:
     model = opened("openai")
-    for _ in range(MOST_QUESTIONS + 2):
+    for _ in range(MAX_PROBES + 2):
         assert (await respond(model, False, LONG)).text == "ok"
-    assert provider.looked_up == ["/v1/models", "/props", "/api/ps", "/api/v0/models"] * MOST_QUESTIONS
+    assert provider.looked_up == ["/v1/models", "/props", "/api/ps", "/api/v0/models"] * MAX_PROBES
     assert model.window == 128_000
 
 
@@ -398,7 +398,7 @@ async def test_b69_stream_without_end_is_given_up_at_some_length(
     provider.script = [NeverEnds(piece="again " * 1000)]
     with pytest.raises(ModelCallFailed) as caught:
         await opened(api).respond(asking(), Ears())
-    assert caught.value.said == notes.endless_answer(LONGEST_ANSWER)
+    assert caught.value.said == notes.endless_answer(MAX_ANSWER_CHARS)
     assert caught.value.broke_off
 
 
@@ -430,16 +430,16 @@ async def test_flood_within_bounds_is_taken_whole(
 async def test_more_calls_than_allowed_are_left_out_and_told(
     provider: LocalProvider, opened: Open, api: str
 ) -> None:
-    provider.script = [Says(calls=[Wish("look", {"at": str(n)}) for n in range(wire.MOST_CALLS + 3)])]
+    provider.script = [Says(calls=[Wish("look", {"at": str(n)}) for n in range(wire.MAX_CALLS + 3)])]
     answer = await respond(opened(api), streamed=False)
-    assert len(answer.calls) == wire.MOST_CALLS
+    assert len(answer.calls) == wire.MAX_CALLS
     assert notes.dropped_calls(3) in answer.text
 
 
 async def test_arguments_that_are_too_large_come_back_as_a_problem(
     provider: LocalProvider, opened: Open, api: str
 ) -> None:
-    provider.script = [Says(calls=[Wish("look", {"at": "x" * (wire.LARGEST_ARGUMENTS + 1)})])]
+    provider.script = [Says(calls=[Wish("look", {"at": "x" * (wire.MAX_ARGUMENT_BYTES + 1)})])]
     [call] = (await respond(opened(api), streamed=False)).calls
     assert call.arguments == {}
     assert "smaller pieces" in call.problem
@@ -475,7 +475,7 @@ def thoughtful(provider_name: str) -> ModelResponse:
 
 
 async def test_thoughts_go_back_to_the_provider_that_signed_them(provider: LocalProvider, opened: Open) -> None:
-    answer = wire.answered(1, thoughtful("anthropic"))
+    answer = wire.to_model_answered(1, thoughtful("anthropic"))
     assert answer.native is not None
     told: list[Message] = [
         UserMessage("hello"),
@@ -483,25 +483,25 @@ async def test_thoughts_go_back_to_the_provider_that_signed_them(provider: Local
         ToolMessage("c1.1", "look", "seen", "ok"),
     ]
     model = opened("anthropic")
-    kinds = [type(part).__name__ for part in wire.as_messages(asking(*told), model._provider)[1].parts]
+    kinds = [type(part).__name__ for part in wire.to_provider_messages(asking(*told), model._provider)[1].parts]
     assert kinds == ["ThinkingPart", "TextPart", "ToolCallPart"]
     other = opened("openai")
-    kinds = [type(part).__name__ for part in wire.as_messages(asking(*told), other._provider)[1].parts]
+    kinds = [type(part).__name__ for part in wire.to_provider_messages(asking(*told), other._provider)[1].parts]
     assert kinds == ["TextPart", "ToolCallPart"]
 
 
 async def test_b65_thoughts_that_a_newer_library_cannot_read_are_left_out(opened: Open) -> None:
-    answer = wire.answered(1, thoughtful("anthropic"))
+    answer = wire.to_model_answered(1, thoughtful("anthropic"))
     garbled = (answer.native or {}) | {"parts": [{"part_kind": "telepathy"}]}
     told: list[Message] = [UserMessage("hello"), AssistantMessage("Let me see.", answer.calls, garbled)]
     told.append(ToolMessage("c1.1", "look", "seen", "ok"))
-    messages = wire.as_messages(asking(*told), opened("anthropic")._provider)
+    messages = wire.to_provider_messages(asking(*told), opened("anthropic")._provider)
     assert [type(part).__name__ for part in messages[1].parts] == ["TextPart", "ToolCallPart"]
 
 
 def test_answer_of_words_and_calls_alone_keeps_nothing_more() -> None:
     plain = ModelResponse([TextPart("hi"), ToolCallPart("look", {"at": "a"}, "theirs")], finish_reason="stop")
-    assert wire.answered(1, plain).native is None
+    assert wire.to_model_answered(1, plain).native is None
 
 
 # ── which one ───────────────────────────────────────────────────────────────────────────────────────────────

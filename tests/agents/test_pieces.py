@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
-from perdure.agents.pieces import LARGEST_LINE, Events, together
+from perdure.agents.pieces import MAX_LINE_BYTES, SseDecoder, merge_text_chunks
 
 
 def chunk(delta: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ COST = {"id": "1", "model": "local", "choices": [], "usage": {"total_tokens": 3}
     ],
 )
 def test_only_neighbours_that_differ_in_their_words_alone_come_together(came: list[Any], heard: list[Any]) -> None:
-    assert list(together(json.loads(json.dumps(came)))) == heard
+    assert list(merge_text_chunks(json.loads(json.dumps(came)))) == heard
 
 
 STREAM = (
@@ -63,21 +63,21 @@ STREAM = (
 
 @pytest.mark.parametrize("size", range(1, len(STREAM) + 1))
 def test_events_are_the_same_wherever_they_are_cut(size: int) -> None:
-    events = Events()
+    events = SseDecoder()
     reads = [STREAM[start : start + size] for start in range(0, len(STREAM), size)]
-    told = [each for read in reads if not events.over for each in events.told(read)]
+    told = [each for read in reads if not events.done for each in events.decode(read)]
     assert told == [
         {"a": "€"},
         {"b": 2},
         {"c": 3},
         {"d": 4},
     ]
-    assert events.over
+    assert events.done
 
 
 @pytest.mark.parametrize(
-    "read", [b"data: nonsense\n\n", b"data: " + b"a" * LARGEST_LINE], ids=["no JSON", "endless"]
+    "read", [b"data: nonsense\n\n", b"data: " + b"a" * MAX_LINE_BYTES], ids=["no JSON", "endless"]
 )
 def test_what_makes_no_sense_is_said_to(read: bytes) -> None:
     with pytest.raises(UnexpectedModelBehavior):
-        list(Events().told(read))
+        list(SseDecoder().decode(read))

@@ -36,8 +36,8 @@ from pydantic_ai.usage import RequestUsage
 from perdure.agents import PydanticAgent, Reply
 from perdure.agents.loop import Bounds
 from perdure.core import notes
-from perdure.core.conversation import conversation
-from perdure.core.journal import Entry, ModelAnswered, ModelAsked, ToolCall, ToolEnded, TurnView, Usage
+from perdure.core.conversation import build_conversation
+from perdure.core.journal import Entry, ModelAnswered, ModelAsked, TokenUsage, ToolCall, ToolEnded, TurnView
 from perdure.core.tail import Tail, tail_of
 from perdure.errors import ConfigurationError, ModelError, StoreBroken, TurnWaits
 from perdure.testing import Crash, LocalProvider, RecordingTurn
@@ -206,7 +206,7 @@ async def test_responses_are_kept_with_their_cost_and_the_last_one_with_the_end_
     ]
     (last,) = reply.closing
     assert isinstance(last, ModelAnswered)
-    assert (last.step, last.text, last.finish, last.usage) == (2, "Bye.", "stop", Usage(5, 2))
+    assert (last.step, last.text, last.finish, last.usage) == (2, "Bye.", "stop", TokenUsage(5, 2))
     turn.finish(reply)
     assert turn.view.tokens == 14
     assert tail_of(turn.view) is Tail.FINAL
@@ -273,7 +273,7 @@ async def test_long_result_is_clipped() -> None:
 
     turn = RecordingTurn()
     agent = pydantic_ai.Agent(Script(wish("shout"), say()).model, tools=[shout])
-    await finish(PydanticAgent(agent, bounds=Bounds(result=100)), turn)
+    await finish(PydanticAgent(agent, bounds=Bounds(max_result_chars=100)), turn)
     assert "900 characters left out" in results(turn)[0][2]
 
 
@@ -343,7 +343,7 @@ async def test_b64_structured_output_is_json_and_leaves_a_whole_transcript() -> 
         ("final_result", "ok"),
     ]
     assert tail_of(turn.view) is Tail.FINAL
-    told = conversation([turn.view], TurnView()).before
+    told = build_conversation([turn.view], TurnView()).previous_messages
     assert getattr(told[-1], "text", "") == '{"place":"here"}'
 
 
@@ -373,7 +373,7 @@ async def test_rejected_answer_is_never_taken_for_the_final_one() -> None:
 
     turn = RecordingTurn().crash(2, after=True)
     await die(agent(), turn)
-    assert tail_of(turn.view) is Tail.CUT_OFF
+    assert tail_of(turn.view) is Tail.TRUNCATED
     turn = turn.resumed()
     assert (await finish(agent(), turn)).text == "Yes."
     assert [response.text for response in turn.view.responses] == ["Maybe.", "Yes."]
@@ -538,8 +538,8 @@ async def test_b60_agent_that_forgives_everything_does_nothing_more_when_saving_
 @pytest.mark.parametrize(
     ("bounds", "sentence"),
     [
-        pytest.param(Bounds(steps=2), notes.too_many_steps(2), id="steps"),
-        pytest.param(Bounds(tokens=10), notes.too_many_tokens(14, 10), id="tokens"),
+        pytest.param(Bounds(max_steps=2), notes.too_many_steps(2), id="steps"),
+        pytest.param(Bounds(max_tokens=10), notes.too_many_tokens(14, 10), id="tokens"),
     ],
 )
 async def test_turn_fails_with_a_sentence_at_its_bounds(bounds: Bounds, sentence: str) -> None:
@@ -565,7 +565,9 @@ def refusing(*errors: Exception) -> Model:
 )
 async def test_turn_fails_with_a_sentence_when_the_provider(errors: list[Exception], sentence: str) -> None:
     with pytest.raises(ModelError) as caught:
-        await PydanticAgent(pydantic_ai.Agent(refusing(*errors)), bounds=Bounds(pause=0.001)).run(RecordingTurn())
+        await PydanticAgent(pydantic_ai.Agent(refusing(*errors)), bounds=Bounds(retry_backoff_seconds=0.001)).run(
+            RecordingTurn()
+        )
     assert caught.value.message.startswith(sentence)
 
 

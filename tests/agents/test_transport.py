@@ -12,7 +12,7 @@ import pytest
 from httpx2 import AsyncClient, Response
 
 from perdure.agents.transport import open_client
-from support.answering import CHUNKED, HALF, LAST, OK, Answering, listening, speaking_tls
+from support.answering import CHUNKED, HALF, LAST, OK, ScriptedServer, run_server, tls_server_context
 
 pytestmark = pytest.mark.anyio
 
@@ -27,8 +27,8 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def asking(server: Answering) -> AsyncIterator[tuple[AsyncClient, str]]:
-    async with listening(server) as port, open_client() as client:
+async def asking(server: ScriptedServer) -> AsyncIterator[tuple[AsyncClient, str]]:
+    async with run_server(server) as port, open_client() as client:
         yield client, f"http://127.0.0.1:{port}/v1"
 
 
@@ -37,17 +37,17 @@ async def ask(client: AsyncClient, url: str) -> Response:
 
 
 async def test_connection_is_used_again_while_it_is_there() -> None:
-    server = Answering(OK, CHUNKED, LAST, OK)
+    server = ScriptedServer(OK, CHUNKED, LAST, OK)
     async with asking(server) as (client, url):
         assert [(await ask(client, url)).text for _ in range(4)] == ["ok", "okay", "ok", "ok"]
     assert server.connections == 2
-    assert server.heads[0].startswith("POST /v1 HTTP/1.1\r\n")
+    assert server.request_heads[0].startswith("POST /v1 HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("heard", [False, True], ids=["unheard", "heard"])
 async def test_connection_that_was_closed_meanwhile_is_not_used(reset: bool, heard: bool) -> None:
-    server = Answering(OK, OK)
+    server = ScriptedServer(OK, OK)
     async with asking(server) as (client, url):
         await ask(client, url)
         await server.cut(reset=reset)
@@ -61,10 +61,10 @@ async def test_connection_that_was_closed_meanwhile_is_not_used(reset: bool, hea
 async def test_what_comes_unasked_is_no_answer(
     secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate, context = speaking_tls(tmp_path)
+    certificate, context = tls_server_context(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    server = Answering(OK, OK)
-    async with listening(server, context if secure else None) as port, open_client() as client:
+    server = ScriptedServer(OK, OK)
+    async with run_server(server, context if secure else None) as port, open_client() as client:
         url = f"{'https' if secure else 'http'}://localhost:{port}"
         await ask(client, url)
         await server.say(LAST)
@@ -73,7 +73,7 @@ async def test_what_comes_unasked_is_no_answer(
 
 
 async def test_what_came_behind_the_answer_is_no_answer() -> None:
-    server = Answering(OK + LAST, OK)
+    server = ScriptedServer(OK + LAST, OK)
     async with asking(server) as (client, url):
         await ask(client, url)
         assert (await ask(client, url)).headers.get("Connection") is None
@@ -81,7 +81,7 @@ async def test_what_came_behind_the_answer_is_no_answer() -> None:
 
 
 async def test_answer_that_was_left_halfway_leaves_no_connection_behind() -> None:
-    server = Answering(CHUNKED, OK)
+    server = ScriptedServer(CHUNKED, OK)
     async with asking(server) as (client, url):
         async with client.stream("POST", url, json={}) as response:
             assert response.status_code == 200
@@ -90,24 +90,24 @@ async def test_answer_that_was_left_halfway_leaves_no_connection_behind() -> Non
 
 
 async def test_pieces_that_have_come_are_given_together() -> None:
-    async with asking(Answering(CHUNKED)) as (client, url), client.stream("POST", url, json={}) as response:
+    async with asking(ScriptedServer(CHUNKED)) as (client, url), client.stream("POST", url, json={}) as response:
         assert [piece async for piece in response.aiter_raw()] == [b"okay"]
 
 
 @pytest.mark.parametrize("answer", [OK, LAST], ids=["kept open", "closed behind it"])
 async def test_large_request_arrives_whole(answer: bytes) -> None:
-    server = Answering(answer)
+    server = ScriptedServer(answer)
     async with asking(server) as (client, url):
         assert (await client.post(url, content=b"a" * 5_000_000, timeout=5)).text == "ok"
-    assert "content-length: 5000000\r\n" in server.heads[0].lower()
+    assert "content-length: 5000000\r\n" in server.request_heads[0].lower()
 
 
 async def test_redirect_is_followed_by_whoever_wants_it() -> None:
-    server = Answering(MOVED, OK)
+    server = ScriptedServer(MOVED, OK)
     async with asking(server) as (client, url):
         response = await client.post(url, json={}, follow_redirects=True)
     assert response.text == "ok"
-    assert server.heads[1].startswith("POST /there ")
+    assert server.request_heads[1].startswith("POST /there ")
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ async def test_redirect_is_followed_by_whoever_wants_it() -> None:
     ids=["cut", "half", "nonsense", "silence"],
 )
 async def test_failure_is_one_that_the_libraries_know(answer: bytes | None, error: type[Exception]) -> None:
-    async with asking(Answering(answer)) as (client, url):
+    async with asking(ScriptedServer(answer)) as (client, url):
         with pytest.raises(error):
             await client.post(url, json={}, timeout=0.2 if answer is None else 5)
 
 
 async def test_nobody_listens() -> None:
-    async with asking(Answering()) as (client, url):
+    async with asking(ScriptedServer()) as (client, url):
         pass
     async with open_client() as client:
         for nowhere in (url, "http://no-such-host.invalid"):
@@ -136,22 +136,22 @@ async def test_nobody_listens() -> None:
 
 
 async def test_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    certificate, context = speaking_tls(tmp_path)
-    server = Answering(OK)
-    async with listening(server, context) as port:
+    certificate, context = tls_server_context(tmp_path)
+    server = ScriptedServer(OK)
+    async with run_server(server, context) as port:
         async with open_client() as client:
             with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
                 await ask(client, f"https://localhost:{port}")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         async with open_client() as client:
             assert (await ask(client, f"https://localhost:{port}")).text == "ok"
-    assert len(server.heads) == 1
+    assert len(server.request_heads) == 1
 
 
 async def test_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Answering(OK)
-    async with listening(server) as port:
+    server = ScriptedServer(OK)
+    async with run_server(server) as port:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
         async with open_client() as client:
             assert (await ask(client, "http://provider.invalid/v1")).text == "ok"
-    assert server.heads[0].startswith("POST http://provider.invalid/v1 ")
+    assert server.request_heads[0].startswith("POST http://provider.invalid/v1 ")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, FilePayload, Route, expect
 
-from support.browsing import Visitor, visiting
+from support.browsing import Visitor, open_visitor
 from support.gateway import GatewayProcess, Person, gateway
 
 UPLOADS = re.compile("/api/attachments")
@@ -24,7 +24,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture
 def visitor(browser: Browser, process: GatewayProcess) -> Iterator[Visitor]:
-    with visiting(browser, process) as visitor:
+    with open_visitor(browser, process) as visitor:
         yield visitor.log_in()
 
 
@@ -32,9 +32,9 @@ def test_answer_is_seen_when_it_begins_like_the_question(visitor: Visitor) -> No
     """The question itself is shown once, with its buttons."""
     visitor.say("ask: Go | Yes | No\nsay: Going now.")
     visitor.page.get_by_role("button", name="Yes").click()
-    visitor.sees_answer("Going now.")
+    visitor.expect_answer("Going now.")
     visitor.page.reload()
-    visitor.sees_answer("Going now.")
+    visitor.expect_answer("Going now.")
     expect(visitor.turn).not_to_contain_text("(Yes / No)")
 
 
@@ -44,7 +44,7 @@ def test_what_is_typed_as_an_answer_stands_above_what_comes_of_it(visitor: Visit
     expect(visitor.turn).to_contain_text("Write your answer below.")
     visitor.say("Ada")
     for _ in ("as it happens", "as it is read again"):
-        visitor.sees_answer("Good day.")
+        visitor.expect_answer("Good day.")
         shown = visitor.page.locator("#log > *")
         expect(shown).to_have_count(4)
         expect(shown.nth(1)).to_contain_text("Answered: Ada")
@@ -58,7 +58,7 @@ def test_stop_is_not_offered_in_a_chat_where_nothing_runs(visitor: Visitor) -> N
     stop = visitor.page.get_by_role("button", name="Stop")
     expect(stop).to_be_visible()
     visitor.new_chat()
-    visitor.is_connected()
+    visitor.expect_connected()
     expect(stop).to_be_hidden()
 
 
@@ -66,7 +66,7 @@ def test_message_goes_to_the_chat_it_was_written_in_when_its_file_takes_long(vis
     """Whoever opens another chat meanwhile, or presses Enter again, sends nothing twice and nothing elsewhere."""
     page = visitor.page
     visitor.say("say: the first one")
-    visitor.sees_answer("the first one")
+    visitor.expect_answer("the first one")
     first = page.url.rpartition("/")[2]
     held: list[Route] = []
     page.route(UPLOADS, lambda route: held.append(route))
@@ -86,9 +86,9 @@ def test_message_goes_to_the_chat_it_was_written_in_when_its_file_takes_long(vis
 
 
 def test_chat_whose_address_is_no_good_encoding_is_shown_all_the_same(visitor: Visitor) -> None:
-    visitor.open("/chats/100%").is_connected()
+    visitor.open("/chats/100%").expect_connected()
     visitor.say("say: here")
-    visitor.sees_answer("here")
+    visitor.expect_answer("here")
 
 
 def test_hostile_nesting_behind_a_paragraph_is_shown_and_breaks_nothing(visitor: Visitor) -> None:
@@ -103,7 +103,7 @@ def test_focus_stays_on_a_conversation_while_the_list_is_brought_up_to_date(visi
     page, links = visitor.page, visitor.page.locator("#chats a")
     for text in ("say: one", "say: two"):
         visitor.say(text)
-        visitor.sees_answer(text.removeprefix("say: "))
+        visitor.expect_answer(text.removeprefix("say: "))
         visitor.new_chat()
     visitor.say("step endless 600s")
     expect(links.first).to_contain_text("working")
@@ -130,24 +130,24 @@ def test_click_opens_the_conversation_that_was_pressed_when_the_list_changes_mea
     """Nothing moves under a pointer; when it has left the list, the order is that of the last use."""
     page, links, held = visitor.page, visitor.page.locator("#chats a"), list[Route]()
     visitor.say("say: older")
-    visitor.sees_answer("older")
+    visitor.expect_answer("older")
     older = page.url
     visitor.new_chat()
     visitor.say("say: newer")
-    visitor.sees_answer("newer")
+    visitor.expect_answer("newer")
     newer = page.url
-    visitor.open(older.removeprefix(visitor.gateway.url)).is_connected()
+    visitor.open(older.removeprefix(visitor.gateway.url)).expect_connected()
     expect(links.first).to_have_attribute("href", newer.removeprefix(visitor.gateway.url))
     page.route(CHATS, lambda route: held.append(route))
     with page.expect_request(CHATS):
         visitor.say("say: older again")
-    visitor.sees_answer("older again")
+    visitor.expect_answer("older again")
     links.first.hover()
     page.mouse.down()
     list_of_chats_arrives(visitor, held)
     page.mouse.up()
     expect(page).to_have_url(newer)
-    visitor.sees_answer("newer")
+    visitor.expect_answer("newer")
     page.unroute(CHATS)
     page.locator("#words").hover()
     expect(links.first).to_have_attribute("href", older.removeprefix(visitor.gateway.url))
@@ -157,13 +157,13 @@ def test_conversation_stays_the_same_element_when_another_one_is_put_above_it(vi
     """Whoever has found it in the list, by eye or as a program, clicks on it wherever it stands now."""
     page, links = visitor.page, visitor.page.locator("#chats a")
     visitor.say("say: found")
-    visitor.sees_answer("found")
+    visitor.expect_answer("found")
     found = page.url
     expect(page.locator("#chats [aria-current=page]")).to_contain_text("say: found")
     link = links.first.element_handle()
     visitor.new_chat()
     visitor.say("say: above")
-    visitor.sees_answer("above")
+    visitor.expect_answer("above")
     expect(links.first).to_contain_text("say: above")
     assert link is not None
     link.click()
@@ -180,7 +180,7 @@ def test_words_are_not_lost_when_they_are_sent_before_the_page_is_ready(visitor:
     for route in held:
         route.continue_()
     send.click()
-    visitor.sees_answer("early")
+    visitor.expect_answer("early")
 
 
 def test_message_is_kept_and_not_refused_when_the_login_has_ended(visitor: Visitor) -> None:
@@ -192,15 +192,15 @@ def test_message_is_kept_and_not_refused_when_the_login_has_ended(visitor: Visit
     page.unroute("**/messages")
     visitor.log_in()
     page.locator("#chats a", has_text="after the login").click()
-    visitor.sees_answer("after the login")
+    visitor.expect_answer("after the login")
 
 
 def test_page_says_for_how_long_the_gateway_was_gone_also_in_another_chat(visitor: Visitor) -> None:
     visitor.say("say: one")
-    visitor.sees_answer("one")
+    visitor.expect_answer("one")
     visitor.kill()
-    visitor.sees_it_back()
+    visitor.expect_gateway_back()
     said = visitor.page.locator("#banner").inner_text()
     visitor.new_chat()
-    visitor.is_connected()
+    visitor.expect_connected()
     expect(visitor.page.locator("#banner")).to_have_text(said)

@@ -12,13 +12,13 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, FilePayload, expect
 
-from perdure.config import load
-from perdure.console.demo import is_scripted
+from perdure.config import load_settings
+from perdure.console.demo import uses_only_offline_model
 from perdure.console.tokens import ensure_token
-from support.browsing import PHONE, Visitor, visiting
+from support.browsing import PHONE, Visitor, open_visitor
 from support.gateway import GatewayProcess, Person, gateway
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104 reason: a gateway that others may reach
+EVERYWHERE = "0.0.0.0"
 DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -40,7 +40,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture
 def visitor(browser: Browser, process: GatewayProcess) -> Iterator[Visitor]:
-    with visiting(browser, process) as visitor:
+    with open_visitor(browser, process) as visitor:
         yield visitor.log_in()
 
 
@@ -49,7 +49,7 @@ def test_printed_link_leads_to_the_chat_page_with_examples(visitor: Visitor) -> 
     page = visitor.page
     assert page.url == f"{visitor.gateway.url}/"
     expect(page.get_by_role("button", name="A question")).to_be_visible()
-    assert visitor.shortcomings() == []
+    assert visitor.accessibility_violations() == []
     page.get_by_role("button", name="A question").click()
     expect(page.get_by_role("article", name="You")).to_contain_text("ask: Which way shall we go? | Left | Right")
     expect(page).to_have_url(re.compile("/chats/.+"))
@@ -57,23 +57,23 @@ def test_printed_link_leads_to_the_chat_page_with_examples(visitor: Visitor) -> 
     expect(page).to_have_title(re.compile("^ask: Which way.* · Perdure$"))
     page.get_by_role("button", name="Right").click()
     expect(visitor.turn).to_contain_text("Answered: Right")
-    visitor.sees_answer("Thank you, off we go.")
+    visitor.expect_answer("Thank you, off we go.")
     page.reload()
     expect(visitor.turn).to_contain_text("Answered: Right")
     expect(page.get_by_role("button", name="Right")).to_have_count(0)
-    visitor.sees_answer("Thank you, off we go.")
+    visitor.expect_answer("Thank you, off we go.")
 
 
 def test_b76_answer_grows_and_its_message_takes_the_place_of_the_preview(visitor: Visitor) -> None:
     visitor.say("stream: one two three four five six seven eight")
     expect(visitor.turn.locator(".growing")).to_contain_text("one two")
-    visitor.sees_answer("one two three four five six seven eight")
+    visitor.expect_answer("one two three four five six seven eight")
     expect(visitor.turn.locator(".growing")).to_be_hidden()
 
 
 def test_steps_show_their_state_and_their_result_on_demand(visitor: Visitor) -> None:
     visitor.say("step look 0s\nrun: echo found it\nrun: exit 3\nparallel: a, b\nsay: all done")
-    visitor.sees_answer("all done")
+    visitor.expect_answer("all done")
     work = visitor.turn.locator(".work > summary")
     expect(work).to_contain_text("5 steps")
     work.click()
@@ -83,7 +83,7 @@ def test_steps_show_their_state_and_their_result_on_demand(visitor: Visitor) -> 
     visitor.step("c2.1").locator("summary").click()
     expect(visitor.step("c2.1").locator("pre")).to_contain_text("found it")
     assert [visitor.step(call).get_attribute("data-state") for call in ("c1.1", "c4.1", "c4.2")] == ["ok"] * 3
-    assert visitor.shortcomings() == []
+    assert visitor.accessibility_violations() == []
 
 
 def test_dangerous_command_runs_when_it_is_approved_and_only_then(visitor: Visitor) -> None:
@@ -102,7 +102,7 @@ def test_question_is_shown_as_answered_when_somebody_else_was_faster(visitor: Vi
     expect(visitor.page.get_by_role("button", name="Left")).to_be_enabled()
     Person(visitor.gateway, visitor.page.url.rpartition("/")[2]).say("Left")
     expect(visitor.page.get_by_label("The agent asks")).to_contain_text("Answered: Left")
-    visitor.sees_answer("ok")
+    visitor.expect_answer("ok")
 
 
 def test_turn_ends_when_stop_is_pressed(visitor: Visitor) -> None:
@@ -117,7 +117,7 @@ def test_turn_ends_when_stop_is_pressed(visitor: Visitor) -> None:
 def test_what_people_and_models_say_stays_text(visitor: Visitor) -> None:
     """Neither the messages nor their title nor the name of a chat become part of the page."""
     page, said = visitor.page, "\n\n".join(HOSTILE)
-    visitor.open(f"/chats/{quote('<img src=x onerror=window.broken=1>', safe='')}").is_connected()
+    visitor.open(f"/chats/{quote('<img src=x onerror=window.broken=1>', safe='')}").expect_connected()
     visitor.say(HOSTILE[0])  # the offline model greets; its words come back below
     expect(visitor.turn.locator(".said")).to_contain_text(["offline model", ""])
     expect(page.locator("#chats")).to_contain_text(HOSTILE[0])
@@ -182,7 +182,7 @@ def test_files_are_sent_along_and_can_be_had_again(visitor: Visitor) -> None:
     expect(page.locator("#attached")).to_contain_text("8 B")
     page.get_by_role("button", name="Remove wrong.txt").click()
     visitor.say("say: Thank you.")
-    visitor.sees_answer("Thank you.")
+    visitor.expect_answer("Thank you.")
     for _ in ("as it was sent", "as it is read again"):
         mine = page.get_by_role("article", name="You")
         expect(mine.get_by_role("link")).to_have_text(["notes.txt", "dot.png"])
@@ -192,7 +192,7 @@ def test_files_are_sent_along_and_can_be_had_again(visitor: Visitor) -> None:
         assert download.value.suggested_filename == "notes.txt"
         assert download.value.path().read_bytes() == b"Buy tea."
         page.reload()
-    assert visitor.shortcomings() == []
+    assert visitor.accessibility_violations() == []
 
 
 def test_links_open_elsewhere_and_tell_nothing_of_us(visitor: Visitor) -> None:
@@ -235,31 +235,31 @@ def test_page_is_used_by_keyboard_alone(visitor: Visitor) -> None:
 
 
 def test_everything_fits_on_a_narrow_phone(browser: Browser, process: GatewayProcess) -> None:
-    with visiting(browser, process, viewport=PHONE) as visitor:
+    with open_visitor(browser, process, viewport=PHONE) as visitor:
         page = visitor.log_in().page
-        assert visitor.fits()
+        assert visitor.fits_width()
         visitor.say(
             "step a-step-with-a-rather-long-name 0s\nrun: echo one; echo two\nask: Which way? | Left | Right"
         )
         expect(page.get_by_role("button", name="Right")).to_be_in_viewport()
-        assert visitor.fits()
-        assert visitor.shortcomings() == []
+        assert visitor.fits_width()
+        assert visitor.accessibility_violations() == []
         conversations = page.get_by_role("button", name="Conversations")
         conversations.click()
         expect(page.get_by_role("link", name="New chat")).to_be_focused()
         expect(page.locator("#main")).to_have_js_property("inert", True)
-        assert visitor.shortcomings() == []
+        assert visitor.accessibility_violations() == []
         page.keyboard.press("Escape")
         expect(conversations).to_be_focused()
         expect(page.get_by_role("link", name="New chat")).to_be_hidden()
 
 
 def test_dark_is_what_the_system_says_until_somebody_chooses(browser: Browser, process: GatewayProcess) -> None:
-    with visiting(browser, process, color_scheme="dark") as visitor:
+    with open_visitor(browser, process, color_scheme="dark") as visitor:
         page = visitor.log_in().page
         visitor.say("step research 0s\nrun: echo 42\nask: May I go on? | Yes | No")
         expect(page.get_by_role("button", name="Yes")).to_be_visible()
-        assert visitor.shortcomings() == []
+        assert visitor.accessibility_violations() == []
         page.get_by_role("button", name="Switch to the light theme").click()
         page.reload()
         expect(page.locator("html")).to_have_attribute("data-theme", "light")
@@ -268,13 +268,13 @@ def test_dark_is_what_the_system_says_until_somebody_chooses(browser: Browser, p
 
 
 def test_login_page_lets_everybody_in_who_has_the_token(browser: Browser, process: GatewayProcess) -> None:
-    with visiting(browser, process) as visitor:
+    with open_visitor(browser, process) as visitor:
         page = visitor.open("/").page
         expect(page).to_have_url(f"{process.url}/login")
-        assert visitor.shortcomings() == []
+        assert visitor.accessibility_violations() == []
         page.keyboard.type(process.token)
         page.keyboard.press("Enter")
-        visitor.is_connected()
+        visitor.expect_connected()
         page.get_by_role("button", name="Log out").click()
         expect(page).to_have_url(f"{process.url}/login")
 
@@ -282,23 +282,23 @@ def test_login_page_lets_everybody_in_who_has_the_token(browser: Browser, proces
 def test_conversations_are_kept_apart_and_found_again(visitor: Visitor) -> None:
     page = visitor.page
     visitor.say("say: the first one")
-    visitor.sees_answer("the first one")
+    visitor.expect_answer("the first one")
     first = page.url
     visitor.new_chat()
     visitor.say("say: the second one")
-    visitor.sees_answer("the second one")
+    visitor.expect_answer("the second one")
     page.locator("#chats a", has_text="say: the first one").first.click()
-    visitor.sees_answer("the first one")
+    visitor.expect_answer("the first one")
     assert page.url == first
     page.go_back()
-    visitor.sees_answer("the second one")
+    visitor.expect_answer("the second one")
 
 
 def test_tab_that_nobody_looks_at_lets_go_and_misses_nothing(visitor: Visitor) -> None:
     """Browsers open only six connections to one place: with a stream in each, a seventh tab would stay blank."""
     page = visitor.page
     visitor.say("say: seen")
-    visitor.sees_answer("seen")
+    visitor.expect_answer("seen")
     look = "state => { Object.defineProperty(document, 'visibilityState', { value: state, configurable: true });"
     look += " document.dispatchEvent(new Event('visibilitychange')) }"
     with page.expect_event("requestfailed", lambda request: request.url.endswith("/events")):
@@ -308,7 +308,7 @@ def test_tab_that_nobody_looks_at_lets_go_and_misses_nothing(visitor: Visitor) -
     chat.wait_for_replies(2)
     expect(page.locator(".turn")).to_have_count(1)
     page.evaluate(look, "visible")
-    visitor.sees_answer("unseen")
+    visitor.expect_answer("unseen")
     expect(page.locator("#banner")).to_be_hidden()
 
 
@@ -340,5 +340,7 @@ def test_demo_is_nowhere_when_others_may_reach_the_gateway(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["MODEL__NAME", "PLATFORMS__WEB__MODEL", "AGENT__ENTRYPOINT"])
 def test_demo_is_nowhere_when_something_real_answers(tmp_path: Path, name: str) -> None:
-    assert is_scripted(load(tmp_path, {}))
-    assert not is_scripted(load(tmp_path, {f"PERDURE_{name}": "openai:x", "PERDURE_MODEL__API_KEY": "k"}))
+    assert uses_only_offline_model(load_settings(tmp_path, {}))
+    assert not uses_only_offline_model(
+        load_settings(tmp_path, {f"PERDURE_{name}": "openai:x", "PERDURE_MODEL__API_KEY": "k"})
+    )

@@ -12,25 +12,25 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from perdure.core import notes
-from support.browsing import PHONE, Visitor, visiting
-from support.busy_gateway import Scene, busy_gateway
+from support.browsing import PHONE, Visitor, open_visitor
+from support.busy_gateway import BusyGateway, busy_gateway
 from support.gateway import Person, gateway
 from support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BusyGateway]:
     with busy_gateway(tmp_path_factory.mktemp("busy")) as scene:
         yield scene
 
 
 @pytest.fixture
-def visitor(browser: Browser, scene: Scene) -> Iterator[Visitor]:
-    with visiting(browser, scene.process) as visitor:
+def visitor(browser: Browser, scene: BusyGateway) -> Iterator[Visitor]:
+    with open_visitor(browser, scene.process) as visitor:
         yield visitor.log_in()
 
 
-def pages(scene: Scene) -> dict[str, str]:
+def pages(scene: BusyGateway) -> dict[str, str]:
     """A page of each kind, and something that is to be seen there."""
     process = scene.operator.get("/processes")["processes"][0]["id"]
     return {
@@ -52,24 +52,24 @@ def pages(scene: Scene) -> dict[str, str]:
     "options", [{}, {"color_scheme": "dark"}, {"viewport": PHONE}], ids=["light", "dark", "phone"]
 )
 def test_b103_every_page_can_be_read_by_everybody_and_breaks_no_policy(
-    browser: Browser, scene: Scene, options: dict[str, object], tmp_path: Path
+    browser: Browser, scene: BusyGateway, options: dict[str, object], tmp_path: Path
 ) -> None:
     kind = next(iter(options), "light")
-    with visiting(browser, scene.process, **options) as visitor:
+    with open_visitor(browser, scene.process, **options) as visitor:
         visitor.log_in()
         for path, seen in pages(scene).items():
             visitor.open(path)
             expect(visitor.page.locator("main")).to_contain_text(seen)
-            assert visitor.shortcomings() == [], path
-            assert visitor.fits(), path
-            visitor.picture(
+            assert visitor.accessibility_violations() == [], path
+            assert visitor.fits_width(), path
+            visitor.save_screenshot(
                 f"console-{kind}-{path.split('/')[2] if path.count('/') > 1 else 'overview'}", tmp_path
             )
             json = visitor.page.get_by_role("link", name="JSON").get_attribute("href")
             assert visitor.page.request.get(f"{scene.process.url}{json}").ok, json
 
 
-def test_b103_console_needs_a_login_and_says_what_is_not_there(scene: Scene) -> None:
+def test_b103_console_needs_a_login_and_says_what_is_not_there(scene: BusyGateway) -> None:
     for path in pages(scene):
         assert httpx.get(f"{scene.process.url}{path}").headers["location"].startswith("/login"), path
     headers = {"Authorization": f"Bearer {scene.process.token}"}
@@ -79,7 +79,7 @@ def test_b103_console_needs_a_login_and_says_what_is_not_there(scene: Scene) -> 
     assert httpx.get(f"{scene.process.url}/console/outbox?state=x", headers=headers).status_code == 400
 
 
-def test_life_of_a_resumed_turn_is_drawn_to_scale(visitor: Visitor, scene: Scene) -> None:
+def test_life_of_a_resumed_turn_is_drawn_to_scale(visitor: Visitor, scene: BusyGateway) -> None:
     life = scene.operator.last_turn("work")
     visitor.open(f"/console/turns/{life['id']}")
     whole = visitor.page.locator("#drawing-1 svg")
@@ -112,7 +112,7 @@ def need(visitor: Visitor, text: str) -> Locator:
     return visitor.page.locator(".need").filter(has_text=text)
 
 
-def test_acts_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, scene: Scene) -> None:
+def test_acts_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, scene: BusyGateway) -> None:
     """Nothing happens when the question is left with Escape; what was done vanishes from what needs somebody."""
     choosing = Person(scene.process, "choosing")
     choosing.say("ask: Tea? | Green | Black\nsay: It is drawing.")
@@ -141,7 +141,7 @@ def test_acts_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, sce
     assert choosing.wait_for_replies(2)[-1] == "It is drawing."
 
 
-def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visitor, scene: Scene) -> None:
+def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visitor, scene: BusyGateway) -> None:
     page = visitor.open("/console/people").page
     expect(page.locator("#people")).to_contain_text("Bob")
     page.get_by_label("Code").fill("AAAA-AAAA")
@@ -151,7 +151,7 @@ def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visi
     expect(page.get_by_role("status")).to_contain_text("nobody was told that code")
     assert [said for said in visitor.complaints if "404" not in said] == []
     visitor.complaints.clear()  # the browser itself tells of the answer that we wanted
-    page.get_by_label("Code").fill(scene.code)
+    page.get_by_label("Code").fill(scene.pairing_code)
     confirms(visitor, page.get_by_role("button", name="Pair"))
     expect(page.get_by_role("status")).to_contain_text("is now a member")
     expect(page.locator("#people")).to_contain_text("Nobody asks to be let in.")
@@ -159,18 +159,18 @@ def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visi
     expect(page.get_by_role("status")).to_contain_text("is removed")
 
 
-def test_output_of_a_process_grows_on_its_page_and_its_end_is_seen(visitor: Visitor, scene: Scene) -> None:
+def test_output_of_a_process_grows_on_its_page_and_its_end_is_seen(visitor: Visitor, scene: BusyGateway) -> None:
     visitor.open("/console/processes").page.get_by_role("link", name="echo begun").click()
     output = visitor.page.get_by_role("log")
     expect(output).to_have_text("begun\n")
-    scene.job.write_text("<b>and ended</b>\n")
+    scene.job_pipe.write_text("<b>and ended</b>\n")
     expect(output).to_have_text("begun\n<b>and ended</b>\n")
     expect(visitor.page.locator("#process-state")).to_have_text("ended")
     expect(visitor.page.locator("#process-code")).to_have_text("code 0")
 
 
 def test_page_stays_fresh_and_whoever_uses_it_is_not_disturbed(browser: Browser, tmp_path: Path) -> None:
-    with gateway(tmp_path / "home") as process, visiting(browser, process) as visitor:
+    with gateway(tmp_path / "home") as process, open_visitor(browser, process) as visitor:
         page = visitor.log_in().open("/console").page
         expect(page.locator("#live")).to_contain_text(notes.ALL_IS_WELL)
         figure = page.get_by_role("link", name="Wait for a person")
@@ -190,7 +190,7 @@ def test_press_leads_to_the_row_that_was_pressed_when_the_page_is_refreshed_mean
     browser: Browser, tmp_path: Path
 ) -> None:
     """New sessions come on top: rows keep their place under a pressed pointer, and their focus anywhere."""
-    with gateway(tmp_path / "home") as process, visiting(browser, process) as visitor:
+    with gateway(tmp_path / "home") as process, open_visitor(browser, process) as visitor:
         Person(process, "old").say("say: one")
         Person(process, "old").wait_for_replies(1)
         page = visitor.log_in().open("/console/sessions").page
@@ -214,7 +214,7 @@ def test_press_leads_to_the_row_that_was_pressed_when_the_page_is_refreshed_mean
 def test_page_says_that_it_is_old_when_the_gateway_is_gone_and_leads_to_the_login(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with gateway(tmp_path / "home") as process, visiting(browser, process) as visitor:
+    with gateway(tmp_path / "home") as process, open_visitor(browser, process) as visitor:
         page = visitor.log_in().open("/console").page
         process.kill()
         expect(page.locator("#stale")).to_contain_text("The gateway does not answer. What you see is from")
@@ -224,7 +224,7 @@ def test_page_says_that_it_is_old_when_the_gateway_is_gone_and_leads_to_the_logi
         expect(page).to_have_url(f"{process.url}/login")
 
 
-def test_json_beside_a_page_begins_where_the_page_does(visitor: Visitor, scene: Scene) -> None:
+def test_json_beside_a_page_begins_where_the_page_does(visitor: Visitor, scene: BusyGateway) -> None:
     for path, after in (
         ("decisions", "1.s_0.1"),
         ("processes", "p_z"),
@@ -238,8 +238,8 @@ def test_json_beside_a_page_begins_where_the_page_does(visitor: Visitor, scene: 
         assert visitor.page.request.get(f"{scene.process.url}{link}").ok, link
 
 
-def test_tab_of_the_page_is_in_sight_on_a_phone(browser: Browser, scene: Scene) -> None:
-    with visiting(browser, scene.process, viewport=PHONE) as visitor:
+def test_tab_of_the_page_is_in_sight_on_a_phone(browser: Browser, scene: BusyGateway) -> None:
+    with open_visitor(browser, scene.process, viewport=PHONE) as visitor:
         page = visitor.log_in().open("/console/config").page
         expect(page.get_by_role("link", name="Configuration")).to_be_in_viewport(ratio=0.9)
 
@@ -254,7 +254,7 @@ def test_b53_console_says_that_automatic_resume_is_paused_and_a_button_lifts_it(
             (process.home / "rehearsal.log").unlink()
             process.kill()
             process.start()
-        with visiting(browser, process) as visitor:
+        with open_visitor(browser, process) as visitor:
             page = visitor.log_in().open("/console").page
             expect(need(visitor, notes.RESUME_PAUSED)).to_be_visible()
             confirms(visitor, page.get_by_role("button", name="Let everything go on"))

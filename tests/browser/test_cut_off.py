@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from support.browsing import PHONE, Visitor, visiting
+from support.browsing import PHONE, Visitor, open_visitor
 from support.gateway import Person, gateway
 from support.operating import Operator
 from support.waiting import wait_for
@@ -26,14 +26,14 @@ STALE = "It does not go on by itself, because it is too old: the last sign of li
 @contextmanager
 def killed_in_a_step(browser: Browser, home: Path, **settings: str) -> Iterator[Visitor]:
     """A page that saw its gateway die in the middle of a step, and come back with these settings."""
-    with gateway(home) as process, visiting(browser, process) as visitor:
+    with gateway(home) as process, open_visitor(browser, process) as visitor:
         visitor.log_in().say("step endless 600s")
         expect(visitor.step("c1.1")).to_have_attribute("data-state", "running")
         process.kill()
         expect(visitor.turn).to_contain_text("Waits for the gateway")
         process.configure(**settings)
         process.start()
-        visitor.is_connected()
+        visitor.expect_connected()
         yield visitor
 
 
@@ -55,12 +55,12 @@ def test_b42_page_says_why_a_turn_does_not_go_on_until_it_does(
         for _ in ("as it happens", "as it is read again"):
             expect(held).to_contain_text(text)
             expect(visitor.turn.locator("header .badge")).to_have_text(badge)
-            visitor.sees_it_cut_off("c1.1")
+            visitor.expect_interrupted_step("c1.1")
             expect(page.locator("#banner")).not_to_contain_text("goes on")
-            assert visitor.shortcomings() == []
+            assert visitor.accessibility_violations() == []
             page.reload()
-            visitor.is_connected()
-        visitor.picture(f"held-{badge.lower().replace(' ', '-')}", tmp_path)
+            visitor.expect_connected()
+        visitor.save_screenshot(f"held-{badge.lower().replace(' ', '-')}", tmp_path)
         visitor.say("/resume")
         expect(visitor.step("c1.1")).to_have_attribute("data-state", "running")
         expect(visitor.step("c1.1")).to_contain_text("runs again")
@@ -77,7 +77,7 @@ def test_b52_page_says_that_a_conversation_was_set_aside(browser: Browser, tmp_p
             expect(visitor.turn.locator(".milestone.held")).to_have_count(0)
             expect(visitor.turn.locator(".busy")).to_have_count(0)
             visitor.page.reload()
-            visitor.is_connected()
+            visitor.expect_connected()
         expect(visitor.turn).to_contain_text("I have set this conversation aside")
 
 
@@ -95,13 +95,13 @@ def test_page_shows_a_turn_as_cut_off_while_it_waits_for_a_place_to_go_on(
         operator = Operator(process)
         first = wait_for("one of them goes on", lambda: goes_on(operator))
         other = "two" if first == "one" else "one"
-        with visiting(browser, process, viewport=PHONE) as visitor:
-            visitor.log_in().open(f"/chats/{other}").is_connected()
+        with open_visitor(browser, process, viewport=PHONE) as visitor:
+            visitor.log_in().open(f"/chats/{other}").expect_connected()
             expect(visitor.turn.locator("header .badge")).to_have_text("Interrupted")
-            visitor.sees_it_cut_off("c1.1")
+            visitor.expect_interrupted_step("c1.1")
             expect(visitor.turn.locator(".milestone.held")).to_have_count(0)
-            assert visitor.fits()
-            visitor.picture("waits-for-a-place", tmp_path)
+            assert visitor.fits_width()
+            visitor.save_screenshot("waits-for-a-place", tmp_path)
             chats[first].say("/stop")
             expect(visitor.step("c1.1")).to_have_attribute("data-state", "running")
             expect(visitor.turn).to_contain_text("Working again")
@@ -116,21 +116,21 @@ def goes_on(operator: Operator) -> str | None:
 def test_b53_page_says_one_thing_while_the_crash_loop_breaker_holds(browser: Browser, tmp_path: Path) -> None:
     """Nothing goes on by itself; the step that was cut off is not shown to run until somebody lifts the pause."""
     patient = {"RECOVERY__MAX_WITHOUT_PROGRESS": "9"}
-    with gateway(tmp_path / "home", command="up", **patient) as process, visiting(browser, process) as visitor:
+    with gateway(tmp_path / "home", command="up", **patient) as process, open_visitor(browser, process) as visitor:
         page = visitor.log_in().page
         visitor.say("step endless 600s")
         for times in ("", "runs again", "runs again"):
             expect(visitor.step("c1.1")).to_have_attribute("data-state", "running")
             expect(visitor.step("c1.1")).to_contain_text(times)
             visitor.kill()
-            visitor.sees_it_back()
+            visitor.expect_gateway_back()
         held = visitor.turn.locator(".milestone.held")
         expect(held).to_have_text(PAUSED)
         expect(page.locator("#paused")).to_contain_text("Nothing goes on by itself")
         expect(page.locator("#banner")).not_to_contain_text("goes on")
-        visitor.sees_it_cut_off("c1.1")
-        assert visitor.shortcomings() == []
-        visitor.picture("paused", tmp_path)
+        visitor.expect_interrupted_step("c1.1")
+        assert visitor.accessibility_violations() == []
+        visitor.save_screenshot("paused", tmp_path)
         page.get_by_role("button", name="Resume the work").click()
         expect(page.locator("#paused")).to_be_hidden()
         expect(held).to_have_count(0)
@@ -147,7 +147,7 @@ def test_b53_pages_of_every_chat_hear_that_the_pause_is_over(browser: Browser, t
             process.kill()
             process.start()
         assert Operator(process).get("/status")["resume_paused"]
-        with visiting(browser, process) as visitor:
+        with open_visitor(browser, process) as visitor:
             paused = visitor.log_in().page.locator("#paused")
             expect(paused).to_be_visible()
             assert Operator(process).post("/resume")["done"]

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from support.postgres import PostgresServer
-from support.stores import Gateway, Place
+from support.stores import DatabaseLocation, StoreGateway
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def sqlite_place(tmp_path: Path) -> Place:
+def sqlite_place(tmp_path: Path) -> DatabaseLocation:
     """A SQLite file that does not exist yet."""
-    return Place(f"sqlite:///{tmp_path}/perdure.db", tmp_path)
+    return DatabaseLocation(f"sqlite:///{tmp_path}/perdure.db", tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +31,11 @@ def suite_url(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
-def postgres_place(tmp_path: Path, postgres_server: PostgresServer, suite_url: str) -> Place:
+def postgres_place(tmp_path: Path, postgres_server: PostgresServer, suite_url: str) -> DatabaseLocation:
     """A PostgreSQL database without tables, or with our tables and nothing in them."""
     postgres_server.start()  # a test before may have left the server dead
     empty(suite_url)
-    return Place(suite_url, tmp_path)
+    return DatabaseLocation(suite_url, tmp_path)
 
 
 def empty(url: str) -> None:
@@ -53,24 +53,24 @@ def empty(url: str) -> None:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest) -> Place:
+def place(request: pytest.FixtureRequest) -> DatabaseLocation:
     """A database of either kind, to be made by whoever opens it first."""
-    found: Place = request.getfixturevalue(f"{request.param}_place")
+    found: DatabaseLocation = request.getfixturevalue(f"{request.param}_place")
     return found
 
 
 @pytest.fixture
-async def gateway(place: Place) -> AsyncIterator[Gateway]:
+async def gateway(place: DatabaseLocation) -> AsyncIterator[StoreGateway]:
     """A gateway with its store open and its run begun, on either kind of database."""
-    gateway = await Gateway(place).open()
+    gateway = await StoreGateway(place).open()
     yield gateway
     await gateway.crash()
 
 
 @pytest.fixture
-async def two_gateways(postgres_place: Place) -> AsyncIterator[tuple[Gateway, Gateway]]:
+async def two_gateways(postgres_place: DatabaseLocation) -> AsyncIterator[tuple[StoreGateway, StoreGateway]]:
     """Two gateways with homes of their own on one PostgreSQL database."""
-    one, two = await Gateway(postgres_place, "one").open(), await Gateway(postgres_place, "two").open()
+    one, two = await StoreGateway(postgres_place, "one").open(), await StoreGateway(postgres_place, "two").open()
     yield one, two
     await one.crash()
     await two.crash()

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.platforms.api import Capabilities
 from perdure.testing import AdapterConformance, PlatformStage
-from support.liars import LyingPostingStage, LyingStage
+from support.liars import FaultyStage, FaultyWebhookStage
 
 NEVER = "never came true"  # what is missing can only be waited for
 SHORT = 4.0
@@ -29,14 +29,14 @@ class Suite(AdapterConformance):
         self._claims = msgspec.structs.replace(HONEST, **claims)
 
     def stage(self, folder: Path) -> PlatformStage:
-        return LyingStage(self._claims, self._fault)
+        return FaultyStage(self._claims, self._fault)
 
 
 class PostingSuite(Suite):
     """For an adapter that takes posts."""
 
     def stage(self, folder: Path) -> PlatformStage:
-        return LyingPostingStage(self._claims, self._fault)
+        return FaultyWebhookStage(self._claims, self._fault)
 
 
 def test_honest_adapter_is_accepted() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perdure.platforms.api import Capabilities
 from perdure.testing import AdapterConformance, PlatformStage
-from support.posting import PostingStage
+from support.posting import WebhookStage
 from support.staging import SimulatedStage, TelegramStage
 
 
@@ -49,7 +49,7 @@ class TestPlatformThatPosts(AdapterConformance):
     """One that posts to us by itself."""
 
     def stage(self, folder: Path) -> PlatformStage:
-        return PostingStage(Capabilities(keeps_missed=True, typing_every=4.0, files=True))
+        return WebhookStage(Capabilities(keeps_missed=True, typing_every=4.0, files=True))
 
 
 class TestTelegram(AdapterConformance):

@@ -9,10 +9,10 @@ import pytest
 
 from perdure.agents import Agent, Reply, TurnContext
 from perdure.core.effects import Effect
-from perdure.core.journal import Call, ModelAnswered, Outcome, ToolEnded, ToolStarted
+from perdure.core.journal import CallProgress, ModelAnswered, ToolEnded, ToolOutcome, ToolStarted
 from perdure.testing import AgentConformance, Plan, Question, Step
 
-CAME: dict[Outcome, str] = {"ok": "done", "error": "failed", "unknown": "unknown"}
+CAME: dict[ToolOutcome, str] = {"ok": "done", "error": "failed", "unknown": "unknown"}
 
 
 class ByHand:
@@ -44,7 +44,7 @@ class ByHand:
             await context.append(ToolEnded(step.name, outcome, ""))
         return "done" if self._fault == "hides errors" else CAME[outcome]
 
-    async def _outcome(self, context: TurnContext, step: Step, known: Call | None) -> Outcome:
+    async def _outcome(self, context: TurnContext, step: Step, known: CallProgress | None) -> ToolOutcome:
         started = ToolStarted(step.name, step.name, step.effect, self._key(context, step))
         if known is None and self._fault != "acts first":
             await context.append(started)

@@ -10,11 +10,11 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from perdure.agents import Agent, FunctionAgent, PydanticAgent, StepContext, api
-from perdure.agents.loop import LoopAgent
+from perdure.agents.loop import BuiltinAgent
 from perdure.agents.pydantic import idempotency_key
 from perdure.core.conversation import AssistantMessage, ToolMessage
 from perdure.core.effects import Effect
-from perdure.core.journal import ModelAnswered, ToolCall, Usage
+from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
 from perdure.core.tools import FixedTools, Tool, Use
 from perdure.errors import OutcomeUnknown, StepFailed
 from perdure.testing import AgentConformance, Plan, Question, Step
@@ -34,14 +34,16 @@ class PlanModel:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    async def respond(self, request: api.ModelRequest, hear: api.Hear | None = None) -> ModelAnswered:
+    async def respond(
+        self, request: api.ModelRequest, show_preview: api.PreviewCallback | None = None
+    ) -> ModelAnswered:
         stage = sum(isinstance(message, AssistantMessage) for message in request.messages)
         if stage < len(self._plan.stages):
-            return ModelAnswered(request.step, "", wishes(self._plan, stage), "tool_calls", Usage(1, 1))
+            return ModelAnswered(request.step, "", wishes(self._plan, stage), "tool_calls", TokenUsage(1, 1))
         results = [message for message in request.messages if isinstance(message, ToolMessage)]
         came = {of.tool: CAME[of.outcome] for of in results if of.tool != "clarify"}
         came |= {name: of.text for of in results if of.tool == "clarify" for name in questions(self._plan)}
-        return ModelAnswered(request.step, self._plan.answer(came), (), "stop", Usage(1, 1))
+        return ModelAnswered(request.step, self._plan.answer(came), (), "stop", TokenUsage(1, 1))
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -67,7 +69,7 @@ def as_tool(step: Step) -> Tool:
 
 class TestLoopAgent(AgentConformance):
     def agent(self, plan: Plan) -> Agent:
-        return LoopAgent(PlanModel(plan), FixedTools([as_tool(step) for step in plan.steps]))
+        return BuiltinAgent(PlanModel(plan), FixedTools([as_tool(step) for step in plan.steps]))
 
 
 # ── a function ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from perdure.testing import LocalProvider
-from support.models import NOBODY
+from support.models import EMPTY_TLS_CONTEXT
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ def provider() -> Iterator[LocalProvider]:
 
 @pytest.fixture(scope="module")
 def client(provider: LocalProvider) -> Iterator[anthropic.Anthropic]:
-    sending = httpx2.Client(verify=NOBODY)
+    sending = httpx2.Client(verify=EMPTY_TLS_CONTEXT)
     with anthropic.Anthropic(
         base_url=provider.anthropic_url, api_key=provider.key, max_retries=0, timeout=30, http_client=sending
     ) as connected:

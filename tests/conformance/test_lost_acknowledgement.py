@@ -11,12 +11,12 @@ import pytest
 from psycopg import sql
 
 from perdure.core.journal import ModelAsked
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 from perdure.errors import StoreError, Unavailable
 from perdure.store.moves import Turn
 from support.postgres import PostgresServer
 from support.proxy import CuttingProxy
-from support.stores import Gateway, Place, key_of
+from support.stores import DatabaseLocation, StoreGateway, key_of
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -29,14 +29,14 @@ def proxy(postgres_server: PostgresServer) -> Iterator[CuttingProxy]:
 
 
 @pytest.fixture
-async def remote(postgres_place: Place, proxy: CuttingProxy) -> AsyncIterator[Gateway]:
+async def remote(postgres_place: DatabaseLocation, proxy: CuttingProxy) -> AsyncIterator[StoreGateway]:
     """A gateway whose way to the database leads through the proxy."""
-    gateway = await Gateway(Place(proxy.through(postgres_place.url), postgres_place.folder)).open()
+    gateway = await StoreGateway(DatabaseLocation(proxy.through(postgres_place.url), postgres_place.folder)).open()
     yield gateway
     await gateway.crash()
 
 
-async def steps(gateway: Gateway, turn: Turn) -> list[int]:
+async def steps(gateway: StoreGateway, turn: Turn) -> list[int]:
     """The steps of the model that the turn's journal tells of, in order."""
     records = await gateway.store.journal.of_turn(turn.session, turn.id)
     return [record.entry.step for record in records if isinstance(record.entry, ModelAsked)]
@@ -46,53 +46,53 @@ async def steps(gateway: Gateway, turn: Turn) -> list[int]:
 
 
 async def test_write_is_there_once_when_its_commit_was_done_and_the_answer_lost(
-    remote: Gateway, proxy: CuttingProxy
+    remote: StoreGateway, proxy: CuttingProxy
 ) -> None:
     proxy.cut_after_commit()
-    stored = await remote.hears("hello")
+    stored = await remote.receives("hello")
     assert proxy.sprung == 1
     assert stored.fresh
-    assert await remote.rows("SELECT id, position FROM inbox") == [(stored.message, 1)]
-    assert not (await remote.hears("hello")).fresh
+    assert await remote.query("SELECT id, position FROM inbox") == [(stored.message, 1)]
+    assert not (await remote.receives("hello")).fresh
     assert remote.store.problem is None
 
 
 async def test_write_is_there_once_when_it_was_cut_off_before_its_commit(
-    remote: Gateway, proxy: CuttingProxy
+    remote: StoreGateway, proxy: CuttingProxy
 ) -> None:
     proxy.cut_before_commit()
-    stored = await remote.hears("hello")
+    stored = await remote.receives("hello")
     assert proxy.sprung == 1
     assert stored.fresh
-    assert await remote.rows("SELECT id, position FROM inbox") == [(stored.message, 1)]
+    assert await remote.query("SELECT id, position FROM inbox") == [(stored.message, 1)]
 
 
 async def test_write_is_there_once_when_the_server_still_has_its_twin_open(
-    remote: Gateway, proxy: CuttingProxy, postgres_place: Place
+    remote: StoreGateway, proxy: CuttingProxy, postgres_place: DatabaseLocation
 ) -> None:
     proxy.hold_commit()
-    writing = asyncio.create_task(remote.hears("hello"))
+    writing = asyncio.create_task(remote.receives("hello"))
     await eventually("the commit is held", lambda: proxy.sprung)
     await eventually("the redo waits for its twin", lambda: waiting_for_a_lock(postgres_place.url))
     assert not writing.done()
     assert await asyncio.to_thread(proxy.release)
     stored = await writing
     assert stored.fresh
-    assert await remote.rows("SELECT id, position FROM inbox") == [(stored.message, 1)]
+    assert await remote.query("SELECT id, position FROM inbox") == [(stored.message, 1)]
 
 
 async def test_write_is_there_once_when_its_twin_on_the_server_dies(
-    remote: Gateway, proxy: CuttingProxy, postgres_place: Place
+    remote: StoreGateway, proxy: CuttingProxy, postgres_place: DatabaseLocation
 ) -> None:
     proxy.hold_commit()
-    writing = asyncio.create_task(remote.hears("hello"))
+    writing = asyncio.create_task(remote.receives("hello"))
     await eventually("the commit is held", lambda: proxy.sprung)
     await eventually("the redo waits for its twin", lambda: waiting_for_a_lock(postgres_place.url))
     end_idle_transactions(postgres_place.url)
     stored = await writing
-    assert await remote.rows("SELECT id, position FROM inbox") == [(stored.message, 1)]
+    assert await remote.query("SELECT id, position FROM inbox") == [(stored.message, 1)]
     assert not await asyncio.to_thread(proxy.release)
-    assert await remote.rows("SELECT id, position FROM inbox") == [(stored.message, 1)]
+    assert await remote.query("SELECT id, position FROM inbox") == [(stored.message, 1)]
 
 
 def waiting_for_a_lock(url: str) -> bool:
@@ -109,24 +109,26 @@ def administer(url: str, statement: str) -> list[tuple[object, ...]]:
         return connection.execute(sql.SQL(statement)).fetchall()
 
 
-async def test_result_of_a_write_is_that_of_the_commit_that_counted(remote: Gateway, proxy: CuttingProxy) -> None:
+async def test_result_of_a_write_is_that_of_the_commit_that_counted(
+    remote: StoreGateway, proxy: CuttingProxy
+) -> None:
     """Ids are made inside the work, so a redo would make others: what is returned must be what is stored."""
     for trap in (proxy.cut_after_commit, proxy.cut_before_commit) * 3:
         trap()
-        turn = await remote.begins(f"m{proxy.sprung}")
+        turn = await remote.begins_turn(f"m{proxy.sprung}")
         trap()
-        records = await remote.finishes(turn, "reply")
+        records = await remote.finishes_turn(turn, "reply")
         assert records is not None
-        assert await remote.row(turn) is not None
+        assert await remote.turn_row(turn) is not None
         assert (await remote.store.journal.of_turn(turn.session, turn.id))[-1] == records[-1]
-        assert (await remote.row(turn)).state is State.DONE
+        assert (await remote.turn_row(turn)).state is TurnState.DONE
         assert len(await remote.store.outbox.of_turn(turn.id)) == 1
-    assert await remote.rows("SELECT count(*), count(DISTINCT turn) FROM inbox WHERE state = 'taken'") == [(6, 6)]
+    assert await remote.query("SELECT count(*), count(DISTINCT turn) FROM inbox WHERE state = 'taken'") == [(6, 6)]
 
 
-async def test_many_writes_with_many_cuts_are_each_there_once(remote: Gateway, proxy: CuttingProxy) -> None:
-    turns = [await remote.begins("work", chat_name=f"c{n}") for n in range(4)]
-    chance = random.Random(7)  # noqa: S311 reason: which cut comes when is no secret
+async def test_many_writes_with_many_cuts_are_each_there_once(remote: StoreGateway, proxy: CuttingProxy) -> None:
+    turns = [await remote.begins_turn("work", chat_name=f"c{n}") for n in range(4)]
+    chance = random.Random(7)
     for round_number in range(15):
         chance.choice([proxy.cut_after_commit, proxy.cut_before_commit])()
         await asyncio.gather(
@@ -138,9 +140,9 @@ async def test_many_writes_with_many_cuts_are_each_there_once(remote: Gateway, p
 
 
 async def test_faulty_work_fails_alone_when_the_connection_is_cut_in_the_same_batch(
-    remote: Gateway, proxy: CuttingProxy
+    remote: StoreGateway, proxy: CuttingProxy
 ) -> None:
-    turn = await remote.begins("work")
+    turn = await remote.begins_turn("work")
     proxy.cut_after_commit()
     results = await asyncio.gather(
         remote.appends(turn, ModelAsked(1, "m")),
@@ -155,21 +157,23 @@ async def test_faulty_work_fails_alone_when_the_connection_is_cut_in_the_same_ba
 # ── the connection ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_reads_and_writes_go_on_when_every_connection_was_cut(remote: Gateway, proxy: CuttingProxy) -> None:
+async def test_reads_and_writes_go_on_when_every_connection_was_cut(
+    remote: StoreGateway, proxy: CuttingProxy
+) -> None:
     for number in range(3):
-        stored = await remote.hears(f"m{number}")
-        assert await remote.store.inbox.place(key_of(), stored.message) == number + 1
+        stored = await remote.receives(f"m{number}")
+        assert await remote.store.inbox.position_of(key_of(), stored.message) == number + 1
         await asyncio.to_thread(proxy.cut)
-    assert await remote.store.inbox.waiting(key_of()) == 3
+    assert await remote.store.inbox.count_waiting(key_of()) == 3
 
 
 async def test_writes_wait_while_the_server_is_away_and_are_done_when_it_is_back(
-    remote: Gateway, proxy: CuttingProxy
+    remote: StoreGateway, proxy: CuttingProxy
 ) -> None:
-    await remote.hears("before")
+    await remote.receives("before")
     proxy.refuse = True
     await asyncio.to_thread(proxy.cut)
-    writing = asyncio.create_task(remote.hears("during"))
+    writing = asyncio.create_task(remote.receives("during"))
     problem = await eventually("the problem is told", lambda: remote.store.problem)
     assert "does not answer" in problem
     proxy.refuse = False
@@ -177,11 +181,11 @@ async def test_writes_wait_while_the_server_is_away_and_are_done_when_it_is_back
     assert remote.store.problem is None
 
 
-async def test_close_gives_up_waiting_for_a_server_that_is_away(remote: Gateway, proxy: CuttingProxy) -> None:
-    await remote.hears("before")
+async def test_close_gives_up_waiting_for_a_server_that_is_away(remote: StoreGateway, proxy: CuttingProxy) -> None:
+    await remote.receives("before")
     proxy.refuse = True
     await asyncio.to_thread(proxy.cut)
-    writing = asyncio.create_task(remote.hears("during"))
+    writing = asyncio.create_task(remote.receives("during"))
     await eventually("the problem is told", lambda: remote.store.problem)
     await remote.crash()
     with pytest.raises(StoreError):
@@ -190,12 +194,12 @@ async def test_close_gives_up_waiting_for_a_server_that_is_away(remote: Gateway,
 
 
 async def test_close_does_not_say_not_done_when_a_commit_is_in_doubt(
-    remote: Gateway, proxy: CuttingProxy, postgres_place: Place
+    remote: StoreGateway, proxy: CuttingProxy, postgres_place: DatabaseLocation
 ) -> None:
-    await remote.hears("before")
+    await remote.receives("before")
     proxy.refuse = True
     proxy.hold_commit()
-    writing = asyncio.create_task(remote.hears("in doubt"))
+    writing = asyncio.create_task(remote.receives("in doubt"))
     await eventually("the commit is held", lambda: proxy.sprung)
     await eventually("the problem is told", lambda: remote.store.problem)
     await remote.crash()
@@ -206,16 +210,18 @@ async def test_close_does_not_say_not_done_when_a_commit_is_in_doubt(
     assert len(administer(postgres_place.url, "SELECT 1 FROM inbox")) == 2
 
 
-async def test_close_is_quiet_when_the_server_has_gone(remote: Gateway, proxy: CuttingProxy) -> None:
-    await remote.hears("before")
+async def test_close_is_quiet_when_the_server_has_gone(remote: StoreGateway, proxy: CuttingProxy) -> None:
+    await remote.receives("before")
     proxy.refuse = True
     await asyncio.to_thread(proxy.cut)
     await remote.crash()
     proxy.refuse = False
 
 
-async def test_no_writer_is_left_on_record_after_a_close(remote: Gateway, postgres_place: Place) -> None:
-    await asyncio.gather(*(remote.hears("hello", chat_name=f"c{n}") for n in range(10)))
+async def test_no_writer_is_left_on_record_after_a_close(
+    remote: StoreGateway, postgres_place: DatabaseLocation
+) -> None:
+    await asyncio.gather(*(remote.receives("hello", chat_name=f"c{n}") for n in range(10)))
     await remote.stop()
     assert administer(postgres_place.url, "SELECT * FROM writers") == []
 
@@ -229,10 +235,10 @@ async def each_moves_on(returned: dict[str, list[int]]) -> None:
 
 
 async def test_every_write_is_there_once_when_the_server_was_killed_and_restarted(
-    postgres_place: Place, postgres_server: PostgresServer
+    postgres_place: DatabaseLocation, postgres_server: PostgresServer
 ) -> None:
-    gateway = await Gateway(postgres_place).open()
-    turns = [await gateway.begins("work", chat_name=f"c{n}") for n in range(6)]
+    gateway = await StoreGateway(postgres_place).open()
+    turns = [await gateway.begins_turn("work", chat_name=f"c{n}") for n in range(6)]
     returned: dict[str, list[int]] = {turn.id: [] for turn in turns}
     going = True
 
@@ -257,14 +263,14 @@ async def test_every_write_is_there_once_when_the_server_was_killed_and_restarte
 
 
 async def test_reads_say_that_the_server_is_away_and_go_on_when_it_is_back(
-    postgres_place: Place, postgres_server: PostgresServer
+    postgres_place: DatabaseLocation, postgres_server: PostgresServer
 ) -> None:
-    gateway = await Gateway(postgres_place).open()
-    await gateway.hears("hello")
+    gateway = await StoreGateway(postgres_place).open()
+    await gateway.receives("hello")
     await asyncio.to_thread(postgres_server.kill)
     with pytest.raises(StoreError, match="does not answer"):
-        await gateway.store.inbox.waiting(key_of())
+        await gateway.store.inbox.count_waiting(key_of())
     await asyncio.to_thread(postgres_server.start)
     wait_for("the server runs", lambda: postgres_server.running)
-    assert await gateway.store.inbox.waiting(key_of()) == 1
+    assert await gateway.store.inbox.count_waiting(key_of()) == 1
     await gateway.stop()

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.errors import DatabaseRefused
 from perdure.store import migrate
-from support.stores import Gateway, Place, key_of
+from support.stores import DatabaseLocation, StoreGateway, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -38,9 +38,9 @@ def upgrade() -> None:
 
 
 @pytest.fixture
-def postgres_place(tmp_path: Path, postgres_url: str) -> Place:
+def postgres_place(tmp_path: Path, postgres_url: str) -> DatabaseLocation:
     """A PostgreSQL database of the test's own, since its tables are at stake."""
-    return Place(postgres_url, tmp_path)
+    return DatabaseLocation(postgres_url, tmp_path)
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def scripts(tmp_path: Path) -> Path:
     return folder
 
 
-async def fill(place: Place) -> None:
+async def fill(place: DatabaseLocation) -> None:
     """Make the database at this version, with one message in it."""
-    gateway = await Gateway(place).open()
-    await gateway.hears("hello")
+    gateway = await StoreGateway(place).open()
+    await gateway.receives("hello")
     await gateway.stop()
 
 
-def sqlalchemy_url(place: Place) -> str:
+def sqlalchemy_url(place: DatabaseLocation) -> str:
     return place.url.replace("postgresql://", "postgresql+psycopg://", 1)
 
 
@@ -77,51 +77,59 @@ def test_each_revision_follows_the_one_before() -> None:
         assert f"down_revision = {previous!r}".replace("'", '"') in text
 
 
-async def test_new_database_is_made_at_the_newest_version(gateway: Gateway) -> None:
-    assert await gateway.rows("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
+async def test_new_database_is_made_at_the_newest_version(gateway: StoreGateway) -> None:
+    assert await gateway.query("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
 
 
-async def test_upgrade_changes_nothing_when_the_database_is_new_enough(place: Place) -> None:
+async def test_upgrade_changes_nothing_when_the_database_is_new_enough(place: DatabaseLocation) -> None:
     await fill(place)
     migrate.upgrade(sqlalchemy_url(place))
-    gateway = await Gateway(place).open()
-    assert await gateway.rows("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
+    gateway = await StoreGateway(place).open()
+    assert await gateway.query("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
     await gateway.crash()
 
 
-async def test_upgrade_brings_an_older_database_up_to_date_and_keeps_its_rows(place: Place, scripts: Path) -> None:
+async def test_upgrade_brings_an_older_database_up_to_date_and_keeps_its_rows(
+    place: DatabaseLocation, scripts: Path
+) -> None:
     await fill(place)
     migrate.upgrade(sqlalchemy_url(place), scripts)
     query = "SELECT s.key, s.mood, m.id, v.version_num FROM sessions s, moods m, alembic_version v"
     assert raw(place, query) == [(key_of(), "calm", "calm", "9999")]
 
 
-async def test_b6_older_version_refuses_the_database_after_an_upgrade(place: Place, scripts: Path) -> None:
+async def test_b6_older_version_refuses_the_database_after_an_upgrade(
+    place: DatabaseLocation, scripts: Path
+) -> None:
     await fill(place)
     migrate.upgrade(sqlalchemy_url(place), scripts)
     with pytest.raises(DatabaseRefused, match="'9999'"):
-        await Gateway(place).open()
+        await StoreGateway(place).open()
 
 
-async def test_upgrade_that_fails_half_way_leaves_the_database_as_it_was(place: Place, scripts: Path) -> None:
+async def test_upgrade_that_fails_half_way_leaves_the_database_as_it_was(
+    place: DatabaseLocation, scripts: Path
+) -> None:
     await fill(place)
     faulty = NEWER + "    raise RuntimeError('half way')\n"
     (scripts / "versions" / "9999_mood.py").write_text(faulty)
     with pytest.raises(RuntimeError, match="half way"):
         migrate.upgrade(sqlalchemy_url(place), scripts)
-    gateway = await Gateway(place).open()
-    assert await gateway.store.inbox.waiting(key_of()) == 1
+    gateway = await StoreGateway(place).open()
+    assert await gateway.store.inbox.count_waiting(key_of()) == 1
     with pytest.raises(Exception, match=r"(?i)mood"):
-        await gateway.rows("SELECT mood FROM sessions")
+        await gateway.query("SELECT mood FROM sessions")
     with pytest.raises(Exception, match=r"(?i)moods"):
-        await gateway.rows("SELECT * FROM moods")
+        await gateway.query("SELECT * FROM moods")
     await gateway.crash()
 
 
-async def test_b65_turn_begun_in_a_database_of_the_first_version_is_found_and_read(place: Place) -> None:
+async def test_b65_turn_begun_in_a_database_of_the_first_version_is_found_and_read(
+    place: DatabaseLocation,
+) -> None:
     make_first_version(place)
-    gateway = await Gateway(place).open()
-    assert await gateway.rows("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
+    gateway = await StoreGateway(place).open()
+    assert await gateway.query("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
     (lost,) = await gateway.store.turns.lost()
     view = await gateway.view(lost)
     assert [call.request.tool for call in view.open_calls] == ["once"]
@@ -130,7 +138,7 @@ async def test_b65_turn_begun_in_a_database_of_the_first_version_is_found_and_re
     await gateway.stop()
 
 
-async def test_migrations_lead_to_the_same_tables_as_the_schema(place: Place) -> None:
+async def test_migrations_lead_to_the_same_tables_as_the_schema(place: DatabaseLocation) -> None:
     await fill(place)
     made_new = shape(place)
     empty(place)
@@ -139,7 +147,7 @@ async def test_migrations_lead_to_the_same_tables_as_the_schema(place: Place) ->
     assert shape(place) == made_new
 
 
-def empty(place: Place) -> None:
+def empty(place: DatabaseLocation) -> None:
     """Take everything away."""
     if place.shared:
         run(place, ["DROP SCHEMA public CASCADE", "CREATE SCHEMA public"])
@@ -147,7 +155,7 @@ def empty(place: Place) -> None:
         Path(place.url.removeprefix("sqlite:///")).unlink()
 
 
-def shape(place: Place) -> set[tuple[object, ...]]:
+def shape(place: DatabaseLocation) -> set[tuple[object, ...]]:
     """Every column of every table, and every index."""
     if place.shared:
         columns = (
@@ -193,7 +201,7 @@ TURN_OF_THE_FIRST_VERSION = [
 ]
 
 
-def make_first_version(place: Place) -> None:
+def make_first_version(place: DatabaseLocation) -> None:
     """A database as the first version made it, with a turn in the middle of a call."""
     version = "INSERT INTO alembic_version (version_num) VALUES ('0001')"
     lines = [line.split("--", 1)[0] for line in FIRST.read_text().splitlines()]
@@ -202,7 +210,7 @@ def make_first_version(place: Place) -> None:
     run(place, [statement for statement in statements if statement.strip()])
 
 
-def run(place: Place, statements: list[str]) -> None:
+def run(place: DatabaseLocation, statements: list[str]) -> None:
     if place.shared:
         import psycopg
 
@@ -219,7 +227,7 @@ def run(place: Place, statements: list[str]) -> None:
     file.close()
 
 
-def raw(place: Place, query: str) -> list[tuple[object, ...]]:
+def raw(place: DatabaseLocation, query: str) -> list[tuple[object, ...]]:
     """Read a database that this version would refuse to open."""
     if place.shared:
         import psycopg
@@ -252,7 +260,7 @@ print(sorted(loaded & {"alembic", "sqlalchemy", "mako", "pydantic", "httpx"}))
 """
 
 
-def test_opening_imports_no_migration_tool_when_none_is_due(place: Place) -> None:
+def test_opening_imports_no_migration_tool_when_none_is_due(place: DatabaseLocation) -> None:
     """Neither when the database is made nor when it is there already."""
     for _ in ("made", "there already"):
         arguments = [sys.executable, "-c", OPENING, place.url, str(place.home("one"))]

@@ -14,8 +14,8 @@ from perdure.operations import import_sessions
 from perdure.operations.personal import export_named, export_person
 from perdure.store import verbs
 from perdure.store.people import Person
-from perdure.store.works import begin_work
-from support.stores import Gateway
+from perdure.store.works import begin_background_session
+from support.stores import StoreGateway
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ FILE = Attachment("photo.png", "ref-1", "image/png", 3)
 
 
 async def says(
-    gateway: Gateway, sender: str, text: str, chat: str, *, kind: ChatKind = "dm", platform: str = "telegram"
+    gateway: StoreGateway, sender: str, text: str, chat: str, *, kind: ChatKind = "dm", platform: str = "telegram"
 ) -> str:
     """Somebody writes with a file, and is answered; the key of the conversation."""
     address = Address(platform, kind, chat)
@@ -32,7 +32,7 @@ async def says(
     await gateway.store.inbox.receive(inbound, f"raw {text}", key, gateway.now())
     claim = await gateway.store.turns.claim(key, gateway.run, gateway.now())
     assert claim is not None
-    await gateway.finishes(claim.turn)
+    await gateway.finishes_turn(claim.turn)
     return key
 
 
@@ -42,7 +42,7 @@ def read(found: tuple[str, int]) -> dict[str, Any]:
     return document
 
 
-async def fills(gateway: Gateway) -> None:
+async def fills(gateway: StoreGateway) -> None:
     await says(gateway, "ann", "mine", "1")
     await says(gateway, "bob", "his", "2")
     await says(gateway, "ann", "to all", "g", kind="group")
@@ -50,7 +50,7 @@ async def fills(gateway: Gateway) -> None:
     await says(gateway, "ann", "elsewhere", "1", platform="web")
 
 
-async def test_person_gets_their_own_sessions_whole_and_of_groups_their_own_words(gateway: Gateway) -> None:
+async def test_person_gets_their_own_sessions_whole_and_of_groups_their_own_words(gateway: StoreGateway) -> None:
     await fills(gateway)
     await gateway.store.people.admit(Person("telegram", "ann", "Ann", "member", 1))
     document = read(await export_person(gateway.store, "telegram:ann"))
@@ -66,32 +66,32 @@ async def test_person_gets_their_own_sessions_whole_and_of_groups_their_own_word
     assert not [word for word in ("his", "to ann", "elsewhere") if f'"{word}"' in json.dumps(document)]
 
 
-async def test_work_in_the_background_of_a_persons_chat_is_theirs(gateway: Gateway) -> None:
+async def test_work_in_the_background_of_a_persons_chat_is_theirs(gateway: StoreGateway) -> None:
     key = await says(gateway, "ann", "mine", "1")
     said = Inbound(Address("telegram", "dm", "1"), "w", Sender("ann"), "beside")
-    await gateway.store.orders.perform(
-        key, begin_work(gateway.store.ids, key, said, "background:1", gateway.now(), 9)
+    await gateway.store.chat_commands.execute_verb(
+        key, begin_background_session(gateway.store.ids, key, said, "background:1", gateway.now(), 9)
     )
     assert len(read(await export_person(gateway.store, "telegram:ann"))["sessions"]) == 2
     assert len(read(await export_named(gateway.store, key))["sessions"]) == 2
 
 
-async def test_one_session_is_exported_by_its_id_and_all_of_a_chat_by_its_key(gateway: Gateway) -> None:
+async def test_one_session_is_exported_by_its_id_and_all_of_a_chat_by_its_key(gateway: StoreGateway) -> None:
     key = await says(gateway, "ann", "one", "1")
-    await gateway.store.orders.perform(key, verbs.renew(gateway.store.ids, key, gateway.now()))
+    await gateway.store.chat_commands.execute_verb(key, verbs.renew(gateway.store.ids, key, gateway.now()))
     await says(gateway, "ann", "two", "1")
     old, new = await gateway.store.sessions.of_key(key)
     assert [one["id"] for one in read(await export_named(gateway.store, key))["sessions"]] == [old.id, new.id]
     assert [one["id"] for one in read(await export_named(gateway.store, old.id))["sessions"]] == [old.id]
 
 
-async def test_export_of_a_person_is_readable_and_can_be_imported(gateway: Gateway) -> None:
+async def test_export_of_a_person_is_readable_and_can_be_imported(gateway: StoreGateway) -> None:
     await fills(gateway)
     text, _ = await export_person(gateway.store, "telegram:ann")
     assert text.startswith('{\n  "perdure": {\n')
     [session] = json.loads(text)["sessions"]
-    await gateway.store.erasing.begin(session["id"], gateway.now())
-    await gateway.store.erasing.finish(session["id"], gateway.now())
+    await gateway.store.erasure.begin(session["id"], gateway.now())
+    await gateway.store.erasure.finish(session["id"], gateway.now())
     await gateway.stop()
     await gateway.open()
     await gateway.store.runs.end(gateway.run)
@@ -101,7 +101,7 @@ async def test_export_of_a_person_is_readable_and_can_be_imported(gateway: Gatew
 
 
 @pytest.mark.parametrize("who", ["telegram:eve", "web:bob"])
-async def test_nobody_of_that_name_is_said_so(gateway: Gateway, who: str) -> None:
+async def test_nobody_of_that_name_is_said_so(gateway: StoreGateway, who: str) -> None:
     await fills(gateway)
     with pytest.raises(NotFound, match=who):
         await export_person(gateway.store, who)
@@ -109,6 +109,6 @@ async def test_nobody_of_that_name_is_said_so(gateway: Gateway, who: str) -> Non
         await export_named(gateway.store, "s_none")
 
 
-async def test_name_that_is_none_is_refused(gateway: Gateway) -> None:
+async def test_name_that_is_none_is_refused(gateway: StoreGateway) -> None:
     with pytest.raises(BadPerson, match="ann"):
         await export_person(gateway.store, "ann")

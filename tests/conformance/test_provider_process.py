@@ -16,12 +16,12 @@ from pydantic_ai.messages import ModelRequest, ToolReturnPart
 from pydantic_ai.models import Model
 
 from perdure.testing import Constant, LocalProvider, Wish
-from support.models import ask, calls, connect, offering, prompt, streaming, text, words
+from support.models import ask, calls, connect, event_text, offer_tools, prompt, streaming, text
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-READ = offering("read_file")
+READ = offer_tools("read_file")
 
 
 @pytest.fixture(params=["openai", "anthropic"])
@@ -86,7 +86,7 @@ async def test_constant_calls_first_and_then_answers(
 async def test_constant_answers_in_pieces(provider: LocalProvider, model: Model[object]) -> None:
     provider.script = Constant("abcdefgh", pieces=4, pause=0.001, think=0.001)
     async with streaming(model) as stream:
-        heard = [words(event) async for event in stream]
+        heard = [event_text(event) async for event in stream]
         assert stream.get().usage.output_tokens == 4
     assert [piece for piece in heard if piece] == ["ab", "cd", "ef", "gh"]
 

@@ -10,11 +10,11 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Tool
 from pydantic_ai.models import Model
 
 from perdure.testing import LocalProvider
-from support.models import ask, connect, offering, prompt
+from support.models import ask, connect, offer_tools, prompt
 
 pytestmark = pytest.mark.anyio
 
-READ = offering("read_file")
+READ = offer_tools("read_file")
 
 
 @pytest.fixture(scope="module")

@@ -31,12 +31,12 @@ from perdure.testing import (
     Usage,
     Wish,
 )
-from support.models import ask, calls, connect, listen, offering, prompt, streaming, text, words
+from support.models import ask, calls, collect_text, connect, event_text, offer_tools, prompt, streaming, text
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-READ = offering("read_file")
+READ = offer_tools("read_file")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ async def test_words_arrive(provider: LocalProvider, model: Model[object], strea
 async def test_words_arrive_in_the_pieces_of_the_script(provider: LocalProvider, model: Model[object]) -> None:
     provider.script = [Says(pieces=["a", "b ", " c"], pause=0.001, think=0.001)]
     async with streaming(model) as stream:
-        heard = [words(event) async for event in stream]
+        heard = [event_text(event) async for event in stream]
     assert [piece for piece in heard if piece] == ["a", "b ", " c"]
 
 
@@ -186,7 +186,7 @@ async def test_failure_inside_a_stream_comes_after_the_pieces_before_it(
     heard: list[str] = []
     with pytest.raises(ModelAPIError, match="Too much to do"):
         async with streaming(model) as stream:
-            await listen(stream, heard)
+            await collect_text(stream, heard)
     assert heard == ["one ", "two "]
 
 
@@ -199,7 +199,7 @@ async def test_cut_connection_is_noticed_after_the_pieces_before_it(
     heard: list[str] = []
     with pytest.raises(ModelConnectionError):
         async with streaming(model) as stream:
-            await listen(stream, heard)
+            await collect_text(stream, heard)
     assert heard == ["one ", "two ", "three"][:after]
     assert provider.requests[-1].outcome == "cut off"
 
@@ -224,7 +224,7 @@ async def test_hanging_stream_goes_on_when_released(provider: LocalProvider, mod
     provider.script = [hangs]
     heard: list[str] = []
     async with streaming(model) as stream:
-        listening = asyncio.create_task(listen(stream, heard))
+        listening = asyncio.create_task(collect_text(stream, heard))
         await eventually("the first pieces were heard", lambda: heard == ["one ", "two "])
         await eventually("the provider hangs", hangs.reached.is_set)
         hangs.release()
@@ -263,7 +263,7 @@ async def test_endless_answer_ends_when_the_client_leaves(provider: LocalProvide
     heard: list[str] = []
     async with streaming(model) as stream:
         async for event in stream:
-            heard.append(words(event))
+            heard.append(event_text(event))
             if len(heard) == 100:
                 break
         await stream.close_stream()

@@ -16,24 +16,24 @@ import pytest
 from perdure.errors import DatabaseRefused, LockHeld
 from perdure.store import migrate
 from perdure.store.api import open_database
-from support.stores import Gateway, Place, key_of, python_child
+from support.stores import DatabaseLocation, StoreGateway, key_of, python_child
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def postgres_place(tmp_path: Path, postgres_url: str) -> Place:
+def postgres_place(tmp_path: Path, postgres_url: str) -> DatabaseLocation:
     """A PostgreSQL database of the test's own, since its tables are at stake."""
-    return Place(postgres_url, tmp_path)
+    return DatabaseLocation(postgres_url, tmp_path)
 
 
 @pytest.fixture
-async def filled(sqlite_place: Place) -> Path:
+async def filled(sqlite_place: DatabaseLocation) -> Path:
     """A database of ours with something in it, closed in good order."""
-    gateway = await Gateway(sqlite_place).open()
+    gateway = await StoreGateway(sqlite_place).open()
     for number in range(40):
-        await gateway.finishes(await gateway.begins(f"m{number} {'x' * 500}"), "reply")
+        await gateway.finishes_turn(await gateway.begins_turn(f"m{number} {'x' * 500}"), "reply")
     await gateway.stop()
     return sqlite_place.folder / "perdure.db"
 
@@ -69,7 +69,7 @@ def crash_image(database: Path, *changes: str) -> dict[str, bytes]:
     return image
 
 
-async def refused(place: Place) -> DatabaseRefused:
+async def refused(place: DatabaseLocation) -> DatabaseRefused:
     """Open in vain: the error, once it is certain that nothing was changed and that the lock is free again."""
     before = contents(place.folder)
     errors = []
@@ -87,7 +87,7 @@ async def refused(place: Place) -> DatabaseRefused:
 # ── SQLite ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_b6_truncated_file_is_refused_at_every_length(filled: Path, sqlite_place: Place) -> None:
+async def test_b6_truncated_file_is_refused_at_every_length(filled: Path, sqlite_place: DatabaseLocation) -> None:
     content = whole(filled)
     pages = range(4096, len(content), 4096)
     for length in sorted(
@@ -101,7 +101,7 @@ async def test_b6_truncated_file_is_refused_at_every_length(filled: Path, sqlite
 
 
 async def test_b6_truncated_file_is_refused_when_a_crash_left_a_log_beside_it(
-    filled: Path, sqlite_place: Place
+    filled: Path, sqlite_place: DatabaseLocation
 ) -> None:
     image = crash_image(filled, "UPDATE sessions SET updated_at = updated_at + 1")
     content = image["perdure.db"]
@@ -111,24 +111,26 @@ async def test_b6_truncated_file_is_refused_when_a_crash_left_a_log_beside_it(
     assert f"{filled} is" in error.message
 
 
-async def test_b6_file_is_opened_when_a_crash_left_a_log_beside_it(filled: Path, sqlite_place: Place) -> None:
+async def test_b6_file_is_opened_when_a_crash_left_a_log_beside_it(
+    filled: Path, sqlite_place: DatabaseLocation
+) -> None:
     """The other side of the rule: what SQLite can complete from its log is not refused."""
     image = crash_image(filled, "UPDATE sessions SET updated_at = 77")
     for name in ("perdure.db", "perdure.db-wal"):
         put(filled.with_name(name), image[name])
-    gateway = await Gateway(sqlite_place).open()
-    assert await gateway.rows("SELECT updated_at FROM sessions") == [(77,)]
+    gateway = await StoreGateway(sqlite_place).open()
+    assert await gateway.query("SELECT updated_at FROM sessions") == [(77,)]
     await gateway.crash()
 
 
-async def test_b6_damaged_file_is_refused(filled: Path, sqlite_place: Place) -> None:
+async def test_b6_damaged_file_is_refused(filled: Path, sqlite_place: DatabaseLocation) -> None:
     content = whole(filled)
     put(filled, content[:100] + bytes(len(content) - 100))
     error = await refused(sqlite_place)
     assert f"{filled} is damaged" in error.message
 
 
-async def test_b6_other_programs_sqlite_file_is_refused(sqlite_place: Place) -> None:
+async def test_b6_other_programs_sqlite_file_is_refused(sqlite_place: DatabaseLocation) -> None:
     path = sqlite_place.folder / "perdure.db"
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE sessions (id TEXT)")
@@ -145,14 +147,14 @@ async def test_b6_other_programs_sqlite_file_is_refused(sqlite_place: Place) -> 
     [b"Dear diary,\n" * 50, b"{}", b"\x00" * 8192, b"SQLite format 4\x00" + bytes(200)],
     ids=["a diary", "a short JSON", "nothing but zeros", "nearly SQLite"],
 )
-async def test_b6_file_that_is_no_database_is_refused(sqlite_place: Place, content: bytes) -> None:
+async def test_b6_file_that_is_no_database_is_refused(sqlite_place: DatabaseLocation, content: bytes) -> None:
     path = sqlite_place.folder / "perdure.db"
     path.write_bytes(content)
     error = await refused(sqlite_place)
     assert f"{path} is not a SQLite database" in error.message
 
 
-async def test_b6_newer_file_is_refused(filled: Path, sqlite_place: Place) -> None:
+async def test_b6_newer_file_is_refused(filled: Path, sqlite_place: DatabaseLocation) -> None:
     connection = sqlite3.connect(filled)
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.commit()
@@ -165,7 +167,7 @@ async def test_b6_newer_file_is_refused(filled: Path, sqlite_place: Place) -> No
 
 @pytest.mark.parametrize("with_index", [True, False], ids=["with its index", "without its index"])
 async def test_b6_newer_file_is_refused_when_a_crash_left_a_log_beside_it(
-    filled: Path, sqlite_place: Place, with_index: bool
+    filled: Path, sqlite_place: DatabaseLocation, with_index: bool
 ) -> None:
     image = crash_image(filled, "UPDATE alembic_version SET version_num = '9999'")
     for name in ("perdure.db", "perdure.db-wal", *(["perdure.db-shm"] if with_index else [])):
@@ -174,29 +176,29 @@ async def test_b6_newer_file_is_refused_when_a_crash_left_a_log_beside_it(
     assert "'9999'" in error.message
 
 
-async def test_b6_file_without_a_version_is_refused(filled: Path, sqlite_place: Place) -> None:
+async def test_b6_file_without_a_version_is_refused(filled: Path, sqlite_place: DatabaseLocation) -> None:
     connection = sqlite3.connect(filled, isolation_level=None)
     connection.execute("DELETE FROM alembic_version")
     connection.close()
     await refused(sqlite_place)
 
 
-async def test_half_made_leftover_is_harmless(sqlite_place: Place) -> None:
+async def test_half_made_leftover_is_harmless(sqlite_place: DatabaseLocation) -> None:
     """A crash while the database was being made leaves a draft, and nothing at the real place."""
     draft = sqlite_place.folder / "perdure.db.new"
     draft.write_bytes(b"SQLite format 3\x00 half of a")
     draft.with_name("perdure.db.new-journal").write_bytes(b"whatever was in there")
-    gateway = await Gateway(sqlite_place).open()
-    await gateway.hears("hello")
+    gateway = await StoreGateway(sqlite_place).open()
+    await gateway.receives("hello")
     await gateway.stop()
     assert sorted(contents(sqlite_place.folder)) == ["perdure.db"]
 
 
-async def test_database_file_is_for_its_owner_alone(sqlite_place: Place) -> None:
+async def test_database_file_is_for_its_owner_alone(sqlite_place: DatabaseLocation) -> None:
     before = os.umask(0)
     try:
-        gateway = await Gateway(sqlite_place).open()
-        await gateway.hears("hello")
+        gateway = await StoreGateway(sqlite_place).open()
+        await gateway.receives("hello")
         files = [path for path in sqlite_place.folder.iterdir() if path.is_file()]
         assert {path.name for path in files} == {"lock", "perdure.db", "perdure.db-wal", "perdure.db-shm"}
         assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
@@ -205,9 +207,9 @@ async def test_database_file_is_for_its_owner_alone(sqlite_place: Place) -> None
         os.umask(before)
 
 
-async def test_nothing_but_the_database_is_left_after_a_clean_stop(sqlite_place: Place) -> None:
-    gateway = await Gateway(sqlite_place).open()
-    await gateway.hears("hello")
+async def test_nothing_but_the_database_is_left_after_a_clean_stop(sqlite_place: DatabaseLocation) -> None:
+    gateway = await StoreGateway(sqlite_place).open()
+    await gateway.receives("hello")
     await gateway.stop()
     assert list(contents(sqlite_place.folder)) == ["perdure.db"]
 
@@ -225,7 +227,7 @@ def tables(url: str) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-async def refused_postgres(place: Place) -> DatabaseRefused:
+async def refused_postgres(place: DatabaseLocation) -> DatabaseRefused:
     before = tables(place.url)
     error = await refused(place)
     assert tables(place.url) == before
@@ -235,7 +237,7 @@ async def refused_postgres(place: Place) -> DatabaseRefused:
 @pytest.mark.parametrize(
     "names", [["orders"], ["alembic_version", "orders"], ["sessions", "journal"]], ids=" and ".join
 )
-async def test_b6_other_programs_tables_are_refused(postgres_place: Place, names: list[str]) -> None:
+async def test_b6_other_programs_tables_are_refused(postgres_place: DatabaseLocation, names: list[str]) -> None:
     with psycopg.connect(postgres_place.url) as connection:
         for name in names:
             connection.execute(f"CREATE TABLE {name} (version_num TEXT)".encode())
@@ -246,10 +248,10 @@ async def test_b6_other_programs_tables_are_refused(postgres_place: Place, names
     assert "empty database" in error.hint
 
 
-async def test_b6_newer_postgres_database_is_refused(postgres_place: Place) -> None:
-    gateway = await Gateway(postgres_place).open()
-    await gateway.hears("hello")
-    await gateway.tampers("UPDATE alembic_version SET version_num = '9999'")
+async def test_b6_newer_postgres_database_is_refused(postgres_place: DatabaseLocation) -> None:
+    gateway = await StoreGateway(postgres_place).open()
+    await gateway.receives("hello")
+    await gateway.execute_sql("UPDATE alembic_version SET version_num = '9999'")
     await gateway.stop()
     error = await refused_postgres(postgres_place)
     assert "'9999'" in error.message
@@ -257,27 +259,27 @@ async def test_b6_newer_postgres_database_is_refused(postgres_place: Place) -> N
 
 
 async def test_server_that_cannot_be_reached_is_refused_with_a_hint(tmp_path: Path) -> None:
-    place = Place(f"postgresql://nobody@/none?host={tmp_path}", tmp_path)
+    place = DatabaseLocation(f"postgresql://nobody@/none?host={tmp_path}", tmp_path)
     error = await refused(place)
     assert "cannot be reached" in error.message
 
 
 async def test_password_is_not_in_the_error_when_the_server_cannot_be_reached(tmp_path: Path) -> None:
-    place = Place(f"postgresql://nobody:s3cr3t-word@/none?host={tmp_path}", tmp_path)
+    place = DatabaseLocation(f"postgresql://nobody:s3cr3t-word@/none?host={tmp_path}", tmp_path)
     assert "s3cr3t-word" not in str(await refused(place))
 
 
 # ── the lock ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_second_gateway_of_the_same_home_is_refused(gateway: Gateway) -> None:
-    before = await gateway.everything()
+async def test_second_gateway_of_the_same_home_is_refused(gateway: StoreGateway) -> None:
+    before = await gateway.all_rows()
     with pytest.raises(LockHeld) as caught:
         await open_database(gateway.place.url, home=gateway.place.home(gateway.instance))
     assert caught.value.exit_code == 78
     assert f"process {os.getpid()}" in caught.value.message
     assert "PERDURE_HOME" in caught.value.hint
-    assert await gateway.everything() == before
+    assert await gateway.all_rows() == before
     await gateway.reopen()
 
 
@@ -292,7 +294,7 @@ async def test_second_gateway_of_the_same_file_is_refused_when_its_home_is_anoth
         await (await open_database(url, home=tmp_path / home)).close()
 
 
-async def test_home_is_free_again_when_its_database_was_refused(sqlite_place: Place) -> None:
+async def test_home_is_free_again_when_its_database_was_refused(sqlite_place: DatabaseLocation) -> None:
     path = sqlite_place.folder / "perdure.db"
     path.write_bytes(b"no database")
     await refused(sqlite_place)
@@ -322,7 +324,7 @@ def is_zombie(pid: int) -> bool:
     return state == "Z" and len(list((process / "task").iterdir())) == 1
 
 
-async def test_lock_of_a_killed_process_is_free_at_once_even_while_it_is_a_zombie(place: Place) -> None:
+async def test_lock_of_a_killed_process_is_free_at_once_even_while_it_is_a_zombie(place: DatabaseLocation) -> None:
     with python_child(HOLDER, place.url, str(place.folder)) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
@@ -330,9 +332,9 @@ async def test_lock_of_a_killed_process_is_free_at_once_even_while_it_is_a_zombi
             await open_database(place.url, home=place.home("one"))
         child.send_signal(signal.SIGKILL)
         wait_for("the child is a zombie", lambda: is_zombie(child.pid))
-        gateway = await Gateway(place).open()
+        gateway = await StoreGateway(place).open()
         assert is_zombie(child.pid), "the child was buried too early to prove anything"
-    assert await gateway.store.inbox.waiting(key_of()) == 1
+    assert await gateway.store.inbox.count_waiting(key_of()) == 1
     await gateway.stop()
 
 
@@ -340,6 +342,6 @@ async def test_database_is_whole_when_its_files_are_copied_after_a_stop(filled: 
     home = tmp_path / "copy"
     home.mkdir()
     shutil.copy(filled, home / "perdure.db")
-    gateway = await Gateway(Place(f"sqlite:///{home}/perdure.db", home)).open()
-    assert await gateway.rows("SELECT count(*) FROM turns WHERE state = 'done'") == [(40,)]
+    gateway = await StoreGateway(DatabaseLocation(f"sqlite:///{home}/perdure.db", home)).open()
+    assert await gateway.query("SELECT count(*) FROM turns WHERE state = 'done'") == [(40,)]
     await gateway.stop()

@@ -8,12 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.core.delivery import OPEN_DELIVERIES, Delivery
+from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState
 from perdure.core.session import SessionState
-from perdure.core.turn import BEGUN, State
+from perdure.core.turn import OPEN_STATES, TurnState
 from perdure.store import migrate
 from perdure.store.moves import Turn
-from support.stores import TABLES, Gateway
+from support.stores import TABLES, StoreGateway
 
 pytestmark = pytest.mark.anyio
 
@@ -58,9 +58,9 @@ PAIRING: dict[str, Any] = {
 }
 
 
-async def insert(gateway: Gateway, table: str, row: dict[str, Any]) -> int:
+async def insert(gateway: StoreGateway, table: str, row: dict[str, Any]) -> int:
     names = ", ".join(row)
-    return await gateway.tampers(
+    return await gateway.execute_sql(
         f"INSERT INTO {table} ({names}) VALUES ({', '.join(':' + name for name in row)})", **row
     )
 
@@ -89,9 +89,9 @@ def process(turn: Turn) -> dict[str, Any]:
     return named | counts | {"state": "live", "started_at": 1}
 
 
-async def test_rows_that_break_no_rule_are_taken(gateway: Gateway) -> None:
+async def test_rows_that_break_no_rule_are_taken(gateway: StoreGateway) -> None:
     """So that the refusals below are refusals of the one thing that is wrong."""
-    turn = await gateway.begins("work")
+    turn = await gateway.begins_turn("work")
     (inbox,) = (await gateway.view(turn)).causes
     rows: list[tuple[str, dict[str, Any]]] = [
         ("runs", RUN),
@@ -144,11 +144,11 @@ async def test_rows_that_break_no_rule_are_taken(gateway: Gateway) -> None:
         ),
     ],
 )
-async def test_database_refuses(gateway: Gateway, table: str, row: dict[str, Any]) -> None:
-    before = await gateway.everything()
+async def test_database_refuses(gateway: StoreGateway, table: str, row: dict[str, Any]) -> None:
+    before = await gateway.all_rows()
     with pytest.raises(REFUSED):
         await insert(gateway, table, row)
-    assert await gateway.everything() == before
+    assert await gateway.all_rows() == before
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ async def test_database_refuses(gateway: Gateway, table: str, row: dict[str, Any
     ],
     ids=["in an unknown state", "of an unknown session", "in no state"],
 )
-async def test_database_refuses_a_turn(gateway: Gateway, changes: dict[str, Any]) -> None:
-    turn = await gateway.begins("work")
+async def test_database_refuses_a_turn(gateway: StoreGateway, changes: dict[str, Any]) -> None:
+    turn = await gateway.begins_turn("work")
     with pytest.raises(REFUSED):
         await insert(gateway, "turns", turn_row(turn, **changes))
 
@@ -178,8 +178,8 @@ async def test_database_refuses_a_turn(gateway: Gateway, changes: dict[str, Any]
     ],
     ids=lambda changes: " ".join(f"{name} {value}" for name, value in changes.items()),
 )
-async def test_database_refuses_an_attachment(gateway: Gateway, changes: dict[str, Any]) -> None:
-    stored = await gateway.hears("look")
+async def test_database_refuses_an_attachment(gateway: StoreGateway, changes: dict[str, Any]) -> None:
+    stored = await gateway.receives("look")
     with pytest.raises(REFUSED):
         await insert(gateway, "attachments", attachment(stored.message) | changes)
 
@@ -197,14 +197,14 @@ async def test_database_refuses_an_attachment(gateway: Gateway, changes: dict[st
     ],
     ids=lambda changes: " ".join(f"{name} {value}" for name, value in changes.items()),
 )
-async def test_database_refuses_a_process(gateway: Gateway, changes: dict[str, Any]) -> None:
-    turn = await gateway.begins("work")
+async def test_database_refuses_a_process(gateway: StoreGateway, changes: dict[str, Any]) -> None:
+    turn = await gateway.begins_turn("work")
     with pytest.raises(REFUSED):
         await insert(gateway, "processes", process(turn) | changes)
 
 
-async def test_database_refuses_what_must_be_there_once(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_database_refuses_what_must_be_there_once(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     (cause,) = (await gateway.view(turn)).causes
     once: list[tuple[str, dict[str, Any]]] = [
         ("sessions", SESSION),
@@ -221,22 +221,22 @@ async def test_database_refuses_what_must_be_there_once(gateway: Gateway) -> Non
         with pytest.raises(REFUSED):
             await insert(gateway, table, another)
     with pytest.raises(REFUSED):
-        await gateway.tampers("INSERT INTO journal SELECT * FROM journal")
+        await gateway.execute_sql("INSERT INTO journal SELECT * FROM journal")
 
 
-@pytest.mark.parametrize("state", State)
-async def test_database_allows_one_begun_turn_per_key(gateway: Gateway, state: State) -> None:
-    turn = await gateway.begins("work")
+@pytest.mark.parametrize("state", TurnState)
+async def test_database_allows_one_begun_turn_per_key(gateway: StoreGateway, state: TurnState) -> None:
+    turn = await gateway.begins_turn("work")
     row = turn_row(turn, key=turn.key, state=state.value)
-    if state in BEGUN:
+    if state in OPEN_STATES:
         with pytest.raises(REFUSED):
             await insert(gateway, "turns", row)
     else:
         assert await insert(gateway, "turns", row) == 1
 
 
-async def test_database_allows_one_session_per_key_that_is_not_closed(gateway: Gateway) -> None:
-    stored = await gateway.hears("hello")
+async def test_database_allows_one_session_per_key_that_is_not_closed(gateway: StoreGateway) -> None:
+    stored = await gateway.receives("hello")
     for state in ("open", "suspended"):
         with pytest.raises(REFUSED):
             await insert(gateway, "sessions", SESSION | {"key": stored.key, "state": state})
@@ -247,10 +247,10 @@ def test_schema_spells_the_states_as_the_core_does() -> None:
     statements = {
         statement.split()[2]: " ".join(statement.split()) for statement in migrate.schema() if "TABLE" in statement
     }
-    for table, states in (("turns", State), ("sessions", SessionState), ("outbox", Delivery)):
+    for table, states in (("turns", TurnState), ("sessions", SessionState), ("outbox", DeliveryState)):
         spelled = ", ".join(f"'{state}'" for state in states)
         assert f"CHECK (state IN ({spelled}))" in statements[table], table
     indexes = " ".join(" ".join(statement.split()) for statement in migrate.schema() if "INDEX" in statement)
-    for states_ in (BEGUN, OPEN_DELIVERIES):
+    for states_ in (OPEN_STATES, OPEN_DELIVERY_STATES):
         assert f"WHERE state IN ({', '.join(repr(str(state)) for state in states_)})" in indexes
     assert set(TABLES) | {"writers", "alembic_version"} == set(statements)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from perdure.core.imports import read_document
-from perdure.core.journal import Failed, ModelAnswered, ToolCall
+from perdure.core.journal import ModelAnswered, ToolCall, TurnFailed
 from perdure.core.messages import Button
 from perdure.operations.transfer import read_import
-from perdure.store.outbox import Owed
-from support.stores import Gateway, chat, key_of
+from perdure.store.outbox import OutboxReply
+from support.stores import StoreGateway, chat_address, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -20,8 +20,8 @@ BAD = "a\ud83db\0c"
 CLEAN = "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
 
 
-async def test_b14_entry_is_on_record_as_it_is_given_back(gateway: Gateway) -> None:
-    turn = await gateway.begins("hello")
+async def test_b14_entry_is_on_record_as_it_is_given_back(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("hello")
     answered = ModelAnswered(1, BAD, (ToolCall("c1", "look", {BAD: [BAD]}),), "tool_calls", native={"id": BAD})
     records = await gateway.appends(turn, answered)
     assert records is not None
@@ -33,18 +33,18 @@ async def test_b14_entry_is_on_record_as_it_is_given_back(gateway: Gateway) -> N
     assert (await gateway.view(turn)).responses == [clean]
 
 
-async def test_b14_failure_and_reply_are_on_record(gateway: Gateway) -> None:
-    turn = await gateway.begins("hello")
-    owed = Owed(chat(), turn.id, (BAD,), reply_to=BAD, buttons=(Button(BAD, BAD),))
-    assert await gateway.store.turns.append(turn, [Failed(BAD)], gateway.now(), owed=[owed])
-    [row] = await gateway.heads()
+async def test_b14_failure_and_reply_are_on_record(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("hello")
+    owed = OutboxReply(chat_address(), turn.id, (BAD,), reply_to=BAD, buttons=(Button(BAD, BAD),))
+    assert await gateway.store.turns.append(turn, [TurnFailed(BAD)], gateway.now(), replies=[owed])
+    [row] = await gateway.outbox_heads()
     assert (row.text, row.reply_to, row.outbound().buttons) == (CLEAN, CLEAN, (Button(CLEAN, CLEAN),))
 
 
-async def test_b14_message_and_its_raw_event_are_on_record(gateway: Gateway) -> None:
-    await gateway.hears(BAD, id="1")
+async def test_b14_message_and_its_raw_event_are_on_record(gateway: StoreGateway) -> None:
+    await gateway.receives(BAD, id="1")
     await gateway.store.inbox.reject(BAD, BAD, BAD, gateway.now())
-    rows = await gateway.rows("SELECT raw, problem FROM inbox ORDER BY id")
+    rows = await gateway.query("SELECT raw, problem FROM inbox ORDER BY id")
     assert rows == [(f"raw {CLEAN}", None), (CLEAN, CLEAN)]
     claim = await gateway.claims()
     assert claim is not None
@@ -52,10 +52,10 @@ async def test_b14_message_and_its_raw_event_are_on_record(gateway: Gateway) -> 
     assert [cause.text for cause in began.causes] == [CLEAN]  # type: ignore[attr-defined]
 
 
-async def test_b14_name_that_no_database_takes_finds_nothing(gateway: Gateway) -> None:
-    assert await gateway.store.sessions.named(BAD) == []
+async def test_b14_name_that_no_database_takes_finds_nothing(gateway: StoreGateway) -> None:
+    assert await gateway.store.sessions.find_by_name(BAD) == []
     assert await gateway.store.turns.claim(BAD, gateway.run, gateway.now()) is None
-    assert await gateway.store.inbox.waiting(key_of(BAD)) == 0
+    assert await gateway.store.inbox.count_waiting(key_of(BAD)) == 0
 
 
 async def test_b14_import_with_half_a_character_can_be_read(tmp_path: Path) -> None:

@@ -6,39 +6,39 @@ import pytest
 
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolEnded, ToolStarted
-from perdure.store.auditing import Auditing, Received
-from support.stores import Gateway, calling, key_of, message
+from perdure.store.auditing import AuditedMessage, StoreAudit
+from support.stores import StoreGateway, answer_with_calls, key_of, message
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_nothing_is_quiet_until_the_answer_has_been_sent(gateway: Gateway) -> None:
-    audit = Auditing(gateway.store.database)
-    assert await audit.is_quiet()
-    await gateway.hears("hello")
-    assert not await audit.is_quiet(), "a message waits"
+async def test_nothing_is_quiet_until_the_answer_has_been_sent(gateway: StoreGateway) -> None:
+    audit = StoreAudit(gateway.store.database)
+    assert await audit.is_idle()
+    await gateway.receives("hello")
+    assert not await audit.is_idle(), "a message waits"
     claim = await gateway.claims()
     assert claim is not None
-    assert not await audit.is_quiet(), "a turn runs"
-    await gateway.finishes(claim.turn, "hello")
-    assert not await audit.is_quiet(), "a reply is owed"
+    assert not await audit.is_idle(), "a turn runs"
+    await gateway.finishes_turn(claim.turn, "hello")
+    assert not await audit.is_idle(), "a reply is owed"
     await gateway.delivers()
-    assert await audit.is_quiet()
+    assert await audit.is_idle()
 
 
-async def test_calls_are_told_with_their_ends(gateway: Gateway) -> None:
-    audit, turn = Auditing(gateway.store.database), await gateway.begins("hello")
+async def test_calls_are_told_with_their_ends(gateway: StoreGateway) -> None:
+    audit, turn = StoreAudit(gateway.store.database), await gateway.begins_turn("hello")
     ended = ToolEnded("b", "unknown", "nobody knows")
     begun = [ToolStarted(call, "look", Effect.ONCE, f"key of {call}") for call in ("a", "b")]
-    await gateway.appends(turn, calling("a", "b"), *begun, ended)
+    await gateway.appends(turn, answer_with_calls("a", "b"), *begun, ended)
     found = {call.key: (call.turn, call.tool, call.ended) for call in await audit.calls()}
     assert found == {"key of a": (turn.id, "look", None), "key of b": (turn.id, "look", ended)}
     assert await audit.calls(turn.id) == [], "behind it there is no other turn"
 
 
-async def test_final_answers_are_counted_by_turn(gateway: Gateway) -> None:
-    audit, turn = Auditing(gateway.store.database), await gateway.begins("hello")
-    await gateway.appends(turn, calling("a"))
+async def test_final_answers_are_counted_by_turn(gateway: StoreGateway) -> None:
+    audit, turn = StoreAudit(gateway.store.database), await gateway.begins_turn("hello")
+    await gateway.appends(turn, answer_with_calls("a"))
     assert await audit.final_answers() == {}
     await gateway.appends(turn, ModelAnswered(2, "hello", (), "stop"))
     assert await audit.final_answers() == {turn.id: 1}
@@ -47,25 +47,25 @@ async def test_final_answers_are_counted_by_turn(gateway: Gateway) -> None:
     assert await audit.final_answers(turn.id) == {}
 
 
-async def test_messages_and_turns_are_told_with_what_became_of_them(gateway: Gateway) -> None:
-    audit, first = Auditing(gateway.store.database), await gateway.begins("one")
-    await gateway.cancels(first, "replaced")
-    second = await gateway.begins("two", chat_name="c2")
+async def test_messages_and_turns_are_told_with_what_became_of_them(gateway: StoreGateway) -> None:
+    audit, first = StoreAudit(gateway.store.database), await gateway.begins_turn("one")
+    await gateway.cancels_turn(first, "replaced")
+    second = await gateway.begins_turn("two", chat_name="c2")
     [one, two] = await audit.turns()
     assert [(one.id, one.key, one.state), two.id] == [(first.id, key_of(), "cancelled"), second.id]
     assert await audit.turns(first.id) == [two]
-    received = {each.event_key: each for each in await audit.received()}
+    received = {each.event_key: each for each in await audit.messages()}
     event = message("one").event_key
-    assert received[event] == Received(event, "taken", first.id)
-    assert await audit.cancelled("replaced") == {first.id}
-    assert await audit.cancelled("stopped") == set()
+    assert received[event] == AuditedMessage(event, "taken", first.id)
+    assert await audit.cancelled_turns("replaced") == {first.id}
+    assert await audit.cancelled_turns("stopped") == set()
 
 
-async def test_replies_that_were_given_up_are_told_by_their_turn(gateway: Gateway) -> None:
-    audit, turn = Auditing(gateway.store.database), await gateway.begins("hello")
-    await gateway.finishes(turn, "hello")
-    assert await audit.expired() == set()
-    [row] = await gateway.heads()
+async def test_replies_that_were_given_up_are_told_by_their_turn(gateway: StoreGateway) -> None:
+    audit, turn = StoreAudit(gateway.store.database), await gateway.begins_turn("hello")
+    await gateway.finishes_turn(turn, "hello")
+    assert await audit.turns_with_expired_replies() == set()
+    [row] = await gateway.outbox_heads()
     await gateway.store.outbox.expire(row, gateway.now(), problem="too old")
-    assert await audit.expired() == {turn.id}
-    assert await audit.lost_processes() == []
+    assert await audit.turns_with_expired_replies() == {turn.id}
+    assert await audit.lost_commands() == []

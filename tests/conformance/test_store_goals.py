@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from perdure.core import notes
-from perdure.core.journal import Finished
+from perdure.core.journal import TurnFinished
 from perdure.store import verbs
 from perdure.store.claims import Claim
 from perdure.store.goals import end_goal, set_goal
-from support.stores import Gateway, key_of, message
+from support.stores import StoreGateway, key_of, message
 
 pytestmark = pytest.mark.anyio
 
 
-async def sets(gateway: Gateway, text: str = "tidy up", *, budget: int = 3, chat_name: str = "c1") -> bool:
+async def sets(gateway: StoreGateway, text: str = "tidy up", *, budget: int = 3, chat_name: str = "c1") -> bool:
     said = message(text, chat_name=chat_name, id="m1")
     work = set_goal(gateway.store.ids, key_of(chat_name), said, budget, gateway.now())
-    return await gateway.store.orders.perform(key_of(chat_name), work)
+    return await gateway.store.chat_commands.execute_verb(key_of(chat_name), work)
 
 
-async def claimable(gateway: Gateway) -> list[str]:
-    return await gateway.store.turns.claimable(gateway.run)
+async def claimable(gateway: StoreGateway) -> list[str]:
+    return await gateway.store.turns.claimable_keys(gateway.run)
 
 
-async def goes_on(gateway: Gateway) -> Claim:
+async def goes_on(gateway: StoreGateway) -> Claim:
     """The goal's next turn."""
     assert await claimable(gateway) == [key_of()]
     claim = await gateway.claims()
@@ -32,22 +32,24 @@ async def goes_on(gateway: Gateway) -> Claim:
     return claim
 
 
-async def state(gateway: Gateway) -> str:
+async def state(gateway: StoreGateway) -> str:
     goal = await gateway.store.goals.of_key(key_of())
     assert goal is not None
     return goal.state
 
 
-async def test_b84_goal_begins_a_turn_after_each_that_completed_until_its_budget_is_used(gateway: Gateway) -> None:
+async def test_b84_goal_begins_a_turn_after_each_that_completed_until_its_budget_is_used(
+    gateway: StoreGateway,
+) -> None:
     assert not await sets(gateway)
     for number in (1, 2, 3):
         claim = await goes_on(gateway)
-        assert claim.more, "the runner must look again"
+        assert claim.more_waiting, "the runner must look again"
         causes = [(cause.text, cause.note) for cause in (await gateway.view(claim.turn)).causes]
         assert causes == [("tidy up", False), (notes.goal_note(number, 3), True)]
         assert await claimable(gateway) == []
         assert await gateway.claims() is None
-        await gateway.finishes(claim.turn, f"answer {number}")
+        await gateway.finishes_turn(claim.turn, f"answer {number}")
     assert await claimable(gateway) == [key_of()], "it has yet to be closed"
     assert await gateway.claims() is None
     assert await claimable(gateway) == []
@@ -55,94 +57,100 @@ async def test_b84_goal_begins_a_turn_after_each_that_completed_until_its_budget
     assert await state(gateway) == "spent"
 
 
-async def test_b96_turns_of_a_goal_have_causes_of_their_own(gateway: Gateway) -> None:
+async def test_b96_turns_of_a_goal_have_causes_of_their_own(gateway: StoreGateway) -> None:
     await sets(gateway)
     for _ in range(2):
-        await gateway.finishes((await goes_on(gateway)).turn, "done")
-    rows = await gateway.rows("SELECT event_key, state, kind FROM inbox ORDER BY position")
+        await gateway.finishes_turn((await goes_on(gateway)).turn, "done")
+    rows = await gateway.query("SELECT event_key, state, kind FROM inbox ORDER BY position")
     goal = await gateway.store.goals.of_key(key_of())
     assert goal is not None
     assert rows == [(f"goal:{goal.id}:{number}", "taken", "wish") for number in (1, 2)]
-    assert await gateway.store.inbox.seen(key_of(), 0) == [], "nobody sees a cause in the chat"
+    assert await gateway.store.inbox.chat_messages(key_of(), 0) == [], "nobody sees a cause in the chat"
 
 
 @pytest.mark.parametrize("ending", ["failed", "stopped", "interrupted"])
-async def test_b84_goal_does_not_go_on_after_a_turn_that_did_not_complete(gateway: Gateway, ending: str) -> None:
+async def test_b84_goal_does_not_go_on_after_a_turn_that_did_not_complete(
+    gateway: StoreGateway, ending: str
+) -> None:
     await sets(gateway)
     turn = (await goes_on(gateway)).turn
     match ending:
         case "failed":
-            await gateway.fails(turn)
+            await gateway.fails_turn(turn)
         case "stopped":
-            await gateway.cancels(turn)
+            await gateway.cancels_turn(turn)
         case _:
             await gateway.reopen()
-            assert await gateway.interrupts(turn)
+            assert await gateway.interrupts_turn(turn)
     assert await claimable(gateway) == []
     assert await gateway.claims() is None
     assert await state(gateway) == "active"
 
 
-async def test_b84_message_and_command_go_before_a_goal(gateway: Gateway) -> None:
+async def test_b84_message_and_command_go_before_a_goal(gateway: StoreGateway) -> None:
     await sets(gateway)
-    await gateway.finishes((await goes_on(gateway)).turn, "one")
+    await gateway.finishes_turn((await goes_on(gateway)).turn, "one")
     await gateway.store.inbox.receive(message("/goal off"), "raw", key_of(), gateway.now(), "command")
     assert await gateway.claims() is None, "the command may be about the goal"
-    await gateway.hears("hello")
-    (order,) = await gateway.store.orders.waiting(gateway.run)
-    await gateway.store.orders.obey(order, lambda _: None, lambda _: "", gateway.now())
+    await gateway.receives("hello")
+    (order,) = await gateway.store.chat_commands.waiting(gateway.run)
+    await gateway.store.chat_commands.execute(order, lambda _: None, lambda _: "", gateway.now())
     claim = await gateway.claims()
     assert claim is not None
     assert [cause.text for cause in (await gateway.view(claim.turn)).causes] == ["hello"]
-    await gateway.finishes(claim.turn, "hello")
+    await gateway.finishes_turn(claim.turn, "hello")
     await goes_on(gateway)
 
 
 @pytest.mark.parametrize(("line", "verdict"), [("GOAL REACHED", "reached"), ("GOAL GIVEN UP", "given_up")])
 async def test_b84_model_ends_a_goal_also_in_a_turn_of_a_message(
-    gateway: Gateway, line: str, verdict: str
+    gateway: StoreGateway, line: str, verdict: str
 ) -> None:
     await sets(gateway)
-    await gateway.finishes((await goes_on(gateway)).turn, "one")
-    turn = await gateway.begins("do it thus")
-    await gateway.appends(turn, Finished(f"I did.\n{line}"))
+    await gateway.finishes_turn((await goes_on(gateway)).turn, "one")
+    turn = await gateway.begins_turn("do it thus")
+    await gateway.appends(turn, TurnFinished(f"I did.\n{line}"))
     assert await gateway.claims() is None
     assert await state(gateway) == verdict
     assert await claimable(gateway) == []
 
 
-async def test_b84_line_from_before_a_goal_does_not_end_it(gateway: Gateway) -> None:
-    await gateway.appends(await gateway.begins("hello"), Finished("GOAL REACHED"))
+async def test_b84_line_from_before_a_goal_does_not_end_it(gateway: StoreGateway) -> None:
+    await gateway.appends(await gateway.begins_turn("hello"), TurnFinished("GOAL REACHED"))
     await sets(gateway)
     await goes_on(gateway)
 
 
-async def test_b84_goal_waits_while_something_is_under_way(gateway: Gateway) -> None:
-    turn = await gateway.begins("hello")
+async def test_b84_goal_waits_while_something_is_under_way(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("hello")
     assert await sets(gateway), "somebody must be told that it waits"
     assert await gateway.claims() is None
-    await gateway.fails(turn)
+    await gateway.fails_turn(turn)
     await goes_on(gateway)
 
 
-async def test_b84_goal_ends_once(gateway: Gateway) -> None:
+async def test_b84_goal_ends_once(gateway: StoreGateway) -> None:
     await sets(gateway)
-    assert await gateway.store.orders.perform(key_of(), end_goal(key_of()))
-    assert not await gateway.store.orders.perform(key_of(), end_goal(key_of()))
+    assert await gateway.store.chat_commands.execute_verb(key_of(), end_goal(key_of()))
+    assert not await gateway.store.chat_commands.execute_verb(key_of(), end_goal(key_of()))
     assert await claimable(gateway) == []
 
 
-async def test_b84_goal_ends_with_its_session_and_not_with_others(gateway: Gateway) -> None:
+async def test_b84_goal_ends_with_its_session_and_not_with_others(gateway: StoreGateway) -> None:
     await sets(gateway)
     await sets(gateway, chat_name="c2")
-    await gateway.store.orders.perform(key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now()))
+    await gateway.store.chat_commands.execute_verb(
+        key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now())
+    )
     assert await gateway.store.goals.of_key(key_of()) is None
     assert await claimable(gateway) == [key_of("c2")]
     assert [key for key, _ in await gateway.store.goals.active()] == [key_of("c2")]
 
 
-async def test_b84_goal_rests_while_its_session_is_set_aside(gateway: Gateway) -> None:
+async def test_b84_goal_rests_while_its_session_is_set_aside(gateway: StoreGateway) -> None:
     await sets(gateway)
-    await gateway.store.orders.perform(key_of(), verbs.suspend(gateway.store.ids, key_of(), gateway.now()))
+    await gateway.store.chat_commands.execute_verb(
+        key_of(), verbs.suspend(gateway.store.ids, key_of(), gateway.now())
+    )
     assert await claimable(gateway) == []
     assert await gateway.claims() is None

@@ -11,46 +11,46 @@ import msgspec
 import pytest
 
 from perdure.core import notes
-from perdure.core.journal import Asked, Cancelled, Finished, Interrupted, Joined, fold
+from perdure.core.journal import MessagesJoined, QuestionAsked, TurnCancelled, TurnFinished, TurnInterrupted, fold
 from perdure.core.messages import Inbound, Sender, Stored
-from perdure.core.queueing import MODES, Fate, Mode, Rules
-from perdure.core.session import Why
-from perdure.core.turn import State
+from perdure.core.queueing import QUEUE_MODE_NAMES, Fate, QueueMode, QueueRules
+from perdure.core.session import CancelReason
+from perdure.core.turn import TurnState
 from perdure.store.claims import Claim, claim
 from perdure.store.database import Tx
 from perdure.store.inbox import InboxKind
-from perdure.store.moves import Turn, move
-from perdure.store.orders import Order
-from perdure.store.queueing import put_words, switch
-from support.stores import Gateway, Place, chat, key_of, message
+from perdure.store.moves import Turn, transition
+from perdure.store.orders import ChatCommand
+from perdure.store.queueing import convert_to_message, switch_mode
+from support.stores import DatabaseLocation, StoreGateway, chat_address, key_of, message
 
 pytestmark = pytest.mark.anyio
 
 KEY = key_of()
 
 
-def rules(mode: Mode = "queue", **others: Any) -> Rules:
-    return Rules(mode, **others)
+def rules(mode: QueueMode = "queue", **others: Any) -> QueueRules:
+    return QueueRules(mode, **others)
 
 
 async def hears(
-    gateway: Gateway,
+    gateway: StoreGateway,
     text: str,
-    given: Rules | Mode = "queue",
+    given: QueueRules | QueueMode = "queue",
     *,
     kind: InboxKind = "message",
     now: int | None = None,
     **fields: Any,
 ) -> Stored:
-    given = given if isinstance(given, Rules) else rules(given)
+    given = given if isinstance(given, QueueRules) else rules(given)
     inbound = msgspec.structs.replace(message(text), **fields)
     at = gateway.now() if now is None else now
     return await gateway.store.inbox.receive(inbound, "", KEY, at, kind, rules=given)
 
 
-async def claims(gateway: Gateway, given: Rules | None = None, now: int | None = None) -> Claim | None:
+async def claims(gateway: StoreGateway, given: QueueRules | None = None, now: int | None = None) -> Claim | None:
     at = gateway.now() if now is None else now
-    return await gateway.store.turns.claim(KEY, gateway.run, at, given or Rules())
+    return await gateway.store.turns.claim(KEY, gateway.run, at, given or QueueRules())
 
 
 def words(claim: Claim | None) -> list[str]:
@@ -58,39 +58,39 @@ def words(claim: Claim | None) -> list[str]:
     return [cause.text for cause in fold(claim.records).causes]
 
 
-async def answered(gateway: Gateway, given: Rules | None = None) -> list[list[str]]:
+async def answered(gateway: StoreGateway, given: QueueRules | None = None) -> list[list[str]]:
     """What waits, turn by turn, each ended as soon as it was claimed."""
     turns = []
     while (claim := await claims(gateway, given)) is not None:
         turns.append(words(claim))
-        assert await gateway.finishes(claim.turn)
+        assert await gateway.finishes_turn(claim.turn)
     return turns
 
 
-async def amends(gateway: Gateway, original: str, text: str, **fields: Any) -> Stored:
+async def amends(gateway: StoreGateway, original: str, text: str, **fields: Any) -> Stored:
     about = msgspec.structs.replace(message(original), text=text, kind="edit", version=text)
     change = msgspec.structs.replace(about, **fields)
     return await gateway.store.queue.amend(
-        change, "", KEY, gateway.now(), door=lambda _: KEY, rules=rules("collect")
+        change, "", KEY, gateway.now(), resolve_key=lambda _: KEY, rules=rules("collect")
     )
 
 
-async def deletes(gateway: Gateway, original: str, **fields: Any) -> Stored:
+async def deletes(gateway: StoreGateway, original: str, **fields: Any) -> Stored:
     return await amends(gateway, original, "", kind="delete", version="", **fields)
 
 
-async def orders(gateway: Gateway) -> list[Order]:
-    return await gateway.store.orders.waiting(gateway.run)
+async def orders(gateway: StoreGateway) -> list[ChatCommand]:
+    return await gateway.store.chat_commands.waiting(gateway.run)
 
 
-async def owed(gateway: Gateway) -> list[str]:
-    return [row.text for row in await gateway.store.outbox.open()]
+async def owed(gateway: StoreGateway) -> list[str]:
+    return [row.text for row in await gateway.store.outbox.open_deliveries()]
 
 
 @pytest.fixture
-async def sqlite_gateway(sqlite_place: Place) -> AsyncIterator[Gateway]:
+async def sqlite_gateway(sqlite_place: DatabaseLocation) -> AsyncIterator[StoreGateway]:
     """For what would only take longer on the other database."""
-    gateway = await Gateway(sqlite_place).open()
+    gateway = await StoreGateway(sqlite_place).open()
     yield gateway
     await gateway.crash()
 
@@ -98,47 +98,47 @@ async def sqlite_gateway(sqlite_place: Place) -> AsyncIterator[Gateway]:
 # ── the manner ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_b80_manner_is_fixed_when_the_message_is_stored(gateway: Gateway, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
+async def test_b80_manner_is_fixed_when_the_message_is_stored(gateway: StoreGateway, mode: QueueMode) -> None:
     await hears(gateway, "hello", mode)
     await gateway.reopen()
-    assert await gateway.rows("SELECT manner FROM inbox") == [(mode,)]
+    assert await gateway.query("SELECT manner FROM inbox") == [(mode,)]
     assert await answered(gateway, rules("queue")) == [["hello"]]
 
 
-async def test_b80_mode_of_a_conversation_goes_before_the_configured_one(gateway: Gateway) -> None:
+async def test_b80_mode_of_a_conversation_goes_before_the_configured_one(gateway: StoreGateway) -> None:
     await hears(gateway, "first")
-    await gateway.store.orders.perform(KEY, switch(gateway.store.ids, KEY, "steer", 9, 9))
+    await gateway.store.chat_commands.execute_verb(KEY, switch_mode(gateway.store.ids, KEY, "steer", 9, 9))
     await gateway.reopen()
     assert await gateway.store.queue.mode(KEY, "queue") == "steer"
     assert await gateway.store.queue.mode(key_of("another"), "queue") == "queue"
     await hears(gateway, "second")
-    assert await gateway.rows("SELECT manner FROM inbox ORDER BY position") == [("queue",), ("steer",)]
+    assert await gateway.query("SELECT manner FROM inbox ORDER BY position") == [("queue",), ("steer",)]
 
 
-async def test_b80_switching_changes_only_what_came_behind_it(gateway: Gateway) -> None:
+async def test_b80_switching_changes_only_what_came_behind_it(gateway: StoreGateway) -> None:
     before = await hears(gateway, "before")
     await hears(gateway, "/queue collect", kind="command")
     await hears(gateway, "behind")
     await hears(gateway, "/status", kind="command")
     await hears(gateway, "far behind")
     (order, _) = await orders(gateway)
-    done = switch(gateway.store.ids, KEY, "collect", order.position, gateway.now())
-    switched = await gateway.store.orders.obey(order, done, lambda done: done.mode, gateway.now())
+    done = switch_mode(gateway.store.ids, KEY, "collect", order.position, gateway.now())
+    switched = await gateway.store.chat_commands.execute(order, done, lambda done: done.mode, gateway.now())
     assert switched is not None
     assert switched.ended is None
-    rows = await gateway.rows("SELECT manner FROM inbox WHERE kind = 'message' ORDER BY position")
+    rows = await gateway.query("SELECT manner FROM inbox WHERE kind = 'message' ORDER BY position")
     assert rows == [("queue",), ("collect",), ("queue",)]
     assert before.fate is Fate.WAITS
 
 
-async def test_b80_message_right_behind_the_switch_to_interrupt_interrupts(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b80_message_right_behind_the_switch_to_interrupt_interrupts(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     await hears(gateway, "/queue interrupt", kind="command")
     await hears(gateway, "stop that")
     (order,) = await orders(gateway)
-    done = switch(gateway.store.ids, KEY, "interrupt", order.position, gateway.now())
-    switched = await gateway.store.orders.obey(order, done, lambda _: "", gateway.now())
+    done = switch_mode(gateway.store.ids, KEY, "interrupt", order.position, gateway.now())
+    switched = await gateway.store.chat_commands.execute(order, done, lambda _: "", gateway.now())
     assert switched is not None
     assert switched.ended == turn.id
     assert words(await claims(gateway)) == ["stop that"]
@@ -147,76 +147,76 @@ async def test_b80_message_right_behind_the_switch_to_interrupt_interrupts(gatew
 # ── steer ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def joins(gateway: Gateway, turn: Turn) -> list[str] | None:
-    records = await gateway.store.queue.join(turn, Rules(), gateway.now())
+async def joins(gateway: StoreGateway, turn: Turn) -> list[str] | None:
+    records = await gateway.store.queue.join(turn, QueueRules(), gateway.now())
     if records is None:
         return None
     entries = [record.entry for record in records]
-    return [cause.text for entry in entries if isinstance(entry, Joined) for cause in entry.causes]
+    return [cause.text for entry in entries if isinstance(entry, MessagesJoined) for cause in entry.causes]
 
 
-async def test_b80_messages_that_steer_join_the_running_turn_in_order_and_once(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b80_messages_that_steer_join_the_running_turn_in_order_and_once(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     for text, mode in (("a", "steer"), ("own turn", "queue"), ("b", "steer")):
         await hears(gateway, text, mode)  # type: ignore[arg-type]
-    assert await gateway.store.queue.steers(KEY)
+    assert await gateway.store.queue.has_steering_message(KEY)
     assert await joins(gateway, turn) == ["a", "b"]
     assert await joins(gateway, turn) == []
-    assert not await gateway.store.queue.steers(KEY)
+    assert not await gateway.store.queue.has_steering_message(KEY)
     view = await gateway.view(turn)
     assert [cause.text for cause in view.causes] == ["work", "a", "b"]
-    assert view.anchor == "b", "B79: the reply is attached to the newest message"
-    await gateway.finishes(turn)
+    assert view.reply_to == "b", "B79: the reply is attached to the newest message"
+    await gateway.finishes_turn(turn)
     assert await answered(gateway) == [["own turn"]]
 
 
-async def test_b80_message_that_steers_never_overtakes_a_command(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b80_message_that_steers_never_overtakes_a_command(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     await hears(gateway, "a", "steer")
     await hears(gateway, "/status", kind="command")
     await hears(gateway, "b", "steer")
     assert await joins(gateway, turn) == ["a"]
-    assert not await gateway.store.queue.steers(KEY)
+    assert not await gateway.store.queue.has_steering_message(KEY)
     (order,) = await orders(gateway)
-    await gateway.store.orders.obey(order, lambda _: None, lambda _: "", gateway.now())
+    await gateway.store.chat_commands.execute(order, lambda _: None, lambda _: "", gateway.now())
     assert await joins(gateway, turn) == ["b"]
 
 
-async def test_b80_message_that_steers_gets_its_own_turn_when_none_runs(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b80_message_that_steers_gets_its_own_turn_when_none_runs(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     await hears(gateway, "late", "steer")
-    await gateway.finishes(turn)
+    await gateway.finishes_turn(turn)
     assert await joins(gateway, turn) is None
     assert await answered(gateway) == [["late"]]
 
 
-async def test_b80_nothing_joins_a_turn_that_somebody_else_has(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b80_nothing_joins_a_turn_that_somebody_else_has(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     await hears(gateway, "a", "steer")
     await gateway.reopen()
-    assert await gateway.interrupts(turn) is not None
+    assert await gateway.interrupts_turn(turn) is not None
     assert await joins(gateway, turn) is None
-    assert await gateway.store.inbox.waiting(KEY) == 1
+    assert await gateway.store.inbox.count_waiting(KEY) == 1
 
 
-async def test_b80_what_has_joined_is_a_part_of_the_turn_after_a_crash(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b80_what_has_joined_is_a_part_of_the_turn_after_a_crash(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     await hears(gateway, "a", "steer")
     assert await joins(gateway, turn) == ["a"]
     await gateway.reopen()
     assert [cause.text for cause in (await gateway.view(turn)).causes] == ["work", "a"]
-    assert await gateway.store.inbox.waiting(KEY) == 0
+    assert await gateway.store.inbox.count_waiting(KEY) == 0
 
 
 # ── interrupt ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_b80_message_that_interrupts_ends_the_running_turn_and_runs_next(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b80_message_that_interrupts_ends_the_running_turn_and_runs_next(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     await hears(gateway, "waits")
     stored = await hears(gateway, "now", "interrupt")
     assert stored.ended == turn.id
-    assert (await gateway.view(turn)).ended == Cancelled(Why.REPLACED)
+    assert (await gateway.view(turn)).ended == TurnCancelled(CancelReason.REPLACED)
     again = await hears(gateway, "now", "interrupt")
     assert (again.fresh, again.ended) == (False, None)
     await gateway.reopen()
@@ -224,16 +224,16 @@ async def test_b80_message_that_interrupts_ends_the_running_turn_and_runs_next(g
     assert await answered(gateway) == [["now"], ["waits"]]
 
 
-async def test_b80_messages_that_interrupt_are_heard_together_when_none_has_begun(gateway: Gateway) -> None:
-    await gateway.begins("work")
+async def test_b80_messages_that_interrupt_are_heard_together_when_none_has_begun(gateway: StoreGateway) -> None:
+    await gateway.begins_turn("work")
     for text, mode in (("a", "interrupt"), ("own turn", "queue"), ("b", "interrupt")):
         await hears(gateway, text, mode)  # type: ignore[arg-type]
     assert await answered(gateway) == [["a", "b"], ["own turn"]]
 
 
-async def test_b80_message_that_interrupts_ends_a_turn_that_is_about_to_go_on(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
-    asked = Asked("q", "Which?")
+async def test_b80_message_that_interrupts_ends_a_turn_that_is_about_to_go_on(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
+    asked = QuestionAsked("q", "Which?")
     await gateway.appends(turn, asked)
     await hears(gateway, "this one", "interrupt")
     claim = await claims(gateway)
@@ -242,15 +242,15 @@ async def test_b80_message_that_interrupts_ends_a_turn_that_is_about_to_go_on(ga
     assert fold(claim.records).answer is not None
 
 
-async def test_b49_message_that_interrupts_joins_a_turn_that_was_cut_off(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
-    await gateway.appends(turn, Interrupted("shutdown_timeout"))
+async def test_b49_message_that_interrupts_joins_a_turn_that_was_cut_off(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
+    await gateway.appends(turn, TurnInterrupted("shutdown_timeout"))
     stored = await hears(gateway, "hello", "interrupt")
     assert stored.ended is None
-    assert (await gateway.row(turn)).state is State.INTERRUPTED
+    assert (await gateway.turn_row(turn)).state is TurnState.INTERRUPTED
 
 
-async def test_b80_message_that_interrupts_waits_behind_a_command(gateway: Gateway) -> None:
+async def test_b80_message_that_interrupts_waits_behind_a_command(gateway: StoreGateway) -> None:
     await hears(gateway, "first")
     await hears(gateway, "/new", kind="command")
     await hears(gateway, "now", "interrupt")
@@ -260,14 +260,14 @@ async def test_b80_message_that_interrupts_waits_behind_a_command(gateway: Gatew
 # ── collect, and albums ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_b80_messages_to_collect_become_one_turn(gateway: Gateway) -> None:
+async def test_b80_messages_to_collect_become_one_turn(gateway: StoreGateway) -> None:
     for text, mode in (("a", "collect"), ("b", "collect"), ("own turn", "queue"), ("c", "collect")):
         await hears(gateway, text, mode)  # type: ignore[arg-type]
     await gateway.reopen()
     assert await answered(gateway) == [["a", "b"], ["own turn"], ["c"]]
 
 
-async def test_b80_messages_to_collect_are_not_collected_over_a_command(gateway: Gateway) -> None:
+async def test_b80_messages_to_collect_are_not_collected_over_a_command(gateway: StoreGateway) -> None:
     await hears(gateway, "a", "collect")
     await hears(gateway, "/status", kind="command")
     await hears(gateway, "b", "collect")
@@ -275,23 +275,23 @@ async def test_b80_messages_to_collect_are_not_collected_over_a_command(gateway:
     assert words(claim) == ["a"]
 
 
-async def test_b80_turn_of_several_begins_when_nothing_more_comes(gateway: Gateway) -> None:
+async def test_b80_turn_of_several_begins_when_nothing_more_comes(gateway: StoreGateway) -> None:
     quiet = rules("collect", quiet_ms=100)
     await hears(gateway, "a", quiet, now=1000)
     await hears(gateway, "b", quiet, now=1090)
     assert await claims(gateway, quiet, now=1189) is None
-    assert await gateway.store.turns.claimable(gateway.run) == [KEY], "a restart or a look around finds it"
+    assert await gateway.store.turns.claimable_keys(gateway.run) == [KEY], "a restart or a look around finds it"
     assert words(await claims(gateway, quiet, now=1190)) == ["a", "b"]
 
 
-async def test_b80_clock_that_was_set_back_makes_nobody_wait(gateway: Gateway) -> None:
+async def test_b80_clock_that_was_set_back_makes_nobody_wait(gateway: StoreGateway) -> None:
     quiet = rules("collect", quiet_ms=100)
     await hears(gateway, "a", quiet, now=900_000)
     assert words(await claims(gateway, quiet, now=1000)) == ["a"]
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_album_becomes_one_turn_in_every_mode(gateway: Gateway, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
+async def test_album_becomes_one_turn_in_every_mode(gateway: StoreGateway, mode: QueueMode) -> None:
     quiet = rules(mode, quiet_ms=100)
     first = await hears(gateway, "one", quiet, album="x", now=1000)
     await hears(gateway, "two", quiet, album="x", now=1010)
@@ -300,7 +300,7 @@ async def test_album_becomes_one_turn_in_every_mode(gateway: Gateway, mode: Mode
     assert words(await claims(gateway, quiet, now=1110)) == ["one", "two"]
 
 
-async def test_pictures_of_an_album_find_each_other_among_other_messages(gateway: Gateway) -> None:
+async def test_pictures_of_an_album_find_each_other_among_other_messages(gateway: StoreGateway) -> None:
     for text, album in (("one", "x"), ("hello", None), ("two", "x"), ("three", "y")):
         await hears(gateway, text, album=album)
     assert await answered(gateway) == [["one", "two"], ["hello"], ["three"]]
@@ -309,7 +309,7 @@ async def test_pictures_of_an_album_find_each_other_among_other_messages(gateway
 # ── the cap ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_b80_message_beyond_the_cap_is_not_taken_and_the_chat_is_told_once(gateway: Gateway) -> None:
+async def test_b80_message_beyond_the_cap_is_not_taken_and_the_chat_is_told_once(gateway: StoreGateway) -> None:
     full = rules(cap=3)
     fates = [(await hears(gateway, f"m{number}", full)).fate for number in range(6)]
     assert fates == [Fate.WAITS] * 3 + [Fate.FULL] * 3
@@ -319,18 +319,18 @@ async def test_b80_message_beyond_the_cap_is_not_taken_and_the_chat_is_told_once
     assert (again.fresh, again.fate) == (False, Fate.FULL)
     assert await answered(gateway) == [["m0"], ["m1"], ["m2"]]
     assert (await hears(gateway, "m4", full)).fate is Fate.FULL, "it says the same whenever it comes again"
-    assert [seen.text for seen in await gateway.store.inbox.seen(KEY, 0)] == ["m0", "m1", "m2"]
+    assert [seen.text for seen in await gateway.store.inbox.chat_messages(KEY, 0)] == ["m0", "m1", "m2"]
     assert len(await owed(gateway)) == 1
 
 
-async def test_b80_chat_is_told_again_only_when_half_of_the_queue_was_gone(gateway: Gateway) -> None:
+async def test_b80_chat_is_told_again_only_when_half_of_the_queue_was_gone(gateway: StoreGateway) -> None:
     full = rules(cap=4)
     for number in range(6):
         await hears(gateway, f"a{number}", full)
     for number in range(3):  # one is answered, one comes in, one is turned away: no news
         claim = await claims(gateway)
         assert claim is not None
-        await gateway.finishes(claim.turn)
+        await gateway.finishes_turn(claim.turn)
         assert (await hears(gateway, f"b{number}", full)).fate is Fate.WAITS
         assert (await hears(gateway, f"c{number}", full)).fate is Fate.FULL
     assert len(await owed(gateway)) == 1
@@ -340,13 +340,13 @@ async def test_b80_chat_is_told_again_only_when_half_of_the_queue_was_gone(gatew
     assert len(await owed(gateway)) == 2
 
 
-async def test_b80_commands_are_taken_when_the_queue_is_full(gateway: Gateway) -> None:
+async def test_b80_commands_are_taken_when_the_queue_is_full(gateway: StoreGateway) -> None:
     full = rules(cap=1)
     await hears(gateway, "a", full)
     assert (await hears(gateway, "/status", full, kind="command")).fate is Fate.WAITS
 
 
-async def test_b78_ten_thousand_messages_wait_and_are_answered_in_order(sqlite_gateway: Gateway) -> None:
+async def test_b78_ten_thousand_messages_wait_and_are_answered_in_order(sqlite_gateway: StoreGateway) -> None:
     """As deep at the end as at the beginning. Many turns share a commit here: it is the order that matters."""
     many, depths, ids = rules(cap=10_000), set[int](), sqlite_gateway.store.ids
     for start in range(0, 10_000, 500):
@@ -357,7 +357,7 @@ async def test_b78_ten_thousand_messages_wait_and_are_answered_in_order(sqlite_g
         claimed = claim(tx, ids, KEY, sqlite_gateway.run, 10**6, many)
         assert claimed is not None
         depths.add(len(traceback.extract_stack()))
-        assert move(tx, ids, claimed.turn, [Finished("")], (), 10**6)
+        assert transition(tx, ids, claimed.turn, [TurnFinished("")], (), 10**6)
         return words(claimed)
 
     for start in range(0, 10_000, 500):
@@ -368,7 +368,7 @@ async def test_b78_ten_thousand_messages_wait_and_are_answered_in_order(sqlite_g
 
 
 @pytest.mark.parametrize("mode", ["collect", "interrupt"])
-async def test_b78_ten_thousand_messages_become_one_turn(sqlite_gateway: Gateway, mode: Mode) -> None:
+async def test_b78_ten_thousand_messages_become_one_turn(sqlite_gateway: StoreGateway, mode: QueueMode) -> None:
     many = rules(mode, cap=10_000)
     for start in range(0, 10_000, 500):
         await asyncio.gather(*(hears(sqlite_gateway, f"m{start + n}", many) for n in range(500)))
@@ -378,61 +378,63 @@ async def test_b78_ten_thousand_messages_become_one_turn(sqlite_gateway: Gateway
 # ── edits ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_b85_message_that_has_not_begun_is_edited(gateway: Gateway) -> None:
+async def test_b85_message_that_has_not_begun_is_edited(gateway: StoreGateway) -> None:
     stored = await hears(gateway, "helo")
     await hears(gateway, "behind")
     changed = await amends(gateway, "helo", "hello")
     assert (changed.message, changed.fate, changed.fresh) == (stored.message, Fate.CHANGED, True)
     await gateway.reopen()
-    assert [seen.text for seen in await gateway.store.inbox.seen(KEY, 0)] == ["hello", "behind"]
+    assert [seen.text for seen in await gateway.store.inbox.chat_messages(KEY, 0)] == ["hello", "behind"]
     assert await answered(gateway) == [["hello"], ["behind"]]
 
 
-async def test_b85_message_that_has_not_begun_is_deleted(gateway: Gateway) -> None:
+async def test_b85_message_that_has_not_begun_is_deleted(gateway: StoreGateway) -> None:
     await hears(gateway, "oops")
     await hears(gateway, "behind")
     assert (await deletes(gateway, "oops")).fate is Fate.DELETED
     assert (await deletes(gateway, "oops")).fate is Fate.DELETED, "delivered twice"
     await gateway.reopen()
-    assert [seen.text for seen in await gateway.store.inbox.seen(KEY, 0)] == ["behind"]
+    assert [seen.text for seen in await gateway.store.inbox.chat_messages(KEY, 0)] == ["behind"]
     assert await answered(gateway) == [["behind"]]
 
 
-async def test_b85_later_edits_do_nothing(gateway: Gateway) -> None:
-    turn = await gateway.begins("hello")
-    before = await gateway.everything()
+async def test_b85_later_edits_do_nothing(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("hello")
+    before = await gateway.all_rows()
     assert (await amends(gateway, "hello", "bye")).fate is Fate.TOO_LATE
     assert (await deletes(gateway, "hello")).fate is Fate.TOO_LATE
-    assert await gateway.everything() == before
+    assert await gateway.all_rows() == before
     assert [cause.text for cause in (await gateway.view(turn)).causes] == ["hello"]
 
 
-async def test_b85_only_the_sender_edits_a_message(gateway: Gateway) -> None:
+async def test_b85_only_the_sender_edits_a_message(gateway: StoreGateway) -> None:
     await hears(gateway, "hello")
-    before = await gateway.everything()
+    before = await gateway.all_rows()
     assert (await amends(gateway, "hello", "bye", sender=Sender("eve"))).fate is Fate.UNKNOWN
     assert (await deletes(gateway, "hello", sender=Sender("eve"))).fate is Fate.UNKNOWN
     assert (await amends(gateway, "never said", "bye")).fate is Fate.UNKNOWN
-    assert await gateway.everything() == before
+    assert await gateway.all_rows() == before
 
 
-async def test_b85_nobody_edits_who_may_not_talk(gateway: Gateway) -> None:
+async def test_b85_nobody_edits_who_may_not_talk(gateway: StoreGateway) -> None:
     await hears(gateway, "hello")
     about = msgspec.structs.replace(message("hello"), text="bye", kind="edit", version="1")
-    stored = await gateway.store.queue.amend(about, "", KEY, gateway.now(), door=lambda _: None, rules=rules())
+    stored = await gateway.store.queue.amend(
+        about, "", KEY, gateway.now(), resolve_key=lambda _: None, rules=rules()
+    )
     assert stored.fate is Fate.UNKNOWN
     assert await answered(gateway) == [["hello"]]
 
 
-async def test_b71_edit_that_comes_again_does_not_undo_a_later_one(gateway: Gateway) -> None:
+async def test_b71_edit_that_comes_again_does_not_undo_a_later_one(gateway: StoreGateway) -> None:
     await hears(gateway, "one")
     for text in ("two", "three", "two"):
         assert (await amends(gateway, "one", text)).fate is Fate.CHANGED
     assert await answered(gateway) == [["three"]]
 
 
-async def test_b85_edit_that_makes_a_command_of_a_message_is_one(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b85_edit_that_makes_a_command_of_a_message_is_one(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     await hears(gateway, "stop")
     await amends(gateway, "stop", "/stop")
     (order,) = await orders(gateway)
@@ -440,10 +442,10 @@ async def test_b85_edit_that_makes_a_command_of_a_message_is_one(gateway: Gatewa
     await amends(gateway, "stop", "stop")
     assert await orders(gateway) == []
     sql = "SELECT manner FROM inbox WHERE kind = 'message' ORDER BY position DESC LIMIT 1"
-    assert await gateway.rows(sql) == [("collect",)]
+    assert await gateway.query(sql) == [("collect",)]
 
 
-async def test_b85_edit_and_claim_at_once_agree(two_gateways: tuple[Gateway, Gateway]) -> None:
+async def test_b85_edit_and_claim_at_once_agree(two_gateways: tuple[StoreGateway, StoreGateway]) -> None:
     """The turn has the new words if, and only if, the person was told so."""
     one, two = two_gateways
     for number in range(15):
@@ -459,13 +461,13 @@ async def test_b85_edit_and_claim_at_once_agree(two_gateways: tuple[Gateway, Gat
             continue
         assert words(claim) == [f"new {number}" if stored.fate is Fate.CHANGED else text]
         assert claim is not None
-        await one.finishes(claim.turn)
+        await one.finishes_turn(claim.turn)
 
 
 # ── too old ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_b72_messages_that_are_too_old_when_they_come_are_told_of_once(gateway: Gateway) -> None:
+async def test_b72_messages_that_are_too_old_when_they_come_are_told_of_once(gateway: StoreGateway) -> None:
     young = rules(max_age_ms=1000)
     for number in range(3):
         assert (await hears(gateway, f"old {number}", young, sent_at=8_999, now=10_000)).fate is Fate.EXPIRED
@@ -475,42 +477,42 @@ async def test_b72_messages_that_are_too_old_when_they_come_are_told_of_once(gat
     assert (await hears(gateway, "undated", young, now=10_000)).fate is Fate.WAITS
     await gateway.reopen()
     assert not (await hears(gateway, "old 0", young, sent_at=8_999, now=10_000)).fresh
-    assert await gateway.store.queue.tell(10_001) == [KEY]
-    assert await gateway.store.queue.tell(10_002) == []
+    assert await gateway.store.queue.notify_expired(10_001) == [KEY]
+    assert await gateway.store.queue.notify_expired(10_002) == []
     assert await owed(gateway) == [notes.too_old(4)]
     assert await orders(gateway) == []
     assert await answered(gateway) == [["young"], ["undated"]]
 
 
-async def test_b72_messages_that_wait_for_too_long_are_given_up(gateway: Gateway) -> None:
+async def test_b72_messages_that_wait_for_too_long_are_given_up(gateway: StoreGateway) -> None:
     young = rules(max_age_ms=1000)
     await hears(gateway, "a", young, now=10_000)
     await hears(gateway, "b", young, sent_at=9_100, now=10_001)
     await hears(gateway, "c", young, now=10_200)
     assert words(await claims(gateway, young, now=11_150)) == ["c"]
-    assert await gateway.store.queue.tell(11_150) == [KEY]
+    assert await gateway.store.queue.notify_expired(11_150) == [KEY]
     assert await owed(gateway) == [notes.too_old(2)]
 
 
-async def test_b72_what_waits_everywhere_is_looked_through(gateway: Gateway) -> None:
+async def test_b72_what_waits_everywhere_is_looked_through(gateway: StoreGateway) -> None:
     for name in ("a", "b"):
-        await gateway.hears("hello", chat_name=name)
+        await gateway.receives("hello", chat_name=name)
     await hears(gateway, "/stop", kind="command")
     await hears(gateway, "young", now=10_000)
-    assert await gateway.store.queue.expire(9_000) == sorted([KEY, key_of("a"), key_of("b")])
-    assert await gateway.store.queue.expire(9_000) == []
-    assert await gateway.store.queue.tell(10_000) == sorted([KEY, key_of("a"), key_of("b")])
+    assert await gateway.store.queue.expire_old(9_000) == sorted([KEY, key_of("a"), key_of("b")])
+    assert await gateway.store.queue.expire_old(9_000) == []
+    assert await gateway.store.queue.notify_expired(10_000) == sorted([KEY, key_of("a"), key_of("b")])
     assert await owed(gateway) == [notes.too_old(1)] * 3
     assert await answered(gateway) == [["young"]]
 
 
-async def test_b72_message_at_any_age_is_answered_when_there_is_no_limit(gateway: Gateway) -> None:
+async def test_b72_message_at_any_age_is_answered_when_there_is_no_limit(gateway: StoreGateway) -> None:
     assert (await hears(gateway, "a", sent_at=0, now=10**12)).fate is Fate.WAITS
     assert words(await claims(gateway, now=10**13)) == ["a"]
 
 
-async def test_b72_old_message_neither_joins_nor_is_collected(gateway: Gateway) -> None:
-    turn = await gateway.begins("work")
+async def test_b72_old_message_neither_joins_nor_is_collected(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("work")
     await hears(gateway, "old", "steer", now=1_000)
     await hears(gateway, "young", "steer", now=10_000)
     records = await gateway.store.queue.join(turn, rules(max_age_ms=1000), 10_500)
@@ -521,29 +523,29 @@ async def test_b72_old_message_neither_joins_nor_is_collected(gateway: Gateway) 
 # ── words of commands ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("manner", MODES)
-async def test_b80_words_of_a_command_take_its_place(gateway: Gateway, manner: Mode) -> None:
+@pytest.mark.parametrize("manner", QUEUE_MODE_NAMES)
+async def test_b80_words_of_a_command_take_its_place(gateway: StoreGateway, manner: QueueMode) -> None:
     await hears(gateway, "before")
     await hears(gateway, "/queue hello", kind="command")
     await hears(gateway, "behind")
     (order,) = await orders(gateway)
-    putting = put_words(gateway.store.ids, order, "hello", manner, rules(), gateway.now())
-    put = await gateway.store.orders.obey(order, putting, lambda _: "It waits.", gateway.now())
+    putting = convert_to_message(gateway.store.ids, order, "hello", manner, rules(), gateway.now())
+    put = await gateway.store.chat_commands.execute(order, putting, lambda _: "It waits.", gateway.now())
     assert put is not None
     assert (put.taken, put.busy, put.before) == (True, False, 1)
-    assert await gateway.store.orders.obey(order, putting, lambda _: "It waits.", gateway.now()) is None
-    rows = await gateway.rows("SELECT kind, manner FROM inbox ORDER BY position")
+    assert await gateway.store.chat_commands.execute(order, putting, lambda _: "It waits.", gateway.now()) is None
+    rows = await gateway.query("SELECT kind, manner FROM inbox ORDER BY position")
     assert rows[1] == ("message", manner)
     first = [["before"], ["hello"], ["behind"]] if manner != "interrupt" else [["hello"], ["before"], ["behind"]]
     assert await answered(gateway) == first
 
 
-async def test_b80_words_of_a_command_are_not_taken_when_the_queue_is_full(gateway: Gateway) -> None:
+async def test_b80_words_of_a_command_are_not_taken_when_the_queue_is_full(gateway: StoreGateway) -> None:
     await hears(gateway, "before")
     await hears(gateway, "/queue hello", kind="command")
     (order,) = await orders(gateway)
-    putting = put_words(gateway.store.ids, order, "hello", "queue", rules(cap=1), gateway.now())
-    put = await gateway.store.orders.obey(order, putting, lambda _: "No.", gateway.now())
+    putting = convert_to_message(gateway.store.ids, order, "hello", "queue", rules(cap=1), gateway.now())
+    put = await gateway.store.chat_commands.execute(order, putting, lambda _: "No.", gateway.now())
     assert put is not None
     assert not put.taken
     assert await orders(gateway) == []
@@ -551,7 +553,7 @@ async def test_b80_words_of_a_command_are_not_taken_when_the_queue_is_full(gatew
 
 
 def test_events_about_a_message_name_it() -> None:
-    said = Inbound(chat(), "1", Sender("ada"), "hello")
+    said = Inbound(chat_address(), "1", Sender("ada"), "hello")
     edits = [msgspec.structs.replace(said, kind="edit", version=version) for version in ("1", "2")]
-    assert {edit.original for edit in edits} == {said.event_key}
+    assert {edit.original_event_key for edit in edits} == {said.event_key}
     assert len({said.event_key, *(edit.event_key for edit in edits)}) == 3

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.testing.telegram import BOT_NAME, Fault, LocalTelegram, too_many
+from perdure.testing.telegram import BOT_NAME, Fault, LocalTelegram, too_many_requests
 
 HERE = Path(__file__).parent
 REFUSED = 4  # of the calls below
@@ -58,14 +58,14 @@ def answers(telegram: LocalTelegram) -> list[tuple[str, Any]]:
     files = [each["message"]["document"] for each in updates if "document" in each.get("message", {})]
     call("getFile", file_id=files[0]["file_id"])
     call("getWebhookInfo")
-    call("setWebhook", url="https://127.0.0.1:9/hook", secret_token="s", allowed_updates=["message"])  # noqa: S106
+    call("setWebhook", url="https://127.0.0.1:9/hook", secret_token="s", allowed_updates=["message"])
     call("getWebhookInfo")
     call("deleteWebhook")
     for kind in ("photo", "document", "voice"):
         call(f"send{kind.title()}", chat_id=telegram.ann, files={kind: ("a.file", b"what is in it")})
     call("sendMessage", chat_id=42, text="to nobody")
     call("sendMessage", chat_id=small, text="to where the chat was")
-    telegram.befall("sendMessage", Fault(refusal=too_many(7)))
+    telegram.befall("sendMessage", Fault(refusal=too_many_requests(7)))
     call("sendMessage", chat_id=telegram.ann, text="too soon")
     telegram.block("ann")
     call("sendMessage", chat_id=telegram.ann, text="to whoever does not want it")

@@ -12,7 +12,7 @@ import pytest
 from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, NetworkError, RetryAfter
 from telegram.request import HTTPXRequest
 
-from perdure.testing.telegram import BOT_NAME, Fault, LocalTelegram, too_many, units
+from perdure.testing.telegram import BOT_NAME, Fault, LocalTelegram, too_many_requests, units
 from support.waiting import eventually
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 
@@ -192,7 +192,7 @@ async def test_faults_befall_a_call_before_or_after_its_effect(
 ) -> None:
     monkeypatch.setenv("PTB_TIMEDELTA", "true")  # without it the library warns
     async with talking(telegram) as bot:
-        telegram.befall("sendMessage", Fault(refusal=too_many(7)))
+        telegram.befall("sendMessage", Fault(refusal=too_many_requests(7)))
         with pytest.raises(RetryAfter) as found:
             await bot.send_message(telegram.ann, "one")
         assert found.value.retry_after == timedelta(seconds=7)
@@ -244,7 +244,7 @@ async def test_files_go_there_and_back(telegram: LocalTelegram, monkeypatch: pyt
             await bot.send_document(telegram.ann, b"", filename="empty")
         with pytest.raises(BadRequest, match="caption is too long"):
             await bot.send_document(telegram.ann, content, caption="x" * 1025)
-        large = telegram.world.upload(bytes(20 * 1024 * 1024 + 1), "large")["file_id"]
+        large = telegram.state.upload(bytes(20 * 1024 * 1024 + 1), "large")["file_id"]
         with pytest.raises(BadRequest, match="too big"):
             await bot.get_file(large)
         telegram.befall("download", Fault(cut=True))

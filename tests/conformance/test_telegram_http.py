@@ -7,28 +7,28 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import NotConnected, SendUnknown
-from perdure.platforms.telegram.http import Http
-from support.answering import CHUNKED, HALF, LAST, OK, Answering, listening, speaking_tls
+from perdure.platforms.telegram.http import HttpClient
+from support.answering import CHUNKED, HALF, LAST, OK, ScriptedServer, run_server, tls_server_context
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_connection_is_used_again_while_it_is_there() -> None:
-    server = Answering(OK, CHUNKED, LAST, OK)
-    async with listening(server) as port:
-        http = Http(f"http://127.0.0.1:{port}/beneath/")
+    server = ScriptedServer(OK, CHUNKED, LAST, OK)
+    async with run_server(server) as port:
+        http = HttpClient(f"http://127.0.0.1:{port}/beneath/")
         answers = [await http.post("/bot1:x/getMe", b"{}", 5) for _ in range(4)]
         await http.close()
     assert answers == [(200, b"ok"), (200, b"okay"), (200, b"ok"), (200, b"ok")]
     assert server.connections == 2
-    assert server.heads[0].startswith("POST /beneath/bot1:x/getMe HTTP/1.1\r\n")
-    assert f"host: 127.0.0.1:{port}\r\n" in server.heads[0].lower()
+    assert server.request_heads[0].startswith("POST /beneath/bot1:x/getMe HTTP/1.1\r\n")
+    assert f"host: 127.0.0.1:{port}\r\n" in server.request_heads[0].lower()
 
 
 async def test_connection_that_was_closed_meanwhile_is_not_used() -> None:
-    server = Answering(OK, OK)
-    async with listening(server) as port:
-        http = Http(f"http://127.0.0.1:{port}")
+    server = ScriptedServer(OK, OK)
+    async with run_server(server) as port:
+        http = HttpClient(f"http://127.0.0.1:{port}")
         await http.post("/", b"{}", 5)
         await server.cut()
         assert (await http.post("/", b"{}", 5))[0] == 200
@@ -37,20 +37,20 @@ async def test_connection_that_was_closed_meanwhile_is_not_used() -> None:
 
 
 async def test_nothing_was_sent_when_nobody_listens() -> None:
-    async with listening(Answering()) as port:
+    async with run_server(ScriptedServer()) as port:
         pass
     with pytest.raises(NotConnected, match="cannot be reached"):
-        await Http(f"http://127.0.0.1:{port}").post("/", b"{}", 5)
+        await HttpClient(f"http://127.0.0.1:{port}").post("/", b"{}", 5)
     with pytest.raises(NotConnected, match="cannot be reached"):
-        await Http("http://no-such-host.invalid").post("/", b"{}", 5)
+        await HttpClient("http://no-such-host.invalid").post("/", b"{}", 5)
 
 
 @pytest.mark.parametrize(
     "answer", [b"", HALF, b"nonsense\r\n\r\n", None], ids=["cut", "half", "nonsense", "silence"]
 )
 async def test_outcome_is_unknown_when_no_whole_answer_came(answer: bytes | None) -> None:
-    async with listening(Answering(answer)) as port:
-        http = Http(f"http://127.0.0.1:{port}")
+    async with run_server(ScriptedServer(answer)) as port:
+        http = HttpClient(f"http://127.0.0.1:{port}")
         with pytest.raises(SendUnknown) as found:
             await http.post("/bot1:secret/sendMessage", b"{}", 0.2 if answer is None else 5)
         await http.close()
@@ -58,15 +58,15 @@ async def test_outcome_is_unknown_when_no_whole_answer_came(answer: bytes | None
 
 
 async def test_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    certificate, context = speaking_tls(tmp_path)
-    server = Answering(OK)
-    async with listening(server, context) as port:
+    certificate, context = tls_server_context(tmp_path)
+    server = ScriptedServer(OK)
+    async with run_server(server, context) as port:
         with pytest.raises(NotConnected, match="CERTIFICATE_VERIFY_FAILED"):
-            await Http(f"https://localhost:{port}").post("/", b"{}", 5)
+            await HttpClient(f"https://localhost:{port}").post("/", b"{}", 5)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with pytest.raises(NotConnected, match="not valid for"):
-            await Http(f"https://127.0.0.1:{port}").post("/", b"{}", 5)
-        http = Http(f"https://localhost:{port}")
+            await HttpClient(f"https://127.0.0.1:{port}").post("/", b"{}", 5)
+        http = HttpClient(f"https://localhost:{port}")
         assert await http.post("/", b"{}", 5) == (200, b"ok")
         await http.close()
-    assert len(server.heads) == 1
+    assert len(server.request_heads) == 1

@@ -17,7 +17,7 @@ from perdure.errors import StoreError, StoreFull, Unavailable
 from perdure.store.api import Store
 from perdure.store.database import Row, Tx
 from perdure.store.sqlite import SqliteDatabase, open_sqlite
-from support.stores import Gateway, key_of, message, python_child
+from support.stores import StoreGateway, key_of, message, python_child
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +75,7 @@ class Plug:
 
 async def together(store: Store, *works: Callable[[Tx], Any]) -> list[Any]:
     """Write the works in one batch; their results and errors, in order."""
-    if store.database.sole:  # works run on the event loop: those of one moment come together
+    if store.database.exclusive:  # works run on the event loop: those of one moment come together
         return await asyncio.gather(*map(store.database.write, works), return_exceptions=True)
     plug = Plug()
     first = asyncio.create_task(store.database.write(plug))
@@ -90,13 +90,13 @@ async def together(store: Store, *works: Callable[[Tx], Any]) -> list[Any]:
 # ── batches ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_write_returns_what_its_work_returns_and_is_seen_by_the_next_read(gateway: Gateway) -> None:
+async def test_write_returns_what_its_work_returns_and_is_seen_by_the_next_read(gateway: StoreGateway) -> None:
     for number in range(20):
         assert await gateway.store.database.write(note(f"{number:02}")) == f"{number:02}"
         assert (await notes(gateway.store))[-1] == f"{number:02}"
 
 
-async def test_works_of_one_key_run_in_the_order_of_their_calls(gateway: Gateway) -> None:
+async def test_works_of_one_key_run_in_the_order_of_their_calls(gateway: StoreGateway) -> None:
     ran: list[tuple[str, int]] = []
     calls = [(key, number) for number in range(100) for key in ("a", "b", "c")]
 
@@ -109,14 +109,14 @@ async def test_works_of_one_key_run_in_the_order_of_their_calls(gateway: Gateway
         assert [number for ran_key, number in ran if ran_key == key] == list(range(100))
 
 
-async def test_batch_gives_each_work_its_own_result(gateway: Gateway) -> None:
+async def test_batch_gives_each_work_its_own_result(gateway: StoreGateway) -> None:
     names = [f"{number:03}" for number in range(200)]
     assert await together(gateway.store, *map(note, names)) == names
     await gateway.reopen()
     assert await notes(gateway.store) == names
 
 
-async def test_faulty_work_fails_alone_while_its_batch_mates_succeed(gateway: Gateway) -> None:
+async def test_faulty_work_fails_alone_while_its_batch_mates_succeed(gateway: StoreGateway) -> None:
     results = await together(gateway.store, note("a"), note("b"), faulty("c"), note("d"), faulty("e"))
     assert [result if isinstance(result, str) else type(result) for result in results] == [
         "a",
@@ -130,7 +130,7 @@ async def test_faulty_work_fails_alone_while_its_batch_mates_succeed(gateway: Ga
     assert gateway.store.problem is None
 
 
-async def test_work_that_the_database_refuses_fails_alone(gateway: Gateway) -> None:
+async def test_work_that_the_database_refuses_fails_alone(gateway: StoreGateway) -> None:
     results = await together(gateway.store, note("a"), note("a"), nonsense, note("b"))
     assert [isinstance(result, Exception) for result in results] == [False, True, True, False]
     assert not any(isinstance(result, StoreError) for result in results)
@@ -138,20 +138,20 @@ async def test_work_that_the_database_refuses_fails_alone(gateway: Gateway) -> N
     assert gateway.store.problem is None
 
 
-async def test_faulty_work_alone_leaves_nothing_behind(gateway: Gateway) -> None:
+async def test_faulty_work_alone_leaves_nothing_behind(gateway: StoreGateway) -> None:
     with pytest.raises(Faulty):
         await gateway.store.database.write(faulty("a"))
     assert await notes(gateway.store) == []
     assert await gateway.store.database.write(note("a")) == "a"
 
 
-async def test_failed_guard_is_a_result_and_disturbs_no_batch(gateway: Gateway) -> None:
-    turn = await gateway.begins("hello")
-    results = await asyncio.gather(*(gateway.finishes(turn, "hi") for _ in range(10)))
+async def test_failed_guard_is_a_result_and_disturbs_no_batch(gateway: StoreGateway) -> None:
+    turn = await gateway.begins_turn("hello")
+    results = await asyncio.gather(*(gateway.finishes_turn(turn, "hi") for _ in range(10)))
     assert len([result for result in results if result]) == 1
 
 
-async def test_cancelled_caller_disturbs_nobody_and_its_write_is_done(gateway: Gateway) -> None:
+async def test_cancelled_caller_disturbs_nobody_and_its_write_is_done(gateway: StoreGateway) -> None:
     given_up = asyncio.create_task(gateway.store.database.write(note("given up")))
     kept = asyncio.create_task(gateway.store.database.write(note("kept")))
     await asyncio.sleep(0)
@@ -160,7 +160,7 @@ async def test_cancelled_caller_disturbs_nobody_and_its_write_is_done(gateway: G
     assert await notes(gateway.store) == ["given up", "kept"]
 
 
-async def test_close_waits_for_every_write_that_was_begun(gateway: Gateway) -> None:
+async def test_close_waits_for_every_write_that_was_begun(gateway: StoreGateway) -> None:
     write = gateway.store.database.write
     tasks = [asyncio.create_task(write(note(f"{number:03}"), key=str(number))) for number in range(100)]
     await asyncio.sleep(0)
@@ -169,14 +169,14 @@ async def test_close_waits_for_every_write_that_was_begun(gateway: Gateway) -> N
     assert len(await notes(gateway.store)) == 100
 
 
-async def test_write_fails_when_the_store_is_closed(gateway: Gateway) -> None:
+async def test_write_fails_when_the_store_is_closed(gateway: StoreGateway) -> None:
     store = gateway.store
     await gateway.crash()
     with pytest.raises(StoreError):
         await asyncio.wait_for(store.database.write(note("too late")), 10)
 
 
-async def test_read_sees_one_moment(gateway: Gateway) -> None:
+async def test_read_sees_one_moment(gateway: StoreGateway) -> None:
     """A write that comes between two statements of a read changes nothing for that read."""
     looked, written = threading.Event(), threading.Event()
 
@@ -195,7 +195,7 @@ async def test_read_sees_one_moment(gateway: Gateway) -> None:
     assert await notes(gateway.store) == ["a"]
 
 
-async def test_read_goes_on_after_a_faulty_one(gateway: Gateway) -> None:
+async def test_read_goes_on_after_a_faulty_one(gateway: StoreGateway) -> None:
     def fault(tx: Tx) -> None:
         tx.all(NOTES)
         raise Faulty
@@ -208,7 +208,7 @@ async def test_read_goes_on_after_a_faulty_one(gateway: Gateway) -> None:
 
 async def test_write_is_done_when_its_transaction_stood_still_for_too_long(postgres_place: Any) -> None:
     """The server ends a transaction that is idle for long, as when our process was frozen: it is made again."""
-    gateway = await Gateway(postgres_place).open()
+    gateway = await StoreGateway(postgres_place).open()
     frozen: list[int] = []
 
     def freeze(tx: Tx) -> str:
@@ -318,12 +318,12 @@ async def test_full_disk_while_messages_come_loses_none_that_was_taken_in(small:
         for number in range(10_000):
             await small.inbox.receive(message(f"m{number}"), "raw" * 500, key_of(), number)
             received.append(f"m{number}")
-    assert [one.text for one in await small.inbox.seen(key_of(), 0)] == received
+    assert [one.text for one in await small.inbox.chat_messages(key_of(), 0)] == received
     await make_room(small)
     assert (await small.inbox.receive(message(f"m{number}"), "", key_of(), number)).fresh
     claim = await small.turns.claim(key_of(), run, 1)
     assert claim is not None
-    assert await small.inbox.waiting(key_of()) == number
+    assert await small.inbox.count_waiting(key_of()) == number
 
 
 # ── a broken disk ───────────────────────────────────────────────────────────────────────────────────────────
@@ -366,7 +366,7 @@ async def test_broken_disk_ends_all_writing_and_what_was_done_is_there_at_the_ne
     numbers = [int(word) for word in said[:-1]]
     assert numbers == list(range(len(numbers))), "it wrote again after the first failure"
     store = Store(open_sqlite(tmp_path / "perdure.db", home=tmp_path))
-    seen = [one.text for one in await store.inbox.seen(key_of(), 0, limit=10_000)]
+    seen = [one.text for one in await store.inbox.chat_messages(key_of(), 0, limit=10_000)]
     assert seen[: len(numbers)] == [f"m{number}" for number in numbers]
     assert len(seen) in (len(numbers), len(numbers) + 1)
     await store.close()

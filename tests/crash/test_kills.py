@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from pathlib import Path
 
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.testing.drill import Drill, random_points
 
 KILLS = 40
@@ -20,7 +20,7 @@ def test_nothing_is_lost_or_repeated_by_forty_kills_of_a_real_process(tmp_path: 
     """
     seed = secrets.randbits(32)  # printed, and `perdure drill --kills 40 --seed N` makes the same kills again
     print(f"perdure drill --kills {KILLS} --seed {seed}")
-    report = asyncio.run(Drill(load(tmp_path, {}), random_points(seed, KILLS)).run())
+    report = asyncio.run(Drill(load_settings(tmp_path, {}), random_points(seed, KILLS)).run())
     assert not report.failed, (seed, report.findings)
     assert report.kills == KILLS
     assert report.at_rest <= KILLS // 4, f"seed {seed}: {report.at_rest} kills found nothing to cut off"

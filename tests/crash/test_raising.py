@@ -9,21 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from support.raising import ERRORS, SCENES, Scene, sweep
+from support.raising import ERRORS, SCENARIOS, ExceptionScenario, sweep
 
 pytestmark = pytest.mark.anyio
 
-EVERY = 5
-KINDS = list(ERRORS)
+POINT_STRIDE = 5
+ERROR_KINDS = list(ERRORS)
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_b59_gateway_lives_whatever_is_raised_at_a_call(scene: type[Scene], tmp_path: Path) -> None:
+@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+async def test_b59_gateway_lives_whatever_is_raised_at_a_call(
+    scene: type[ExceptionScenario], tmp_path: Path
+) -> None:
     """Neighbours are served, and what failed is told: in the chat or to the platform, and in the log."""
-    first = SCENES.index(scene)
+    first = SCENARIOS.index(scene)
 
     def choose(point: int) -> list[str]:
-        return [KINDS[(point // EVERY + first) % len(KINDS)]] if point % EVERY == first % EVERY else []
+        return (
+            [ERROR_KINDS[(point // POINT_STRIDE + first) % len(ERROR_KINDS)]]
+            if point % POINT_STRIDE == first % POINT_STRIDE
+            else []
+        )
 
     points = await sweep(scene, tmp_path, choose)
     print(f"sweep of exceptions {scene.name}: {points} points")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.tools.danger import judge, rules
-from perdure.tools.judging.commandline import LENGTH
-from perdure.tools.judging.dangers import EXAMPLES, HARMLESS, PATTERNS
+from perdure.tools.danger import assess_command, make_policy
+from perdure.tools.judging.commandline import MAX_CHARACTERS
+from perdure.tools.judging.dangers import DANGEROUS_COMMANDS, HARMLESS_COMMANDS, RISK_EXAMPLES
 from support.markdown import page
 
 APPROVALS = page("docs/approvals.md")
@@ -22,17 +22,19 @@ def _code(text: str) -> str:
 
 
 def seen() -> str:
-    rows = [f"| {why} | {_code(example)} |" for why, example in EXAMPLES.items()]
+    rows = [f"| {why} | {_code(example)} |" for why, example in RISK_EXAMPLES.items()]
     return "\n".join(["| why | for example |", "|---|---|", *rows])
 
 
 def dangers() -> str:
-    rows = [f"| {why} | {', '.join(map(_code, patterns.split(';')))} |" for why, patterns in PATTERNS.items()]
+    rows = [
+        f"| {why} | {', '.join(map(_code, patterns.split(';')))} |" for why, patterns in DANGEROUS_COMMANDS.items()
+    ]
     return "\n".join(["| why | commands |", "|---|---|", *rows])
 
 
 def harmless() -> str:
-    return ", ".join(map(_code, HARMLESS.split(";")))
+    return ", ".join(map(_code, HARMLESS_COMMANDS.split(";")))
 
 
 GENERATED: dict[str, Callable[[], str]] = {"seen": seen, "dangers": dangers, "harmless": harmless}
@@ -50,19 +52,19 @@ def test_page_says_which_removals_ask() -> None:
     told = [
         code for code in APPROVALS.code() if code.startswith("rm ") and "build" not in code and "**" not in code
     ]
-    assert [line for line in told if not judge(line).dangerous] == ["rm notes.txt"]
+    assert [line for line in told if not assess_command(line).dangerous] == ["rm notes.txt"]
     assert len(told) > 4
 
 
 def test_page_says_how_long_a_line_may_be() -> None:
-    assert f"{LENGTH:,} characters" in APPROVALS.text
+    assert f"{MAX_CHARACTERS:,} characters" in APPROVALS.text
 
 
 def test_example_of_patterns_does_what_the_page_says() -> None:
     [example] = APPROVALS.blocks("toml")
     tools = tomllib.loads(example)["tools"]
-    ours = rules(tools["dangerous"], tools["safe"])
+    ours = make_policy(tools["dangerous"], tools["safe"])
     for line in ("terraform plan", "kubectl scale web", "rm -rf build dist", "git push --force origin main"):
-        assert judge(line, ours).dangerous, line
+        assert assess_command(line, ours).dangerous, line
     for line in ("rm -rf build", "git push --force origin topic-1", "kubectl get pods"):
-        assert not judge(line, ours).dangerous, line
+        assert not assess_command(line, ours).dangerous, line

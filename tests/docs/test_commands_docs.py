@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.people import MAY
-from perdure.runtime.commands import Command
+from perdure.core.people import RIGHTS_BY_ROLE
+from perdure.runtime.commands import CommandSpec
 from perdure.testing import SimulatedPlatform
 from support.inprocess import serving
 from support.markdown import page
@@ -20,22 +20,22 @@ PAGE = page("docs/commands.md")
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> tuple[SimulatedPlatform, list[Command]]:
+def asked(tmp_path: Path) -> tuple[SimulatedPlatform, list[CommandSpec]]:
     """A platform on which somebody has asked for help, and the commands of the gateway that answered."""
     return asyncio.run(_asked_for_help(tmp_path))
 
 
 @pytest.fixture
-def registry(asked: tuple[SimulatedPlatform, list[Command]]) -> list[Command]:
+def registry(asked: tuple[SimulatedPlatform, list[CommandSpec]]) -> list[CommandSpec]:
     return asked[1]
 
 
 @pytest.fixture
-def platform(asked: tuple[SimulatedPlatform, list[Command]]) -> SimulatedPlatform:
+def platform(asked: tuple[SimulatedPlatform, list[CommandSpec]]) -> SimulatedPlatform:
     return asked[0]
 
 
-async def _asked_for_help(home: Path) -> tuple[SimulatedPlatform, list[Command]]:
+async def _asked_for_help(home: Path) -> tuple[SimulatedPlatform, list[CommandSpec]]:
     platform = SimulatedPlatform()
     async with serving(home, platform) as gateway:
         platform.write("/help")
@@ -44,7 +44,7 @@ async def _asked_for_help(home: Path) -> tuple[SimulatedPlatform, list[Command]]
         return platform, list(gateway.loops.commands.registry.values())
 
 
-def table(registry: list[Command]) -> str:
+def table(registry: list[CommandSpec]) -> str:
     lines = ["| command | what it does | who may |", "|---|---|---|"]
     for command in registry:
         usage = command.usage.replace("|", "\\|")
@@ -52,19 +52,21 @@ def table(registry: list[Command]) -> str:
     return "\n".join(lines)
 
 
-def who_may(command: Command) -> str:
-    roles = [role for role, rights in MAY.items() if command.verb in rights]
-    return "everybody" if len(roles) == len(MAY) else ", ".join(f"{role}s" for role in roles)
+def who_may(command: CommandSpec) -> str:
+    roles = [role for role, rights in RIGHTS_BY_ROLE.items() if command.right in rights]
+    return "everybody" if len(roles) == len(RIGHTS_BY_ROLE) else ", ".join(f"{role}s" for role in roles)
 
 
-def test_b81_page_has_the_table_of_the_registry(registry: list[Command]) -> None:
+def test_b81_page_has_the_table_of_the_registry(registry: list[CommandSpec]) -> None:
     fresh = PAGE.rendered("commands", table(registry))
     if os.environ.get("PERDURE_WRITE_DOCS"):
         PAGE.path.write_text(fresh)
     assert PAGE.text == fresh, "docs/commands.md is out of date; CONTRIBUTING.md says how to write it anew"
 
 
-def test_b81_help_and_menus_are_made_of_the_registry(platform: SimulatedPlatform, registry: list[Command]) -> None:
+def test_b81_help_and_menus_are_made_of_the_registry(
+    platform: SimulatedPlatform, registry: list[CommandSpec]
+) -> None:
     known = [(command.usage, command.summary) for command in registry]
     assert [tuple(re.split(r"  +", line, maxsplit=1)) for line in platform.replies()[0].splitlines()] == known
     [menu] = platform.menus
@@ -72,6 +74,6 @@ def test_b81_help_and_menus_are_made_of_the_registry(platform: SimulatedPlatform
     assert [entry.name for entry in menu] == [command.name for command in registry]
 
 
-def test_every_command_that_the_pages_name_is_there(registry: list[Command]) -> None:
+def test_every_command_that_the_pages_name_is_there(registry: list[CommandSpec]) -> None:
     named = {found[1] for code in PAGE.code() if (found := re.match(r"/([a-z]+)\b(?!/)", code))}
     assert named <= {command.name for command in registry}

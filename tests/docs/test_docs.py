@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from perdure import __version__, errors
-from perdure.config import KNOWN, SECTIONS, describe, load
-from perdure.console.metrics import FAMILIES
-from perdure.core.people import MEANING, Role, may
-from perdure.core.recovery import Choice, Reason
-from perdure.core.turn import diagram
-from perdure.settings import DURATION
-from support.described import every_call
+from perdure.config import SECTIONS, SETTINGS_BY_KEY, describe_settings, load_settings
+from perdure.console.metrics import METRIC_FAMILIES
+from perdure.core.people import RIGHT_MEANINGS, Role, has_right
+from perdure.core.recovery import InterruptionReason, RecoveryChoice
+from perdure.core.turn import state_diagram
+from perdure.settings import DURATION_EXPECTED
+from support.described import all_api_calls
 from support.markdown import ROOT, Page, page, pages
 from support.promises import counts
 
@@ -39,12 +39,12 @@ def named(pattern: str, each: Page) -> set[str]:
 def settings() -> str:
     """The reference of the settings."""
     lines: list[str] = []
-    for key, expected, default, description in describe():
+    for key, expected, default, description in describe_settings():
         section = key.rpartition(".")[0]
         if f"## `[{section}]`" not in lines:
             lines += ["", f"## `[{section}]`", "", str(SECTIONS[section].cls.__doc__), ""]
             lines += ["| key | default | expected | meaning |", "|---|---|---|---|"]
-        kind = "a duration" if expected == DURATION else expected
+        kind = "a duration" if expected == DURATION_EXPECTED else expected
         lines.append(f"| `{key}` | {_default(default)} | {kind} | {description} |")
     return "\n".join([*lines, ""])
 
@@ -54,28 +54,30 @@ def _default(default: str) -> str:
 
 
 def turn() -> str:
-    return f"```mermaid\n{diagram()}\n```"
+    return f"```mermaid\n{state_diagram()}\n```"
 
 
 def roles() -> str:
     """What each role may do."""
     shown: list[Role] = ["guest", "member", "owner"]
     lines = [f"| | {' | '.join(shown)} |", f"|---|{'---|' * len(shown)}"]
-    for verb, meaning in MEANING.items():
-        lines.append(f"| {meaning} | {' | '.join('yes' if may(role, verb) else '' for role in shown)} |")
+    for verb, meaning in RIGHT_MEANINGS.items():
+        lines.append(f"| {meaning} | {' | '.join('yes' if has_right(role, verb) else '' for role in shown)} |")
     return "\n".join(lines)
 
 
 def routes() -> str:
     """What can be asked over HTTP."""
     words = {"api": "yes", "page": "page", "no": "no"}
-    lines = [f"| `{row.method} {row.address}` | {words[row.login]} | {row.gives} |" for row in every_call()]
+    lines = [
+        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.summary} |" for row in all_api_calls()
+    ]
     return "\n".join(["| call | login | answer |", "|---|---|---|", *lines])
 
 
 def metrics() -> str:
     """The figures for Prometheus."""
-    lines = [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in FAMILIES.items()]
+    lines = [f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in METRIC_FAMILIES.items()]
     return "\n".join(["| name | kind | meaning |", "|---|---|---|", *lines])
 
 
@@ -136,14 +138,16 @@ def test_commands_exist() -> None:
 def test_settings_exist(each: Page) -> None:
     keys = named(rf"^((?:{'|'.join(map(re.escape, SECTIONS))})\.[a-z_]+)$", each)
     variables = named(r"\bPERDURE_([A-Z_]+?__[A-Z_]+)", each)
-    assert keys | {name.lower().replace("__", ".") for name in variables} <= set(KNOWN)
+    assert keys | {name.lower().replace("__", ".") for name in variables} <= set(SETTINGS_BY_KEY)
 
 
 @every_page
 def test_examples_of_configuration_are_accepted(each: Page, tmp_path: Path) -> None:
     for example in each.blocks("toml"):
         (tmp_path / "config.toml").write_text(example)
-        assert load(tmp_path, {}) != load(tmp_path / "without", {}), "the example changes nothing"
+        assert load_settings(tmp_path, {}) != load_settings(tmp_path / "without", {}), (
+            "the example changes nothing"
+        )
 
 
 def test_exit_codes_are_those_of_the_errors() -> None:
@@ -175,7 +179,7 @@ def test_architecture_names_every_module_and_no_other() -> None:
 
 def test_architecture_names_every_decision_and_reason() -> None:
     told = set(page("docs/architecture.md").code())
-    assert {str(word) for word in (*Choice, *Reason)} <= told
+    assert {str(word) for word in (*RecoveryChoice, *InterruptionReason)} <= told
 
 
 # ── records ─────────────────────────────────────────────────────────────────────────────────────────────────

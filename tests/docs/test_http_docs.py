@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from perdure.console import events
-from perdure.core.journal import Outcome, Undone
-from perdure.core.turn import Move
+from perdure.core.journal import ToolOutcome, TurnUndone
+from perdure.core.turn import TurnMove
 from support.gateway import GatewayProcess, Person, gateway
 from support.markdown import page
 
@@ -127,7 +127,7 @@ def test_every_verb_is_described(process: GatewayProcess) -> None:
 
 
 def test_every_move_and_event_and_outcome_is_described() -> None:
-    assert {row[0] for row in table("move")} == {*Move, Undone.kind}
+    assert {row[0] for row in table("move")} == {*TurnMove, TurnUndone.kind}
     told = re.findall(r'"(\w+)", \{', Path(events.__file__).read_text())
     assert {row[0] for row in table("event")} == {*told} | {"message"}
-    assert all(f"`{outcome}`" in HTTP.text for outcome in get_args(Outcome))
+    assert all(f"`{outcome}`" in HTTP.text for outcome in get_args(ToolOutcome))

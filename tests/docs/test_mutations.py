@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mutations.patches import ROOT, SOURCE, Hunk, Mutation, mutations
-from mutations.run import conclusion, judge, observe
+from mutations.run import classify, run_mutation, run_tests
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def breaking(before: str, after: str) -> Mutation:
     ],
 )
 def test_only_a_failed_assertion_kills(mutation: Mutation, verdict: str) -> None:
-    assert judge(mutation).what == verdict
+    assert run_mutation(mutation).what == verdict
 
 
 def test_run_says_nothing_when_another_source_was_used(tmp_path: Path) -> None:
-    assert conclusion(observe(tmp_path, [TEST]))[0] == "wrong source"
+    assert classify(run_tests(tmp_path, [TEST]))[0] == "wrong source"

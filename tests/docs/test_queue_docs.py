@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 
-from perdure.config import KNOWN
+from perdure.config import SETTINGS_BY_KEY
 from perdure.core.notes import QUEUE_MODES
-from perdure.core.queueing import MODES
+from perdure.core.queueing import QUEUE_MODE_NAMES
 from support.markdown import page
 
 PAGE = page("docs/queue.md")
 
 
 def test_every_mode_is_told() -> None:
-    assert tuple(re.findall(r"^\| `([a-z]+)` \|", PAGE.text, re.MULTILINE)) == MODES
-    assert tuple(QUEUE_MODES) == MODES
+    assert tuple(re.findall(r"^\| `([a-z]+)` \|", PAGE.text, re.MULTILINE)) == QUEUE_MODE_NAMES
+    assert tuple(QUEUE_MODES) == QUEUE_MODE_NAMES
 
 
 def test_numbers_are_the_defaults() -> None:
     told = dict(re.findall(r"`((?:queue|inbox)\.[a-z_]+)` \(([^)]+)\)", PAGE.text))
     assert told == {"queue.quiet": "1.5 s", "queue.cap": "100", "inbox.max_age": "24 hours"}
-    assert [KNOWN[key].default for key in told] == ["1500ms", "100", "24h"]
+    assert [SETTINGS_BY_KEY[key].default for key in told] == ["1500ms", "100", "24h"]

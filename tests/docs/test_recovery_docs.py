@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from support.markdown import ROOT, page
-from support.moments import Moment
-from support.sweeps.all import SCENES, recorded
+from support.moments import CrashMoment
+from support.sweeps.all import SCENARIOS, recorded_sweeps
 
 RECOVERY, TESTING = page("docs/recovery.md"), page("docs/testing.md")
 
@@ -29,13 +29,13 @@ def moments() -> str:
     lines = [f"| the moment | points | {' | '.join(NOTICED.values())} |", f"|---|{'---|' * (1 + len(NOTICED))}"]
     points: Counter[str] = Counter()
     noticed: dict[str, Counter[str]] = {what: Counter() for what in NOTICED}
-    for scene in SCENES:
-        mine = recorded()[scene.name]
+    for scene in SCENARIOS:
+        mine = recorded_sweeps()[scene.name]
         points.update(mine["moments"])
-        if scene.quiet and not scene.before:  # elsewhere, it may be of another cut
+        if scene.quiet and not scene.earlier_crash_facts:  # elsewhere, it may be of another cut
             for what, counts in mine["noticed"].items():
                 noticed[what].update(counts)
-    for moment in Moment:
+    for moment in CrashMoment:
         name = moment.name.lower()
         seen = " | ".join(str(noticed[what][name] or "") for what in NOTICED)
         lines.append(f"| {moment} | {points[name]} | {seen} |")
@@ -46,8 +46,8 @@ def scenes() -> str:
     """How many points each scene has, by what was called."""
     kinds = ("store", "platform", "model")
     lines = [f"| scene | points | calls to the {' | to the '.join(kinds)} |", "|---|---|---|---|---|"]
-    for scene in SCENES:
-        mine = recorded()[scene.name]
+    for scene in SCENARIOS:
+        mine = recorded_sweeps()[scene.name]
         calls = Counter[str]()
         for what, count in mine["calls"].items():
             calls[what if what in kinds else "platform"] += count
@@ -65,7 +65,7 @@ def test_table_is_what_the_sweep_has_recorded(region: str, render: Callable[[], 
 
 def test_every_moment_is_told_on_the_page() -> None:
     told = re.findall(r"^\| ([^|]+) \|", RECOVERY.text, re.MULTILINE)
-    assert [moment for moment in told if moment in set(Moment)][: len(Moment)] == list(Moment)
+    assert [moment for moment in told if moment in set(CrashMoment)][: len(CrashMoment)] == list(CrashMoment)
 
 
 def test_every_test_that_is_named_exists() -> None:

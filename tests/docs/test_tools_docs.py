@@ -11,12 +11,12 @@ import pytest
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
-from perdure.runtime.ledger import Late
+from perdure.runtime.ledger import DeferredProcessRecords
 from perdure.tools.fetch import fetch_tool
 from perdure.tools.files import file_tools
 from perdure.tools.functions import as_tool
 from perdure.tools.processes import process_tool
-from perdure.tools.shell import Workplace, shell_tool
+from perdure.tools.shell import CommandEnvironment, shell_tool
 from support.markdown import page
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ def kitchen() -> dict[str, Any]:
     """The example, run."""
     [example] = TOOLS.blocks("python")
     names: dict[str, Any] = {"__name__": "kitchen"}
-    exec(compile(example, "docs/tools.md", "exec", dont_inherit=True), names)  # noqa: S102 reason: that is the test
+    exec(compile(example, "docs/tools.md", "exec", dont_inherit=True), names)
     return names
 
 
@@ -60,8 +60,8 @@ def test_table_has_the_tools_as_they_are(tmp_path: Path) -> None:
     there = {
         f"`{tool.name}`": [", ".join(f"`{name}`" for name in tool.schema["properties"]), f"`{tool.effect}`"]
         for tool in [
-            shell_tool(Workplace(tmp_path, tmp_path), Late()),
-            process_tool(tmp_path, Late()),
+            shell_tool(CommandEnvironment(tmp_path, tmp_path), DeferredProcessRecords()),
+            process_tool(tmp_path, DeferredProcessRecords()),
             *file_tools(tmp_path),
             fetch_tool(),
         ]

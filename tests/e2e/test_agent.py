@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agents.models import LONGEST_ANSWER
+from perdure.agents.models import MAX_ANSWER_CHARS
 from perdure.core import notes
 from perdure.testing.providers import Asked, Fails, Hangs, LocalProvider, NeverEnds, Says, Wish
 from support.gateway import GatewayProcess, Person, gateway
@@ -260,7 +260,7 @@ def test_stream_that_never_ends_is_bounded_and_told(tmp_path: Path, provider: Lo
         person.say("go")
         [reply] = person.wait_for_replies(1)
         assert reply.startswith(notes.turn_failed(notes.MODEL_BROKE_OFF))
-        assert notes.endless_answer(LONGEST_ANSWER) in reply
+        assert notes.endless_answer(MAX_ANSWER_CHARS) in reply
         provider.script = [Says("better now")]
         person.say("again")
         assert person.wait_for_replies(2)[1] == "better now"

@@ -14,15 +14,15 @@ from perdure.core.journal import TurnView
 from support.approving import DONE, GUARDED, QUESTION
 from support.gateway import GatewayProcess, Person
 from support.recovering import last_turn
-from support.shelling import HELD, RESULT, Commands, cleared_home, grouped
-from support.stopping import looking_at
+from support.shelling import HELD_COMMAND, HELD_RESULT, ShellCommands, gateway_process_group, home_without_commands
+from support.stopping import read_only_store
 
 ASK = "ask: Which way? | Left | Right\nstep go 0s"
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    yield from cleared_home(tmp_path)
+    yield from home_without_commands(tmp_path)
 
 
 def post(process: GatewayProcess, path: str, body: Any, token: str | None = None) -> httpx.Response:
@@ -38,19 +38,19 @@ def told(person: Person, name: str) -> dict[str, Any]:
 
 
 async def journalled(home: Path) -> TurnView:
-    async with looking_at(home) as store:
+    async with read_only_store(home) as store:
         return await last_turn(store, session_key("main", Address("web", "dm", "home")))
 
 
 @pytest.mark.anyio
 async def test_b66_call_is_approved_over_http_once(home: Path) -> None:
-    with grouped(home) as process:
+    with gateway_process_group(home) as process:
         person = Person(process)
         person.say(GUARDED)
         event = told(person, "approval")
         assert event["id"] == f"{event['turn']}.c1.1"
         assert (event["call"], event["text"]) == ("c1.1", QUESTION)
-        assert event["until"] > person.sees()[0]["at"]
+        assert event["until"] > person.messages()[0]["at"]
         path = f"approvals/{event['id']}"
         approved = post(process, path, {"approve": True})
         assert (approved.status_code, approved.json()) == (200, {"approval": event["id"], "verdict": "approved"})
@@ -61,7 +61,7 @@ async def test_b66_call_is_approved_over_http_once(home: Path) -> None:
     started = (await journalled(home)).calls["c1.1"].started
     assert started is not None
     assert started.approved_by == "operator"
-    assert Commands(home).runs() == 1
+    assert ShellCommands(home).runs() == 1
 
 
 def turn_events(person: Person) -> list[dict[str, Any]]:
@@ -75,31 +75,31 @@ def turn_events(person: Person) -> list[dict[str, Any]]:
 
 
 def test_b66_call_is_denied_over_http(home: Path) -> None:
-    with grouped(home) as process:
+    with gateway_process_group(home) as process:
         person = Person(process)
         person.say(GUARDED)
         name = told(person, "approval")["id"]
         denied = post(process, f"approvals/{name}", {"approve": False})
         assert (denied.status_code, denied.json()["verdict"]) == (200, "denied")
         assert "the user denied it" in person.wait_for_replies(2)[1]
-    assert Commands(home).runs() == 0
+    assert ShellCommands(home).runs() == 0
 
 
 def test_b66_approval_survives_a_kill_before_the_word_and_one_during_the_command(home: Path) -> None:
-    with grouped(home) as process:
-        person, commands = Person(process), Commands(home)
-        person.say(f"danger: {HELD}")
+    with gateway_process_group(home) as process:
+        person, commands = Person(process), ShellCommands(home)
+        person.say(f"danger: {HELD_COMMAND}")
         name = told(person, "approval")["id"]
         process.kill()
         process.start()
         assert told(person, "approval")["id"] == name
         assert post(process, f"approvals/{name}", {"approve": True}).status_code == 200
-        commands.talking()
+        commands.wait_for_output()
         process.kill()
         process.start()
         assert post(process, f"approvals/{name}", {"approve": True}).status_code == 404
-        commands.let_go()
-        assert person.wait_for_replies(2)[1:] == [RESULT]
+        commands.release()
+        assert person.wait_for_replies(2)[1:] == [HELD_RESULT]
         assert commands.runs() == 1
 
 
@@ -113,7 +113,7 @@ def test_b66_approval_survives_a_kill_before_the_word_and_one_during_the_command
 def test_what_does_not_fit_is_refused_and_the_question_stays(
     home: Path, script: str, kind: str, path: str, right: dict[str, Any]
 ) -> None:
-    with grouped(home) as process:
+    with gateway_process_group(home) as process:
         person = Person(process)
         person.say(script)
         name = told(person, kind)["id"]
@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_refused_and_the_question_stays(
 
 @pytest.mark.parametrize(("answer", "reply"), [("left", "Left\ngo: done"), (" RIGHT ", "Right\ngo: done")])
 def test_b67_question_is_answered_over_http_also_after_a_kill(home: Path, answer: str, reply: str) -> None:
-    with grouped(home) as process:
+    with gateway_process_group(home) as process:
         person = Person(process)
         person.say(ASK)
         event = told(person, "question")

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.agents.loop import LoopAgent
+from perdure.agents.loop import BuiltinAgent
 from perdure.agents.offline import OfflineModel
 from perdure.core import notes
-from perdure.core.address import Address, background_key, session_key
+from perdure.core.address import Address, background_session_key, session_key
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.killing import Killing
-from support.recovering import key_of, perdure, turns_in
-from support.stopping import Held
+from support.killing import StoreCallSweep
+from support.recovering import key_of, run_perdure, turn_views
+from support.stopping import HeldAgent
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -33,31 +33,31 @@ async def sees(platform: SimulatedPlatform, *texts: str) -> None:
 
 
 def work_key(platform: SimulatedPlatform, number: int = 1) -> str:
-    return background_key(key_of(platform), number)
+    return background_session_key(key_of(platform), number)
 
 
-async def states(gateway: Gateway, key: str) -> list[State]:
-    return [turn.state for turn in await turns_in(gateway.store, key)]
+async def states(gateway: Gateway, key: str) -> list[TurnState]:
+    return [turn.state for turn in await turn_views(gateway.store, key)]
 
 
 # ── beside the chat ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_b86_work_goes_on_beside_the_chat_and_its_answer_comes_back_marked(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent) as gateway:
         asked = platform.write("/background research")
         await sees(platform, BEGUN[1])
-        await agent.has("research")
-        agent.let_go("hello", "research")
+        await agent.wait_until_started("research")
+        agent.release("hello", "research")
         platform.write("hello")
         await eventually("both are answered", lambda: len(platform.replies()) == 3)
         assert set(platform.replies()[1:]) == {"hello: done", "[background 1] research: done"}
         [answer] = [posted for posted in platform.posted if posted.text.startswith("[background 1]")]
         assert answer.reply_to == asked, "the answer is attached to the message that asked"
-        assert await states(gateway, work_key(platform)) == [State.DONE]
+        assert await states(gateway, work_key(platform)) == [TurnState.DONE]
         assert [
-            cause.text for view in await turns_in(gateway.store, key_of(platform)) for cause in view.causes
+            cause.text for view in await turn_views(gateway.store, key_of(platform)) for cause in view.causes
         ] == ["hello"]
 
 
@@ -116,13 +116,13 @@ async def test_b86_nothing_is_shown_of_an_answer_that_still_grows(tmp_path: Path
 
 
 async def test_b86_work_is_listed_while_it_goes_on(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     line = "Background 1 is running: research"
     async with serving(tmp_path, platform, agent=agent):
         platform.write("/background")
         await sees(platform, notes.NO_WORK)
         platform.write("/background research")
-        await agent.has("research")
+        await agent.wait_until_started("research")
         platform.write("/background")
         await sees(platform, notes.NO_WORK, BEGUN[1], line)
         platform.write("/status")
@@ -130,7 +130,7 @@ async def test_b86_work_is_listed_while_it_goes_on(tmp_path: Path) -> None:
         assert line in platform.replies()[-1]
         platform.write("/background", chat="2")
         await eventually("it is answered", lambda: platform.replies("2") == [notes.NO_WORK])
-        agent.let_go("research")
+        agent.release("research")
         await eventually("it is done", lambda: "[background 1] research: done" in platform.replies())
         platform.write("/background")
         await eventually("nothing goes on", lambda: platform.replies()[-1:] == [notes.NO_WORK])
@@ -140,20 +140,20 @@ async def test_b86_work_is_listed_while_it_goes_on(tmp_path: Path) -> None:
 
 
 async def test_b86_stop_in_the_chat_does_not_end_it_and_its_own_stop_does(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/background one")
         platform.write("/background two")
         platform.write("hello")
-        await agent.has("one", "two", "hello")
+        await agent.wait_until_started("one", "two", "hello")
         platform.write("/stop all")
         await sees(platform, BEGUN[1], BEGUN[2], "Stopped.")
         platform.write("/background stop 1")
         await sees(platform, BEGUN[1], BEGUN[2], "Stopped.", "Stopped.")
-        agent.let_go("two")
+        agent.release("two")
         await sees(platform, BEGUN[1], BEGUN[2], "Stopped.", "Stopped.", "[background 2] two: done")
-        assert await states(gateway, work_key(platform, 1)) == [State.CANCELLED]
-        assert await states(gateway, work_key(platform, 2)) == [State.DONE]
+        assert await states(gateway, work_key(platform, 1)) == [TurnState.CANCELLED]
+        assert await states(gateway, work_key(platform, 2)) == [TurnState.DONE]
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ async def test_b86_command_for_no_work_says_so(tmp_path: Path, command: str, ans
 
 
 async def test_b86_words_that_only_begin_like_a_command_are_work(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent):
-        agent.let_go("stop the music", "resume 3 reports")
+        agent.release("stop the music", "resume 3 reports")
         platform.write("/background stop the music")
         await sees(platform, BEGUN[1], "[background 1] stop the music: done")
         platform.write("/background resume 3 reports")
@@ -213,7 +213,7 @@ class Guarded:
     def __init__(self) -> None:
         self.ran = 0
         guarded = Tool("step", "", self._run, Effect.ONCE, guard=lambda _: "it says /stop and is dangerous")
-        self.agent = LoopAgent(OfflineModel(), [guarded])
+        self.agent = BuiltinAgent(OfflineModel(), [guarded])
 
     async def _run(self, use: Use) -> str:
         self.ran += 1
@@ -241,30 +241,30 @@ async def test_b86_call_of_a_work_is_approved_by_its_number(tmp_path: Path, verb
 
 
 async def test_b86_work_goes_on_after_a_crash(tmp_path: Path) -> None:
-    platform, agent, clock = SimulatedPlatform(), Held(), SettableClock()
+    platform, agent, clock = SimulatedPlatform(), HeldAgent(), SettableClock()
     async with crashing_at_the_end(tmp_path, platform, agent=agent, clock=clock):
         platform.write("/background research")
         platform.write("hello")
-        await agent.has("research", "hello")
+        await agent.wait_until_started("research", "hello")
         await sees(platform, BEGUN[1])
-    agent.let_go("research", "hello")
+    agent.release("research", "hello")
     async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
         await eventually("both are answered", lambda: len(platform.replies()) == 3)
         assert set(platform.replies()[1:]) == {"hello: done", "[background 1] research: done"}
-        assert await states(gateway, work_key(platform)) == [State.DONE]
+        assert await states(gateway, work_key(platform)) == [TurnState.DONE]
 
 
 async def test_b86_work_that_does_not_go_on_by_itself_is_reached_by_its_number(tmp_path: Path) -> None:
-    platform, agent, clock = SimulatedPlatform("web"), Held(), SettableClock()
+    platform, agent, clock = SimulatedPlatform("web"), HeldAgent(), SettableClock()
     async with crashing_at_the_end(tmp_path, platform, agent=agent, clock=clock):
         platform.write("/background research")
-        await agent.has("research")
+        await agent.wait_until_started("research")
         await sees(platform, BEGUN[1])
     held = notes.about_work(1, notes.will_not_go_on("automatic resume is switched off here"))
     assert "Say /background resume 1 to go on, or /background drop 1 to give it up." in held
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="off"):
         await sees(platform, BEGUN[1], held)
-        agent.let_go("research")
+        agent.release("research")
         platform.write("/resume")
         await sees(platform, BEGUN[1], held, notes.RESUMED["nothing"])
         platform.write("/background resume 1")
@@ -273,36 +273,36 @@ async def test_b86_work_that_does_not_go_on_by_itself_is_reached_by_its_number(t
 
 
 async def test_b86_chat_is_asked_about_a_work_with_buttons_that_reach_it(tmp_path: Path) -> None:
-    platform, agent, clock = SimulatedPlatform("web"), Held(), SettableClock()
+    platform, agent, clock = SimulatedPlatform("web"), HeldAgent(), SettableClock()
     async with crashing_at_the_end(tmp_path, platform, agent=agent, clock=clock):
         platform.write("/background research")
-        await agent.has("research")
+        await agent.wait_until_started("research")
         await sees(platform, BEGUN[1])
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="ask") as gateway:
         await sees(platform, BEGUN[1], notes.about_work(1, notes.ask_to_resume("restart_interrupted")))
         platform.press(platform.posted[1].buttons[1].command)
         await eventually("it is given up", lambda: platform.replies()[-1:] == ["Given up."])
-        assert await states(gateway, work_key(platform)) == [State.CANCELLED]
+        assert await states(gateway, work_key(platform)) == [TurnState.CANCELLED]
 
 
 async def test_b86_work_that_was_set_aside_is_brought_back_by_its_number(tmp_path: Path) -> None:
-    platform, agent, clock = SimulatedPlatform("web"), Held(), SettableClock()
+    platform, agent, clock = SimulatedPlatform("web"), HeldAgent(), SettableClock()
     platform.write("/background research")
     for attempts in (["research"], ["research"] * 2, ["research"] * 3):
         clock.move(600)
         async with crashing_at_the_end(tmp_path, platform, agent=agent, clock=clock):
-            await eventually(f"{attempts} have begun", lambda wanted=attempts: agent.begun == wanted)  # type: ignore[misc]
+            await eventually(f"{attempts} have begun", lambda wanted=attempts: agent.started_texts == wanted)  # type: ignore[misc]
             await sees(platform, BEGUN[1])
     clock.move(600)
     aside = notes.set_aside(1, "it was cut off 3 times in a row without progress")
-    agent.let_go("research", "")
+    agent.release("research", "")
     async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
         await sees(platform, BEGUN[1], aside)
         platform.write("/background resume 1")
         await eventually("it goes on", lambda: len(platform.replies()) == 4)
         assert platform.replies()[2] == notes.RESUMED["session"]
         assert platform.replies()[3].startswith("[background 1] ")
-        assert await states(gateway, work_key(platform)) == [State.CANCELLED, State.DONE]
+        assert await states(gateway, work_key(platform)) == [TurnState.CANCELLED, TurnState.DONE]
 
 
 async def test_b86_work_is_neither_lost_nor_doubled_when_killed_at_any_store_call(tmp_path: Path) -> None:
@@ -310,17 +310,17 @@ async def test_b86_work_is_neither_lost_nor_doubled_when_killed_at_any_store_cal
 
     async def check(gateway: Gateway, platform: SimulatedPlatform) -> None:
         for key in (work_key(platform, 1), work_key(platform, 2), key_of(platform)):
-            assert await states(gateway, key) == [State.DONE]
+            assert await states(gateway, key) == [TurnState.DONE]
         assert len(platform.replies()) == len(seen)
 
-    killing = Killing(
+    killing = StoreCallSweep(
         "/background once a 0s\nsay: one",
         "/background once b 0s\nsay: two",
         "once c 0s\nsay: three",
         settled=lambda platform: set(platform.replies()) == seen,
         check=check,
     )
-    points = await killing.everywhere(tmp_path)
+    points = await killing.run(tmp_path)
     assert points > 50, "the sweep no longer reaches what it did"
 
 
@@ -332,43 +332,43 @@ async def test_b86_work_is_exported_and_imported_with_its_chat(tmp_path: Path) -
         platform.write("/background say: one")
         await eventually("all is answered", lambda: len(platform.replies()) == 3)
     elsewhere.mkdir()
-    (elsewhere / "sessions.json").write_text(await perdure(home, "export"))
-    assert "2 sessions were" in await perdure(elsewhere, "import", str(elsewhere / "sessions.json"))
+    (elsewhere / "sessions.json").write_text(await run_perdure(home, "export"))
+    assert "2 sessions were" in await run_perdure(elsewhere, "import", str(elsewhere / "sessions.json"))
     async with serving(elsewhere, platform):
         platform.write("/background say: two")
         await eventually("it has the next number", lambda: platform.replies()[-1:] == ["[background 2] two"])
 
 
 async def test_b82_b86_notice_of_a_work_names_it(tmp_path: Path) -> None:
-    platform, agent, clock = SimulatedPlatform(), Held(), SettableClock()
+    platform, agent, clock = SimulatedPlatform(), HeldAgent(), SettableClock()
     async with serving(tmp_path, platform, agent=agent, clock=clock, steady=clock):
         platform.write("/background research")
-        await agent.has("research")
+        await agent.wait_until_started("research")
         await sees(platform, BEGUN[1])
         clock.move(180)
         await sees(
             platform, BEGUN[1], "[background 1] I am still working on it: the model is thinking, for 3 min."
         )
-        agent.let_go("research")
+        agent.release("research")
         await eventually("it is done", lambda: platform.replies()[-1:] == ["[background 1] research: done"])
 
 
 def test_key_of_a_work_is_at_the_address_of_its_chat() -> None:
     home = session_key("main", Address("web", "dm", "a~1", "t"))
-    assert background_key(home, 12) == "agent:main~12:web:dm:a~1:t"
+    assert background_session_key(home, 12) == "agent:main~12:web:dm:a~1:t"
 
 
 # ── how many, and with what ─────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_b86_work_beyond_the_most_is_refused_with_words_until_one_has_ended(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent, BACKGROUND__AT_ONCE="1"):
         platform.write("/background one")
-        await agent.has("one")
+        await agent.wait_until_started("one")
         platform.write("/background two")
         await sees(platform, BEGUN[1], notes.too_many_works(1))
-        agent.let_go("one", "three")
+        agent.release("one", "three")
         await sees(platform, BEGUN[1], notes.too_many_works(1), "[background 1] one: done")
         platform.write("/background three")
         said = [BEGUN[1], notes.too_many_works(1), "[background 1] one: done", BEGUN[2]]
@@ -376,12 +376,12 @@ async def test_b86_work_beyond_the_most_is_refused_with_words_until_one_has_ende
 
 
 async def test_b70_files_that_came_with_the_command_go_to_the_work(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent) as gateway:
-        agent.let_go("look")
+        agent.release("look")
         platform.write("/background look", files=["a.png", "b.pdf"])
         await sees(platform, BEGUN[1], "[background 1] look: done")
-        [turn] = await turns_in(gateway.store, work_key(platform))
+        [turn] = await turn_views(gateway.store, work_key(platform))
         assert [file.name for file in turn.causes[0].attachments] == ["a.png", "b.pdf"]
         sql = (
             "SELECT a.name FROM attachments a JOIN inbox i ON i.id = a.inbox WHERE i.key = :key ORDER BY a.ordinal"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from perdure.agents.api import Hear, ModelRequest, Reply, TurnContext
-from perdure.agents.loop import LoopAgent
+from perdure.agents.api import ModelRequest, PreviewCallback, Reply, TurnContext
+from perdure.agents.loop import BuiltinAgent
 from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall
@@ -22,7 +22,7 @@ from perdure.core.messages import Inbound, Outbound, Receipt
 from perdure.core.tools import Tool, Use
 from perdure.errors import StoreUnreachable
 from perdure.platforms.api import Capabilities, Event
-from perdure.store.database import Database, Work
+from perdure.store.database import Database, Transaction
 from perdure.testing import FaultyDatabase, SimulatedPlatform, gateways
 from perdure.testing.platform import SimulatedAdapter
 from support.inprocess import serving
@@ -111,7 +111,7 @@ class UsesOnce:
 
     async def close(self) -> None: ...
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         if "hello" in str(request.messages):
             return ModelAnswered(1, "hello", (), "stop")
         if request.step == 1:
@@ -126,7 +126,7 @@ async def test_b59_whatever_a_tool_raises_is_its_result(
     async def look(use: Use) -> str:
         raise raised()
 
-    agent = LoopAgent(UsesOnce(), [Tool("look", "looks", look, Effect.PURE, {"type": "object"})])
+    agent = BuiltinAgent(UsesOnce(), [Tool("look", "looks", look, Effect.PURE, {"type": "object"})])
     platform, other = SimulatedPlatform(), SimulatedPlatform("other")
     async with serving(tmp_path, platform, other, agent=agent):
         platform.write("hi")
@@ -280,13 +280,13 @@ class AwayAtFirst(FaultyDatabase):
 
     left = 8
 
-    async def write(self, work: Work, *, key: str = "") -> object:  # type: ignore[override, type-arg]
+    async def write(self, transaction: Transaction, *, key: str = "") -> object:  # type: ignore[override, type-arg]
         self._miss()
-        return await super().write(work, key=key)
+        return await super().write(transaction, key=key)
 
-    async def read(self, work: Work) -> object:  # type: ignore[override, type-arg]
+    async def read(self, transaction: Transaction) -> object:  # type: ignore[override, type-arg]
         self._miss()
-        return await super().read(work)
+        return await super().read(transaction)
 
     def _miss(self) -> None:
         if self.left:

@@ -72,7 +72,7 @@ def test_lines_are_one_message_when_each_but_the_last_ends_with_a_backslash(
     name = secrets.token_hex(4)
     ran = chat(process.environment(), name, f"step one 0s\\{end}step two 0s\\{end}say: both{end}say: next{end}")
     assert (ran.returncode, ran.stdout) == (0, "both\nnext\n")
-    said = [message["text"] for message in Person(process, name).sees() if message["author"] == "user"]
+    said = [message["text"] for message in Person(process, name).messages() if message["author"] == "user"]
     assert said == ["step one 0s\nstep two 0s\nsay: both", "say: next"]
 
 
@@ -118,7 +118,7 @@ def test_b49_chat_ends_when_one_answer_is_for_two_messages(tmp_path: Path) -> No
             client.kill()
         assert client.returncode == 0
         assert answers.endswith("both\n")
-        assert len({message["turn"] for message in person.sees() if message["author"] == "user"}) == 1
+        assert len({message["turn"] for message in person.messages() if message["author"] == "user"}) == 1
 
 
 def test_characters_stay_as_they_are_when_piped(process: GatewayProcess) -> None:

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from perdure.core.delivery import LONGEST_RETRY_MS, Delivery
+from perdure.core.delivery import MAX_RETRY_MS, DeliveryState
 from perdure.core.messages import Outbound, Receipt
 from perdure.core.notes import RESTARTING
 from perdure.errors import NotConnected, SendRetry
-from perdure.runtime.bell import POLL
-from perdure.runtime.connections import LONGEST_PAUSE
+from perdure.runtime.bell import POLL_SECONDS
+from perdure.runtime.connections import MAX_DELAY_SECONDS
 from perdure.testing import SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
-from support.counting import leaping_gateway, loop_milliseconds
-from support.leaping import leaping
+from support.counting import fast_forward_gateway, loop_milliseconds
+from support.leaping import run_fast_forward
 from support.waiting import eventually
 
 DAY = 86_400.0
@@ -60,7 +60,7 @@ class Pausing(SimulatedAdapter):
 
 async def within(seconds: float, fact: str, probe: Callable[[], Any]) -> None:
     """The fact comes true within so many seconds of the loop, and one poll for a wake-up that was lost."""
-    await eventually(fact, probe, timeout=seconds + 2 * POLL)
+    await eventually(fact, probe, timeout=seconds + 2 * POLL_SECONDS)
 
 
 @pytest.mark.parametrize("jump", [-DAY, DAY], ids=["back", "forward"])
@@ -79,18 +79,18 @@ def test_b89_reply_is_sent_after_its_own_delay_when_the_clock_jumps(
         platform, clock = SimulatedPlatform(), LoopClock()
         adapter = Pausing(platform, error)
         options = {"clock": clock, "DELIVERY__MAX_AGE": "2d", "INBOX__MAX_AGE": "2d"}
-        async with leaping_gateway(tmp_path, [adapter], **options) as gateway:
+        async with fast_forward_gateway(tmp_path, [adapter], **options) as gateway:
             platform.write("say: hi")
             await eventually("the pause is on record", lambda: _waits(gateway.store))
             clock.move(jump)
             await within(delay, "it is sent", lambda: platform.replies() == ["hi"])
 
-    leaping(story())
+    run_fast_forward(story())
 
 
 async def _waits(store: Any) -> bool:
     rows = await store.outbox.open()
-    return [row.state for row in rows if row.problem] in ([Delivery.OWED], [Delivery.UNKNOWN])
+    return [row.state for row in rows if row.problem] in ([DeliveryState.OWED], [DeliveryState.UNKNOWN])
 
 
 def test_b89_new_reply_is_sent_at_once_when_the_clock_was_set_back_since_it_is_owed(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_b89_new_reply_is_sent_at_once_when_the_clock_was_set_back_since_it_is_o
 
     async def story() -> None:
         platform, clock = SimulatedPlatform(), LoopClock()
-        async with leaping_gateway(tmp_path, [platform.adapter()], clock=clock) as gateway:
+        async with fast_forward_gateway(tmp_path, [platform.adapter()], clock=clock) as gateway:
             platform.write("step wait 3s\nsay: late")
             await eventually("it is taken in", lambda: not platform.pending())
             platform.reachable = False
@@ -106,9 +106,9 @@ def test_b89_new_reply_is_sent_at_once_when_the_clock_was_set_back_since_it_is_o
             await eventually("the reply is owed", gateway.store.outbox.open)
             clock.move(-DAY)
             platform.reachable = True
-            await within(LONGEST_PAUSE, "it is sent", lambda: platform.replies() == ["late"])
+            await within(MAX_DELAY_SECONDS, "it is sent", lambda: platform.replies() == ["late"])
 
-    leaping(story())
+    run_fast_forward(story())
 
 
 def test_b89_reply_is_sent_after_its_own_delay_when_the_clock_was_set_back_between_two_runs(
@@ -116,17 +116,17 @@ def test_b89_reply_is_sent_after_its_own_delay_when_the_clock_was_set_back_betwe
 ) -> None:
     async def story() -> None:
         platform, clock = SimulatedPlatform(), LoopClock()
-        async with leaping_gateway(
+        async with fast_forward_gateway(
             tmp_path, [Pausing(platform, SendRetry("busy", after=300))], clock=clock
         ) as first:
             platform.write("say: hi")
             await eventually("the pause is on record", lambda: _waits(first.store))
         clock.move(-DAY)
         assert platform.replies() == []
-        async with leaping_gateway(tmp_path, [platform.adapter()], clock=clock):
-            await within(LONGEST_RETRY_MS / 1000, "it is sent", lambda: platform.replies() == ["hi"])
+        async with fast_forward_gateway(tmp_path, [platform.adapter()], clock=clock):
+            await within(MAX_RETRY_MS / 1000, "it is sent", lambda: platform.replies() == ["hi"])
 
-    leaping(story())
+    run_fast_forward(story())
 
 
 class Fetching(Pausing):
@@ -145,13 +145,13 @@ def test_b89_file_is_fetched_after_its_own_delay_when_the_clock_is_set_back(tmp_
     async def story() -> None:
         platform, clock = SimulatedPlatform(), LoopClock()
         adapter = Fetching(platform, ZeroDivisionError("a defect"))
-        async with leaping_gateway(tmp_path, [adapter], clock=clock) as gateway:
+        async with fast_forward_gateway(tmp_path, [adapter], clock=clock) as gateway:
             platform.write("say: hi", files=["a.txt"])
             await eventually("a try has failed", lambda: _tried(gateway.store))
             clock.move(-DAY)
             await within(1, "it is answered", lambda: platform.replies() == ["hi"])
 
-    leaping(story())
+    run_fast_forward(story())
 
 
 async def _tried(store: Any) -> bool:
@@ -164,13 +164,13 @@ def test_b89_restart_is_obeyed_when_the_clock_was_set_back(tmp_path: Path) -> No
     async def story() -> None:
         platform, clock = SimulatedPlatform("web"), LoopClock()
         options = {"clock": clock, "PLATFORMS__WEB__ALLOW": "ann"}
-        async with leaping_gateway(tmp_path, [platform.adapter()], **options):
+        async with fast_forward_gateway(tmp_path, [platform.adapter()], **options):
             clock.move(-DAY)
             platform.write("/restart")
             await eventually("it is answered", platform.replies)
             assert platform.replies() == [RESTARTING]
 
-    leaping(story())
+    run_fast_forward(story())
 
 
 def test_b89_stranger_is_told_a_code_within_minutes_when_the_clock_was_set_back(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_b89_stranger_is_told_a_code_within_minutes_when_the_clock_was_set_back(
     async def story() -> None:
         platform, clock = SimulatedPlatform("web"), LoopClock()
         options = {"clock": clock, "PLATFORMS__WEB__ALLOW": "ben"}
-        async with leaping_gateway(tmp_path, [platform.adapter()], **options):
+        async with fast_forward_gateway(tmp_path, [platform.adapter()], **options):
             platform.write("hello")
             await eventually("a code is told", lambda: len(platform.replies()) == 1)
             clock.move(-DAY)
@@ -189,4 +189,4 @@ def test_b89_stranger_is_told_a_code_within_minutes_when_the_clock_was_set_back(
             platform.write("hello??")
             await within(0, "a new code is told", lambda: len(platform.replies()) == 2)
 
-    leaping(story())
+    run_fast_forward(story())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.gateway import GatewayProcess, Person
-from support.shelling import HELD, RESULT, Commands, cleared_home, grouped
+from support.shelling import HELD_COMMAND, HELD_RESULT, ShellCommands, gateway_process_group, home_without_commands
 from support.waiting import wait_for
 
 SOFT = 200  # a limit of open files that no system has by itself
@@ -24,7 +24,7 @@ BACKGROUND = "echo ran >> runs; echo one; until [ -e go ]; do sleep 0.02; done; 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    yield from cleared_home(tmp_path)
+    yield from home_without_commands(tmp_path)
 
 
 def pid_of(process: GatewayProcess) -> int:
@@ -51,12 +51,12 @@ def no_descriptors(pid: int) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
-def end_without_descriptors(process: GatewayProcess, commands: Commands) -> None:
+def end_without_descriptors(process: GatewayProcess, commands: ShellCommands) -> None:
     """Let the command end while the gateway, which waits for its keeper, can open nothing."""
     pid = pid_of(process)
     wait_for("the gateway waits for the keeper", lambda: "anon_inode:[pidfd]" in open_files(pid))
     with no_descriptors(pid):
-        commands.let_go()
+        commands.release()
         wait_for("the command has ended", commands.has_result)
         wait_for("the gateway has noticed it", lambda: "anon_inode:[pidfd]" not in open_files(pid))
 
@@ -65,21 +65,21 @@ def end_without_descriptors(process: GatewayProcess, commands: Commands) -> None
 
 
 def test_b97_result_comes_when_the_gateway_had_no_descriptor_left_at_the_end_of_a_command(home: Path) -> None:
-    with grouped(home) as process:
-        person, commands = Person(process), Commands(home)
-        person.say(f"run: {HELD}")
-        commands.talking()
+    with gateway_process_group(home) as process:
+        person, commands = Person(process), ShellCommands(home)
+        person.say(f"run: {HELD_COMMAND}")
+        commands.wait_for_output()
         end_without_descriptors(process, commands)
-        assert person.wait_for_replies(1) == [RESULT]
+        assert person.wait_for_replies(1) == [HELD_RESULT]
         assert commands.runs() == 1
 
 
 def test_b97_end_of_a_process_is_told_as_it_was_when_no_descriptor_was_left_at_that_moment(home: Path) -> None:
     """B91, B97: once, and with its exit code."""
-    with grouped(home) as process:
-        person, commands = Person(process), Commands(home)
+    with gateway_process_group(home) as process:
+        person, commands = Person(process), ShellCommands(home)
         person.say(f"background: {BACKGROUND}")
-        commands.talking()
+        commands.wait_for_output()
         person.wait_for_replies(1)
         end_without_descriptors(process, commands)
         told = person.wait_for_replies(2)[1:]
@@ -87,7 +87,7 @@ def test_b97_end_of_a_process_is_told_as_it_was_when_no_descriptor_was_left_at_t
 
 
 def test_b97_gateway_takes_all_descriptors_and_its_commands_get_the_usual_limit(home: Path) -> None:
-    with grouped(home) as process:
+    with gateway_process_group(home) as process:
         process.kill()
         process.start(*FEW)
         person = Person(process)
@@ -102,14 +102,14 @@ def test_b97_gateway_takes_all_descriptors_and_its_commands_get_the_usual_limit(
 
 @pytest.mark.parametrize("moment", ["down", "up"])
 def test_b97_command_runs_once_and_is_unknown_when_its_folder_was_removed(home: Path, moment: str) -> None:
-    with grouped(home) as process:
-        person, commands = Person(process), Commands(home)
-        person.say(f"run: {HELD}")
-        commands.talking()
+    with gateway_process_group(home) as process:
+        person, commands = Person(process), ShellCommands(home)
+        person.say(f"run: {HELD_COMMAND}")
+        commands.wait_for_output()
         if moment == "down":
             process.kill()
         shutil.rmtree(commands.root)
-        commands.let_go()
+        commands.release()
         if moment == "down":
             process.start()
         [reply] = person.wait_for_replies(1)
@@ -119,15 +119,15 @@ def test_b97_command_runs_once_and_is_unknown_when_its_folder_was_removed(home: 
 
 @pytest.mark.parametrize("moment", ["down", "up"])
 def test_b97_process_is_told_once_as_unknown_when_its_folder_was_removed(home: Path, moment: str) -> None:
-    with grouped(home) as process:
-        person, commands = Person(process), Commands(home)
+    with gateway_process_group(home) as process:
+        person, commands = Person(process), ShellCommands(home)
         person.say(f"background: {BACKGROUND}")
-        commands.talking()
+        commands.wait_for_output()
         person.wait_for_replies(1)
         if moment == "down":
             process.kill()
         shutil.rmtree(commands.root)
-        commands.let_go()
+        commands.release()
         if moment == "down":
             process.start()
         told = person.wait_for_replies(2)[1:]
@@ -137,12 +137,12 @@ def test_b97_process_is_told_once_as_unknown_when_its_folder_was_removed(home: P
 
 def test_b97_command_is_started_when_killed_after_its_folder_was_made(home: Path) -> None:
     """B63: an empty folder proves that the command never began."""
-    with grouped(home) as process:
-        person, commands = Person(process), Commands(home)
-        person.say(f"run: {HELD}")
-        wait_for("its folder is there", commands.places)
+    with gateway_process_group(home) as process:
+        person, commands = Person(process), ShellCommands(home)
+        person.say(f"run: {HELD_COMMAND}")
+        wait_for("its folder is there", commands.directories)
         process.kill()
         process.start()
-        commands.let_go()
-        assert person.wait_for_replies(1) == [RESULT]
+        commands.release()
+        assert person.wait_for_replies(1) == [HELD_RESULT]
         assert commands.runs() == 1

@@ -14,7 +14,7 @@ from perdure.platforms.api import MenuEntry
 from perdure.testing import SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
 from support.inprocess import serving
-from support.recovering import replies
+from support.recovering import wait_for_replies
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +79,7 @@ async def test_b81_sessions_are_listed_readably_and_brought_back_by_their_id(tmp
     async with serving(tmp_path, platform):
         long = "the first of many words that nobody wants to read in a list"
         platform.write(f"say: {long}")
-        await replies(platform, long)
+        await wait_for_replies(platform, long)
         platform.write("/new")
         platform.write("say: second")
         await eventually("all is answered", lambda: platform.replies()[-1:] == ["second"])
@@ -119,11 +119,11 @@ async def test_b81_menu_is_published_once_and_its_failure_harms_nobody(tmp_path:
     platform = Stubborn()
     async with serving(tmp_path, platform):
         platform.write("say: hello")
-        await replies(platform, "hello")
+        await wait_for_replies(platform, "hello")
         assert platform.menus == []
         for _ in range(2):
             platform.disconnect()
             await eventually("it is published", lambda: platform.menus)
         platform.write("say: again")
-        await replies(platform, "hello", "again")
+        await wait_for_replies(platform, "hello", "again")
     assert len(platform.menus) == 1

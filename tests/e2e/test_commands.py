@@ -13,16 +13,16 @@ from msgspec import Struct
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import notes
-from perdure.core.delivery import Delivery
-from perdure.core.journal import Cancelled
-from perdure.core.turn import State
+from perdure.core.delivery import DeliveryState
+from perdure.core.journal import TurnCancelled
+from perdure.core.turn import TurnState
 from perdure.platforms.api import Capabilities
-from perdure.store.database import Database, Work
+from perdure.store.database import Database, Transaction
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import Bench, crash_in_a_step, key_of, replies, turns_in
-from support.stopping import HangingPlatform, Held, dying, looking_at, stopped
-from support.stores import LateClaims, WatchedDatabase, WatchedTx
+from support.recovering import AgentHarness, crash_in_step, key_of, turn_views, wait_for_replies
+from support.stopping import HangingPlatform, HeldAgent, crashing_at_fact, read_only_store, wait_until_stopped
+from support.stores import DelayedClaims, SpyDatabase, SpyTx
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -82,44 +82,44 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_b71_b81_command_acts_and_answers_once(tmp_path: Path, case: Case, killed_when: str) -> None:
     """B54 too: what was stopped is never taken up again, though the gateway is killed right behind the command."""
-    platform, agent, clock = SimulatedPlatform("web"), Held(), SettableClock()
+    platform, agent, clock = SimulatedPlatform("web"), HeldAgent(), SettableClock()
     if case.cut_off:
         async with crashing_at_the_end(tmp_path, platform, agent=agent, clock=clock):
             platform.write("work")
-            await agent.has("work")
+            await agent.wait_until_started("work")
         clock.move(600)  # so that two crashes are no crash loop
     if killed_when:
-        async with dying(tmp_path, platform, fact=killed_when, agent=agent, clock=clock, **HELD_BACK):
+        async with crashing_at_fact(tmp_path, platform, fact=killed_when, agent=agent, clock=clock, **HELD_BACK):
             await give(case, platform, agent)
     else:
         async with serving(tmp_path, platform, agent=agent, clock=clock, **HELD_BACK):
             await give(case, platform, agent)
             await eventually("the command is answered", lambda: len(platform.replies()) == case.cut_off + 1)
     clock.move(600)
-    agent.let_go("work", "after")
+    agent.release("work", "after")
     wanted = [re.escape(HELD)] * case.cut_off + [case.answer] + ["work: done"] * (not case.ends)
     async with serving(tmp_path, platform, agent=agent, clock=clock, **OWNED) as gateway:
         await eventually("all is answered", lambda: len(platform.replies()) == len(wanted))
         platform.write("after")
         await eventually("the next message is answered", lambda: "after: done" in platform.replies())
-        first = (await turns_in(gateway.store, key_of(platform)))[0]
+        first = (await turn_views(gateway.store, key_of(platform)))[0]
         sessions = await gateway.store.sessions.of_key(key_of(platform))
     seen = platform.replies()
     assert len(seen) == len(wanted) + 1
     assert all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in zip(wanted, seen, strict=False)), seen
-    assert first.ended == Cancelled(case.ends) if case.ends else first.state is State.DONE
-    assert not case.ends or agent.begun == ["work", "after"], "what was ended was taken up again"
-    assert (agent.seen[-1], len(sessions)) == ((["after"], 2) if case.fresh else (["work", "after"], 1))
-    assert not [text for texts in agent.seen for text in texts if text.startswith("/")], "a command was read"
+    assert first.ended == TurnCancelled(case.ends) if case.ends else first.state is TurnState.DONE
+    assert not case.ends or agent.started_texts == ["work", "after"], "what was ended was taken up again"
+    assert (agent.seen_texts[-1], len(sessions)) == ((["after"], 2) if case.fresh else (["work", "after"], 1))
+    assert not [text for texts in agent.seen_texts for text in texts if text.startswith("/")], "a command was read"
 
 
-async def give(case: Case, platform: SimulatedPlatform, agent: Held) -> None:
+async def give(case: Case, platform: SimulatedPlatform, agent: HeldAgent) -> None:
     """Bring about the situation, and give the command in it, which the platform delivers twice."""
     if case.cut_off:
-        await replies(platform, HELD)
+        await wait_for_replies(platform, HELD)
     else:
         platform.write("work")
-        await agent.has("work")
+        await agent.wait_until_started("work")
     await eventually("the platform has nothing left", lambda: not platform.pending())
     platform.redeliver = 1
     platform.write(case.command)
@@ -135,20 +135,20 @@ async def test_b81_help_names_every_command(tmp_path: Path) -> None:
 
 
 async def test_b81_text_that_only_looks_like_a_command_reaches_the_model(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     texts = ["/usr/bin/env is missing", "what does /stop do?", "/ stop", "/1"]
-    agent.let_go(*texts)
+    agent.release(*texts)
     async with serving(tmp_path, platform, agent=agent):
         for text in texts:
             platform.write(text)
-        await replies(platform, *(f"{text}: done" for text in texts))
+        await wait_for_replies(platform, *(f"{text}: done" for text in texts))
 
 
 async def test_b81_commands_work_while_a_turn_runs_and_while_the_gateway_drains(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("work")
-        await agent.has("work")
+        await agent.wait_until_started("work")
         platform.write("/status")
         [status] = await eventually("it is answered", platform.replies)
         assert "The gateway is ready, connected to simulated; turns running: 1." in status
@@ -159,19 +159,19 @@ async def test_b81_commands_work_while_a_turn_runs_and_while_the_gateway_drains(
         [status] = await eventually("the other chat is answered", lambda: platform.replies("2"))
         assert status.startswith("The gateway is draining")
         platform.write("/stop")
-        await replies(platform, platform.replies()[0], notes.banner(restart=False), "Stopped.")
-        await stopped(gateway)
+        await wait_for_replies(platform, platform.replies()[0], notes.banner(restart=False), "Stopped.")
+        await wait_until_stopped(gateway)
 
 
 async def test_b81_command_of_somebody_who_may_not_talk_does_nothing(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform("web"), Held()
+    platform, agent = SimulatedPlatform("web"), HeldAgent()
     async with serving(tmp_path, platform, agent=agent, ACCESS__UNKNOWN="ignore", **OWNED) as gateway:
         platform.write("work")
-        await agent.has("work")
+        await agent.wait_until_started("work")
         platform.write("/stop", sender="eve")
         await eventually("it is acknowledged", lambda: not platform.pending())
-        agent.let_go("work")
-        await replies(platform, "work: done")
+        agent.release("work")
+        await wait_for_replies(platform, "work: done")
         assert gateway.stopping is None
 
 
@@ -179,44 +179,44 @@ async def test_b81_command_of_somebody_who_may_not_talk_does_nothing(tmp_path: P
 
 
 async def test_message_behind_new_is_answered_in_the_new_session_when_both_come_at_once(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     chats = [str(number) for number in range(20)]
-    agent.let_go("old", "hello")
+    agent.release("old", "hello")
     async with serving(tmp_path, platform, agent=agent):
         for chat in chats:
             platform.write("old", chat=chat)
-            await replies(platform, "old: done", chat=chat)
+            await wait_for_replies(platform, "old: done", chat=chat)
     for chat in chats:  # while nobody is there to take it
         platform.write("/new", chat=chat)
         platform.write("hello", chat=chat)
     async with serving(tmp_path, platform, agent=agent) as gateway:
         for chat in chats:
             answer = notes.renewed(None, 0)
-            await replies(platform, "old: done", answer, "hello: done", chat=chat)
+            await wait_for_replies(platform, "old: done", answer, "hello: done", chat=chat)
             old, new = await gateway.store.sessions.of_key(key_of(platform, chat))
             assert len(await gateway.store.turns.of_session(old.id)) == 1
             assert len(await gateway.store.turns.of_session(new.id)) == 1
-    assert agent.seen[20:] == [["hello"]] * 20
+    assert agent.seen_texts[20:] == [["hello"]] * 20
 
 
 async def test_b54_stop_all_spares_what_was_written_behind_it(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
-    agent.let_go("later")
+    platform, agent = SimulatedPlatform(), HeldAgent()
+    agent.release("later")
     async with serving(tmp_path, platform, agent=agent):
         platform.write("work")
-        await agent.has("work")
+        await agent.wait_until_started("work")
         platform.write("waits")
         platform.write("/stop all")
         platform.write("later")
-        await replies(platform, notes.stopped("a turn", 0, 1, 0), "later: done")
-    assert agent.begun == ["work", "later"]
+        await wait_for_replies(platform, notes.stopped("a turn", 0, 1, 0), "later: done")
+    assert agent.started_texts == ["work", "later"]
 
 
-class HeldReads(WatchedDatabase):
+class HeldReads(SpyDatabase):
     """A database that can be held up in its reads too, each on its own."""
 
-    async def read(self, work: Work[T]) -> T:
-        return await self._database.read(lambda tx: work(WatchedTx(tx, self._spy)))
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await self._database.read(lambda tx: transaction(SpyTx(tx, self._spy)))
 
 
 class Hold:
@@ -241,46 +241,46 @@ class Hold:
 
 
 async def test_b71_command_spares_the_turn_that_began_before_it_was_obeyed(tmp_path: Path) -> None:
-    platform, agent, hold = SimulatedPlatform(), Held(), Hold("i.kind = 'command'")
+    platform, agent, hold = SimulatedPlatform(), HeldAgent(), Hold("i.kind = 'command'")
     async with serving(tmp_path, platform, agent=agent, wrap=hold.wrap):
         platform.write("first")
-        await agent.has("first")
+        await agent.wait_until_started("first")
         platform.write("second")
         await eventually("both are stored", lambda: not platform.pending())
         hold.on = True
         platform.write("/stop")
         await eventually("the command is being looked for", hold.reached.is_set)
-        agent.let_go("first")
-        await agent.has("second")
+        agent.release("first")
+        await agent.wait_until_started("second")
         hold.let_go()
-        await replies(platform, "first: done", "Nothing was running.")
-        agent.let_go("second")
-        await replies(platform, "first: done", "Nothing was running.", "second: done")
+        await wait_for_replies(platform, "first: done", "Nothing was running.")
+        agent.release("second")
+        await wait_for_replies(platform, "first: done", "Nothing was running.", "second: done")
 
 
 async def test_b71_command_that_found_no_turn_spares_the_next_one_after_a_crash(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
-    agent.let_go("next")
+    platform, agent = SimulatedPlatform(), HeldAgent()
+    agent.release("next")
     platform.write("/stop")
-    async with dying(tmp_path, platform, fact=STORED, agent=agent):
+    async with crashing_at_fact(tmp_path, platform, fact=STORED, agent=agent):
         pass
     platform.write("next")
     async with serving(tmp_path, platform, agent=agent):
-        await replies(platform, "Nothing was running.", "next: done")
+        await wait_for_replies(platform, "Nothing was running.", "next: done")
 
 
 async def test_b54_turn_is_not_begun_when_it_is_stopped_in_its_first_moment(tmp_path: Path) -> None:
-    platform, agent, late = SimulatedPlatform(), Held(), LateClaims()
-    agent.let_go("next")
+    platform, agent, late = SimulatedPlatform(), HeldAgent(), DelayedClaims()
+    agent.release("next")
     async with serving(tmp_path, platform, agent=agent, wrap=late.wrap):
         platform.write("work")
         await late.claimed.wait()
         platform.write("/stop")
-        await replies(platform, "Stopped.")
-        late.go_on.set()
+        await wait_for_replies(platform, "Stopped.")
+        late.release.set()
         platform.write("next")
-        await replies(platform, "Stopped.", "next: done")
-    assert agent.begun == ["next"]
+        await wait_for_replies(platform, "Stopped.", "next: done")
+    assert agent.started_texts == ["next"]
 
 
 # ── /stop ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -296,37 +296,37 @@ async def test_b54_turn_is_not_begun_when_it_is_stopped_in_its_first_moment(tmp_
 async def test_b54_stop_ends_the_turn_and_says_what_becomes_of_waiting_messages(
     tmp_path: Path, command: str, answer: str, then: list[str]
 ) -> None:
-    platform, agent = SimulatedPlatform(), Held()
-    agent.let_go("one", "two", "last")
+    platform, agent = SimulatedPlatform(), HeldAgent()
+    agent.release("one", "two", "last")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("work")
-        await agent.has("work")
+        await agent.wait_until_started("work")
         platform.write("one")
         platform.write("two")
         platform.write(command)
         await eventually("it is answered", platform.replies)
         platform.write("last")
-        await replies(platform, answer, *(f"{text}: done" for text in [*then, "last"]))
+        await wait_for_replies(platform, answer, *(f"{text}: done" for text in [*then, "last"]))
         [session] = await gateway.store.sessions.of_key(key_of(platform))
     assert session.state == "open", "it ends the turn, not the session"
-    assert agent.begun == ["work", *then, "last"]
+    assert agent.started_texts == ["work", *then, "last"]
 
 
 async def test_b54_stop_during_a_recovery_is_final(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform(), Bench("slow"), SettableClock()
-    await crash_in_a_step(tmp_path, platform, bench, "step slow\nsay: done", clock=clock)
+    platform, bench, clock = SimulatedPlatform(), AgentHarness("slow"), SettableClock()
+    await crash_in_step(tmp_path, platform, bench, "step slow\nsay: done", clock=clock)
     clock.move(600)
     async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock):
-        await eventually("the step hangs again", lambda: len(bench.hanging) == 2)
+        await eventually("the step hangs again", lambda: len(bench.hung_steps) == 2)
         platform.write("/stop")
-        await replies(platform, "Stopped.")
+        await wait_for_replies(platform, "Stopped.")
     clock.move(600)
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
         platform.write("say: next")
-        await replies(platform, "Stopped.", "next")
-        stopped_turn = (await turns_in(gateway.store, key_of(platform)))[0]
-    assert (stopped_turn.ended, bench.ran["slow"]) == (Cancelled("stopped"), 2)
+        await wait_for_replies(platform, "Stopped.", "next")
+        stopped_turn = (await turn_views(gateway.store, key_of(platform)))[0]
+    assert (stopped_turn.ended, bench.run_counts["slow"]) == (TurnCancelled("stopped"), 2)
 
 
 async def test_b75_stop_withdraws_the_parts_that_were_not_sent(tmp_path: Path) -> None:
@@ -335,20 +335,20 @@ async def test_b75_stop_withdraws_the_parts_that_were_not_sent(tmp_path: Path) -
     platform.hold = "before"
     async with serving(tmp_path, platform) as gateway:
         platform.write("say: one two three")
-        await eventually("the first part is being sent", lambda: platform.sending == ["one"])
+        await eventually("the first part is being sent", lambda: platform.send_texts == ["one"])
         platform.write("/stop")
         await eventually("it is obeyed", lambda: not platform.pending())
         await eventually("the rest is withdrawn", lambda: _withdrawn(gateway.store.database))
-        platform.let_go.set()
-        await replies(platform, "one", "Stopp", "ed.")
-    async with looking_at(tmp_path) as store:
+        platform.send_released.set()
+        await wait_for_replies(platform, "one", "Stopp", "ed.")
+    async with read_only_store(tmp_path) as store:
         rows = await store.database.read(lambda tx: tx.all("SELECT text, state FROM outbox ORDER BY id"))
     assert rows == [
-        ("one", Delivery.SENT),
-        ("two", Delivery.WITHDRAWN),
-        ("three", Delivery.WITHDRAWN),
-        ("Stopp", Delivery.SENT),
-        ("ed.", Delivery.SENT),
+        ("one", DeliveryState.SENT),
+        ("two", DeliveryState.WITHDRAWN),
+        ("three", DeliveryState.WITHDRAWN),
+        ("Stopp", DeliveryState.SENT),
+        ("ed.", DeliveryState.SENT),
     ]
 
 
@@ -397,7 +397,7 @@ async def test_b77_late_answer_of_a_stopped_turn_is_dropped_and_harms_no_newer_o
         await eventually("the late answer is there", lambda: agent.ended)
         platform.write("last")
         await eventually("the last message is answered", lambda: "last: done" in platform.replies())
-        turns = await turns_in(gateway.store, key_of(platform))
-    assert [turn.state for turn in turns] == [State.CANCELLED, State.DONE, State.DONE]
+        turns = await turn_views(gateway.store, key_of(platform))
+    assert [turn.state for turn in turns] == [TurnState.CANCELLED, TurnState.DONE, TurnState.DONE]
     assert "late" not in platform.replies()
     assert len(platform.replies()) == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.delivery import Delivery
+from perdure.core.delivery import DeliveryState
 from perdure.core.messages import Stored
 from perdure.core.notes import DROPPED_REPLY, EXPIRED_REPLY, maybe_duplicate
 from perdure.errors import StoreBroken
@@ -18,7 +18,7 @@ from perdure.store.database import Database
 from perdure.testing import FaultyDatabase, SettableClock, SimulatedPlatform, gateways
 from perdure.testing.platform import SimulatedAdapter
 from support.inprocess import crashing_at_the_end, serving
-from support.stopping import dying
+from support.stopping import crashing_at_fact
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -37,14 +37,14 @@ async def nothing_owed(store: Store) -> None:
 
 
 async def _nothing_open(store: Store) -> bool:
-    return not await store.outbox.open()
+    return not await store.outbox.open_deliveries()
 
 
 async def test_b70_garbled_event_is_kept_and_acknowledged(tmp_path: Path) -> None:
     platform = SimulatedPlatform()
     async with serving(tmp_path, platform) as gateway:
         platform.garble("}{")
-        await eventually("it is acknowledged", lambda: not platform.garbage())
+        await eventually("it is acknowledged", lambda: not platform.garbled_events())
         kept = await gateway.store.database.read(lambda tx: tx.all("SELECT state, raw, problem FROM inbox"))
     assert kept == [("rejected", "}{", "this is no message")]
 
@@ -92,7 +92,7 @@ async def test_b74_unknown_send_is_resolved(
 
 async def test_b73_answer_is_sent_after_the_restart_when_killed_at_the_end_of_its_turn(tmp_path: Path) -> None:
     platform = SimulatedPlatform()
-    async with dying(tmp_path, platform, fact="SELECT 1 FROM turns WHERE state = 'done'"):
+    async with crashing_at_fact(tmp_path, platform, fact="SELECT 1 FROM turns WHERE state = 'done'"):
         platform.write("say: hi")
     assert platform.replies() == []
     async with serving(tmp_path, platform):
@@ -106,7 +106,7 @@ async def test_b75_reply_waits_for_its_platform_and_uses_up_no_attempt(tmp_path:
         await eventually("it is stored", lambda: not platform.pending())
         platform.reachable = False
         platform.disconnect()
-        [row] = await eventually("the reply is owed", gateway.store.outbox.open)
+        [row] = await eventually("the reply is owed", gateway.store.outbox.open_deliveries)
         clock.move(3600)
         platform.reachable = True
         await replies(platform, "late")
@@ -124,7 +124,7 @@ async def test_b75_refusal_drops_the_rest_of_that_reply_only(tmp_path: Path) -> 
         platform.write("say: four")
         await replies(platform, "four")
         states = [row.state for row in await gateway.store.outbox.of_turn(sent)]
-    assert states == [Delivery.REFUSED] * 3
+    assert states == [DeliveryState.REFUSED] * 3
 
 
 async def _first_turn_rows(store: Store) -> str | None:
@@ -139,14 +139,14 @@ async def test_b75_reply_expires_visibly_when_too_old(tmp_path: Path) -> None:
         await eventually("it is stored", lambda: not platform.pending())
         platform.reachable = False
         platform.disconnect()
-        [row] = await eventually("the reply is owed", gateway.store.outbox.open)
+        [row] = await eventually("the reply is owed", gateway.store.outbox.open_deliveries)
     clock.move(25 * 3600)
     platform.reachable = True
     async with serving(tmp_path, platform, clock=clock) as gateway:
         await eventually("the chat is told", platform.replies)
         await nothing_owed(gateway.store)
         [expired] = await gateway.store.outbox.of_turn(str(row.turn))
-    assert (expired.state, platform.replies()) == (Delivery.EXPIRED, [EXPIRED_REPLY])
+    assert (expired.state, platform.replies()) == (DeliveryState.EXPIRED, [EXPIRED_REPLY])
 
 
 async def test_b79_reply_is_attached_to_its_message_and_a_thread_is_its_own_session(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_b75_wait_that_a_platform_names_uses_up_no_attempt(tmp_path: Path)
         await nothing_owed(gateway.store)
         [turn] = await gateway.store.database.read(lambda tx: tx.all("SELECT turn FROM outbox WHERE text = 'one'"))
         [row] = await gateway.store.outbox.of_turn(turn[0])
-    assert (row.state, row.attempts) == (Delivery.SENT, 0)
+    assert (row.state, row.attempts) == (DeliveryState.SENT, 0)
 
 
 async def test_b41_others_are_served_when_an_acknowledgement_fails(tmp_path: Path) -> None:

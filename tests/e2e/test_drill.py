@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.testing.drill import Drill, Point, Report
 from support import broken_gateways
-from support.keeping import processes
+from support.keeping import find_processes
 from support.waiting import wait_for
 
 FAULTS = ("lost", "repeated", "duplicates", "phantoms", "stuck", "notes", "epochs")
@@ -63,7 +63,7 @@ def forget(report: dict[str, Any]) -> None:
 
 def run(home: Path, points: list[Point], **options: Any) -> Report:
     """A drill at points of one's own."""
-    report = asyncio.run(Drill(load(home, {}), points, **options).run())
+    report = asyncio.run(Drill(load_settings(home, {}), points, **options).run())
     if report.home is not None:
         shutil.rmtree(report.home)
     return report
@@ -220,7 +220,7 @@ def test_nothing_is_left_of_a_drill_that_is_interrupted(home: Path, tmp_path: Pa
         wait_for("a gateway runs", lambda: list(place.glob("*/home/rehearsal.log")))
         process.send_signal(signal.SIGINT)
         assert process.wait(60) != 0
-    wait_for("no gateway runs any more", lambda: not processes(str(place)))
+    wait_for("no gateway runs any more", lambda: not find_processes(str(place)))
     assert not list(place.iterdir())
 
 

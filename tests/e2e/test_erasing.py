@@ -17,9 +17,9 @@ from perdure.runtime.gateway import Gateway
 from perdure.testing import Crash, SettableClock, SimulatedPlatform
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import serving
-from support.keeping import end_all
-from support.recovering import key_of, replies
-from support.stopping import Held, dying, looking_at
+from support.keeping import end_all_commands
+from support.recovering import key_of, wait_for_replies
+from support.stopping import HeldAgent, crashing_at_fact, read_only_store
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ SCRIPT = f"run: echo {WORDS}\nbackground: echo {WORDS}; cat\nsay: {WORDS}"
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     """A home in which no command runs any more after the test."""
-    for _ in end_all(tmp_path / "home" / "keepers"):
+    for _ in end_all_commands(tmp_path / "home" / "keepers"):
         yield tmp_path / "home"
 
 
@@ -45,7 +45,7 @@ def holds(home: Path) -> list[str]:
 async def said(platform: SimulatedPlatform, running: Gateway, chat: str = "1") -> str:
     """Let a session come about that holds the words in many places; its id."""
     platform.write(SCRIPT, chat=chat)
-    await replies(platform, WORDS, chat=chat)
+    await wait_for_replies(platform, WORDS, chat=chat)
     platform.write(f"/goal {WORDS}", chat=chat)
     platform.write("/goal off", chat=chat)
     await eventually("the goal is over", lambda: len(platform.replies(chat)) >= 3)
@@ -53,7 +53,10 @@ async def said(platform: SimulatedPlatform, running: Gateway, chat: str = "1") -
 
     async def is_quiet() -> bool:
         turns = await running.store.turns.of_session(session.id)
-        return all(turn.state in ("done", "cancelled") for turn in turns) and not await running.store.outbox.open()
+        return (
+            all(turn.state in ("done", "cancelled") for turn in turns)
+            and not await running.store.outbox.open_deliveries()
+        )
 
     platform.write("/stop", chat=chat)
     await eventually("nothing is under way", is_quiet)
@@ -69,7 +72,7 @@ async def test_b104_nothing_of_an_erased_session_is_left_in_the_home(home: Path)
         session = await said(platform, running)
         assert await running.store.processes.live()
         assert list((home / "keepers").iterdir())
-        [erased] = await running.operators.erase(session)
+        [erased] = await running.operator_verbs.erase(session)
         assert (erased.session, erased.processes) == (session, 1)
         assert await running.store.sessions.page() == []
         assert [path for path in (home / "keepers").iterdir() if path.is_dir()] == []
@@ -82,26 +85,26 @@ async def test_b104_running_turn_and_its_command_are_ended_before_they_are_erase
         platform.write(f"run: echo {WORDS}; cat > /dev/null; sleep 1000")
         await eventually("the command runs", lambda: list((home / "keepers").glob("*/output")))
         [session] = await running.store.sessions.page()
-        [erased] = await running.operators.erase(session.id)
+        [erased] = await running.operator_verbs.erase(session.id)
         assert erased.turns == 1
         assert running.loops.runner.attempts == {}
         platform.write("say: hello again")
-        await replies(platform, "hello again")
+        await wait_for_replies(platform, "hello again")
         [fresh] = await running.store.sessions.page()
         assert fresh.id != session.id
     assert holds(home) == []
 
 
 async def test_b104_turn_that_waits_for_its_agent_is_cut_off(home: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
-    agent.let_go("after")
+    platform, agent = SimulatedPlatform(), HeldAgent()
+    agent.release("after")
     async with serving(home, platform, agent=agent) as running:
         platform.write(WORDS)
-        await agent.has(WORDS)
-        await running.operators.erase(key_of(platform))
+        await agent.wait_until_started(WORDS)
+        await running.operator_verbs.erase(key_of(platform))
         platform.write("after")
-        await replies(platform, "after: done")
-    assert agent.seen[-1] == ["after"]
+        await wait_for_replies(platform, "after: done")
+    assert agent.seen_texts[-1] == ["after"]
     assert holds(home) == []
 
 
@@ -116,9 +119,9 @@ async def test_b104_erasing_is_finished_by_the_next_start_when_killed_in_its_mid
         session = await said(platform, running)
     assert holds(home)
     clock.move(600)
-    async with dying(home, platform, fact=fact, clock=clock) as running:
+    async with crashing_at_fact(home, platform, fact=fact, clock=clock) as running:
         with suppress(Crash, Unavailable):
-            await running.operators.erase(session)
+            await running.operator_verbs.erase(session)
     assert (fact == GONE) == (not await left(home))
     clock.move(600)
     async with serving(home, platform, clock=clock) as running:
@@ -132,7 +135,7 @@ async def test_b104_erasing_is_finished_by_the_next_start_when_killed_in_its_mid
 
 
 async def left(home: Path) -> list[str]:
-    async with looking_at(home) as store:
+    async with read_only_store(home) as store:
         return [session.id for session in await store.sessions.page()]
 
 
@@ -140,12 +143,12 @@ async def test_b104_event_of_an_erased_session_does_not_bring_it_back_when_it_co
     platform = SimulatedPlatform()
     async with serving(home, platform) as running:
         platform.write(f"say: {WORDS}")
-        await replies(platform, WORDS)
+        await wait_for_replies(platform, WORDS)
         [session] = await running.store.sessions.page()
-        [message] = await running.store.inbox.seen(key_of(platform), 0, 1)
-        await running.operators.erase(session.id)
+        [message] = await running.store.inbox.chat_messages(key_of(platform), 0, 1)
+        await running.operator_verbs.erase(session.id)
         again = platform.write("say: other")
-        await replies(platform, WORDS, "other")
+        await wait_for_replies(platform, WORDS, "other")
         assert again != message.id
     platform._count = 0  # so that its next message has the id of the first
     platform.write(f"say: {WORDS}")
@@ -160,25 +163,25 @@ async def test_b104_event_of_an_erased_session_does_not_bring_it_back_when_it_co
 
 
 async def test_b104_old_sessions_go_by_themselves_and_those_with_something_under_way_stay(home: Path) -> None:
-    platform, agent, clock = SimulatedPlatform(), Held(), SettableClock()
-    agent.let_go(WORDS, "young")
+    platform, agent, clock = SimulatedPlatform(), HeldAgent(), SettableClock()
+    agent.release(WORDS, "young")
     options: dict[str, Any] = {"agent": agent, "clock": clock, "RETENTION__AGE": "7d"}
     async with serving(home, platform, **options):
         platform.write(WORDS, chat="1")
-        await replies(platform, f"{WORDS}: done", chat="1")
+        await wait_for_replies(platform, f"{WORDS}: done", chat="1")
         platform.write("busy", chat="2")
-        await agent.has("busy")
+        await agent.wait_until_started("busy")
         platform.garble(f"rejected {WORDS}")
-        await eventually("it is kept", lambda: not platform.garbage())
+        await eventually("it is kept", lambda: not platform.garbled_events())
         clock.move(6 * 86400)
         platform.write("young", chat="3")
-        await replies(platform, "young: done", chat="3")
+        await wait_for_replies(platform, "young: done", chat="3")
     clock.move(2 * 86400)
     async with serving(home, platform, RECOVERY__FRESHNESS="0", **options) as running:
         await eventually("the old one is gone", lambda: is_gone(running, key_of(platform, "1")))
         kept = {session.key for session in await running.store.sessions.page()}
         assert kept == {key_of(platform, chat) for chat in ("2", "3")}
-        agent.let_go("busy")
+        agent.release("busy")
     assert holds(home) == []
 
 
@@ -190,10 +193,10 @@ async def test_b104_nothing_goes_by_itself_without_the_setting(home: Path) -> No
     platform, clock = SimulatedPlatform(), SettableClock()
     async with serving(home, platform, clock=clock):
         platform.write("say: hello")
-        await replies(platform, "hello")
+        await wait_for_replies(platform, "hello")
     clock.move(10_000 * 86400)
     async with serving(home, platform, clock=clock) as running:
-        await running.loops.eraser.go_on()
+        await running.loops.eraser.finish_pending()
         assert len(await running.store.sessions.page()) == 1
 
 
@@ -224,7 +227,7 @@ def test_b104_command_line_erases_through_the_gateway_and_asks_first(home: Path)
         done = perdure(process, "erase", KEY, "--json", "--yes")
         [erased] = json.loads(done.stdout)
         assert (done.returncode, erased["turns"], erased["messages"], erased["replies"]) == (0, 1, 1, 1)
-        assert ann.sees() == []
+        assert ann.messages() == []
         assert next(ann.events(place))[1] == "gateway", "a stream goes on where it was"
         assert ann.say(f"say: {WORDS}", "first").status_code == 410
         assert perdure(process, "erase", KEY, "--yes").returncode == 1
@@ -268,6 +271,8 @@ async def test_b104_two_who_erase_at_once_do_no_harm(home: Path) -> None:
     platform = SimulatedPlatform()
     async with serving(home, platform) as running:
         session = await said(platform, running)
-        found = await asyncio.gather(*(running.operators.erase(session) for _ in range(3)), return_exceptions=True)
+        found = await asyncio.gather(
+            *(running.operator_verbs.erase(session) for _ in range(3)), return_exceptions=True
+        )
         assert sum(len(each) for each in found if isinstance(each, list)) == 1
     assert holds(home) == []

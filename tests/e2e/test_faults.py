@@ -7,12 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import crashing_at_the_end, serving
 from support.postgres import PostgresServer
-from support.recovering import key_of, turns_in
+from support.recovering import key_of, turn_views
 from support.waiting import eventually, wait_for
 
 DAY = 86_400.0
@@ -42,8 +42,8 @@ async def test_everything_is_answered_once_in_order_when_the_clock_jumps(tmp_pat
         clock.move(-jump)
         platform.write("say: three")
         await eventually("all is answered", lambda: platform.replies() == ["one", "two", "three"])
-        views = await turns_in(running.store, key_of(platform))
-    assert [view.state for view in views] == [State.DONE] * 3
+        views = await turn_views(running.store, key_of(platform))
+    assert [view.state for view in views] == [TurnState.DONE] * 3
     assert not any(view.interruptions for view in views), "the jump was taken for a death"
 
 

@@ -11,10 +11,10 @@ import pytest
 from perdure.core import notes
 from perdure.platforms.api import Capabilities
 from perdure.testing import SimulatedPlatform
-from perdure.testing.telegram import Fault, LocalTelegram, Refused
+from perdure.testing.telegram import BotApiRefusal, Fault, LocalTelegram
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import serving
-from support.telegram import rows, telegram_gateway, wait_until_settled
+from support.telegram import query_database, telegram_gateway, wait_until_settled
 from support.waiting import eventually, wait_for
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 3000
@@ -53,7 +53,7 @@ def test_files_are_sent_as_what_they_are(tmp_path: Path, telegram: LocalTelegram
         assert {sent.reply_to for sent in telegram.sent} == {asked}
         assert [text for text in telegram.texts() if text] == ["all sent"]
         # Whatever Telegram does not take is told in words.
-        telegram.befall("sendDocument", Fault(refusal=Refused(413, "Request Entity Too Large")))
+        telegram.befall("sendDocument", Fault(refusal=BotApiRefusal(413, "Request Entity Too Large")))
         telegram.write('send: a "plan".pdf\nsay: and that')
         wait_for("it goes on", lambda: "and that" in telegram.texts())
         [told] = [text for text in telegram.texts() if "cannot be sent here" in text]
@@ -71,7 +71,7 @@ def test_b74_kill_in_the_middle_of_a_send_is_told_as_any_other(
         telegram.write("send: cat.png\nsay: there you are")
         assert held.reached.wait(30), "the file is on its way"
         process.kill()
-        assert rows(process, "SELECT state FROM outbox WHERE file IS NOT NULL") == [("sending",)]
+        assert query_database(process, "SELECT state FROM outbox WHERE file IS NOT NULL") == [("sending",)]
         place.write_bytes(b"something else")  # what is sent is what was there at the call
         process.start()
         wait_for("it is answered", lambda: "there you are" in telegram.texts())
@@ -88,7 +88,7 @@ def test_web_shows_a_message_with_the_file(tmp_path: Path) -> None:
         ann = Person(process)
         ann.say("send: cat.png\nsend: missing.txt\nsend: ../token\nsay: done")
         ann.wait_for_replies(2)
-        [sent] = [each for each in ann.sees() if each.get("attachments")]
+        [sent] = [each for each in ann.messages() if each.get("attachments")]
         [file] = sent["attachments"]
         assert (sent["author"], sent["text"]) == ("agent", "cat.png")
         assert (file["name"], file["media_type"], file["size"]) == ("cat.png", "image/png", len(PNG))

@@ -10,14 +10,14 @@ import pytest
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import notes
-from perdure.core.conversation import NoteMessage, UserMessage, conversation
-from perdure.core.turn import State
+from perdure.core.conversation import NoteMessage, UserMessage, build_conversation
+from perdure.core.turn import TurnState
 from perdure.errors import ModelError
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.killing import Killing
-from support.recovering import key_of, perdure, turns_in
+from support.killing import StoreCallSweep
+from support.recovering import key_of, run_perdure, turn_views
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ class Planned:
 
     async def run(self, context: TurnContext) -> Reply:
         self.asked.append(context.view.causes[0].text)
-        told = [message for each in conversation((), context.view).now for message in each.messages]
+        told = [message for each in build_conversation((), context.view).current for message in each.messages]
         self.read.append([message for message in told if isinstance(message, UserMessage | NoteMessage)])
         answer = self._answers.pop(0) if self._answers else "nothing more"
         if answer == FAIL:
@@ -59,7 +59,7 @@ async def at_rest(gateway: Gateway) -> None:
 
     async def probe() -> bool:
         runner = gateway.loops.runner
-        return not runner.attempts and not await gateway.store.turns.claimable(await _run_of(gateway))
+        return not runner.attempts and not await gateway.store.turns.claimable_keys(await _run_of(gateway))
 
     await eventually("everything is at rest", probe)
 
@@ -125,7 +125,7 @@ async def test_b84_message_of_a_person_goes_first(tmp_path: Path) -> None:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         platform.write("but leave the attic")
-        await eventually("it waits", lambda: gateway.store.inbox.waiting(key_of(platform)))
+        await eventually("it waits", lambda: gateway.store.inbox.count_waiting(key_of(platform)))
         agent.gate.set()
         await sees(platform, SET, "one", "to the message", "GOAL REACHED")
         await at_rest(gateway)
@@ -138,7 +138,7 @@ async def test_b84_goal_that_was_reached_before_a_message_was_answered_stays_rea
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         platform.write("thanks")
-        await eventually("it waits", lambda: gateway.store.inbox.waiting(key_of(platform)))
+        await eventually("it waits", lambda: gateway.store.inbox.count_waiting(key_of(platform)))
         agent.gate.set()
         await sees(platform, SET, "GOAL REACHED", "to the message")
         await at_rest(gateway)
@@ -205,7 +205,7 @@ async def test_b84_interrupted_turn_does_not_continue_it_until_it_has_gone_on_an
         await at_rest(gateway)
         platform.write("/resume")
         await sees(platform, SET, held, "Going on.", "one after all", "GOAL REACHED")
-        assert [turn.state for turn in await turns_in(gateway.store, key_of(platform))] == [State.DONE] * 2
+        assert [turn.state for turn in await turn_views(gateway.store, key_of(platform))] == [TurnState.DONE] * 2
 
 
 async def test_b84_goal_is_ended_by_a_person(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ async def test_b84_goal_goes_on_after_a_crash_in_its_turn(tmp_path: Path) -> Non
     async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
         await sees(platform, SET, "one", "two", "GOAL REACHED")
         await at_rest(gateway)
-        assert len(await turns_in(gateway.store, key_of(platform))) == 3
+        assert len(await turn_views(gateway.store, key_of(platform))) == 3
 
 
 GOAL = "once dig 0s\nsay: dug"
@@ -304,12 +304,12 @@ async def test_b84_goal_is_neither_lost_nor_doubled_when_killed_at_any_store_cal
 
     async def check(gateway: Gateway, platform: SimulatedPlatform) -> None:
         assert [key.split(":")[2] for key in await causes(gateway)] == ["1", "2"]
-        assert [turn.state for turn in await turns_in(gateway.store, key_of(platform))] == [State.DONE] * 2
+        assert [turn.state for turn in await turn_views(gateway.store, key_of(platform))] == [TurnState.DONE] * 2
 
-    killing = Killing(
+    killing = StoreCallSweep(
         f"/goal {GOAL}", settled=lambda platform: platform.replies() == seen, check=check, GOAL__MAX_TURNS="2"
     )
-    points = await killing.everywhere(tmp_path)
+    points = await killing.run(tmp_path)
     assert points > 50, "the sweep no longer reaches what it did"
 
 
@@ -321,8 +321,8 @@ async def test_b84_session_with_a_goal_is_exported_and_imported(tmp_path: Path) 
         platform.write("/goal tidy up")
         await sees(platform, SET, "one", "GOAL REACHED")
     elsewhere.mkdir()
-    (elsewhere / "sessions.json").write_text(await perdure(home, "export"))
-    assert "1 session was" in await perdure(elsewhere, "import", str(elsewhere / "sessions.json"))
+    (elsewhere / "sessions.json").write_text(await run_perdure(home, "export"))
+    assert "1 session was" in await run_perdure(elsewhere, "import", str(elsewhere / "sessions.json"))
 
 
 async def test_b70_files_that_came_with_the_command_go_to_the_goals_first_turn(tmp_path: Path) -> None:
@@ -330,6 +330,6 @@ async def test_b70_files_that_came_with_the_command_go_to_the_goals_first_turn(t
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up", files=["a.png"])
         await sees(platform, SET, "one", "GOAL REACHED")
-        turns = await turns_in(gateway.store, key_of(platform))
+        turns = await turn_views(gateway.store, key_of(platform))
         named = [[file.name for cause in turn.causes for file in cause.attachments] for turn in turns]
         assert named == [["a.png"], []]

@@ -9,24 +9,26 @@ from pathlib import Path
 import pytest
 
 from perdure.testing.providers import LocalProvider, Says, Wish
-from support.approving import DONE, Asking
-from support.shelling import cleared_home
+from support.approving import DONE, ApprovalScenario
+from support.shelling import home_without_commands
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    yield from cleared_home(tmp_path)
+    yield from home_without_commands(tmp_path)
 
 
 @asynccontextmanager
-async def wishing(home: Path, *wishes: Wish, **settings: str) -> AsyncIterator[tuple[Asking, LocalProvider]]:
+async def wishing(
+    home: Path, *wishes: Wish, **settings: str
+) -> AsyncIterator[tuple[ApprovalScenario, LocalProvider]]:
     """A scene whose model wishes for these calls at once, and then says that it is done."""
     with LocalProvider() as provider:
         provider.script = [Says(calls=wishes), Says("All done.")]
         model = {"MODEL__NAME": "openai:local", "MODEL__BASE_URL": provider.openai_url}
-        yield Asking(home, None, MODEL__API_KEY=provider.key, **model, **settings), provider
+        yield ApprovalScenario(home, None, MODEL__API_KEY=provider.key, **model, **settings), provider
 
 
 def results(provider: LocalProvider) -> list[str]:
@@ -40,11 +42,11 @@ async def test_b66_two_guarded_calls_are_asked_for_one_after_the_other(home: Pat
             first, _ = await scene.ask("go")
             assert len(scene.platform.replies()) == 1
             scene.platform.press(first.command)
-            _, second = await scene.asked(2)
+            _, second = await scene.wait_for_question(2)
             assert first.command.split(".")[-1] != second.command.split(".")[-1]
             assert (scene.commands.workspace / "one").exists(), "what was approved is done before more is asked"
             scene.platform.press(second.command)
-            await scene.sees("All done.")
+            await scene.wait_for_replies("All done.")
         assert results(provider)[0] == "exit code 0\none"
         assert "not run: the user denied it" in results(provider)[1]
     assert not (scene.commands.workspace / "two").exists()
@@ -58,13 +60,13 @@ async def test_calls_that_need_no_word_are_done_before_it_is_asked_for_the_other
             assert (scene.commands.workspace / "a").read_text() == "b"
             assert scene.runs() == 0
             scene.platform.press(approve.command)
-            await scene.sees("All done.")
+            await scene.wait_for_replies("All done.")
         assert results(provider)[0] == "exit code 0\n(no output)"
     assert scene.runs() == 1
 
 
 async def test_every_command_is_asked_for_when_the_settings_say_all(home: Path) -> None:
-    scene = Asking(home, TOOLS__APPROVALS="all")
+    scene = ApprovalScenario(home, TOOLS__APPROVALS="all")
     async with scene.serving():
         await scene.ask("run: echo ran >> runs")
         assert "every command here needs approval" in scene.platform.replies()[0]
@@ -72,8 +74,8 @@ async def test_every_command_is_asked_for_when_the_settings_say_all(home: Path) 
 
 
 async def test_no_command_is_asked_for_when_the_settings_say_off(home: Path) -> None:
-    scene = Asking(home, TOOLS__APPROVALS="off")
+    scene = ApprovalScenario(home, TOOLS__APPROVALS="off")
     async with scene.serving():
         scene.platform.write("run: echo ran >> runs; rm -rf ./nothing; echo hello")
-        await scene.sees(DONE)
+        await scene.wait_for_replies(DONE)
     assert scene.runs() == 1

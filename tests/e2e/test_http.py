@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from perdure.console.serve import listen
-from support.described import check
+from support.described import check_response
 from support.gateway import GatewayProcess, gateway
 from support.waiting import eventually, wait_for
 
@@ -100,7 +100,9 @@ def chat(http: httpx.Client) -> Chat:
 def client(process: GatewayProcess) -> httpx.Client:
     """Every answer is held against the description of the API."""
     headers = {"Authorization": f"Bearer {process.token}"}
-    return httpx.Client(base_url=process.url, headers=headers, timeout=30, event_hooks={"response": [check]})
+    return httpx.Client(
+        base_url=process.url, headers=headers, timeout=30, event_hooks={"response": [check_response]}
+    )
 
 
 # ── messages ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 import pytest
 
-from perdure.core.delivery import Delivery
+from perdure.core.delivery import DeliveryState
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected, SendRefused, SendRetry, SendUnknown
 from perdure.platforms.api import Capabilities
-from perdure.runtime.bell import POLL
+from perdure.runtime.bell import POLL_SECONDS
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
-from support.counting import Counted, leaping_gateway, passing
-from support.leaping import leaping
+from support.counting import CountingWrapper, fast_forward_gateway, pass_loop_time
+from support.leaping import run_fast_forward
 from support.waiting import eventually
 
 MINUTES = 10 * 60.0
-POLLS = MINUTES / POLL
+POLLS = MINUTES / POLL_SECONDS
 LOOPS = 8  # transactions a poll: of the loops that poll, of the heartbeat, and of slower loops now and then
 FOR_A_TRY = 4  # transactions: it is begun, its outcome is recorded, and what stands behind it is looked for
 
@@ -35,13 +35,13 @@ class Scene(NamedTuple):
     gateway: Gateway
     platform: SimulatedPlatform
     adapter: FailingAdapter
-    counted: Counted
+    counted: CountingWrapper
 
     async def states(self) -> list[tuple[str, str]]:
         sql = "SELECT text, state FROM outbox ORDER BY id"
         return [(text, state) for text, state in await self.gateway.store.database.read(lambda tx: tx.all(sql))]
 
-    async def reaches(self, *expected: tuple[str, Delivery]) -> None:
+    async def reaches(self, *expected: tuple[str, DeliveryState]) -> None:
         async def reached() -> bool:
             return await self.states() == list(expected)
 
@@ -51,7 +51,7 @@ class Scene(NamedTuple):
 class FailingAdapter(SimulatedAdapter):
     """Fails with the errors that it is given, one a send; before that, if wished, the store goes away."""
 
-    def __init__(self, platform: SimulatedPlatform, counted: Counted) -> None:
+    def __init__(self, platform: SimulatedPlatform, counted: CountingWrapper) -> None:
         super().__init__(platform)
         self._counted = counted
         self.errors: list[Exception] = []
@@ -69,7 +69,7 @@ class FailingAdapter(SimulatedAdapter):
 Fault = Callable[[Scene], Awaitable[None]]
 
 
-def store_away(error: Exception | None, *then: tuple[str, Delivery]) -> Fault:
+def store_away(error: Exception | None, *then: tuple[str, DeliveryState]) -> Fault:
     """The store goes away while a reply is being sent, and comes back later."""
 
     async def fault(scene: Scene) -> None:
@@ -88,32 +88,32 @@ async def platform_away(scene: Scene) -> None:
     """The platform is away, and a reply is owed to it all the while."""
     scene.adapter.errors = [NotConnected("gone")] * 1000
     scene.platform.write("say: hi")
-    await scene.reaches(("hi", Delivery.OWED))
+    await scene.reaches(("hi", DeliveryState.OWED))
 
 
 async def adapter_raises(scene: Scene) -> None:
     scene.adapter.errors = [ZeroDivisionError("a defect")] * 3
     scene.platform.write("say: hi")
-    await scene.reaches(("hi", Delivery.SENT))
+    await scene.reaches(("hi", DeliveryState.SENT))
 
 
 async def refused_row(scene: Scene) -> None:
     scene.platform.refusals.add("1")
     scene.platform.write("say: hi")
-    await scene.reaches(("hi", Delivery.REFUSED))
+    await scene.reaches(("hi", DeliveryState.REFUSED))
 
 
 async def damaged_row(scene: Scene) -> None:
     """A row whose file cannot be read any more stays unknown, and is tried more and more rarely."""
     scene.adapter.errors = [NotConnected("gone")]
     scene.platform.write("say: hi")
-    await scene.reaches(("hi", Delivery.OWED))
+    await scene.reaches(("hi", DeliveryState.OWED))
     damage = "UPDATE outbox SET file = '}{'"
     await scene.gateway.store.database.write(lambda tx: tx.run(damage))
-    await scene.reaches(("hi", Delivery.UNKNOWN))
+    await scene.reaches(("hi", DeliveryState.UNKNOWN))
 
 
-SENT = ("hi", Delivery.SENT)
+SENT = ("hi", DeliveryState.SENT)
 FAULTS = {
     "nothing went wrong": store_away(None, SENT),
     "store away when the platform names a pause": store_away(SendRetry("busy", after=2), SENT),
@@ -121,7 +121,7 @@ FAULTS = {
     "store away when the line is cut": store_away(NotConnected("gone"), SENT),
     "store away when the outcome is unknown": store_away(SendUnknown("the answer was lost"), SENT),
     "store away when the adapter raises": store_away(ZeroDivisionError("a defect"), SENT),
-    "store away when it is refused": store_away(SendRefused("no"), ("hi", Delivery.REFUSED)),
+    "store away when it is refused": store_away(SendRefused("no"), ("hi", DeliveryState.REFUSED)),
     "platform away": platform_away,
     "adapter raises": adapter_raises,
     "row refused": refused_row,
@@ -131,18 +131,18 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_b75_idle_gateway_makes_only_the_transactions_of_its_polls(tmp_path: Path, fault: Fault) -> None:
-    leaping(_count_after(tmp_path, fault))
+    run_fast_forward(_count_after(tmp_path, fault))
 
 
 async def _count_after(home: Path, fault: Fault) -> None:
-    platform, counted = SimulatedPlatform(), Counted()
+    platform, counted = SimulatedPlatform(), CountingWrapper()
     platform.capabilities = Capabilities(idempotent_send=True, keeps_missed=True)
     adapter = FailingAdapter(platform, counted)
-    async with leaping_gateway(home, [adapter], wrap=counted.wrap) as gateway:
+    async with fast_forward_gateway(home, [adapter], wrap=counted.wrap) as gateway:
         await fault(Scene(gateway, platform, adapter, counted))
         counted.database.counted.clear()
-        await passing(MINUTES)
+        await pass_loop_time(MINUTES)
         made = counted.database.counted
-    tries = made["Outbox.start"]
+    tries = made["Outbox.start_sending"]
     assert tries <= POLLS + 5, f"a reply that waits is tried more often than once a poll: {made}"
     assert made.total() - tries * FOR_A_TRY <= POLLS * LOOPS, f"more than its polls: {made}"

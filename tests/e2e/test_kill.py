@@ -62,13 +62,13 @@ def test_b40_finished_chat_is_not_woken_when_killed_afterwards(tmp_path: Path) -
     with gateway(tmp_path / "home") as process:
         person = Person(process)
         person.say("say: one")
-        before = person.wait_for_replies(1) and person.sees()
+        before = person.wait_for_replies(1) and person.messages()
         process.kill()
         process.start()
         other = Person(process, "other")
         other.say("say: hello")
         other.wait_for_replies(1)
-        assert person.sees() == before
+        assert person.messages() == before
 
 
 def test_b71_same_message_again_is_the_same_message_when_killed_in_between(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_b71_same_message_again_is_the_same_message_when_killed_in_between(tmp_p
         again = person.say("say: one", "mine")
         assert (again.status_code, again.json()) == (200, first.json())
         assert person.wait_for_replies(1) == ["one"]
-        assert [message["author"] for message in person.sees()] == ["user", "agent"]
+        assert [message["author"] for message in person.messages()] == ["user", "agent"]
 
 
 def test_events_are_taken_up_where_they_stopped_when_killed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from perdure.console.metrics import FAMILIES
+from perdure.console.metrics import METRIC_FAMILIES
 from support.gateway import GatewayProcess, Person, gateway
 from support.waiting import wait_for
 
@@ -28,13 +28,13 @@ def scrape(process: GatewayProcess) -> dict[str, float]:
         if line.startswith("# HELP "):
             family = line.split()[2]
         elif line.startswith("# TYPE "):
-            assert line == f"# TYPE {family} {FAMILIES[family][0]}"
+            assert line == f"# TYPE {family} {METRIC_FAMILIES[family][0]}"
         else:
             sample = LINE.fullmatch(line)
             assert sample, line
             assert sample[1] == family
             found[line.rpartition(" ")[0]] = float(sample[3])
-    assert {name.partition("{")[0] for name in found} <= FAMILIES.keys()
+    assert {name.partition("{")[0] for name in found} <= METRIC_FAMILIES.keys()
     return found
 
 

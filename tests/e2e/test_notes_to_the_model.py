@@ -8,11 +8,17 @@ import pytest
 
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage
-from perdure.core.journal import Cancelled
-from perdure.core.turn import State
-from perdure.runtime.gateway import Ending
-from support.recovering import Halting, reasons, rules, was_cut_in_a_step
-from support.scenes import SCRIPT, Scene, cut_in_a_step, cut_three_times, web
+from perdure.core.journal import TurnCancelled
+from perdure.core.turn import TurnState
+from perdure.runtime.gateway import StopKind
+from support.recovering import HangingAgent, decided_rules, interruption_reasons, was_interrupted_in_step
+from support.scenes import (
+    SCRIPT,
+    RecoveryScenario,
+    scenario_crashed_in_step,
+    scenario_crashed_three_times,
+    web_platform,
+)
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -25,64 +31,68 @@ CUT = notes.recovery_note("restart_interrupted", [B_AGAIN], finished=True)
 
 
 async def test_b47_model_gets_one_note_before_its_next_answer_and_none_later(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path, "step a\nstep b\nstep c\nsay: done")
-    async with scene.unstuck():
-        await scene.sees("done")
-        assert was_cut_in_a_step(await scene.turn())
+    scene = await scenario_crashed_in_step(tmp_path, "step a\nstep b\nstep c\nsay: done")
+    async with scene.serving_released():
+        await scene.wait_for_replies("done")
+        assert was_interrupted_in_step(await scene.turn())
         scene.platform.write("say: next")
-        await scene.sees("done", "next")
+        await scene.wait_for_replies("done", "next")
     # Asked for a, for b, cut off, for c, for the end; then in the next turn.
-    assert scene.bench.notes() == [[], [], [CUT], [CUT], []]
+    assert scene.agent_harness.request_notes() == [[], [], [CUT], [CUT], []]
     assert "a gateway interruption" in CUT
-    *_, result, note = scene.bench.requests[2].messages
+    *_, result, note = scene.agent_harness.requests[2].messages
     assert (type(result), type(note)) == (ToolMessage, NoteMessage)
-    assert scene.bench.words()[2] == ["step a\nstep b\nstep c\nsay: done"], "the note is nobody's words"
+    assert scene.agent_harness.request_texts()[2] == ["step a\nstep b\nstep c\nsay: done"], (
+        "the note is nobody's words"
+    )
 
 
 @pytest.mark.parametrize(
     ("ending", "cause", "reason"),
     [
-        pytest.param(Ending.STOP, "a gateway shutdown", "shutdown_timeout", id="a stop"),
-        pytest.param(Ending.RESTART, "a gateway restart", "restart_timeout", id="a restart"),
+        pytest.param(StopKind.STOP, "a gateway shutdown", "shutdown_timeout", id="a stop"),
+        pytest.param(StopKind.RESTART, "a gateway restart", "restart_timeout", id="a restart"),
     ],
 )
 async def test_b47_note_names_the_drain_that_ran_into_its_deadline(
-    tmp_path: Path, ending: Ending, cause: str, reason: str
+    tmp_path: Path, ending: StopKind, cause: str, reason: str
 ) -> None:
-    scene = Scene(tmp_path, "b")
+    scene = RecoveryScenario(tmp_path, "b")
     scene.platform.write(SCRIPT)
     await scene.run_into_the_deadline(ending)
-    async with scene.unstuck():
-        await scene.sees_last("done")
+    async with scene.serving_released():
+        await scene.wait_for_last_reply("done")
         view = await scene.turn()
-    assert (was_cut_in_a_step(view), reasons(view)) == (True, [reason])
-    assert scene.bench.notes() == [[], [], [notes.recovery_note(reason, [B_AGAIN], finished=True)]]
-    assert cause in scene.bench.notes()[-1][0]
+    assert (was_interrupted_in_step(view), interruption_reasons(view)) == (True, [reason])
+    assert scene.agent_harness.request_notes() == [[], [], [notes.recovery_note(reason, [B_AGAIN], finished=True)]]
+    assert cause in scene.agent_harness.request_notes()[-1][0]
 
 
 async def test_b47_only_the_newest_interruption_is_told(tmp_path: Path) -> None:
     """A crash, then a shutdown before the model was asked again, then another crash after it was."""
-    scene = await cut_in_a_step(tmp_path, "step a\nstep b\nstep c\nsay: done")
+    scene = await scenario_crashed_in_step(tmp_path, "step a\nstep b\nstep c\nsay: done")
     await scene.run_into_the_deadline()
-    scene.bench.stuck = {"c"}
-    await scene.crash_in_a_step()
-    async with scene.unstuck():
-        await scene.sees_last("done")
+    scene.agent_harness.stuck = {"c"}
+    await scene.crash_in_step()
+    async with scene.serving_released():
+        await scene.wait_for_last_reply("done")
     stopped = notes.recovery_note("shutdown_timeout", [B_AGAIN], finished=True)
     crashed = notes.recovery_note("restart_interrupted", [B_AGAIN.replace("'b'", "'c'")], finished=True)
-    assert scene.bench.notes() == [[], [], [stopped], [crashed]]
+    assert scene.agent_harness.request_notes() == [[], [], [stopped], [crashed]]
 
 
 async def test_b47_note_tells_what_is_known_of_an_effect_that_must_not_repeat(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path, "once pay\nsay: done", stuck="pay")
-    async with scene.unstuck():
-        await scene.sees("done")
-        assert was_cut_in_a_step(await scene.turn())
-    [note] = scene.bench.notes()[-1]
+    scene = await scenario_crashed_in_step(tmp_path, "once pay\nsay: done", stuck="pay")
+    async with scene.serving_released():
+        await scene.wait_for_replies("done")
+        assert was_interrupted_in_step(await scene.turn())
+    [note] = scene.agent_harness.request_notes()[-1]
     assert notes.in_doubt("once(name='pay', seconds=0.0)") in note
-    [result] = [message for message in scene.bench.requests[-1].messages if isinstance(message, ToolMessage)]
+    [result] = [
+        message for message in scene.agent_harness.requests[-1].messages if isinstance(message, ToolMessage)
+    ]
     assert (result.outcome, result.text) == ("unknown", notes.OUTCOME_UNKNOWN)
-    assert scene.bench.ran["pay"] == 1
+    assert scene.agent_harness.run_counts["pay"] == 1
 
 
 # ── only what is so ─────────────────────────────────────────────────────────────────────────────────────────
@@ -90,23 +100,23 @@ async def test_b47_note_tells_what_is_known_of_an_effect_that_must_not_repeat(tm
 
 async def test_b46_b47_note_speaks_of_no_steps_when_the_model_was_not_asked_yet(tmp_path: Path) -> None:
     """The turn was claimed, and the gateway was killed before the agent asked its model."""
-    scene = Scene(tmp_path)
-    await scene.crash_when_halted(Halting(), "say: done")
+    scene = RecoveryScenario(tmp_path)
+    await scene.crash_when_hanging(HangingAgent(), "say: done")
     async with scene.serving():
-        await scene.sees("done")
-    assert scene.bench.notes() == [[notes.recovery_note("restart_interrupted")]]
-    [[note]] = scene.bench.notes()
+        await scene.wait_for_replies("done")
+    assert scene.agent_harness.request_notes() == [[notes.recovery_note("restart_interrupted")]]
+    [[note]] = scene.agent_harness.request_notes()
     assert "Steps that have a result" not in note
     assert "accomplished" not in note
     assert "do not merely announce that you are back" in note
 
 
 async def test_b46_b47_note_speaks_of_no_finished_step_when_the_first_one_was_cut_off(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path, "once pay\nsay: done", stuck="pay")
-    async with scene.unstuck():
-        await scene.sees("done")
-        assert was_cut_in_a_step(await scene.turn())
-    [note] = scene.bench.notes()[-1]
+    scene = await scenario_crashed_in_step(tmp_path, "once pay\nsay: done", stuck="pay")
+    async with scene.serving_released():
+        await scene.wait_for_replies("done")
+        assert was_interrupted_in_step(await scene.turn())
+    [note] = scene.agent_harness.request_notes()[-1]
     assert "Steps that have a result" not in note
 
 
@@ -114,11 +124,11 @@ async def test_b46_b47_model_is_asked_to_begin_with_what_was_accomplished_when_a
     tmp_path: Path,
 ) -> None:
     """B48 too: in the one note, which still says not to announce the return only."""
-    scene = await cut_in_a_step(tmp_path)
-    async with scene.unstuck():
-        await scene.sees("done")
-        assert was_cut_in_a_step(await scene.turn())
-    [note] = scene.bench.notes()[-1]
+    scene = await scenario_crashed_in_step(tmp_path)
+    async with scene.serving_released():
+        await scene.wait_for_replies("done")
+        assert was_interrupted_in_step(await scene.turn())
+    [note] = scene.agent_harness.request_notes()[-1]
     assert notes.FINISHED_STEPS in note
     assert notes.FIRST_LINE in note
     assert "do not merely announce that you are back" in note
@@ -128,12 +138,12 @@ async def test_b46_b47_model_is_asked_to_begin_with_what_was_accomplished_when_a
 
 
 async def test_b47_results_that_nobody_answered_are_told_when_nothing_was_cut_off(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+    scene = RecoveryScenario(tmp_path)
     async with scene.serving():
         for text in ("step a\nfail: no credit", "say: two", "say: three"):
             scene.platform.write(text)
-        await scene.sees(notes.turn_failed("no credit"), "two", "three")
-    assert scene.bench.notes() == [[], [], [notes.UNANSWERED_RESULTS], []]
+        await scene.wait_for_replies(notes.turn_failed("no credit"), "two", "three")
+    assert scene.agent_harness.request_notes() == [[], [], [notes.UNANSWERED_RESULTS], []]
 
 
 @pytest.mark.parametrize(
@@ -150,72 +160,78 @@ async def test_b43_b47_results_are_told_only_as_long_as_a_turn_is_fresh(
     tmp_path: Path, seconds: int, settings: dict[str, str], told: bool
 ) -> None:
     """The gateway lives on meanwhile: its heartbeats are no sign of life of a turn that has ended."""
-    scene = Scene(tmp_path)
+    scene = RecoveryScenario(tmp_path)
     async with scene.serving(**settings):
         scene.platform.write("step a\nfail: no credit")
-        await scene.sees(notes.turn_failed("no credit"))
+        await scene.wait_for_replies(notes.turn_failed("no credit"))
         scene.clock.move(seconds)
         scene.platform.write("say: two")
-        await scene.sees(notes.turn_failed("no credit"), "two")
-    assert scene.bench.notes() == [[], [], [notes.UNANSWERED_RESULTS] if told else []]
+        await scene.wait_for_replies(notes.turn_failed("no credit"), "two")
+    assert scene.agent_harness.request_notes() == [[], [], [notes.UNANSWERED_RESULTS] if told else []]
 
 
 async def test_b47_b54_results_that_we_wrote_because_of_stop_are_not_told(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "b")
+    scene = RecoveryScenario(tmp_path, "b")
     async with scene.serving():
         scene.platform.write(SCRIPT)
-        await scene.bench.hangs()
+        await scene.agent_harness.wait_until_hanging()
         scene.platform.write("/stop")
-        await scene.sees("Stopped.")
+        await scene.wait_for_replies("Stopped.")
         scene.platform.write("say: next")
-        await scene.sees("Stopped.", "next")
+        await scene.wait_for_replies("Stopped.", "next")
         stopped, _ = await scene.turns()
     assert [call.ended.outcome for call in stopped.calls.values() if call.ended] == ["ok", "cancelled"]
-    assert scene.bench.notes() == [[], [], []]
+    assert scene.agent_harness.request_notes() == [[], [], []]
 
 
 async def test_b47_results_that_we_wrote_because_of_drop_are_not_told(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path)
+    scene = await scenario_crashed_in_step(tmp_path)
     async with scene.serving(RECOVERY__POLICY="off"):
-        assert was_cut_in_a_step(await scene.decided("off"))
+        assert was_interrupted_in_step(await scene.wait_for_rule("off"))
         scene.platform.write("/drop")
-        await scene.sees_last(notes.dropped(True))
+        await scene.wait_for_last_reply(notes.dropped(True))
         scene.platform.write("say: next")
-        await scene.sees_last("next")
-    assert scene.bench.notes() == [[], [], []]
+        await scene.wait_for_last_reply("next")
+    assert scene.agent_harness.request_notes() == [[], [], []]
 
 
 async def test_b47_recovery_note_takes_the_place_of_the_one_about_results(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path, "step x\nfail: no credit", SCRIPT)
-    async with scene.unstuck():
-        await scene.sees(notes.turn_failed("no credit"), "done")
-        assert was_cut_in_a_step(await scene.turn())
+    scene = await scenario_crashed_in_step(tmp_path, "step x\nfail: no credit", SCRIPT)
+    async with scene.serving_released():
+        await scene.wait_for_replies(notes.turn_failed("no credit"), "done")
+        assert was_interrupted_in_step(await scene.turn())
     unanswered = [notes.UNANSWERED_RESULTS]
-    assert scene.bench.notes() == [[], [], unanswered, unanswered, [CUT]]
+    assert scene.agent_harness.request_notes() == [[], [], unanswered, unanswered, [CUT]]
 
 
 async def test_b47_failed_recovery_keeps_its_note_for_the_next_message(tmp_path: Path) -> None:
     """B11 too: it is never run again by itself."""
-    scene = await cut_in_a_step(tmp_path, "step a\nstep b\nfail: no credit")
-    async with scene.unstuck():
-        await scene.sees(notes.turn_failed("no credit"))
-        assert was_cut_in_a_step(await scene.turn())
+    scene = await scenario_crashed_in_step(tmp_path, "step a\nstep b\nfail: no credit")
+    async with scene.serving_released():
+        await scene.wait_for_replies(notes.turn_failed("no credit"))
+        assert was_interrupted_in_step(await scene.turn())
     async with scene.serving():
         scene.platform.write("say: two")
         scene.platform.write("say: three")
-        await scene.sees(notes.turn_failed("no credit"), "two", "three")
-    assert scene.bench.notes() == [[], [], [CUT], [notes.failed_note("restart_interrupted", finished=True)], []]
-    assert "a gateway interruption" in scene.bench.notes()[3][0]
+        await scene.wait_for_replies(notes.turn_failed("no credit"), "two", "three")
+    assert scene.agent_harness.request_notes() == [
+        [],
+        [],
+        [CUT],
+        [notes.failed_note("restart_interrupted", finished=True)],
+        [],
+    ]
+    assert "a gateway interruption" in scene.agent_harness.request_notes()[3][0]
 
 
 async def test_b47_message_is_untouched_when_nothing_was_cut_off_and_nothing_unanswered(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+    scene = RecoveryScenario(tmp_path)
     async with scene.serving():
         scene.platform.write("say: one")
         scene.platform.write("say: two")
-        await scene.sees("one", "two")
-    assert list(scene.bench.requests[0].messages) == [UserMessage("say: one")]
-    assert list(scene.bench.requests[1].messages) == [
+        await scene.wait_for_replies("one", "two")
+    assert list(scene.agent_harness.requests[0].messages) == [UserMessage("say: one")]
+    assert list(scene.agent_harness.requests[1].messages) == [
         UserMessage("say: one"),
         AssistantMessage("one"),
         UserMessage("say: two"),
@@ -227,21 +243,21 @@ async def test_b47_message_is_untouched_when_nothing_was_cut_off_and_nothing_una
 
 async def test_b48_model_never_gets_a_blank_message(tmp_path: Path) -> None:
     """Not when a message has no words, not when one joins, and not when somebody only wants the work to go on."""
-    scene = await cut_in_a_step(tmp_path, "  \n ", SCRIPT)
-    async with scene.unstuck(RECOVERY__POLICY="off") as gateway:
-        assert was_cut_in_a_step(await scene.decided("off"))
+    scene = await scenario_crashed_in_step(tmp_path, "  \n ", SCRIPT)
+    async with scene.serving_released(RECOVERY__POLICY="off") as gateway:
+        assert was_interrupted_in_step(await scene.wait_for_rule("off"))
         scene.platform.write("")
-        await scene.sees_last(f"done\n{notes.OFFLINE_GREETING}")  # it joins
-        scene.bench.stuck.add("b")
+        await scene.wait_for_last_reply(f"done\n{notes.OFFLINE_GREETING}")  # it joins
+        scene.agent_harness.stuck.add("b")
         scene.platform.write(SCRIPT, chat="2")
-        await scene.bench.hangs(2)  # in the other chat
+        await scene.agent_harness.wait_until_hanging(2)  # in the other chat
         session = await gateway.store.sessions.current(scene.key("2"))
         assert session is not None
-        assert await gateway.operators.suspend(session)
-        scene.bench.release()
+        assert await gateway.operator_verbs.suspend(session)
+        scene.agent_harness.release()
         scene.platform.write("/resume", chat="2")
-        await scene.sees(notes.RESUMED["session"], "done", chat="2")
-    words = [text for request in scene.bench.words() for text in request]
+        await scene.wait_for_replies(notes.RESUMED["session"], "done", chat="2")
+    words = [text for request in scene.agent_harness.request_texts() for text in request]
     assert [text for text in words if not text.strip()] == []
     assert words.count(notes.wordless()) > 1
 
@@ -253,47 +269,47 @@ JOINED = notes.recovery_note("restart_interrupted", [B_AGAIN], finished=True, jo
 
 @pytest.mark.parametrize("policy", ["off", "ask"])
 async def test_b49_message_joins_the_turn_where_it_does_not_go_on_by_itself(tmp_path: Path, policy: str) -> None:
-    scene = await cut_in_a_step(tmp_path)
-    async with scene.unstuck(RECOVERY__POLICY=policy):
-        assert was_cut_in_a_step(await scene.decided(policy))
+    scene = await scenario_crashed_in_step(tmp_path)
+    async with scene.serving_released(RECOVERY__POLICY=policy):
+        assert was_interrupted_in_step(await scene.wait_for_rule(policy))
         await joins(scene, policy)
 
 
 async def test_b49_message_joins_the_turn_during_a_pause(tmp_path: Path) -> None:
-    scene = await cut_three_times(tmp_path)
-    async with scene.unstuck():
-        assert was_cut_in_a_step(await scene.decided("paused"))
+    scene = await scenario_crashed_three_times(tmp_path)
+    async with scene.serving_released():
+        assert was_interrupted_in_step(await scene.wait_for_rule("paused"))
         await joins(scene, "paused")
 
 
-async def joins(scene: Scene, rule: str) -> None:
+async def joins(scene: RecoveryScenario, rule: str) -> None:
     """B79 too: one turn, one note, unfinished work first, then the message; the reply is attached to that."""
     message = scene.platform.write("step new\nsay: and that")
-    await scene.sees_last("done\nand that")
+    await scene.wait_for_last_reply("done\nand that")
     [view] = await scene.turns()
-    assert rules(view)[-2:] == [rule, "message"]
-    assert scene.bench.notes()[-2:] == [[JOINED], [JOINED]]
-    assert scene.bench.words()[-1] == [SCRIPT, "step new\nsay: and that"]
-    assert list(scene.bench.ran) == ["a", "b", "new"]
+    assert decided_rules(view)[-2:] == [rule, "message"]
+    assert scene.agent_harness.request_notes()[-2:] == [[JOINED], [JOINED]]
+    assert scene.agent_harness.request_texts()[-1] == [SCRIPT, "step new\nsay: and that"]
+    assert list(scene.agent_harness.run_counts) == ["a", "b", "new"]
     assert scene.platform.posted[-1].reply_to == message
 
 
 async def test_b49_message_joins_the_turn_that_is_about_to_go_on_by_itself(tmp_path: Path) -> None:
     """And what was stored before the interruption keeps its own turn."""
-    scene = Scene(tmp_path, "b", RECOVERY__CONCURRENCY="1")
+    scene = RecoveryScenario(tmp_path, "b", RECOVERY__CONCURRENCY="1")
     await scene.crash_in_every_chat("12", "say: before")
     async with scene.serving():
-        await scene.bench.hangs(3)  # in one chat, which has the only place
-        [other] = [chat for chat in "12" if (await scene.turn(chat)).state is State.INTERRUPTED]
+        await scene.agent_harness.wait_until_hanging(3)  # in one chat, which has the only place
+        [other] = [chat for chat in "12" if (await scene.turn(chat)).state is TurnState.INTERRUPTED]
         scene.platform.write("say: and that", chat=other)
         await eventually("it is stored", lambda: not scene.platform.pending())
-        scene.bench.release()
-        await scene.sees("done\nand that", "before", chat=other)
+        scene.agent_harness.release()
+        await scene.wait_for_replies("done\nand that", "before", chat=other)
         joined, own = await scene.turns(other)
-    assert was_cut_in_a_step(joined)
+    assert was_interrupted_in_step(joined)
     assert [cause.text for cause in joined.causes] == [SCRIPT, "say: and that"]
     assert [cause.text for cause in own.causes] == ["say: before"]
-    seen = zip(scene.bench.notes(), scene.bench.words(), strict=True)
+    seen = zip(scene.agent_harness.request_notes(), scene.agent_harness.request_texts(), strict=True)
     assert [told for told, words in seen if "say: and that" in words] == [[JOINED], []]
 
 
@@ -308,18 +324,20 @@ async def test_b49_message_joins_the_turn_that_is_about_to_go_on_by_itself(tmp_p
 async def test_b49_message_supersedes_work_that_may_not_go_on(
     tmp_path: Path, rule: str, settings: dict[str, str]
 ) -> None:
-    scene = await cut_in_a_step(tmp_path, "step a\nonce pay\nsay: done", stuck="pay", platform=web())
+    scene = await scenario_crashed_in_step(
+        tmp_path, "step a\nonce pay\nsay: done", stuck="pay", platform=web_platform()
+    )
     scene.clock.move(3605 if rule == "stale" else 1)
     async with scene.serving(**settings):
-        assert was_cut_in_a_step(await scene.decided(rule))
+        assert was_interrupted_in_step(await scene.wait_for_rule(rule))
         message = scene.platform.write("say: new", sender="bob")
-        await scene.sees_last("new")
+        await scene.wait_for_last_reply("new")
         scene.platform.write("say: next", sender="bob")
-        await scene.sees_last("next")
+        await scene.wait_for_last_reply("next")
         old, *_ = views = await scene.turns()
-    assert (old.ended, [view.state for view in views[1:]]) == (Cancelled("superseded"), [State.DONE] * 2)
+    assert (old.ended, [view.state for view in views[1:]]) == (TurnCancelled("superseded"), [TurnState.DONE] * 2)
     left = notes.superseded_note([notes.in_doubt("once(name='pay', seconds=0.0)")])
-    assert scene.bench.notes()[-2:] == [[left], []]
+    assert scene.agent_harness.request_notes()[-2:] == [[left], []]
     assert "left unfinished" in left
     assert scene.platform.posted[-2].reply_to == message
-    assert scene.bench.ran["pay"] == 1
+    assert scene.agent_harness.run_counts["pay"] == 1

@@ -14,7 +14,7 @@ import pytest
 from perdure.store.database import Database, Row, Tx
 from perdure.testing import SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import Bench
+from support.recovering import AgentHarness
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -30,14 +30,14 @@ class Overheard:
 
     def __init__(self, database: Database, statements: dict[str, dict[str, Any]]) -> None:
         self.beneath = database
-        self.sole = database.sole
+        self.exclusive = database.exclusive
         self.statements = statements
 
-    async def write(self, work: Callable[[Tx], T], *, key: str = "") -> T:
-        return await self.beneath.write(lambda tx: work(OverheardTx(tx, self.statements)), key=key)
+    async def write(self, transaction: Callable[[Tx], T], *, key: str = "") -> T:
+        return await self.beneath.write(lambda tx: transaction(OverheardTx(tx, self.statements)), key=key)
 
-    async def read(self, work: Callable[[Tx], T]) -> T:
-        return await self.beneath.read(lambda tx: work(OverheardTx(tx, self.statements)))
+    async def read(self, transaction: Callable[[Tx], T]) -> T:
+        return await self.beneath.read(lambda tx: transaction(OverheardTx(tx, self.statements)))
 
     @property
     def problem(self) -> str | None:
@@ -51,7 +51,7 @@ class OverheardTx:
     def __init__(self, tx: Tx, statements: dict[str, dict[str, Any]]) -> None:
         self._tx = tx
         self._statements = statements
-        self.hold, self.now = tx.hold, tx.now
+        self.for_update, self.now = tx.for_update, tx.now
 
     def one(self, sql: str, **values: Any) -> Row | None:
         self._statements[sql] = values
@@ -83,10 +83,10 @@ def walks(path: Path, statements: dict[str, dict[str, Any]]) -> list[str]:
 
 async def test_no_statement_walks_through_a_table_when_work_is_recovered_and_done(tmp_path: Path) -> None:
     statements: dict[str, dict[str, Any]] = {}
-    platform, bench = SimulatedPlatform(), Bench("cut")
+    platform, bench = SimulatedPlatform(), AgentHarness("cut")
     async with crashing_at_the_end(tmp_path, platform, agent=bench.agent):
         platform.write("step cut\nsay: gone on")
-        await eventually("the step hangs", lambda: bench.hanging)
+        await eventually("the step hangs", lambda: bench.hung_steps)
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent, wrap=lambda d: Overheard(d, statements)):
         platform.write("say: new", chat="2")

@@ -16,7 +16,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from support.described import description, every_call
+from support.described import all_api_calls, served_description
 from support.gateway import GatewayProcess, gateway
 
 # It kills the gateway, which is what it is for; and a stream does not end by itself.
@@ -48,8 +48,8 @@ def http(process: GatewayProcess) -> Iterator[httpx.Client]:
 
 def test_description_that_is_served_is_made_from_the_routes(http: httpx.Client) -> None:
     served = http.get("/api/openapi.json").json()
-    assert served == description()
-    there = {(each.method.lower(), each.address) for each in every_call()}
+    assert served == served_description()
+    there = {(each.method.lower(), each.documented_path) for each in all_api_calls()}
     assert {(method, path) for path, methods in served["paths"].items() for method in methods} == there
 
 
@@ -63,7 +63,7 @@ def test_description_is_good_openapi(http: httpx.Client) -> None:
 
 
 def operations() -> list[Any]:
-    found: list[Any] = [*schemathesis.openapi.from_dict(description()).get_all_operations()]
+    found: list[Any] = [*schemathesis.openapi.from_dict(served_description()).get_all_operations()]
     return [each.ok() for each in found if each.ok().path not in APART]
 
 

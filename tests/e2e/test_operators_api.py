@@ -16,7 +16,7 @@ from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import serving
 from support.operating import Operator
-from support.people import request
+from support.people import api_request
 from support.telegram import telegram_gateway, wait_for_texts
 from support.waiting import wait_for
 
@@ -198,10 +198,10 @@ async def test_what_cannot_be_read_is_said_to_people_on_a_page_and_to_programs_i
     async with serving(tmp_path / "home") as stopped:
         pass
     for path in ("/console", "/console/sessions", "/console/turns/t_0"):
-        shown = await request(stopped, "GET", path)
+        shown = await api_request(stopped, "GET", path)
         assert (shown.status_code, shown.headers["content-type"]) == (503, "text/html; charset=utf-8")
         assert notes.NOT_SHOWN[503] in shown.text
-    refused = await request(stopped, "GET", "/api/sessions")
+    refused = await api_request(stopped, "GET", "/api/sessions")
     assert (refused.status_code, refused.json()["hint"]) == (503, "Ask again in a moment.")
 
 

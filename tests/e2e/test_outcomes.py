@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.delivery import Delivery
+from perdure.core.delivery import DeliveryState
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import FetchRefused, NotConnected
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform, gateways
 from perdure.testing.platform import SimulatedAdapter
-from support.counting import Counted
+from support.counting import CountingWrapper
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -55,9 +55,9 @@ async def test_b75_reply_is_sent_when_the_task_that_sent_it_has_died(tmp_path: P
     platform = SimulatedPlatform()
     async with gateways.serving(tmp_path, [Dying(platform)]) as gateway:
         platform.write("say: one")
-        await reaches(gateway, ("one", Delivery.SENT, 1))
+        await reaches(gateway, ("one", DeliveryState.SENT, 1))
         platform.write("say: two")
-        await reaches(gateway, ("one", Delivery.SENT, 1), ("two", Delivery.SENT, 0))
+        await reaches(gateway, ("one", DeliveryState.SENT, 1), ("two", DeliveryState.SENT, 0))
     assert platform.replies() == ["one", "two"]
 
 
@@ -88,7 +88,7 @@ async def test_b75_reply_stays_unknown_when_its_platform_cannot_be_asked(
     platform.lose_answers = 1
     async with gateways.serving(tmp_path, [Forgetful(platform, error)]) as gateway:
         platform.write("say: hi")
-        await reaches(gateway, ("hi", Delivery.SENT, attempts))
+        await reaches(gateway, ("hi", DeliveryState.SENT, attempts))
     assert platform.replies() == ["hi"]
 
 
@@ -109,7 +109,7 @@ async def test_b75_reply_is_unknown_when_its_adapter_gives_no_receipt(tmp_path: 
     platform = SimulatedPlatform()
     async with gateways.serving(tmp_path, [Odd(platform)]) as gateway:
         platform.write("say: hi")
-        await reaches(gateway, ("hi", Delivery.SENT, 1))
+        await reaches(gateway, ("hi", DeliveryState.SENT, 1))
     assert platform.replies() == ["hi"]
 
 
@@ -119,7 +119,7 @@ async def test_b75_reply_is_unknown_when_its_adapter_gives_no_receipt(tmp_path: 
 class TakingStoreAway(SimulatedAdapter):
     """The store goes away while a preview is sent or a file is fetched."""
 
-    def __init__(self, platform: SimulatedPlatform, counted: Counted) -> None:
+    def __init__(self, platform: SimulatedPlatform, counted: CountingWrapper) -> None:
         super().__init__(platform)
         self._counted = counted
         self.fetches = 0
@@ -143,12 +143,12 @@ async def test_b75_answer_takes_the_place_of_a_preview_whose_receipt_the_store_d
     tmp_path: Path,
 ) -> None:
     """Otherwise a half answer would stand in the chat for good, beside the answer."""
-    platform, counted = SimulatedPlatform(capabilities=EDITABLE), Counted()
+    platform, counted = SimulatedPlatform(capabilities=EDITABLE), CountingWrapper()
     adapter = TakingStoreAway(platform, counted)
     async with gateways.serving(tmp_path, [adapter], wrap=counted.wrap):
         platform.write("stream: one two three")
         await eventually(
-            "the store did not take the receipt", lambda: counted.database.refused["Previews.shown"] >= 2
+            "the store did not take the receipt", lambda: counted.database.refused["Previews.record_shown"] >= 2
         )
         counted.database.mend()
         await eventually("the answer is alone", lambda: platform.replies() == ["one two three"])
@@ -157,12 +157,12 @@ async def test_b75_answer_takes_the_place_of_a_preview_whose_receipt_the_store_d
 @pytest.mark.parametrize("refuses", [False, True], ids=["fetched", "given up"])
 async def test_b75_outcome_of_a_fetch_is_recorded_when_the_store_is_back(tmp_path: Path, refuses: bool) -> None:
     """The file is not fetched again for each time that the store does not take it."""
-    platform, counted = SimulatedPlatform(), Counted()
+    platform, counted = SimulatedPlatform(), CountingWrapper()
     adapter = TakingStoreAway(platform, counted)
     adapter.refuses = refuses
     async with gateways.serving(tmp_path, [adapter], wrap=counted.wrap):
         platform.write("say: hi", files=["a.txt"])
-        name = "Attachments.fail" if refuses else "Attachments.fetched"
+        name = "Attachments.record_failed" if refuses else "Attachments.record_fetched"
         await eventually("the store did not take the outcome", lambda: counted.database.refused[name] >= 2)
         counted.database.mend()
         await eventually("it is answered", lambda: "hi" in platform.replies())

@@ -93,7 +93,7 @@ async def test_what_was_set_aside_goes_on_without_repeating_a_finished_step(tmp_
         platform.write("mail")
         await hanging(office)
         (session,) = await gateway.store.sessions.page()
-        assert await gateway.operators.suspend(session)
+        assert await gateway.operator_verbs.suspend(session)
         office.hangs = False
         platform.write("/resume")
         await eventually("it is sent", lambda: "mail is sent." in platform.replies())
@@ -128,7 +128,7 @@ async def test_b60_pydantic_agent_runs_only_the_missing_call_of_a_set(tmp_path: 
         (session,) = await gateway.store.sessions.page()
 
         async def kept() -> bool:
-            records = await gateway.store.journal.after(session.id, 0)
+            records = await gateway.store.journal.read_after(session.id, 0)
             return any(record.entry.kind == "tool_ended" for _, record in records)
 
         await eventually("one result is on record", kept)

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from perdure.errors import ConfigurationError
-from perdure.runtime.plugged import make_plugged
-from perdure.settings import PluggedSettings
+from perdure.runtime.plugged import make_plugin_adapter
+from perdure.settings import PluginPlatformSettings
 from support.gateway import COMMAND, GatewayProcess, gateway
 from support.markdown import ROOT
 from support.waiting import wait_for
@@ -129,7 +129,7 @@ def test_platform_is_refused_with_a_sentence_when_it(
     monkeypatch.syspath_prepend(package.folder)
     monkeypatch.delitem(sys.modules, "broken", raising=False)
     with pytest.raises(ConfigurationError, match=says):
-        make_plugged("broken", PluggedSettings(), tmp_path)
+        make_plugin_adapter("broken", PluginPlatformSettings(), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ def test_own_settings_are_read_as_the_signature_says(
     package.install("odd", "odd:Odd", source)
     monkeypatch.syspath_prepend(package.folder)
     texts = {"folder": "letters", "port": "7", "rooms": "tea, rain", "secret": ""}
-    from_environment: Any = make_plugged("odd", PluggedSettings(texts=texts), tmp_path)
+    from_environment: Any = make_plugin_adapter("odd", PluginPlatformSettings(texts=texts), tmp_path)
     assert from_environment.given == (tmp_path / "letters", 7, ["tea", "rain"], None, 0)
     own = {"folder": "/away", "port": 7, "rooms": ["tea"], "fast": True}
-    from_the_file: Any = make_plugged("odd", PluggedSettings(own=own, texts={"port": "8"}), tmp_path)
+    from_the_file: Any = make_plugin_adapter("odd", PluginPlatformSettings(own=own, texts={"port": "8"}), tmp_path)
     assert from_the_file.given == (Path("/away"), 8, ["tea"], "x", True)
-    assert "away" not in repr(PluggedSettings(own=own))
+    assert "away" not in repr(PluginPlatformSettings(own=own))
 
 
 def perdure(home: Path, *command: str) -> subprocess.CompletedProcess[str]:

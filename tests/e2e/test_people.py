@@ -10,14 +10,22 @@ from typing import Any
 import pytest
 
 from perdure.core import notes
-from perdure.core.journal import Cancelled
+from perdure.core.journal import TurnCancelled
 from perdure.runtime.gateway import Gateway
-from perdure.store.pairings import MOST_TRIES
+from perdure.store.pairings import MAX_WRONG_CODES
 from perdure.store.processes import Process
 from perdure.testing import Crash
 from support.gateway import GatewayProcess, free_port, gateway
-from support.people import House, change, request
-from support.recovering import command, decided, key_of, perdure, rules, turns_in, was_cut_in_a_step
+from support.people import PairingScenario, api_request, change_people
+from support.recovering import (
+    decided_rules,
+    key_of,
+    run_command,
+    run_perdure,
+    turn_views,
+    wait_for_rule,
+    was_interrupted_in_step,
+)
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -29,115 +37,115 @@ SCRIPT = "step a\nstep b\nsay: done"
 
 
 async def test_b100_stranger_is_told_a_code_is_paired_and_talks(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    house = PairingScenario(tmp_path)
     async with house.serving() as here:
         house.say("say: let me in")
-        code = await house.code()
-        [request_] = (await request(here, "GET", "/api/people")).json()["requests"]
+        code = await house.wait_for_code()
+        [request_] = (await api_request(here, "GET", "/api/people")).json()["requests"]
         assert (request_["who"], request_["chat"]) == ("web:eve", "eve")
         assert code not in repr(request_)
-        assert await change(here, "pair", code=code.lower()) == "web:eve is now a member."
-        await house.sees(notes.PAIRED)
+        assert await change_people(here, "pair", code=code.lower()) == "web:eve is now a member."
+        await house.wait_for_replies(notes.PAIRED)
         house.say("say: hello")
-        await house.sees("hello")
-        assert house.bench.words() == [["say: hello"]], "what a stranger wrote reaches nobody"
-        found = (await request(here, "GET", "/api/people")).json()
+        await house.wait_for_replies("hello")
+        assert house.agent_harness.request_texts() == [["say: hello"]], "what a stranger wrote reaches nobody"
+        found = (await api_request(here, "GET", "/api/people")).json()
         assert [(one["who"], one["role"]) for one in found["people"]] == [("web:eve", "member")]
         assert (found["requests"], found["more"]) == ([], False)
 
 
 async def test_b100_stranger_is_told_one_code_however_often_they_write(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    house = PairingScenario(tmp_path)
     house.platform.redeliver = 1
     async with house.serving() as here:
         for number in range(5):
             house.say(f"hello {number}")
         house.platform.press("/approve", chat="eve", sender="eve")
-        code = await house.code()
-        await house.taken_off_the_line()
+        code = await house.wait_for_code()
+        await house.wait_until_acknowledged()
         house.say("say: owner", "ann")
-        await house.sees("owner", chat="ann")
+        await house.wait_for_replies("owner", chat="ann")
         house.clock.move(600)
         house.say("hello?")
-        newer = await house.code(number=2)
-        assert (await request(here, "POST", "/api/people/pair", code=code)).status_code == 404, "one is open"
-        await change(here, "pair", code=newer)
+        newer = await house.wait_for_code(number=2)
+        assert (await api_request(here, "POST", "/api/people/pair", code=code)).status_code == 404, "one is open"
+        await change_people(here, "pair", code=newer)
     assert not await turns_in_home(house, "eve")
 
 
-async def turns_in_home(house: House, chat: str) -> list[Any]:
+async def turns_in_home(house: PairingScenario, chat: str) -> list[Any]:
     async with house.serving() as here:
-        return list(await turns_in(here.store, key_of(house.platform, chat)))
+        return list(await turn_views(here.store, key_of(house.platform, chat)))
 
 
 @pytest.mark.parametrize("where", ["a group", "alone, but ignored"])
 async def test_b100_stranger_is_told_nothing_in_a_group_or_by_configuration(tmp_path: Path, where: str) -> None:
     settings = {} if where == "a group" else {"ACCESS__UNKNOWN": "ignore"}
-    house, chat = House(tmp_path, **settings), "g" if where == "a group" else "eve"
+    house, chat = PairingScenario(tmp_path, **settings), "g" if where == "a group" else "eve"
     async with house.serving() as here:
         for text in ("hello", "/status", "/nonsense"):
             house.platform.write(text, chat=chat, sender="eve")
-        await house.taken_off_the_line()
+        await house.wait_until_acknowledged()
         house.platform.write("say: me", chat=chat)
         await eventually("the owner is answered", lambda: house.platform.replies(chat))
         assert house.platform.replies(chat) == ["me"]
-        assert (await request(here, "GET", "/api/people")).json()["requests"] == []
+        assert (await api_request(here, "GET", "/api/people")).json()["requests"] == []
 
 
 async def test_b100_code_that_is_wrong_or_expired_lets_nobody_in_and_says_why(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    house = PairingScenario(tmp_path)
     async with house.serving() as here:
         house.say("hello")
-        code = await house.code()
+        code = await house.wait_for_code()
         house.clock.move(3600)
-        expired = await request(here, "POST", "/api/people/pair", code=code)
+        expired = await api_request(here, "POST", "/api/people/pair", code=code)
         assert (expired.status_code, expired.json()["error"]) == (404, "that code has expired")
-        for _ in range(MOST_TRIES):
-            wrong = await request(here, "POST", "/api/people/pair", code="AAAA-AAAA")
+        for _ in range(MAX_WRONG_CODES):
+            wrong = await api_request(here, "POST", "/api/people/pair", code="AAAA-AAAA")
             assert (wrong.status_code, wrong.json()["error"]) == (404, "nobody was told that code")
         house.say("hello again")
-        newer = await house.code(number=2)
-        limited = await request(here, "POST", "/api/people/pair", code=newer)
+        newer = await house.wait_for_code(number=2)
+        limited = await api_request(here, "POST", "/api/people/pair", code=newer)
         assert (limited.status_code, limited.json()["error"]) == (429, "too many wrong codes were tried lately")
     async with house.serving() as here:
-        assert (await request(here, "POST", "/api/people/pair", code=newer)).status_code == 429, (
+        assert (await api_request(here, "POST", "/api/people/pair", code=newer)).status_code == 429, (
             "a restart is no way"
         )
         house.clock.move(600)
-        await change(here, "pair", code=newer)
-        await house.sees(notes.PAIRED)
+        await change_people(here, "pair", code=newer)
+        await house.wait_for_replies(notes.PAIRED)
 
 
 @pytest.mark.parametrize("fact", ["SELECT 1 FROM pairings", "SELECT 1 FROM outbox WHERE state = 'sending'"])
 async def test_b100_code_is_told_once_and_good_when_the_gateway_is_killed_meanwhile(
     tmp_path: Path, fact: str
 ) -> None:
-    house = House(tmp_path)
-    async with house.dying(fact):
+    house = PairingScenario(tmp_path)
+    async with house.crashing_at_fact(fact):
         house.say("hello")
     async with house.serving() as here:
-        code = await house.code()
-        await house.taken_off_the_line()
-        await change(here, "pair", code=code)
+        code = await house.wait_for_code()
+        await house.wait_until_acknowledged()
+        await change_people(here, "pair", code=code)
         house.say("say: hello")
-        await house.sees(notes.PAIRED, "hello")
+        await house.wait_for_replies(notes.PAIRED, "hello")
     assert len(house.platform.replies("eve")) == 3
 
 
 async def test_b100_person_is_in_and_told_so_once_when_the_gateway_is_killed_at_the_pairing(
     tmp_path: Path,
 ) -> None:
-    house = House(tmp_path)
+    house = PairingScenario(tmp_path)
     async with house.serving():
         house.say("hello")
-        code = await house.code()
-    async with house.dying("SELECT 1 FROM people") as here:
+        code = await house.wait_for_code()
+    async with house.crashing_at_fact("SELECT 1 FROM people") as here:
         with pytest.raises(Crash):  # it was killed while we asked it
-            await change(here, "pair", code=code)
+            await change_people(here, "pair", code=code)
     async with house.serving():
-        await house.sees(notes.PAIRED)
+        await house.wait_for_replies(notes.PAIRED)
         house.say("say: hello")
-        await house.sees(notes.PAIRED, "hello")
+        await house.wait_for_replies(notes.PAIRED, "hello")
 
 
 # ── the command line ────────────────────────────────────────────────────────────────────────────────────────
@@ -152,17 +160,17 @@ def configure(home: Path) -> None:
 async def test_b100_owner_pairs_from_the_command_line_with_a_gateway_and_without(tmp_path: Path) -> None:
     home = tmp_path / "home"
     configure(home)
-    house = House(home)
+    house = PairingScenario(home)
     async with house.serving():
         for person in ("eve", "bob"):
             house.say("hello", person)
-        eve, bob = await house.code("eve"), await house.code("bob")
-        code, _, problem = await command(home, "pair", eve)
+        eve, bob = await house.wait_for_code("eve"), await house.wait_for_code("bob")
+        code, _, problem = await run_command(home, "pair", eve)
         assert (code, "lock" in problem or "gateway" in problem) == (78, True), "it works on that home"
-    listed = await perdure(home, "people")
+    listed = await run_perdure(home, "people")
     assert "asks    web:eve" in listed
     assert eve not in listed
-    assert await perdure(home, "pair", eve, "--role", "guest", "--chat", "here") == (
+    assert await run_perdure(home, "pair", eve, "--role", "guest", "--chat", "here") == (
         "web:eve is now a guest in chat eve.\n"
     )
     process = GatewayProcess(home).start()
@@ -181,7 +189,7 @@ async def test_b100_owner_pairs_from_the_command_line_with_a_gateway_and_without
     async with house.serving():
         for person in ("eve", "bob"):
             house.say("say: hello", person)
-            await house.sees("hello", chat=person)
+            await house.wait_for_replies("hello", chat=person)
 
 
 async def run(process: GatewayProcess, *arguments: str) -> tuple[int, str]:
@@ -232,112 +240,112 @@ async def test_people_are_added_changed_and_removed_from_the_command_line(tmp_pa
 async def test_wrong_request_is_refused_with_a_hint(
     tmp_path: Path, verb: str, body: dict[str, Any], status: int
 ) -> None:
-    house = House(tmp_path)
+    house = PairingScenario(tmp_path)
     async with house.serving() as here:
-        response = await request(here, "POST", f"/api/people/{verb}", **body)
+        response = await api_request(here, "POST", f"/api/people/{verb}", **body)
         assert response.status_code == status
         assert response.json()["hint"]
 
 
 async def test_people_are_paged_over_http(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    house = PairingScenario(tmp_path)
     async with house.serving() as here:
         for number in range(101):
-            await change(here, "add", who=f"web:p{number:03}")
-        first = (await request(here, "GET", "/api/people")).json()
+            await change_people(here, "add", who=f"web:p{number:03}")
+        first = (await api_request(here, "GET", "/api/people")).json()
         assert (len(first["people"]), first["more"]) == (100, True)
         place = first["people"][-1]["place"]
-        rest = (await request(here, "GET", f"/api/people?after={place}")).json()
+        rest = (await api_request(here, "GET", f"/api/people?after={place}")).json()
         assert ([one["who"] for one in rest["people"]], rest["more"]) == (["web:p100"], False)
 
 
 # ── being let out ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def known(house: House, here: Gateway, person: str = "eve", **words: str) -> None:
-    await change(here, "add", who=f"web:{person}", **words)
+async def known(house: PairingScenario, here: Gateway, person: str = "eve", **words: str) -> None:
+    await change_people(here, "add", who=f"web:{person}", **words)
 
 
 async def test_b101_person_removed_while_their_turn_was_cut_off_is_not_resumed(tmp_path: Path) -> None:
-    house = House(tmp_path / "home", "b")
+    house = PairingScenario(tmp_path / "home", "b")
     async with house.crashing() as here:
         await known(house, here)
         house.say(SCRIPT)
-        await house.bench.hangs()
+        await house.agent_harness.wait_until_hanging()
     (house.home / "config.toml").write_text(f'[web]\nport = {free_port()}\n[platforms.web]\nallow = ["ann"]\n')
-    assert await perdure(house.home, "people", "remove", "web:eve") == "web:eve is removed.\n"
+    assert await run_perdure(house.home, "people", "remove", "web:eve") == "web:eve is removed.\n"
     async with house.serving() as here:
-        view = await decided(here.store, key_of(house.platform, "eve"), "unauthorised")
-        assert was_cut_in_a_step(view)
-    assert (house.bench.ran["b"], house.platform.replies("eve")) == (1, [])
+        view = await wait_for_rule(here.store, key_of(house.platform, "eve"), "unauthorised")
+        assert was_interrupted_in_step(view)
+    assert (house.agent_harness.run_counts["b"], house.platform.replies("eve")) == (1, [])
 
 
 async def test_b101_person_removed_while_their_turn_waits_to_be_taken_up_is_not_resumed(tmp_path: Path) -> None:
     """A message of somebody else does not take it up either, but supersedes it."""
-    house = House(tmp_path, "b", RECOVERY__POLICY="ask")
+    house = PairingScenario(tmp_path, "b", RECOVERY__POLICY="ask")
     async with house.crashing() as here:
         await known(house, here)
         house.platform.write(SCRIPT, chat="g", sender="eve")
-        await house.bench.hangs()
+        await house.agent_harness.wait_until_hanging()
     async with house.serving() as here:
         key = key_of_group(house)
-        await decided(here.store, key, "ask")
-        assert (await change(here, "remove", who="web:eve")) == "web:eve is removed."
-        view = await decided(here.store, key, "unauthorised")
-        assert rules(view) == ["ask", "unauthorised"]
+        await wait_for_rule(here.store, key, "ask")
+        assert (await change_people(here, "remove", who="web:eve")) == "web:eve is removed."
+        view = await wait_for_rule(here.store, key, "unauthorised")
+        assert decided_rules(view) == ["ask", "unauthorised"]
         house.platform.write("say: mine", chat="g")
-        await house.sees("mine", chat="g")
-        old, new = await turns_in(here.store, key)
-        assert old.ended == Cancelled("superseded")
+        await house.wait_for_replies("mine", chat="g")
+        old, new = await turn_views(here.store, key)
+        assert old.ended == TurnCancelled("superseded")
         assert [cause.text for cause in new.causes] == ["say: mine"]
-    assert house.bench.ran["b"] == 1
+    assert house.agent_harness.run_counts["b"] == 1
 
 
-def key_of_group(house: House, person: str = "") -> str:
+def key_of_group(house: PairingScenario, person: str = "") -> str:
     return f"agent:main:web:group:g{f'::{person}' if person else ''}"
 
 
 async def test_b101_what_a_removed_person_wrote_and_still_waits_begins_no_turn(tmp_path: Path) -> None:
-    house = House(tmp_path, "b")
+    house = PairingScenario(tmp_path, "b")
     async with house.serving() as here:
         await known(house, here)
         house.platform.write(SCRIPT, chat="g")
-        await house.bench.hangs()
+        await house.agent_harness.wait_until_hanging()
         house.platform.write("say: hers", chat="g", sender="eve")
         house.platform.write("say: his", chat="g")
-        await house.taken_off_the_line()
-        await change(here, "remove", who="web:eve")
-        house.bench.release()
-        await house.sees("done", "his", chat="g")
+        await house.wait_until_acknowledged()
+        await change_people(here, "remove", who="web:eve")
+        house.agent_harness.release()
+        await house.wait_for_replies("done", "his", chat="g")
     assert house.platform.replies("g") == ["done", "his"]
 
 
 async def test_b101_what_waits_of_people_whom_a_new_configuration_leaves_out_begins_no_turn(
     tmp_path: Path,
 ) -> None:
-    house = House(tmp_path, "b", PLATFORMS__WEB__ALLOW="ann,eve")
+    house = PairingScenario(tmp_path, "b", PLATFORMS__WEB__ALLOW="ann,eve")
     async with house.crashing():
         house.platform.write(SCRIPT, chat="g")
-        await house.bench.hangs()
+        await house.agent_harness.wait_until_hanging()
         house.platform.write("say: hers", chat="g", sender="eve")
-        await house.taken_off_the_line()
-    house.bench.release()
+        await house.wait_until_acknowledged()
+    house.agent_harness.release()
     async with house.serving(PLATFORMS__WEB__ALLOW="ann"):
-        await house.sees("done", chat="g")
+        await house.wait_for_replies("done", chat="g")
         house.platform.write("say: his", chat="g")
-        await house.sees("done", "his", chat="g")
+        await house.wait_for_replies("done", "his", chat="g")
 
 
 @pytest.mark.parametrize("chat", ["g", "eve"])
 async def test_b101_process_of_a_removed_person_begins_no_turn(tmp_path: Path, chat: str) -> None:
     """In a group the others hear of it, and in a direct chat nobody does."""
-    house = House(tmp_path)
+    house = PairingScenario(tmp_path)
     async with house.serving(agent=None) as here:
         await known(house, here)
         script = "background: while [ ! -e go ]; do sleep 0.1; done; echo tea\nsay: begun"
         house.platform.write(script, chat=chat, sender="eve")
-        await house.sees("begun", chat=chat)
-        await change(here, "remove", who="web:eve")
+        await house.wait_for_replies("begun", chat=chat)
+        await change_people(here, "remove", who="web:eve")
         (here.settings.workspace / "go").touch()
         [process] = await eventually("it has ended", lambda: _ended(here))
         if chat == "g":
@@ -353,13 +361,13 @@ async def _ended(here: Gateway) -> list[Process]:
 
 
 async def test_person_who_was_removed_is_a_stranger_again(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    house = PairingScenario(tmp_path)
     async with house.serving() as here:
         await known(house, here)
         house.say("say: hello")
-        await house.sees("hello")
-        await change(here, "remove", who="web:eve")
+        await house.wait_for_replies("hello")
+        await change_people(here, "remove", who="web:eve")
         house.say("say: hello?")
-        assert await house.code()
+        assert await house.wait_for_code()
         assert house.platform.replies("eve")[0] == "hello"
         assert len(house.platform.replies("eve")) == 2

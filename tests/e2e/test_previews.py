@@ -11,7 +11,7 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.core.messages import Outbound, Receipt
 from perdure.core.notes import PREVIEW_ENDED, turn_failed
 from perdure.errors import ModelError
-from perdure.operations.look import trace
+from perdure.operations.look import trace_message
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform
@@ -57,7 +57,7 @@ async def kept(gateway: Gateway) -> list[tuple[object, ...]]:
 
 
 async def told(gateway: Gateway, message: str) -> list[str]:
-    return [f"{fact['what']} {fact['detail']}" for fact in await trace(gateway.store, message)]
+    return [f"{fact['what']} {fact['detail']}" for fact in await trace_message(gateway.store, message)]
 
 
 async def test_b76_answer_takes_the_place_of_its_preview(tmp_path: Path) -> None:
@@ -274,11 +274,13 @@ async def test_b76_withdrawn_answer_leaves_no_preview_behind(tmp_path: Path) -> 
         await eventually("the answer waits for its platform", lambda: _put_back(gateway))
         session = await gateway.store.sessions.current("agent:main:simulated:dm:1")
         assert session is not None
-        await gateway.operators.stop(session)
+        await gateway.operator_verbs.stop(session)
         platform.reachable = True
         await sees(platform, PREVIEW_ENDED)
 
 
 async def _put_back(gateway: Gateway) -> bool:
     """Whether the answer was tried in vain, and is not being sent at this moment."""
-    return [(row.state, bool(row.problem)) for row in await gateway.store.outbox.open()] == [("owed", True)]
+    return [(row.state, bool(row.problem)) for row in await gateway.store.outbox.open_deliveries()] == [
+        ("owed", True)
+    ]

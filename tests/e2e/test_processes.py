@@ -16,18 +16,28 @@ from perdure.core.journal import TurnView
 from perdure.core.tools import Use
 from perdure.errors import OutcomeUnknown
 from perdure.platforms.api import Capabilities
-from perdure.runtime.ledger import Records
+from perdure.runtime.ledger import StoredProcessRecords
 from perdure.store.ids import wall_clock
-from perdure.store.processes import WINDOW_MS
+from perdure.store.processes import NOTICE_INTERVAL_MS
 from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.tools import kept
 from perdure.tools.processes import process_tool
-from support.background import Switch, counts, is_quiet, keeps_a_match, place_of, runs, sees, the_process, turns
+from support.background import (
+    Switch,
+    chat_turns,
+    keeper_directory,
+    wait_for_matches,
+    wait_for_process,
+    wait_for_replies,
+    wait_for_stored_match,
+    wait_until_quiet,
+    wait_until_running,
+)
 from support.gateway import Person, gateway
 from support.inprocess import crashing_at_the_end, serving
-from support.keeping import end_all, is_alive, rewrite
+from support.keeping import end_all_commands, is_alive, rewrite_record
 from support.recovering import key_of
-from support.stopping import dying
+from support.stopping import crashing_at_fact
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +51,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     """A home in which nothing runs any more after the test."""
-    for _ in end_all(tmp_path / "home" / "keepers"):
+    for _ in end_all_commands(tmp_path / "home" / "keepers"):
         yield tmp_path / "home"
 
 
@@ -76,25 +86,25 @@ async def test_b90_process_goes_on_over_a_restart(home: Path) -> None:
     platform, switch = SimulatedPlatform(), Switch(home.parent)
     async with serving(home, platform):
         platform.write(f"background: {switch.wait}; echo late\nsay: begun")
-        await sees(platform, "begun")
+        await wait_for_replies(platform, "begun")
     async with serving(home, platform):
         switch.throw()
-        await sees(platform, "begun", "late")
+        await wait_for_replies(platform, "begun", "late")
 
 
 async def test_b13_conversation_is_not_begun_afresh_while_a_process_of_it_lives(home: Path) -> None:
     platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
     async with serving(home, platform, clock=clock, SESSION__IDLE="2h") as gateway:
         platform.write(f"background: {switch.wait}; echo late\nsay: begun")
-        await sees(platform, "begun")
+        await wait_for_replies(platform, "begun")
         clock.move(3 * 3600)
         platform.write("say: two")
-        await sees(platform, "begun", "two")
+        await wait_for_replies(platform, "begun", "two")
         switch.throw()
-        await sees(platform, "begun", "two", "late")
+        await wait_for_replies(platform, "begun", "two", "late")
         clock.move(3 * 3600)
         platform.write("say: three")
-        await sees(platform, "begun", "two", "late", "fresh", "three")
+        await wait_for_replies(platform, "begun", "two", "late", "fresh", "three")
         assert len(await gateway.store.sessions.of_key(key_of(platform))) == 2
 
 
@@ -102,27 +112,27 @@ async def test_b91_process_that_ended_while_no_gateway_ran_is_told_once(home: Pa
     platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
     async with crashing_at_the_end(home, platform, clock=clock) as first:
         platform.write(f"background: {switch.wait}; echo alone\nsay: begun")
-        await sees(platform, "begun")
-        place = place_of(home, await the_process(first))
+        await wait_for_replies(platform, "begun")
+        place = keeper_directory(home, await wait_for_process(first))
     switch.throw()
-    await eventually("the process has ended", lambda: isinstance(kept.look(place), kept.Ended))
+    await eventually("the process has ended", lambda: isinstance(kept.read_status(place), kept.CommandEnded))
     for _ in range(2):
         async with crashing_at_the_end(home, platform, clock=clock) as again:
-            await sees(platform, "begun", "alone")
-            await is_quiet(again)
-            assert len(await turns(again, platform)) == 2
+            await wait_for_replies(platform, "begun", "alone")
+            await wait_until_quiet(again)
+            assert len(await chat_turns(again, platform)) == 2
 
 
 @pytest.mark.parametrize("fact", ["SELECT 1 FROM processes", "SELECT 1 FROM inbox WHERE kind = 'report'"])
 async def test_b90_b92_process_runs_once_and_is_told_once_when_killed_at(fact: str, home: Path) -> None:
     platform, clock = SimulatedPlatform(), SettableClock()
     ran = home.parent / "ran"
-    async with dying(home, platform, fact=fact, clock=clock):
+    async with crashing_at_fact(home, platform, fact=fact, clock=clock):
         platform.write(f"background: echo once >> {ran}; echo done\nsay: begun")
     async with serving(home, platform, clock=clock) as again:
-        await sees(platform, "begun", "done")
-        await is_quiet(again)
-        assert [view.state for view in await turns(again, platform)] == ["done", "done"]
+        await wait_for_replies(platform, "begun", "done")
+        await wait_until_quiet(again)
+        assert [view.state for view in await chat_turns(again, platform)] == ["done", "done"]
     assert ran.read_text() == "once\n"
 
 
@@ -130,19 +140,19 @@ async def test_b90_recycled_process_id_is_neither_adopted_nor_killed(home: Path)
     platform, switch = SimulatedPlatform(), Switch(home.parent)
     async with crashing_at_the_end(home, platform) as first:
         platform.write(f"background: {switch.wait}\nsay: begun")
-        await sees(platform, "begun")
-        process = await the_process(first)
-        was = await runs(home, process)
+        await wait_for_replies(platform, "begun")
+        process = await wait_for_process(first)
+        was = await wait_until_running(home, process)
     os.kill(was.keeper, signal.SIGKILL)
     os.kill(was.pid, signal.SIGKILL)
-    stranger = subprocess.Popen(["/bin/sleep", "600"])  # noqa: ASYNC220 reason: it takes no time
+    stranger = subprocess.Popen(["/bin/sleep", "600"])
     try:
         for name in ("claim", "child"):
-            rewrite(place_of(home, process), name, lambda record: record | {"pid": stranger.pid})
+            rewrite_record(keeper_directory(home, process), name, lambda record: record | {"pid": stranger.pid})
         async with serving(home, platform) as again:
-            await sees(platform, "begun", "unknown")
+            await wait_for_replies(platform, "begun", "unknown")
             platform.write("process: list\nprocess: kill\nsay: killed")
-            await sees(platform, "begun", "unknown", "killed")
+            await wait_for_replies(platform, "begun", "unknown", "killed")
             assert (await again.store.processes.page())[0].state == "lost"
         assert is_alive(stranger.pid)
     finally:
@@ -161,11 +171,11 @@ async def test_b92_end_that_the_agent_saw_is_told_no_other_way(action: str, home
     between = "" if action in ("wait", "kill") else f"run: {seen}\n"
     async with crashing_at_the_end(home, platform) as first:
         platform.write(f"background: {command}\n{between}process: {action}\nsay: seen")
-        await sees(platform, "seen")
-        await is_quiet(first)
+        await wait_for_replies(platform, "seen")
+        await wait_until_quiet(first)
     async with serving(home, platform) as again:
-        await is_quiet(again)
-        [turn] = await turns(again, platform)
+        await wait_until_quiet(again)
+        [turn] = await chat_turns(again, platform)
         results = [call.ended.text for call in turn.calls.values() if call.ended]
         assert "ended by signal" in results[-1] if action == "kill" else "words" in results[-1]
         assert (await again.store.processes.page())[0].told == "seen"
@@ -176,26 +186,28 @@ async def test_process_is_given_input_and_read_from(home: Path) -> None:
     platform = SimulatedPlatform()
     async with serving(home, platform) as running:
         platform.write("background: read line; echo got $line\nprocess: write hello")
-        [said] = await sees(platform, "5 bytes")
+        [said] = await wait_for_replies(platform, "5 bytes")
         assert "The process was given 5 bytes" in said
-        process = await the_process(running)
-        await kept.write(place_of(home, process), b"\n")
-        await sees(platform, "5 bytes", "got hello")
+        process = await wait_for_process(running)
+        await kept.write_input(keeper_directory(home, process), b"\n")
+        await wait_for_replies(platform, "5 bytes", "got hello")
 
 
 async def test_input_is_not_given_twice_when_the_call_was_cut_off(home: Path) -> None:
     platform, switch = SimulatedPlatform(), Switch(home.parent)
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; cat\nsay: begun")
-        await sees(platform, "begun")
-        process = await the_process(running)
-        tool = process_tool(home / "keepers", Records(running.store, "", wall_clock, running.loops.background))
+        await wait_for_replies(platform, "begun")
+        process = await wait_for_process(running)
+        tool = process_tool(
+            home / "keepers", StoredProcessRecords(running.store, "", wall_clock, running.loops.process_watcher)
+        )
         use = Use({"action": "write", "id": process.id, "text": "once\n", "end": True}, f"{process.turn}:c9")
         assert "5 bytes" in await tool.run(use)
         with pytest.raises(OutcomeUnknown, match="may have been given this input already"):
             await tool.run(use)
         switch.throw()
-        [_, told] = await sees(platform, "begun", "once")
+        [_, told] = await wait_for_replies(platform, "begun", "once")
         assert told.count("once") == 1
 
 
@@ -206,39 +218,39 @@ async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: 
     platform, switch = SimulatedPlatform(), Switch(home.parent)
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; echo late\nrun: sleep 600\nsay: never")
-        await runs(home, await the_process(running))
+        await wait_until_running(home, await wait_for_process(running))
         await eventually("both run", lambda: len(list((home / "keepers").iterdir())) == 2)
         platform.write("/stop")
-        await sees(platform, "")
+        await wait_for_replies(platform, "")
         platform.write("process: list")
-        [_, listed] = await sees(platform, "", "running")
+        [_, listed] = await wait_for_replies(platform, "", "running")
         assert "until [" in listed
         platform.write("/status")
-        [*_, status] = await sees(platform, "", "running", "running")
+        [*_, status] = await wait_for_replies(platform, "", "running", "running")
         assert "until [" in status
         await eventually(
             "the foreground command was stopped",
             lambda: (
-                sorted(type(seen).__name__ for seen in kept.survey(home / "keepers").values())
-                == ["Ended", "Running"]
+                sorted(type(seen).__name__ for seen in kept.read_all_statuses(home / "keepers").values())
+                == ["CommandEnded", "CommandRunning"]
             ),
         )
         switch.throw()
-        await sees(platform, "", "running", "running", "late")
+        await wait_for_replies(platform, "", "running", "running", "late")
 
 
 async def test_b96_end_is_a_notice_and_no_turn_when_a_fresh_conversation_was_begun(home: Path) -> None:
     platform, switch = SimulatedPlatform(), Switch(home.parent)
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; echo late\nsay: begun")
-        await sees(platform, "begun")
+        await wait_for_replies(platform, "begun")
         platform.write("/new")
-        await sees(platform, "begun", "")
-        await runs(home, await the_process(running))
+        await wait_for_replies(platform, "begun", "")
+        await wait_until_running(home, await wait_for_process(running))
         switch.throw()
-        await sees(platform, "begun", "", "late")
-        await is_quiet(running)
-        assert len(await turns(running, platform)) == 1
+        await wait_for_replies(platform, "begun", "", "late")
+        await wait_until_quiet(running)
+        assert len(await chat_turns(running, platform)) == 1
 
 
 async def test_b96_long_notice_of_an_end_comes_in_as_many_messages_as_its_platform_needs(home: Path) -> None:
@@ -247,13 +259,13 @@ async def test_b96_long_notice_of_an_end_comes_in_as_many_messages_as_its_platfo
     platform.longest = can.max_length
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; seq 1000 1099\nsay: begun")
-        await sees(platform, "begun")
+        await wait_for_replies(platform, "begun")
         platform.write("/new")
         await eventually("a fresh conversation is begun", lambda: len(platform.replies()) == 2)
-        await runs(home, await the_process(running))
+        await wait_until_running(home, await wait_for_process(running))
         switch.throw()
         await eventually("the end of the notice is there", lambda: "".join(platform.replies()).endswith("1099"))
-        await is_quiet(running)
+        await wait_until_quiet(running)
     told = platform.replies()[2:]
     assert len(told) > 2
     assert " ".join(told).split()[-100:] == [str(number) for number in range(1000, 1100)]
@@ -263,11 +275,11 @@ async def test_b95_end_is_told_in_the_thread_that_began_the_process(home: Path) 
     platform, switch = SimulatedPlatform(), Switch(home.parent)
     async with serving(home, platform):
         platform.write(f"background: {switch.wait}; echo here\nsay: begun", thread="t7")
-        await sees(platform, "begun")
+        await wait_for_replies(platform, "begun")
         platform.write("say: elsewhere")
-        await sees(platform, "begun", "elsewhere")
+        await wait_for_replies(platform, "begun", "elsewhere")
         switch.throw()
-        await sees(platform, "begun", "elsewhere", "here")
+        await wait_for_replies(platform, "begun", "elsewhere", "here")
     assert [posted.address.thread for posted in platform.posted] == ["t7", None, "t7"]
 
 
@@ -275,8 +287,8 @@ async def test_news_is_told_to_the_model_as_a_note_and_not_as_the_users_words(ho
     platform = SimulatedPlatform()
     async with serving(home, platform) as running:
         platform.write("background: true\nsay: begun")
-        await sees(platform, "begun", "ended with exit code 0")
-        [_, turn] = await turns(running, platform)
+        await wait_for_replies(platform, "begun", "ended with exit code 0")
+        [_, turn] = await chat_turns(running, platform)
         [cause] = turn.causes
         assert (cause.note, cause.sender.id) == (True, "ann")
         assert platform.posted[-1].reply_to is None
@@ -289,52 +301,52 @@ async def test_b93_matches_are_told_promptly_then_counted_then_no_longer_watched
     platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
     async with serving(home, platform, clock=clock) as running:
         platform.write(f"watch: ERROR {switch.repeat}\nsay: watching")
-        await sees(platform, "watching")
+        await wait_for_replies(platform, "watching")
         switch.write("fine", "ERROR one")
-        [_, first] = await sees(platform, "watching", "ERROR one")
+        [_, first] = await wait_for_replies(platform, "watching", "ERROR one")
         assert "fine" not in first
         told = ["watching", "ERROR one"]
         for window in range(3):
             switch.write(f"ERROR more {window}", f"ERROR again {window}")
-            await counts(running, 2)
+            await wait_for_matches(running, 2)
             assert len(platform.replies()) == len(told)
-            clock.move(WINDOW_MS / 1000)
+            clock.move(NOTICE_INTERVAL_MS / 1000)
             told.append("2 lines more since the last notice")
-            await sees(platform, *told)
+            await wait_for_replies(platform, *told)
         assert "nothing is watched for any more" in platform.replies()[-1]
         switch.write("ERROR unheard")
-        os.killpg((await runs(home, await the_process(running))).pid, signal.SIGKILL)
-        await sees(platform, *told, "ended by signal 9")
+        os.killpg((await wait_until_running(home, await wait_for_process(running))).pid, signal.SIGKILL)
+        await wait_for_replies(platform, *told, "ended by signal 9")
 
 
 async def test_b93_output_is_looked_at_once_when_the_gateway_is_killed_between(home: Path) -> None:
     platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
     async with crashing_at_the_end(home, platform, clock=clock):
         platform.write(f"watch: ERROR {switch.repeat}\nsay: watching")
-        await sees(platform, "watching")
+        await wait_for_replies(platform, "watching")
         switch.write("ERROR one")
-        await sees(platform, "watching", "ERROR one")
+        await wait_for_replies(platform, "watching", "ERROR one")
     switch.write("ERROR two")
     clock.move(60)
     async with serving(home, platform, clock=clock) as again:
-        [_, _, second] = await sees(platform, "watching", "ERROR one", "ERROR two")
+        [_, _, second] = await wait_for_replies(platform, "watching", "ERROR one", "ERROR two")
         assert "ERROR one" not in second
-        await is_quiet(again)
+        await wait_until_quiet(again)
 
 
 async def test_b94_match_in_its_own_turn_is_given_to_the_next(home: Path) -> None:
     platform, output, go = SimulatedPlatform(), Switch(home.parent, "output"), Switch(home.parent, "go")
     async with serving(home, platform) as running:
         platform.write(f"watch: ERROR {output.repeat}\nrun: {go.wait}\nsay: done")
-        await runs(home, await the_process(running))
+        await wait_until_running(home, await wait_for_process(running))
         output.write("ERROR early")
-        await keeps_a_match(running)
+        await wait_for_stored_match(running)
         go.throw()
-        await sees(platform, "done")
-        await is_quiet(running)
+        await wait_for_replies(platform, "done")
+        await wait_until_quiet(running)
         platform.write("say: next")
-        await sees(platform, "done", "next")
-        first, second = await turns(running, platform)
+        await wait_for_replies(platform, "done", "next")
+        first, second = await chat_turns(running, platform)
         assert notes_of(first) == []
         assert "ERROR early" in notes_of(second)[0]
 
@@ -343,25 +355,25 @@ async def test_b94_match_of_an_older_turn_begins_none(home: Path) -> None:
     platform, output = SimulatedPlatform(), Switch(home.parent)
     async with serving(home, platform) as running:
         platform.write(f"watch: ERROR {output.repeat}\nsay: watching")
-        await sees(platform, "watching")
+        await wait_for_replies(platform, "watching")
         platform.write("say: newer")
-        await sees(platform, "watching", "newer")
+        await wait_for_replies(platform, "watching", "newer")
         output.write("ERROR late")
-        await keeps_a_match(running)
-        await is_quiet(running)
+        await wait_for_stored_match(running)
+        await wait_until_quiet(running)
         platform.write("say: newest")
-        await sees(platform, "watching", "newer", "newest")
-        assert "ERROR late" in notes_of((await turns(running, platform))[-1])[0]
+        await wait_for_replies(platform, "watching", "newer", "newest")
+        assert "ERROR late" in notes_of((await chat_turns(running, platform))[-1])[0]
 
 
 async def test_match_is_told_when_the_process_ends_at_once(home: Path) -> None:
     platform = SimulatedPlatform()
     async with serving(home, platform) as running:
         platform.write("watch: ERROR echo ERROR quick\nprocess: list")
-        await eventually("it has ended", lambda: the_process(running, "ended"))
+        await eventually("it has ended", lambda: wait_for_process(running, "ended"))
         platform.write("say: next")
         await eventually("there are two turns", lambda: len(platform.replies()) >= 2)
-        told = [text for view in await turns(running, platform) for text in notes_of(view)]
+        told = [text for view in await chat_turns(running, platform) for text in notes_of(view)]
         assert any("ERROR quick" in text for text in told), told
 
 
@@ -369,7 +381,7 @@ async def test_pattern_that_might_take_for_ever_is_refused(home: Path) -> None:
     platform = SimulatedPlatform()
     async with serving(home, platform) as running:
         platform.write("watch: (a+)+$ echo aaaa")
-        await sees(platform, "cannot be watched for")
+        await wait_for_replies(platform, "cannot be watched for")
         assert await running.store.processes.page() == []
 
 
@@ -381,7 +393,7 @@ async def test_command_that_cannot_be_started_is_not_on_record(home: Path) -> No
     async with serving(home, platform) as running:
         (home / "keepers").write_text("in the way")
         platform.write("background: true")
-        await sees(platform, "not started")
+        await wait_for_replies(platform, "not started")
         assert await running.store.processes.page() == []
         (home / "keepers").unlink()
 

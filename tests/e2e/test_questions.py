@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from perdure.core import notes
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.scenes import Scene
+from support.scenes import RecoveryScenario
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ async def connected(gateway: Gateway) -> None:
     await eventually("its platform is connected", lambda: not gateway.problems())
 
 
-async def state_of_first_turn(gateway: Gateway) -> State | None:
+async def state_of_first_turn(gateway: Gateway) -> TurnState | None:
     for session in await gateway.store.sessions.page():
         for turn in await gateway.store.turns.of_session(session.id):
             return turn.state
@@ -41,7 +41,7 @@ async def test_b67_answer_goes_on_with_the_turn(tmp_path: Path) -> None:
         platform.write(ASK)
         await replies(platform, QUESTION)
         assert [button.label for button in platform.posted[0].buttons] == ["Left", "Right"]
-        assert await state_of_first_turn(gateway) is State.WAITING
+        assert await state_of_first_turn(gateway) is TurnState.WAITING
         answer = platform.write("right")
         await replies(platform, QUESTION, "Right\ngo: done")
         assert platform.posted[-1].reply_to == answer, "the reply is attached to the newest message"
@@ -76,7 +76,7 @@ async def test_b44_question_waits_through_crashes_and_never_becomes_stale(tmp_pa
         clock.move(7200)
         async with crashing_at_the_end(tmp_path, platform, clock=clock) as gateway:
             await connected(gateway)
-            assert await state_of_first_turn(gateway) is State.WAITING
+            assert await state_of_first_turn(gateway) is TurnState.WAITING
     async with serving(tmp_path, platform, clock=clock):
         assert platform.replies() == [QUESTION]
         platform.write("Left")
@@ -100,21 +100,21 @@ async def test_b67_model_is_told_how_old_its_question_is_when_the_answer_comes_d
     tmp_path: Path, answer: str, ends_with: str
 ) -> None:
     """By a note, which is nobody's words, and which no later turn repeats."""
-    scene = Scene(tmp_path)
+    scene = RecoveryScenario(tmp_path)
     async with scene.crashing():
         scene.platform.write(ASK)
-        await scene.sees(QUESTION)
+        await scene.wait_for_replies(QUESTION)
     scene.clock.move(3 * DAYS)
     async with scene.serving():
         scene.platform.write(answer)
-        await scene.sees_last(ends_with)
+        await scene.wait_for_last_reply(ends_with)
         scene.platform.write("say: next")
-        await scene.sees_last("next")
-    before, *after, next_turn = scene.bench.notes()
+        await scene.wait_for_last_reply("next")
+    before, *after, next_turn = scene.agent_harness.request_notes()
     assert (before, next_turn) == ([], [])
     assert after == [[AFTER_THREE_DAYS]] * len(after) != []
     assert "3 d after" in AFTER_THREE_DAYS
-    said = [text for request in scene.bench.words() for text in request]
+    said = [text for request in scene.agent_harness.request_texts() for text in request]
     assert set(said) <= {ASK, answer, "say: next"}
 
 
@@ -122,29 +122,29 @@ async def test_b67_age_of_the_question_is_part_of_the_recovery_note_when_killed_
     tmp_path: Path,
 ) -> None:
     """B47 too: one note, which says both."""
-    scene = Scene(tmp_path)
+    scene = RecoveryScenario(tmp_path)
     async with scene.crashing():
         scene.platform.write(ASK)
-        await scene.sees(QUESTION)
+        await scene.wait_for_replies(QUESTION)
     scene.clock.move(3 * DAYS)
-    async with scene.dying("SELECT 1 FROM turns WHERE attempt = 2"):
+    async with scene.crashing_at_fact("SELECT 1 FROM turns WHERE attempt = 2"):
         scene.platform.write("right")
     async with scene.serving():
-        await scene.sees_last("Right\ngo: done")
-    [note] = scene.bench.notes()[-1]
+        await scene.wait_for_last_reply("Right\ngo: done")
+    [note] = scene.agent_harness.request_notes()[-1]
     assert "cut off by a gateway interruption" in note
     assert "3 d after" in note
 
 
 async def test_b67_model_is_told_no_age_when_the_answer_comes_soon(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+    scene = RecoveryScenario(tmp_path)
     async with scene.serving():
         scene.platform.write(ASK)
-        await scene.sees(QUESTION)
+        await scene.wait_for_replies(QUESTION)
         scene.clock.move(3000)
         scene.platform.write("right")
-        await scene.sees_last("Right\ngo: done")
-    assert scene.bench.notes() == [[], [], []]
+        await scene.wait_for_last_reply("Right\ngo: done")
+    assert scene.agent_harness.request_notes() == [[], [], []]
 
 
 async def test_message_from_before_the_question_is_not_its_answer(tmp_path: Path) -> None:
@@ -164,6 +164,6 @@ async def test_b54_stop_ends_a_turn_that_waits(tmp_path: Path) -> None:
         await replies(platform, QUESTION)
         platform.write("/stop")
         await replies(platform, QUESTION, "Stopped.")
-        assert await state_of_first_turn(gateway) is State.CANCELLED
+        assert await state_of_first_turn(gateway) is TurnState.CANCELLED
         platform.write("say: fresh")
         await replies(platform, QUESTION, "Stopped.", "fresh")

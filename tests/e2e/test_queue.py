@@ -9,12 +9,12 @@ import pytest
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import notes
-from perdure.core.journal import Cancelled, Joined
-from perdure.core.queueing import MODES, Mode
-from perdure.core.session import Why
+from perdure.core.journal import MessagesJoined, TurnCancelled
+from perdure.core.queueing import QUEUE_MODE_NAMES, QueueMode
+from perdure.core.session import CancelReason
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import Bench, key_of, replies, turns_in
+from support.recovering import AgentHarness, key_of, turn_views, wait_for_replies
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ QUICK = {"QUEUE__QUIET": "50ms"}
 WORK = "step a 0s\nsay: one"
 
 # What people write while the turn of "one" is in its step, and what they see then.
-WRITTEN = {mode: ["two", "three"] for mode in MODES} | {"interrupt": ["three"]}
+WRITTEN = {mode: ["two", "three"] for mode in QUEUE_MODE_NAMES} | {"interrupt": ["three"]}
 SEEN = {
     "queue": ["one", "two", "three"],
     "steer": ["one\ntwo\nthree"],
@@ -37,104 +37,104 @@ async def taken(platform: SimulatedPlatform) -> None:
     await eventually("everything is stored", lambda: not platform.pending())
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_b80_messages_that_come_while_a_turn_runs(mode: Mode, tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+@pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
+async def test_b80_messages_that_come_while_a_turn_runs(mode: QueueMode, tmp_path: Path) -> None:
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE=mode, **QUICK) as gateway:
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         platform.redeliver = 2
         last = [platform.write(f"say: {text}") for text in WRITTEN[mode]][-1]
         if mode == "interrupt":
-            await replies(platform, *SEEN[mode])
+            await wait_for_replies(platform, *SEEN[mode])
         await taken(platform)
         bench.release()
-        await replies(platform, *SEEN[mode])
+        await wait_for_replies(platform, *SEEN[mode])
         assert platform.posted[-1].reply_to == last, "B79: attached to the newest message"
-        turns = await turns_in(gateway.store, key_of(platform))
+        turns = await turn_views(gateway.store, key_of(platform))
     assert len(turns) == TURNS[mode]
-    assert bench.ran["a"] == 1
+    assert bench.run_counts["a"] == 1
     if mode == "interrupt":
-        assert turns[0].ended == Cancelled(Why.REPLACED)
+        assert turns[0].ended == TurnCancelled(CancelReason.REPLACED)
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_b80_waiting_messages_survive_a_crash_in_every_mode(mode: Mode, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
+async def test_b80_waiting_messages_survive_a_crash_in_every_mode(mode: QueueMode, tmp_path: Path) -> None:
     """The turn was cut off in the middle, and the mode was switched to another one by the configuration."""
-    platform, bench, clock = SimulatedPlatform("web"), Bench("a"), SettableClock()
+    platform, bench, clock = SimulatedPlatform("web"), AgentHarness("a"), SettableClock()
     options = {"agent": bench.agent, "clock": clock, **QUICK}
     async with crashing_at_the_end(tmp_path, platform, QUEUE__MODE=mode, **options):
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         for text in WRITTEN[mode]:
             platform.write(f"say: {text}")
         if mode == "interrupt":
-            await replies(platform, *SEEN[mode])
+            await wait_for_replies(platform, *SEEN[mode])
         await taken(platform)
     bench.release()
     async with serving(tmp_path, platform, QUEUE__MODE="queue", **options) as gateway:
-        await replies(platform, *SEEN[mode])
-        turns = await turns_in(gateway.store, key_of(platform))
+        await wait_for_replies(platform, *SEEN[mode])
+        turns = await turn_views(gateway.store, key_of(platform))
     assert len(turns) == TURNS[mode]
 
 
 async def test_b80_message_that_steers_is_heard_after_the_running_step_and_before_the_next(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a", "b")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a", "b")
     async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="steer") as gateway:
         platform.write("step a 0s\nstep b 0s\nsay: done")
-        await bench.hangs()
+        await bench.wait_until_hanging()
         platform.write("say: and this")
         await taken(platform)
         bench.release()
-        await replies(platform, "done\nand this")
-        (turn,) = await turns_in(gateway.store, key_of(platform))
+        await wait_for_replies(platform, "done\nand this")
+        (turn,) = await turn_views(gateway.store, key_of(platform))
     kinds = [record.entry.kind for record in turn.records]
     assert kinds.index("joined") == kinds.index("tool_ended") + 1
-    assert bench.words()[:2] == [
+    assert bench.request_texts()[:2] == [
         ["step a 0s\nstep b 0s\nsay: done"],
         ["step a 0s\nstep b 0s\nsay: done", "say: and this"],
     ]
-    assert bench.ran == {"a": 1, "b": 1}
+    assert bench.run_counts == {"a": 1, "b": 1}
 
 
 async def test_b80_model_is_told_that_interrupted_work_was_left(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
         platform.write("once a 0s\nsay: one")
-        await bench.hangs()
+        await bench.wait_until_hanging()
         platform.write("say: two")
-        await replies(platform, "two")
+        await wait_for_replies(platform, "two")
         platform.write("/why")
         await eventually("it is explained", lambda: len(platform.replies()) == 2)
-        turns = await turns_in(gateway.store, key_of(platform))
-    assert any("left unfinished" in note for notes_of in bench.notes() for note in notes_of)
+        turns = await turn_views(gateway.store, key_of(platform))
+    assert any("left unfinished" in note for notes_of in bench.request_notes() for note in notes_of)
     assert [turn.state for turn in turns] == ["cancelled", "done"]
     assert all(call.ended is not None for call in turns[0].calls.values()), "B64"
 
 
 async def test_b80_turn_that_was_interrupted_for_good_never_comes_back(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform("web"), Bench("a", "b"), SettableClock()
+    platform, bench, clock = SimulatedPlatform("web"), AgentHarness("a", "b"), SettableClock()
     options = {"agent": bench.agent, "clock": clock, "QUEUE__MODE": "interrupt"}
     async with crashing_at_the_end(tmp_path, platform, **options):
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         platform.write("step b 0s\nsay: two")
-        await bench.hangs(2)
+        await bench.wait_until_hanging(2)
     bench.release()
     async with serving(tmp_path, platform, **options) as gateway:
-        await replies(platform, "two")
-        turns = await turns_in(gateway.store, key_of(platform))
+        await wait_for_replies(platform, "two")
+        turns = await turn_views(gateway.store, key_of(platform))
     assert [turn.state for turn in turns] == ["cancelled", "done"]
-    assert bench.ran["a"] == 1
+    assert bench.run_counts["a"] == 1
 
 
 async def test_b28_message_that_interrupts_during_a_drain_is_answered_after_the_restart(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(
         tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt", DRAIN__DEADLINE="20s"
     ) as gateway:
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         gateway.stop()
         await eventually("it drains", lambda: gateway.phase != "ready")
         platform.write("say: two")
@@ -154,7 +154,7 @@ async def test_b81_queue_shows_and_switches_the_mode_of_one_chat(tmp_path: Path)
         platform.write("/queue Collect")
         platform.write("/queue")
         said = [notes.queue_shown("queue", 0), notes.queue_switched("collect"), notes.queue_shown("collect", 0)]
-        await replies(platform, *said)
+        await wait_for_replies(platform, *said)
     async with serving(tmp_path, platform) as gateway:
         assert await gateway.store.queue.mode(key_of(platform), "queue") == "collect"
         platform.write("/status")
@@ -165,10 +165,10 @@ async def test_b81_queue_shows_and_switches_the_mode_of_one_chat(tmp_path: Path)
 
 
 async def test_b81_steer_and_queue_put_words_in_a_manner_of_their_own(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         platform.redeliver = 2
         platform.write("/queue say: later")
         platform.write("/steer say: also")
@@ -178,7 +178,7 @@ async def test_b81_steer_and_queue_put_words_in_a_manner_of_their_own(tmp_path: 
         assert "2 messages are waiting for their turn." in platform.replies()[2]
         bench.release()
         await eventually("all is answered", lambda: platform.replies()[3:] == ["one\nalso", "later"])
-        assert len(await turns_in(gateway.store, key_of(platform))) == 2
+        assert len(await turn_views(gateway.store, key_of(platform))) == 2
 
 
 async def test_b81_steer_begins_a_turn_when_none_runs_and_wants_words(tmp_path: Path) -> None:
@@ -186,38 +186,38 @@ async def test_b81_steer_begins_a_turn_when_none_runs_and_wants_words(tmp_path: 
     async with serving(tmp_path, platform):
         platform.write("/steer")
         platform.write("/steer say: hello")
-        await replies(platform, notes.STEER_WHAT, "hello")
+        await wait_for_replies(platform, notes.STEER_WHAT, "hello")
 
 
 async def test_b80_switching_does_not_change_what_already_waits(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent, **QUICK):
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         platform.write("say: two")
         platform.write("/queue collect")
         platform.write("say: three")
         platform.write("say: four")
         await taken(platform)
         bench.release()
-        await replies(platform, notes.queue_switched("collect"), "one", "two", "three\nfour")
+        await wait_for_replies(platform, notes.queue_switched("collect"), "one", "two", "three\nfour")
 
 
 # ── the cap ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_b80_flood_is_told_once_that_no_more_is_taken(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent, QUEUE__CAP="3"):
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         for number in range(30):
             platform.write(f"say: {number}")
         await taken(platform)
         bench.release()
-        await replies(platform, notes.queue_full(3), "one", "0", "1", "2")
+        await wait_for_replies(platform, notes.queue_full(3), "one", "0", "1", "2")
         platform.write("say: again")
-        await replies(platform, notes.queue_full(3), "one", "0", "1", "2", "again")
+        await wait_for_replies(platform, notes.queue_full(3), "one", "0", "1", "2", "again")
 
 
 # ── albums, edits, age ──────────────────────────────────────────────────────────────────────────────────────
@@ -228,15 +228,15 @@ async def test_album_is_one_turn(tmp_path: Path) -> None:
     async with serving(tmp_path, platform, **QUICK) as gateway:
         for text in ("say: one", "say: two", "say: three"):
             platform.write(text, album="x")
-        await replies(platform, "one\ntwo\nthree")
-        assert len(await turns_in(gateway.store, key_of(platform))) == 1
+        await wait_for_replies(platform, "one\ntwo\nthree")
+        assert len(await turn_views(gateway.store, key_of(platform))) == 1
 
 
 async def test_b85_message_that_waits_is_edited_or_deleted_by_its_sender(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent):
         work = platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         two, three, four = (platform.write(f"say: {text}") for text in ("two", "three", "four"))
         platform.redeliver = 2
         platform.edit(two, "say: TWO")
@@ -247,23 +247,23 @@ async def test_b85_message_that_waits_is_edited_or_deleted_by_its_sender(tmp_pat
         platform.delete(work)
         await taken(platform)
         bench.release()
-        await replies(platform, "one", "TWO", "four")
+        await wait_for_replies(platform, "one", "TWO", "four")
         platform.delete(two)
         await taken(platform)
     assert platform.replies() == ["one", "TWO", "four"]
 
 
 async def test_b85_edit_that_makes_a_command_is_carried_out(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent) as gateway:
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         word = platform.write("stop")
         await taken(platform)
         platform.edit(word, "/stop")
-        await replies(platform, notes.stopped("turn", 0, 0, 0))
-        (turn,) = await turns_in(gateway.store, key_of(platform))
-    assert turn.ended == Cancelled(Why.STOPPED)
+        await wait_for_replies(platform, notes.stopped("turn", 0, 0, 0))
+        (turn,) = await turn_views(gateway.store, key_of(platform))
+    assert turn.ended == TurnCancelled(CancelReason.STOPPED)
 
 
 async def test_b72_messages_from_long_ago_are_reported_once(tmp_path: Path) -> None:
@@ -283,11 +283,11 @@ async def test_b72_messages_from_long_ago_are_reported_once(tmp_path: Path) -> N
 
 async def test_b72_messages_that_waited_too_long_are_reported_and_not_answered(tmp_path: Path) -> None:
     """Over a restart, with a command among them, and in a conversation whose turn does not go on."""
-    platform, bench, clock = SimulatedPlatform("web"), Bench("a"), SettableClock()
+    platform, bench, clock = SimulatedPlatform("web"), AgentHarness("a"), SettableClock()
     options = {"agent": bench.agent, "clock": clock, "INBOX__MAX_AGE": "2h", "RECOVERY__POLICY": "off"}
     async with crashing_at_the_end(tmp_path, platform, **options):
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         platform.write("say: two")
         platform.write("say: three")
         await taken(platform)
@@ -302,15 +302,15 @@ async def test_b72_messages_that_waited_too_long_are_reported_and_not_answered(t
 
 async def test_b80_messages_that_interrupt_one_after_the_other_end_with_the_last(tmp_path: Path) -> None:
     """Each either ended the one before, or was heard together with it, as it came about."""
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         for number in range(20):
             platform.write(f"say: {number}")
         await eventually("the last is answered", lambda: "".join(platform.replies()[-1:]).endswith("19"))
-        turns = await turns_in(gateway.store, key_of(platform))
-        assert await gateway.store.inbox.waiting(key_of(platform)) == 0
+        turns = await turn_views(gateway.store, key_of(platform))
+        assert await gateway.store.inbox.count_waiting(key_of(platform)) == 0
     heard = [cause.text for turn in turns for cause in turn.causes]
     assert heard == [WORK, *(f"say: {number}" for number in range(20))]
 
@@ -326,20 +326,20 @@ async def test_b78_hundreds_of_waiting_messages_grow_no_stack(tmp_path: Path) ->
     for number in range(300):
         platform.write(str(number))
     async with serving(tmp_path, platform, agent=Deep(), QUEUE__CAP="1000"):
-        await replies(platform, *map(str, range(300)))
+        await wait_for_replies(platform, *map(str, range(300)))
     assert len(depths) == 300
     assert len(set(depths)) == 1
 
 
 async def test_b80_thousand_messages_join_one_turn(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), Bench("a")
+    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="steer", QUEUE__CAP="1000") as gateway:
         platform.write(WORK)
-        await bench.hangs()
+        await bench.wait_until_hanging()
         for number in range(1000):
             platform.write(f"say: {number}")
         await taken(platform)
         bench.release()
-        await replies(platform, "\n".join(["one", *map(str, range(1000))]))
-        (turn,) = await turns_in(gateway.store, key_of(platform))
-    assert sum(isinstance(record.entry, Joined) for record in turn.records) == 1
+        await wait_for_replies(platform, "\n".join(["one", *map(str, range(1000))]))
+        (turn,) = await turn_views(gateway.store, key_of(platform))
+    assert sum(isinstance(record.entry, MessagesJoined) for record in turn.records) == 1

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from perdure.core import notes
-from perdure.core.queueing import MODES, Mode
+from perdure.core.queueing import QUEUE_MODE_NAMES, QueueMode
 from support.gateway import GatewayProcess, Person, gateway
 from support.waiting import wait_for
 
@@ -21,8 +21,8 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_b80_waiting_messages_survive_a_kill(mode: Mode, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
+def test_b80_waiting_messages_survive_a_kill(mode: QueueMode, tmp_path: Path) -> None:
     with gateway(tmp_path / "home", QUEUE__MODE=mode, QUEUE__QUIET="100ms") as process:
         person = Person(process)
         person.say("once a 0s\nstep b 3s\nsay: one")
@@ -74,7 +74,7 @@ def test_b80_message_beyond_the_cap_is_refused_the_same_way_each_time(process: G
         assert is_refused(person.say("say: too much", "beyond"), 429) == notes.queue_was_full(3)
     is_refused(person.say("say: too much", "another"), 429)
     wait_for("the chat is told once", lambda: person.replies() == [notes.queue_full(3)])
-    assert "say: too much" not in [message["text"] for message in person.sees()]
+    assert "say: too much" not in [message["text"] for message in person.messages()]
     assert person.say("/stop all").status_code == 202, "commands are taken at any time"
     assert person.wait_for_replies(2)[1].startswith("Stopped.")
     assert person.say("say: again").status_code == 202
@@ -91,7 +91,7 @@ def test_b85_message_that_waits_is_changed_and_taken_back(process: GatewayProces
     gone = person.request("DELETE", "/messages/three")
     assert (gone.status_code, gone.json()) == (200, {**stored[1], "fate": "deleted"})
     assert person.request("DELETE", "/messages/three").status_code == 200, "taken back twice is taken back"
-    assert [message["text"] for message in person.sees()] == ["step slow 60s", "say: TWO"]
+    assert [message["text"] for message in person.messages()] == ["step slow 60s", "say: TWO"]
     assert is_refused(change(person, "n1", "say: never"), 409) == notes.not_waiting(known=True)
     assert is_refused(change(person, "three", "say: never"), 409) == notes.not_waiting(known=True)
     assert is_refused(change(person, "nobody", "say: never"), 404) == notes.not_waiting(known=False)

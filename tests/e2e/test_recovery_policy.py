@@ -8,22 +8,22 @@ import pytest
 
 from perdure.core import notes
 from perdure.core.effects import Effect
-from perdure.core.journal import Cancelled, Entry, ModelAnswered, ToolCall, ToolEnded, ToolStarted, Usage
-from perdure.core.turn import State
+from perdure.core.journal import Entry, ModelAnswered, TokenUsage, ToolCall, ToolEnded, ToolStarted, TurnCancelled
+from perdure.core.turn import TurnState
 from perdure.testing import SimulatedPlatform
 from support.recovering import (
-    Answering,
-    Gated,
-    Halting,
-    before_the_cut,
-    decided,
+    AnsweringAgent,
+    GatedPlatform,
+    HangingAgent,
+    decided_rules,
+    interruption_reasons,
     key_of,
-    reasons,
-    replies,
-    rules,
-    was_cut_in_a_step,
+    view_before_interruption,
+    wait_for_replies,
+    wait_for_rule,
+    was_interrupted_in_step,
 )
-from support.scenes import SCRIPT, Scene, cut_in_a_step, marked, web
+from support.scenes import SCRIPT, RecoveryScenario, move_session, scenario_crashed_in_step, web_platform
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -34,23 +34,23 @@ pytestmark = pytest.mark.anyio
 
 async def test_b42_sender_who_is_no_longer_authorised_is_not_resumed(tmp_path: Path) -> None:
     """B101 too. The chat hears nothing: that person may not talk to us."""
-    scene = await cut_in_a_step(tmp_path, platform=web())
+    scene = await scenario_crashed_in_step(tmp_path, platform=web_platform())
     async with scene.serving(PLATFORMS__WEB__ALLOW="bob"):
-        view = await scene.decided("unauthorised")
+        view = await scene.wait_for_rule("unauthorised")
         assert "no longer authorised" in await scene.why()
-    assert was_cut_in_a_step(view)
-    assert (scene.bench.ran["b"], scene.platform.replies()) == (1, [])
+    assert was_interrupted_in_step(view)
+    assert (scene.agent_harness.run_counts["b"], scene.platform.replies()) == (1, [])
 
 
 async def test_b42_stale_turn_is_not_resumed(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path)
+    scene = await scenario_crashed_in_step(tmp_path)
     scene.clock.move(3605)
     async with scene.serving():
-        view = await scene.decided("stale")
+        view = await scene.wait_for_rule("stale")
         await eventually("the chat is told", lambda: scene.platform.replies())
         assert "it is too old" in await scene.why()
-    assert was_cut_in_a_step(view)
-    assert scene.bench.ran["b"] == 1
+    assert was_interrupted_in_step(view)
+    assert scene.agent_harness.run_counts["b"] == 1
     [told] = scene.platform.replies()
     assert told.startswith(
         "What I was doing here was cut off, and I do not go on by myself, because it is too old"
@@ -59,71 +59,75 @@ async def test_b42_stale_turn_is_not_resumed(tmp_path: Path) -> None:
 
 
 async def test_b42_b56_turn_over_its_cost_limit_is_not_resumed_and_says_so(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path, RECOVERY__MAX_TOKENS="4")
-    async with scene.unstuck():
-        view = await scene.decided("tokens")
-        await scene.sees(notes.will_not_go_on("its cost limit is reached: 4 of 4 tokens"))
+    scene = await scenario_crashed_in_step(tmp_path, RECOVERY__MAX_TOKENS="4")
+    async with scene.serving_released():
+        view = await scene.wait_for_rule("tokens")
+        await scene.wait_for_replies(notes.will_not_go_on("its cost limit is reached: 4 of 4 tokens"))
         assert "4 of 4 tokens" in await scene.why()
-        assert (was_cut_in_a_step(view), scene.bench.ran["b"]) == (True, 1)
+        assert (was_interrupted_in_step(view), scene.agent_harness.run_counts["b"]) == (True, 1)
         scene.platform.write("/resume")
-        await scene.sees_last("done")  # it goes on because a person says so
+        await scene.wait_for_last_reply("done")  # it goes on because a person says so
 
 
 async def test_b56_recovery_stops_on_its_way_at_the_cost_limit_and_says_so(tmp_path: Path) -> None:
     script = "step a\nstep b\nstep c\nstep d\nsay: done"
-    scene = await cut_in_a_step(tmp_path, script, RECOVERY__MAX_TOKENS="5")
-    async with scene.unstuck():
+    scene = await scenario_crashed_in_step(tmp_path, script, RECOVERY__MAX_TOKENS="5")
+    async with scene.serving_released():
         told = notes.turn_failed(notes.recovery_cost(6, 5))
-        await scene.sees(told)
+        await scene.wait_for_replies(told)
         view = await scene.turn()
-        assert (was_cut_in_a_step(view), view.state, view.tokens) == (True, State.FAILED, 6)
+        assert (was_interrupted_in_step(view), view.state, view.tokens) == (True, TurnState.FAILED, 6)
         assert "has used 6 tokens" in await scene.why()
         scene.platform.write("step e\nstep f\nstep g\nsay: more")
-        await scene.sees(told, "more")  # a message of one's own knows no such limit
-    assert list(scene.bench.ran) == ["a", "b", "c", "e", "f", "g"]
+        await scene.wait_for_replies(told, "more")  # a message of one's own knows no such limit
+    assert list(scene.agent_harness.run_counts) == ["a", "b", "c", "e", "f", "g"]
 
 
 async def test_b42_b55_turn_is_not_resumed_where_the_policy_is_off(tmp_path: Path) -> None:
     """Per platform: the other one goes on by itself."""
-    off, auto = web(), SimulatedPlatform("other")
-    scene = Scene(tmp_path, "b", platform=off)
+    off, auto = web_platform(), SimulatedPlatform("other")
+    scene = RecoveryScenario(tmp_path, "b", platform=off)
     async with scene.crashing(auto):
         off.write(SCRIPT)
         auto.write(SCRIPT)
-        await scene.bench.hangs(2)
-    async with scene.unstuck(auto, PLATFORMS__WEB__RECOVERY="off"):
-        await replies(auto, "done")
-        view = await scene.decided("off")
-        await scene.sees(notes.will_not_go_on("automatic resume is switched off here"))
+        await scene.agent_harness.wait_until_hanging(2)
+    async with scene.serving_released(auto, PLATFORMS__WEB__RECOVERY="off"):
+        await wait_for_replies(auto, "done")
+        view = await scene.wait_for_rule("off")
+        await scene.wait_for_replies(notes.will_not_go_on("automatic resume is switched off here"))
         assert "switched off here" in await scene.why()
-    assert was_cut_in_a_step(view)
-    assert scene.bench.ran["b"] == 3
+    assert was_interrupted_in_step(view)
+    assert scene.agent_harness.run_counts["b"] == 3
 
 
 async def test_b42_turn_without_an_address_is_not_resumed(tmp_path: Path) -> None:
     """Its platform is no longer one of this gateway's; once it is again, the turn goes on."""
-    scene = await cut_in_a_step(tmp_path, platform=(gone := SimulatedPlatform("gone")))
-    elsewhere = Scene(tmp_path)
+    scene = await scenario_crashed_in_step(tmp_path, platform=(gone := SimulatedPlatform("gone")))
+    elsewhere = RecoveryScenario(tmp_path)
     async with elsewhere.serving() as gateway:
-        view = await decided(gateway.store, key_of(gone), "no_address")
+        view = await wait_for_rule(gateway.store, key_of(gone), "no_address")
         assert "no address to answer to" in await scene.why()
-        assert not await gateway.store.outbox.open(), "nobody is told where nobody is"
-    assert (was_cut_in_a_step(view), scene.bench.ran["b"], elsewhere.bench.ran) == (True, 1, {})
-    async with scene.unstuck():
-        await scene.sees("done")
+        assert not await gateway.store.outbox.open_deliveries(), "nobody is told where nobody is"
+    assert (
+        was_interrupted_in_step(view),
+        scene.agent_harness.run_counts["b"],
+        elsewhere.agent_harness.run_counts,
+    ) == (True, 1, {})
+    async with scene.serving_released():
+        await scene.wait_for_replies("done")
 
 
 async def test_b42_unknown_reason_is_skipped_and_no_error(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path / "before")
-    await marked(scene, tmp_path / "home", resume_pending=True, resume_reason="solar_flare")
-    async with scene.unstuck():
-        view = await scene.decided("reason")
+    scene = await scenario_crashed_in_step(tmp_path / "before")
+    await move_session(scene, tmp_path / "home", resume_pending=True, resume_reason="solar_flare")
+    async with scene.serving_released():
+        view = await scene.wait_for_rule("reason")
         await eventually("the chat is told", lambda: scene.platform.replies())
-        assert was_cut_in_a_step(view)
-        assert (reasons(view), scene.bench.ran["b"]) == (["solar_flare"], 1)
+        assert was_interrupted_in_step(view)
+        assert (interruption_reasons(view), scene.agent_harness.run_counts["b"]) == (["solar_flare"], 1)
         assert "solar_flare" in await scene.why()
         scene.platform.write("/resume")
-        await scene.sees_last("done")  # a person may still let it go on
+        await scene.wait_for_last_reply("done")  # a person may still let it go on
 
 
 @pytest.mark.parametrize(
@@ -137,58 +141,58 @@ async def test_b42_b49_message_joins_the_turn_whose_reason_is_unknown(
     tmp_path: Path, reason: str | None, recorded: str
 ) -> None:
     """One turn, one note that names an interruption, unfinished work first, then the message."""
-    scene = await cut_in_a_step(tmp_path / "before")
-    await marked(scene, tmp_path / "home", resume_pending=True, resume_reason=reason)
-    async with scene.unstuck():
-        await scene.decided("reason")
+    scene = await scenario_crashed_in_step(tmp_path / "before")
+    await move_session(scene, tmp_path / "home", resume_pending=True, resume_reason=reason)
+    async with scene.serving_released():
+        await scene.wait_for_rule("reason")
         await eventually("the chat is told", lambda: scene.platform.replies())
         assert "a new message goes on with it" in await scene.why()
         scene.platform.write("say: and that")
-        await scene.sees_last("done\nand that")
+        await scene.wait_for_last_reply("done\nand that")
         [view] = await scene.turns()
-    assert (reasons(view), rules(view)) == ([recorded], ["reason", "message"])
-    assert (view.state, scene.bench.ran) == (State.DONE, {"a": 1, "b": 2})
-    [note] = scene.bench.notes()[-1]
+    assert (interruption_reasons(view), decided_rules(view)) == ([recorded], ["reason", "message"])
+    assert (view.state, scene.agent_harness.run_counts) == (TurnState.DONE, {"a": 1, "b": 2})
+    [note] = scene.agent_harness.request_notes()[-1]
     assert "cut off by a gateway interruption and now goes on" in note
 
 
 async def test_b49_message_supersedes_old_work_also_when_its_reason_is_unknown(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path / "before")
-    await marked(scene, tmp_path / "home", resume_pending=True, resume_reason="solar_flare")
+    scene = await scenario_crashed_in_step(tmp_path / "before")
+    await move_session(scene, tmp_path / "home", resume_pending=True, resume_reason="solar_flare")
     scene.clock.move(7200)
-    async with scene.unstuck():
-        await scene.decided("stale")
+    async with scene.serving_released():
+        await scene.wait_for_rule("stale")
         scene.platform.write("say: new")
-        await scene.sees_last("new")
+        await scene.wait_for_last_reply("new")
         old, _ = await scene.turns()
-    assert (old.ended, scene.bench.ran["b"]) == (Cancelled("superseded"), 1)
+    assert (old.ended, scene.agent_harness.run_counts["b"]) == (TurnCancelled("superseded"), 1)
 
 
 async def test_b42_suspended_session_is_not_resumed(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path / "before")
+    scene = await scenario_crashed_in_step(tmp_path / "before")
     fields = {"state": "suspended", "resume_pending": True, "resume_reason": "restart_timeout"}
-    await marked(scene, tmp_path / "home", **fields)
-    async with scene.unstuck():
-        view = await scene.decided("not_open")
+    await move_session(scene, tmp_path / "home", **fields)
+    async with scene.serving_released():
+        view = await scene.wait_for_rule("not_open")
         assert "the session is suspended" in await scene.why()
-    assert was_cut_in_a_step(view)
-    assert (scene.bench.ran["b"], scene.platform.replies()) == (1, [])
+    assert was_interrupted_in_step(view)
+    assert (scene.agent_harness.run_counts["b"], scene.platform.replies()) == (1, [])
 
 
 async def test_b42_operators_wish_needs_no_entry_in_the_list_of_people(tmp_path: Path) -> None:
     """A session that the operator brought back goes on after a crash, though no person wrote in its turn."""
-    scene = Scene(tmp_path, "b", "c", platform=web(), PLATFORMS__WEB__ALLOW="ann")
+    scene = RecoveryScenario(tmp_path, "b", "c", platform=web_platform(), PLATFORMS__WEB__ALLOW="ann")
     async with scene.crashing() as gateway:
         scene.platform.write("step a\nstep b\nstep c\nsay: done")
-        await scene.bench.hangs()
+        await scene.agent_harness.wait_until_hanging()
         [session] = await gateway.store.sessions.page()
-        assert await gateway.operators.suspend(session)
+        assert await gateway.operator_verbs.suspend(session)
         [session] = await gateway.store.sessions.page()
-        assert await gateway.operators.resume(session)
-        await scene.bench.hangs(2)  # in its new turn
-    async with scene.unstuck():
-        await scene.sees_last("done")
-        assert was_cut_in_a_step(await scene.turn())
+        assert await gateway.operator_verbs.resume(session)
+        await scene.agent_harness.wait_until_hanging(2)  # in its new turn
+    async with scene.serving_released():
+        await scene.wait_for_last_reply("done")
+        assert was_interrupted_in_step(await scene.turn())
 
 
 # ── freshness ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -204,49 +208,49 @@ async def test_b42_operators_wish_needs_no_entry_in_the_list_of_people(tmp_path:
     ],
 )
 async def test_b43_turn_goes_on_while_it_is_fresh(tmp_path: Path, seconds: int, settings: dict[str, str]) -> None:
-    scene = await cut_in_a_step(tmp_path)
+    scene = await scenario_crashed_in_step(tmp_path)
     scene.clock.move(seconds)
-    async with scene.unstuck(**settings):
-        await scene.sees("done")
-        assert was_cut_in_a_step(await scene.turn())
+    async with scene.serving_released(**settings):
+        await scene.wait_for_replies("done")
+        assert was_interrupted_in_step(await scene.turn())
 
 
 async def test_b43_repeated_restarts_and_fresh_marks_do_not_refresh_it(tmp_path: Path) -> None:
     """A crash, then an attempt that adds nothing and runs into a drain deadline: all of it is as old as before."""
-    scene = await cut_in_a_step(tmp_path)
+    scene = await scenario_crashed_in_step(tmp_path)
     scene.clock.move(1900)
     await scene.run_into_the_deadline()
     scene.clock.move(1900)
     async with scene.serving():
-        view = await scene.decided("stale")
-    assert reasons(view) == ["restart_interrupted", "shutdown_timeout"]
-    assert was_cut_in_a_step(view)
-    assert view.decided is not None
-    assert 3_800_000 <= view.decided.evidence["age_ms"] < 3_900_000
-    assert scene.bench.ran["b"] == 2
+        view = await scene.wait_for_rule("stale")
+    assert interruption_reasons(view) == ["restart_interrupted", "shutdown_timeout"]
+    assert was_interrupted_in_step(view)
+    assert view.last_decision is not None
+    assert 3_800_000 <= view.last_decision.evidence["age_ms"] < 3_900_000
+    assert scene.agent_harness.run_counts["b"] == 2
 
 
 async def test_b43_new_content_refreshes_it(tmp_path: Path) -> None:
-    scene = await cut_in_a_step(tmp_path, stuck="a")
+    scene = await scenario_crashed_in_step(tmp_path, stuck="a")
     scene.clock.move(1900)
-    scene.bench.stuck = {"b"}
-    await scene.crash_in_a_step()
+    scene.agent_harness.stuck = {"b"}
+    await scene.crash_in_step()
     scene.clock.move(1900)
-    async with scene.unstuck():
-        await scene.sees("done")
+    async with scene.serving_released():
+        await scene.wait_for_replies("done")
 
 
 # ── the tail decides ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def not_pending(scene: Scene) -> bool:
+async def not_pending(scene: RecoveryScenario) -> bool:
     sessions = scene.gateway.store.sessions
     [session] = await sessions.page()
     return not (await sessions.recovery(session.id)).resume_pending
 
 
 def said(finish: str | None, *calls: ToolCall) -> ModelAnswered:
-    return ModelAnswered(1, "the answer", calls, finish, Usage(1, 1))
+    return ModelAnswered(1, "the answer", calls, finish, TokenUsage(1, 1))
 
 
 LOOK = ToolCall("c1.1", "look", {})
@@ -255,15 +259,15 @@ BEGUN = ToolStarted("c1.1", "look", Effect.PURE, "k")
 
 @pytest.mark.parametrize("finish", ["stop", "end", "completed", "end_turn", "STOP", "stop_sequence"])
 async def test_b44_b45_final_answer_is_delivered_and_nothing_is_run_again(tmp_path: Path, finish: str) -> None:
-    scene, again = Scene(tmp_path), Answering()
-    written = await scene.crash_when_halted(Halting(said(finish)), "hello")
+    scene, again = RecoveryScenario(tmp_path), AnsweringAgent()
+    written = await scene.crash_when_hanging(HangingAgent(said(finish)), "hello")
     scene.clock.move(7200)  # however stale: nothing is run, so nothing can be too old to run
     for _ in range(2):
         async with scene.serving(agent=again):
-            await scene.sees("the answer")
+            await scene.wait_for_replies("the answer")
             [view] = await scene.turns()
-            assert before_the_cut(view).state is State.RUNNING
-            assert (view.state, rules(view), again.attempts) == (State.DONE, ["final_answer"], 0)
+            assert view_before_interruption(view).state is TurnState.RUNNING
+            assert (view.state, decided_rules(view), again.attempts) == (TurnState.DONE, ["final_answer"], 0)
             await eventually("the mark is cleared", lambda: not_pending(scene))
     assert [posted.reply_to for posted in scene.platform.posted] == written
 
@@ -281,44 +285,44 @@ async def test_b44_b45_final_answer_is_delivered_and_nothing_is_run_again(tmp_pa
     ],
 )
 async def test_b44_b45_turn_goes_on_when_its_tail_is_not_final(tmp_path: Path, entries: tuple[Entry, ...]) -> None:
-    scene, again = Scene(tmp_path), Answering()
-    await scene.crash_when_halted(Halting(*entries), "hello")
+    scene, again = RecoveryScenario(tmp_path), AnsweringAgent()
+    await scene.crash_when_hanging(HangingAgent(*entries), "hello")
     async with scene.serving(agent=again):
-        await scene.sees("answered")
+        await scene.wait_for_replies("answered")
         [view] = await scene.turns()
-    assert before_the_cut(view).state is State.RUNNING
+    assert view_before_interruption(view).state is TurnState.RUNNING
     assert (again.attempts, view.attempt) == (1, 2)
 
 
 async def test_b44_b57_turn_with_nothing_in_it_is_cleared_in_silence(tmp_path: Path) -> None:
     """A mark that came without a turn, by an import: there is nothing to go on with."""
-    scene, again = Scene(tmp_path / "before"), Answering()
+    scene, again = RecoveryScenario(tmp_path / "before"), AnsweringAgent()
     async with scene.serving(agent=again):
         scene.platform.write("hello")
-        await scene.sees("answered")
-    await marked(scene, tmp_path / "home", resume_pending=True, resume_reason="restart_timeout")
+        await scene.wait_for_replies("answered")
+    await move_session(scene, tmp_path / "home", resume_pending=True, resume_reason="restart_timeout")
     for _ in range(2):
         async with scene.serving(agent=again):
-            view = await scene.decided("nothing_done")
-            assert (view.state, again.attempts) == (State.CANCELLED, 1)
+            view = await scene.wait_for_rule("nothing_done")
+            assert (view.state, again.attempts) == (TurnState.CANCELLED, 1)
             assert await not_pending(scene)
     assert scene.platform.replies() == ["answered"]
 
 
 async def test_b44_question_that_was_never_delivered_waits_for_its_answer(tmp_path: Path) -> None:
-    platform, asked = Gated(), "Which way?\n(Left / Right)"
-    scene = Scene(tmp_path, platform=platform)
+    platform, asked = GatedPlatform(), "Which way?\n(Left / Right)"
+    scene = RecoveryScenario(tmp_path, platform=platform)
     async with scene.crashing() as gateway:
         platform.write("ask: Which way? | Left | Right\nstep go 0s\nsay: gone")
-        await platform.holds(1)
-        [owed] = await gateway.store.outbox.open()
+        await platform.wait_for_sends(1)
+        [owed] = await gateway.store.outbox.open_deliveries()
     assert (owed.text, platform.posted) == (asked, [])
     platform.gate.set()
     for _ in range(2):
         async with scene.serving():
-            await scene.sees(asked)
+            await scene.wait_for_replies(asked)
             view = await scene.turn()
-            assert (view.state, reasons(view), view.attempt) == (State.WAITING, [], 1)
+            assert (view.state, interruption_reasons(view), view.attempt) == (TurnState.WAITING, [], 1)
     async with scene.serving():
         platform.write("Left")
-        await scene.sees(asked, "gone")
+        await scene.wait_for_replies(asked, "gone")

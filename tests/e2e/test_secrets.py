@@ -16,7 +16,7 @@ import pytest
 
 from perdure.testing.providers import Fails, LocalProvider, Says
 from perdure.testing.telegram import LocalTelegram
-from support.described import every_call
+from support.described import all_api_calls
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.mcp_process import stdio_command
 from support.waiting import wait_for
@@ -27,7 +27,7 @@ VARIABLE = "sk-hush-variable-key-4712"
 TELEGRAM = "7000002:hush-telegram-token-4713"
 DATABASE = "hush-database-word-4714"
 SERVER = "hush-mcp-variable-4715"
-TOKEN = "hush-login-token-4716"  # noqa: S105 reason: opens nothing but this test's gateway
+TOKEN = "hush-login-token-4716"
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +126,10 @@ def everything_readable(process: GatewayProcess) -> Iterator[tuple[str, str]]:
         "{name}": "perdure.css",
         "{verb}": "fly",
     }
-    for call in every_call():
+    for call in all_api_calls():
         if call.path.endswith("/events") or call.path == "/api/demo/kill":
             continue
-        path = re.sub(r"{\w+}", lambda found: listed.get(found[0], "nothing"), call.address)
+        path = re.sub(r"{\w+}", lambda found: listed.get(found[0], "nothing"), call.documented_path)
         answer = ask(process, call.method, path)
         assert answer.status_code < 500, f"{call.method} {path}"
         yield f"{call.method} {path}", f"{answer.headers} {answer.text}"

@@ -12,7 +12,7 @@ from perdure.testing import SimulatedPlatform
 from perdure.testing.providers import LocalProvider, Says, Wish
 from support.gateway import Person
 from support.inprocess import serving
-from support.shelling import Commands, cleared_home, grouped
+from support.shelling import ShellCommands, gateway_process_group, home_without_commands
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ SIGN = "\N{REPLACEMENT CHARACTER}"  # stands for what is no text
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    yield from cleared_home(tmp_path)
+    yield from home_without_commands(tmp_path)
 
 
 async def said(home: Path, command: str, **settings: str) -> str:
@@ -64,7 +64,7 @@ async def test_model_hears_how_a_command_ended_and_what_it_said(
 
 
 async def test_command_works_in_the_workspace(home: Path) -> None:
-    assert await said(home, "pwd") == f"exit code 0\n{Commands(home).workspace}"
+    assert await said(home, "pwd") == f"exit code 0\n{ShellCommands(home).workspace}"
 
 
 async def test_command_that_takes_too_long_is_ended_and_that_is_told(home: Path) -> None:
@@ -95,7 +95,7 @@ def test_command_sees_no_secret_of_the_gateway(home: Path, monkeypatch: pytest.M
     """Its environment has what is listed and nothing else, and so has that of its keeper."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("HARMLESS", "shown")
-    with grouped(home, TOOLS__ENV="PATH,HARMLESS,MISSING") as process:
+    with gateway_process_group(home, TOOLS__ENV="PATH,HARMLESS,MISSING") as process:
         person = Person(process)
         person.say("run: env; tr '\\0' '\\n' < /proc/$PPID/environ")
         [reply] = person.wait_for_replies(1)

@@ -17,14 +17,14 @@ from perdure.core import notes
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform
 from perdure.testing.providers import Answer, Asked, Fails, LocalProvider, Says, Window
-from perdure.testing.providers.windows import Server
+from perdure.testing.providers.windows import ServerKind
 from support.gateway import Person, gateway
 from support.inprocess import crashing_at_the_end, serving
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-SERVERS = get_args(Server)
+SERVERS = get_args(ServerKind)
 every_server = pytest.mark.parametrize("server", SERVERS)
 LONG = "a long answer" + " and more" * 300
 FAILED = "I could not finish this: "
@@ -95,7 +95,7 @@ def outcomes(provider: LocalProvider) -> list[str]:
 @every_server
 @pytest.mark.parametrize("tells", [True, False], ids=["told", "untold"])
 async def test_b87_each_of_thirty_messages_is_answered_in_a_small_window(
-    tmp_path: Path, provider: LocalProvider, server: Server, tells: bool
+    tmp_path: Path, provider: LocalProvider, server: ServerKind, tells: bool
 ) -> None:
     provider.window = Window(1024, server, tells)
     platform = SimulatedPlatform()
@@ -230,7 +230,7 @@ async def test_b69_b87_answer_that_never_fits_is_told_as_cut(tmp_path: Path, pro
 
 @every_server
 async def test_b87_message_that_alone_does_not_fit_is_told_and_the_next_is_answered(
-    tmp_path: Path, provider: LocalProvider, server: Server
+    tmp_path: Path, provider: LocalProvider, server: ServerKind
 ) -> None:
     provider.window = Window(1024, server)
     platform = SimulatedPlatform()
@@ -247,7 +247,7 @@ async def test_b87_message_that_alone_does_not_fit_is_told_and_the_next_is_answe
 @every_server
 @pytest.mark.parametrize("tells", [True, False], ids=["told", "untold"])
 async def test_b87_instructions_that_alone_do_not_fit_are_told_with_their_sizes(
-    tmp_path: Path, provider: LocalProvider, server: Server, tells: bool
+    tmp_path: Path, provider: LocalProvider, server: ServerKind, tells: bool
 ) -> None:
     """Nothing is asked again and again: there is nothing to leave out."""
     provider.window = Window(1024, server, tells)

@@ -17,17 +17,24 @@ import pytest
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import notes
-from perdure.core.delivery import Delivery
+from perdure.core.delivery import DeliveryState
 from perdure.core.people import TOKEN_HOLDER
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 from perdure.errors import NotConnected
-from perdure.runtime.gateway import Ending
+from perdure.runtime.gateway import StopKind
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import crashing_at_the_end, make_gateway, serving
-from support.recovering import Bench, key_of, last_turn, reasons, replies, turns_in
-from support.stopping import HangingPlatform, Held, Watch, dying, looking_at, stopped
-from support.stores import LateClaims
+from support.recovering import AgentHarness, interruption_reasons, key_of, last_turn, turn_views, wait_for_replies
+from support.stopping import (
+    ChatFollower,
+    HangingPlatform,
+    HeldAgent,
+    crashing_at_fact,
+    read_only_store,
+    wait_until_stopped,
+)
+from support.stores import DelayedClaims
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -44,61 +51,65 @@ NO_TIME = {"DRAIN__DEADLINE": "0s"}
 async def test_b20_b21_nothing_begins_in_a_drain_and_what_comes_is_answered_after_it_in_order(
     tmp_path: Path,
 ) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("one")
-        await agent.has("one")
+        await agent.wait_until_started("one")
         platform.write("two")
         gateway.stop()
         platform.write("three")
         platform.write("other", chat="2")
         await eventually("everything is stored", lambda: not platform.pending())
-        agent.let_go("one", "two", "three", "other")
-        await stopped(gateway)
-    assert agent.begun == ["one"]
+        agent.release("one", "two", "three", "other")
+        await wait_until_stopped(gateway)
+    assert agent.started_texts == ["one"]
     assert platform.replies() == [STOPPING, "one: done"]
-    async with looking_at(tmp_path) as store:
+    async with read_only_store(tmp_path) as store:
         runs = await store.database.read(lambda tx: tx.all("SELECT ending FROM runs"))
         assert runs == [("clean",)]
     async with serving(tmp_path, platform, agent=agent) as gateway:
-        await replies(platform, STOPPING, "one: done", "two: done", "three: done")
-        await replies(platform, KEPT, "other: done", chat="2")
-        turns = [turn for chat in ("1", "2") for turn in await turns_in(gateway.store, key_of(platform, chat))]
-    assert [(turn.attempt, turn.interruptions, turn.decided) for turn in turns] == [(1, [], None)] * 4
+        await wait_for_replies(platform, STOPPING, "one: done", "two: done", "three: done")
+        await wait_for_replies(platform, KEPT, "other: done", chat="2")
+        turns = [turn for chat in ("1", "2") for turn in await turn_views(gateway.store, key_of(platform, chat))]
+    assert [(turn.attempt, turn.interruptions, turn.last_decision) for turn in turns] == [(1, [], None)] * 4
 
 
 async def test_b20_turn_that_is_being_claimed_when_the_stop_comes_is_drained_like_any_other(
     tmp_path: Path,
 ) -> None:
-    platform, bench, late = SimulatedPlatform(), Bench("slow"), LateClaims()
+    platform, bench, late = SimulatedPlatform(), AgentHarness("slow"), DelayedClaims()
     async with serving(tmp_path, platform, agent=bench.agent, wrap=late.wrap, **NO_TIME) as gateway:
         platform.write("step slow\nsay: done")
         await late.claimed.wait()
         gateway.stop()
         await eventually("it drains", lambda: gateway.phase == "draining")
-        late.go_on.set()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
-        assert reasons(await last_turn(store, key_of(platform))) == ["shutdown_timeout"]
+        late.release.set()
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
+        assert interruption_reasons(await last_turn(store, key_of(platform))) == ["shutdown_timeout"]
     assert platform.replies() == [STOPPING]
 
 
 async def test_b24_message_that_was_not_begun_is_not_marked_and_runs_without_a_note(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench("slow")
+    platform, bench = SimulatedPlatform(), AgentHarness("slow")
     async with serving(tmp_path, platform, agent=bench.agent, **NO_TIME) as gateway:
         platform.write("step slow\nsay: one")
-        await eventually("the step hangs", lambda: bench.hanging)
+        await eventually("the step hangs", lambda: bench.hung_steps)
         platform.write("say: two")
         await eventually("both are stored", lambda: not platform.pending())
         gateway.stop()
-        await stopped(gateway)
+        await wait_until_stopped(gateway)
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent) as gateway:
-        await replies(platform, STOPPING, "one", "two")
-        first, second = await turns_in(gateway.store, key_of(platform))
-    assert (reasons(first), reasons(second), second.attempt) == (["shutdown_timeout"], [], 1)
-    assert bench.words()[-1][-1] == "say: two"
-    assert bench.notes()[-1] == []
+        await wait_for_replies(platform, STOPPING, "one", "two")
+        first, second = await turn_views(gateway.store, key_of(platform))
+    assert (interruption_reasons(first), interruption_reasons(second), second.attempt) == (
+        ["shutdown_timeout"],
+        [],
+        1,
+    )
+    assert bench.request_texts()[-1][-1] == "say: two"
+    assert bench.request_notes()[-1] == []
 
 
 # ── the deadline ────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,54 +135,54 @@ class Witness:
 
 
 @pytest.mark.parametrize(
-    ("ending", "reason"), [(Ending.STOP, "shutdown_timeout"), (Ending.RESTART, "restart_timeout")]
+    ("ending", "reason"), [(StopKind.STOP, "shutdown_timeout"), (StopKind.RESTART, "restart_timeout")]
 )
 async def test_b22_turn_is_marked_on_disk_before_it_is_cancelled(
-    tmp_path: Path, ending: Ending, reason: str
+    tmp_path: Path, ending: StopKind, reason: str
 ) -> None:
     platform, witness = SimulatedPlatform(), Witness(tmp_path)
     async with serving(tmp_path, platform, agent=witness, **NO_TIME) as gateway:
         platform.write("work")
         await witness.running.wait()
         gateway.stop(ending)
-        await stopped(gateway)
+        await wait_until_stopped(gateway)
     assert witness.found, "it was cancelled before it was marked"
     [(state, body)] = witness.found
-    assert state == State.INTERRUPTED
+    assert state == TurnState.INTERRUPTED
     assert f'"reason":"{reason}"' in body
 
 
 async def test_b23_b29_only_what_still_runs_is_marked_when_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent, DRAIN__DEADLINE="1h") as gateway:
         platform.write("slow")
         platform.write("quick", chat="2")
-        await agent.has("slow", "quick")
+        await agent.wait_until_started("slow", "quick")
         gateway.stop()
-        agent.let_go("quick")
-        await replies(platform, STOPPING, "quick: done", chat="2")
+        agent.release("quick")
+        await wait_for_replies(platform, STOPPING, "quick: done", chat="2")
         gateway.stop()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
         slow, quick = [await last_turn(store, key_of(platform, chat)) for chat in ("1", "2")]
         neighbour = await store.sessions.current(key_of(platform, "2"))
         assert neighbour is not None
         assert not (await store.sessions.recovery(neighbour.id)).resume_pending
-    assert (reasons(slow), slow.state) == (["shutdown_timeout"], State.INTERRUPTED)
-    assert (reasons(quick), quick.state) == ([], State.DONE)
+    assert (interruption_reasons(slow), slow.state) == (["shutdown_timeout"], TurnState.INTERRUPTED)
+    assert (interruption_reasons(quick), quick.state) == ([], TurnState.DONE)
 
 
 async def test_b22_marks_are_made_side_by_side_when_many_turns_run(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     chats = [str(number) for number in range(50)]
     async with serving(tmp_path, platform, agent=agent, **NO_TIME) as gateway:
         for chat in chats:
             platform.write(f"work {chat}", chat=chat)
-        await agent.has(*(f"work {chat}" for chat in chats))
+        await agent.wait_until_started(*(f"work {chat}" for chat in chats))
         gateway.stop()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
-        marks = [reasons(await last_turn(store, key_of(platform, chat))) for chat in chats]
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
+        marks = [interruption_reasons(await last_turn(store, key_of(platform, chat))) for chat in chats]
     assert marks == [["shutdown_timeout"]] * 50
     assert all(platform.replies(chat) == [STOPPING] for chat in chats)
 
@@ -180,64 +191,64 @@ async def test_b22_marks_are_made_side_by_side_when_many_turns_run(tmp_path: Pat
 
 
 async def test_b25_crash_in_mid_drain_is_a_crash_like_any_other(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with crashing_at_the_end(tmp_path, platform, agent=agent) as gateway:
         platform.write("one")
-        await agent.has("one")
+        await agent.wait_until_started("one")
         gateway.stop()
-        await replies(platform, STOPPING)
+        await wait_for_replies(platform, STOPPING)
         platform.write("two")
         await eventually("the second is stored", lambda: not platform.pending())
-    agent.let_go("one", "two")
+    agent.release("one", "two")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         await eventually("both are answered", lambda: "two: done" in platform.replies())
-        turns = await turns_in(gateway.store, key_of(platform))
+        turns = await turn_views(gateway.store, key_of(platform))
     assert platform.replies() == [STOPPING, "one: done", "two: done"]
-    assert [reasons(turn) for turn in turns] == [["restart_interrupted"], []]
+    assert [interruption_reasons(turn) for turn in turns] == [["restart_interrupted"], []]
 
 
 async def test_b25_turn_goes_on_once_when_the_crash_comes_between_its_mark_and_its_cancel(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     fact = "SELECT 1 FROM journal WHERE kind = 'interrupted'"
-    async with dying(tmp_path, platform, fact=fact, agent=agent, **NO_TIME) as gateway:
+    async with crashing_at_fact(tmp_path, platform, fact=fact, agent=agent, **NO_TIME) as gateway:
         platform.write("one")
-        await agent.has("one")
+        await agent.wait_until_started("one")
         gateway.stop()
-    agent.let_go("one")
+    agent.release("one")
     async with serving(tmp_path, platform, agent=agent) as gateway:
-        await replies(platform, STOPPING, "one: done")
-        [turn] = await turns_in(gateway.store, key_of(platform))
-    assert (reasons(turn), turn.attempt) == (["shutdown_timeout"], 2)
+        await wait_for_replies(platform, STOPPING, "one: done")
+        [turn] = await turn_views(gateway.store, key_of(platform))
+    assert (interruption_reasons(turn), turn.attempt) == (["shutdown_timeout"], 2)
 
 
 # ── the banner, and notices ─────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("ending", "doing"), [(Ending.STOP, "shutting down"), (Ending.RESTART, "restarting")], ids=str
+    ("ending", "doing"), [(StopKind.STOP, "shutting down"), (StopKind.RESTART, "restarting")], ids=str
 )
 async def test_b26_banner_goes_once_to_each_chat_and_thread_with_a_running_turn_before_the_drain(
-    tmp_path: Path, ending: Ending, doing: str
+    tmp_path: Path, ending: StopKind, doing: str
 ) -> None:
-    platform, agent = SimulatedPlatform(), Held()
-    agent.let_go("idle")
+    platform, agent = SimulatedPlatform(), HeldAgent()
+    agent.release("idle")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("idle", chat="3")
-        await replies(platform, "idle: done", chat="3")
+        await wait_for_replies(platform, "idle: done", chat="3")
         platform.write("one")
         platform.write("topic", thread="7")
         platform.write("two", chat="2")
-        await agent.has("one", "topic", "two")
+        await agent.wait_until_started("one", "topic", "two")
         before = len(platform.posted)
         gateway.stop(ending)
         await eventually("everybody is told", lambda: len(platform.posted) == before + 3)
         assert gateway.phase == "draining"
         banners = platform.posted[before:]
-        agent.let_go("one", "topic", "two")
-        await stopped(gateway)
+        agent.release("one", "topic", "two")
+        await wait_until_stopped(gateway)
     told = sorted((posted.address.chat, posted.address.thread or "") for posted in banners)
     assert told == [("1", ""), ("1", "7"), ("2", "")]
-    assert {posted.text for posted in banners} == {notes.banner(restart=ending is Ending.RESTART)}
+    assert {posted.text for posted in banners} == {notes.banner(restart=ending is StopKind.RESTART)}
     assert all(word in banners[0].text for word in (doing, "try to resume"))
     assert len(platform.posted) == before + 6, "three banners and three answers"
 
@@ -253,55 +264,55 @@ async def test_b26_banner_goes_once_to_each_chat_and_thread_with_a_running_turn_
 async def test_b26_banner_that_does_not_get_through_delays_no_mark_and_no_drain(
     tmp_path: Path, error: Exception | None
 ) -> None:
-    broken, other, agent = HangingPlatform("broken"), SimulatedPlatform("other"), Held()
+    broken, other, agent = HangingPlatform("broken"), SimulatedPlatform("other"), HeldAgent()
     broken.notice_hangs, broken.notice_fails = error is None, error
     async with serving(tmp_path, broken, other, agent=agent, **NO_TIME) as gateway:
         broken.write("one")
         other.write("two")
-        await agent.has("one", "two")
+        await agent.wait_until_started("one", "two")
         gateway.stop()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
-        marks = [reasons(await last_turn(store, key_of(platform))) for platform in (broken, other)]
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
+        marks = [interruption_reasons(await last_turn(store, key_of(platform))) for platform in (broken, other)]
         runs = await store.database.read(lambda tx: tx.all("SELECT ending FROM runs"))
     assert marks == [["shutdown_timeout"]] * 2
     assert runs == [("clean",)]
-    assert (broken.noticing, broken.replies(), other.replies()) == ([STOPPING], [], [STOPPING])
+    assert (broken.notice_texts, broken.replies(), other.replies()) == ([STOPPING], [], [STOPPING])
 
 
 async def test_b26_banner_is_switched_off_per_platform(tmp_path: Path) -> None:
-    silent, other, agent = SimulatedPlatform("web"), SimulatedPlatform("other"), Held()
+    silent, other, agent = SimulatedPlatform("web"), SimulatedPlatform("other"), HeldAgent()
     settings = {"PLATFORMS__WEB__BANNER": "false", **NO_TIME}
     async with serving(tmp_path, silent, other, agent=agent, **settings) as gateway:
         silent.write("one")
         other.write("two")
-        await agent.has("one", "two")
+        await agent.wait_until_started("one", "two")
         gateway.stop()
-        await stopped(gateway)
+        await wait_until_stopped(gateway)
     assert (silent.replies(), other.replies()) == ([], [STOPPING])
 
 
 async def test_b28_chat_that_writes_during_the_drain_gets_one_short_notice_and_no_error(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("busy")
-        await agent.has("busy")
+        await agent.wait_until_started("busy")
         gateway.stop()
         for number in range(5):
             platform.write(f"idle {number}", chat="2")
         platform.write("too", chat="3")
         platform.write("again")
         await eventually("everything is stored", lambda: not platform.pending())
-        await replies(platform, KEPT, chat="3")
+        await wait_for_replies(platform, KEPT, chat="3")
         assert platform.turned_away == []
-        agent.let_go("busy", "again", "too", *(f"idle {number}" for number in range(5)))
-        await stopped(gateway)
+        agent.release("busy", "again", "too", *(f"idle {number}" for number in range(5)))
+        await wait_until_stopped(gateway)
     assert platform.replies("2") == [KEPT]
     assert platform.replies() == [STOPPING, "busy: done"]
     async with serving(tmp_path, platform, agent=agent) as gateway:
-        await replies(platform, KEPT, *(f"idle {number}: done" for number in range(5)), chat="2")
-        await replies(platform, STOPPING, "busy: done", "again: done")
-        turns = await turns_in(gateway.store, key_of(platform, "2"))
+        await wait_for_replies(platform, KEPT, *(f"idle {number}: done" for number in range(5)), chat="2")
+        await wait_for_replies(platform, STOPPING, "busy: done", "again: done")
+        turns = await turn_views(gateway.store, key_of(platform, "2"))
     assert [(turn.attempt, turn.interruptions) for turn in turns] == [(1, [])] * 5
 
 
@@ -313,19 +324,19 @@ async def test_b30_stop_waits_for_an_answer_that_is_being_sent(tmp_path: Path) -
     platform.hold = "before"
     async with serving(tmp_path, platform) as gateway:
         platform.write("say: done")
-        await eventually("it is being sent", lambda: platform.sending)
+        await eventually("it is being sent", lambda: platform.send_texts)
         gateway.stop()
         await eventually("it drains", lambda: gateway.phase == "draining")
         assert platform.replies() == []
-        platform.let_go.set()
-        await stopped(gateway)
-    assert (platform.sending, platform.replies()) == (["done"], ["done"])
-    async with looking_at(tmp_path) as store:
-        assert await store.outbox.open() == []
+        platform.send_released.set()
+        await wait_until_stopped(gateway)
+    assert (platform.send_texts, platform.replies()) == (["done"], ["done"])
+    async with read_only_store(tmp_path) as store:
+        assert await store.outbox.open_deliveries() == []
     platform.hold = ""
     async with serving(tmp_path, platform):
         platform.write("say: next")
-        await replies(platform, "done", "next")
+        await wait_for_replies(platform, "done", "next")
 
 
 @pytest.mark.parametrize("hurried", [False, True], ids=["after a while", "at once when hurried"])
@@ -337,21 +348,21 @@ async def test_b30_answer_whose_sending_hangs_is_there_once_after_the_restart(
     platform.hold = hold
     async with serving(tmp_path, platform) as gateway:
         platform.write("say: done")
-        await eventually("it is being sent", lambda: platform.sending)
+        await eventually("it is being sent", lambda: platform.send_texts)
         gateway.stop()
         if hurried:
             gateway.stop()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
-        [row] = await store.outbox.open()
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
+        [row] = await store.outbox.open_deliveries()
         runs = await store.database.read(lambda tx: tx.all("SELECT ending FROM runs"))
-    assert (row.state, runs) == (Delivery.SENDING, [("clean",)])
+    assert (row.state, runs) == (DeliveryState.SENDING, [("clean",)])
     platform.hold = ""
     async with serving(tmp_path, platform):
-        await replies(platform, "done")
+        await wait_for_replies(platform, "done")
         platform.write("say: next")
-        await replies(platform, "done", "next")
-    assert platform.sending == ["done", "done", "next"]
+        await wait_for_replies(platform, "done", "next")
+    assert platform.send_texts == ["done", "done", "next"]
 
 
 async def test_b31_stop_ends_and_is_clean_when_an_adapter_does_not_close(tmp_path: Path) -> None:
@@ -359,8 +370,8 @@ async def test_b31_stop_ends_and_is_clean_when_an_adapter_does_not_close(tmp_pat
     hanging.close_hangs, failing.close_fails = True, RuntimeError("a bug")
     async with serving(tmp_path, hanging, failing, good) as gateway:
         gateway.stop()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
         assert await store.database.read(lambda tx: tx.all("SELECT ending FROM runs")) == [("clean",)]
 
 
@@ -370,7 +381,7 @@ async def test_b31_stop_ends_and_is_clean_when_an_adapter_does_not_close(tmp_pat
 OWNER = TOKEN_HOLDER.id  # only an owner may restart the gateway
 
 
-async def until_it_ends(home: Path, *platforms: SimulatedPlatform, **options: Any) -> Ending:
+async def until_it_ends(home: Path, *platforms: SimulatedPlatform, **options: Any) -> StopKind:
     async with asyncio.timeout(30):
         return await make_gateway(home, *platforms, **options).run()
 
@@ -388,29 +399,29 @@ async def test_b27_chat_that_asked_for_a_restart_hears_once_that_the_gateway_is_
     platform = SimulatedPlatform("web")
     platform.redeliver = 1
     platform.write("/restart", sender=OWNER)
-    assert await until_it_ends(tmp_path, platform) is Ending.RESTART
+    assert await until_it_ends(tmp_path, platform) is StopKind.RESTART
     assert platform.replies() == [notes.RESTARTING]
     await stays_up(tmp_path, platform, notes.RESTARTING, notes.BACK)
     async with serving(tmp_path, platform):
         platform.write("say: still on")
-        await replies(platform, notes.RESTARTING, notes.BACK, "on", "still on")
+        await wait_for_replies(platform, notes.RESTARTING, notes.BACK, "on", "still on")
 
 
 async def test_b27_second_request_during_a_restart_is_refused(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform("web"), Held()
+    platform, agent = SimulatedPlatform("web"), HeldAgent()
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("work", chat="3")
-        await agent.has("work")
+        await agent.wait_until_started("work")
         platform.write("/restart", sender=OWNER)
-        await replies(platform, notes.RESTARTING)
+        await wait_for_replies(platform, notes.RESTARTING)
         platform.write("/restart", chat="2", sender=OWNER)
         platform.write("/restart", sender=OWNER)
-        await replies(platform, notes.RESTART_UNDER_WAY, chat="2")
-        await replies(platform, notes.RESTARTING, notes.RESTART_UNDER_WAY)
-        agent.let_go("work")
-        await stopped(gateway)
+        await wait_for_replies(platform, notes.RESTART_UNDER_WAY, chat="2")
+        await wait_for_replies(platform, notes.RESTARTING, notes.RESTART_UNDER_WAY)
+        agent.release("work")
+        await wait_until_stopped(gateway)
     async with serving(tmp_path, platform, agent=agent) as gateway:
-        await replies(platform, notes.RESTARTING, notes.RESTART_UNDER_WAY, notes.BACK)
+        await wait_for_replies(platform, notes.RESTARTING, notes.RESTART_UNDER_WAY, notes.BACK)
         assert gateway.stopping is None
     assert platform.replies("2") == [notes.RESTART_UNDER_WAY]
     assert platform.replies("3") == [RESTARTING, "work: done"]
@@ -419,12 +430,12 @@ async def test_b27_second_request_during_a_restart_is_refused(tmp_path: Path) ->
 async def test_b27_chat_hears_once_that_the_gateway_is_back_when_the_restart_was_a_crash(tmp_path: Path) -> None:
     platform = SimulatedPlatform("web")
     platform.write("/restart", sender=OWNER)
-    async with dying(tmp_path, platform, fact="SELECT 1 FROM runs WHERE restart_for IS NOT NULL"):
+    async with crashing_at_fact(tmp_path, platform, fact="SELECT 1 FROM runs WHERE restart_for IS NOT NULL"):
         pass
     await stays_up(tmp_path, platform, notes.RESTARTING, notes.BACK)
     async with serving(tmp_path, platform):
         platform.write("say: still on")
-        await replies(platform, notes.RESTARTING, notes.BACK, "on", "still on")
+        await wait_for_replies(platform, notes.RESTARTING, notes.BACK, "on", "still on")
 
 
 @pytest.mark.parametrize("seconds", [0, -600], ids=["by a good clock", "by a clock that went back"])
@@ -433,22 +444,24 @@ async def test_b27_request_that_was_stored_before_a_crash_does_not_restart_again
 ) -> None:
     platform, clock = SimulatedPlatform("web"), SettableClock()
     platform.write("/restart", sender=OWNER)
-    async with dying(tmp_path, platform, fact="SELECT 1 FROM inbox WHERE kind = 'command'", clock=clock):
+    async with crashing_at_fact(
+        tmp_path, platform, fact="SELECT 1 FROM inbox WHERE kind = 'command'", clock=clock
+    ):
         pass
     clock.move(seconds)
     await stays_up(tmp_path, platform, notes.RESTARTED_SINCE, clock=clock)
 
 
 async def test_b29_stop_that_comes_during_a_restart_is_a_stop(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
+    platform, agent = SimulatedPlatform(), HeldAgent()
     gateway = make_gateway(tmp_path, platform, agent=agent, DRAIN__DEADLINE="1h")
     running = asyncio.create_task(gateway.run())
     platform.write("work")
-    await agent.has("work")
+    await agent.wait_until_started("work")
     assert gateway.restart()
-    await replies(platform, RESTARTING)
+    await wait_for_replies(platform, RESTARTING)
     assert not gateway.stop()
-    assert await running is Ending.STOP
+    assert await running is StopKind.STOP
 
 
 # ── as a process ────────────────────────────────────────────────────────────────────────────────────────────
@@ -515,24 +528,24 @@ def test_b22_b26_b29_signal_is_told_marked_and_has_its_exit_code(
     with gateway(tmp_path / "home", DRAIN__DEADLINE="1s") as process:
         busy, idle = Person(process, "busy"), Person(process, "idle")
         begin(busy)
-        watches = [Watch(busy), Watch(busy), Watch(idle)]
+        watches = [ChatFollower(busy), ChatFollower(busy), ChatFollower(idle)]
         process.signal(number)
         wait_for("it drains", lambda: is_draining(process))
         assert idle.say("say: later").status_code == 202
         assert process.wait() == code
         for watch in watches:
-            watch.end()
+            watch.wait_for_end()
         told = notes.banner(restart=code == 75)
         assert [watch.notices() for watch in watches[:2]] == [[told], [told]], "it is shown to all who follow"
         assert watches[2].notices() == [notes.kept_for_later(restart=code == 75)]
-        assert all(place == "" for watch in watches for place, name, _ in watch.told if name == "notice")
+        assert all(place == "" for watch in watches for place, name, _ in watch.events if name == "notice")
         process.start()
         assert busy.wait_for_replies(1) == ["done"]
         assert idle.wait_for_replies(1) == ["later"]
         assert marks(busy) == [reason]
-        late = Watch(busy)
+        late = ChatFollower(busy)
         assert process.stop() == 0
-        late.end()
+        late.wait_for_end()
         assert late.notices() == [], "a notice is kept for nobody"
 
 

@@ -14,11 +14,11 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.agents import Agent, FunctionAgent, StepContext
-from perdure.agents.api import Hear, ModelRequest, Reply, TurnContext
-from perdure.agents.loop import LoopAgent
+from perdure.agents.api import ModelRequest, PreviewCallback, Reply, TurnContext
+from perdure.agents.loop import BuiltinAgent
 from perdure.core import notes
 from perdure.core.effects import Effect
-from perdure.core.journal import Entry, Failed, Finished, ModelAnswered, ToolCall, ToolEnded, fold
+from perdure.core.journal import Entry, ModelAnswered, ToolCall, ToolEnded, TurnFailed, TurnFinished, fold
 from perdure.core.messages import Attachment, Inbound, Outbound, Receipt, Sender
 from perdure.core.tools import Tool, Use
 from perdure.errors import ModelError, NotConnected, SendRefused, ToolFailed
@@ -72,7 +72,7 @@ async def test_b14_half_an_emoji_in_a_providers_error_fails_one_turn(tmp_path: P
         platform.write("hi")
         await replies(platform, notes.turn_failed(f"the provider said {SEEN}"))
         await neighbour_is_served(platform)
-        [error] = [entry.error for entry in await entries(gateway, Failed)]
+        [error] = [entry.error for entry in await entries(gateway, TurnFailed)]
         assert error == f"the provider said {CLEAN}"
 
 
@@ -84,7 +84,7 @@ async def test_b14_answer_with_half_an_emoji_is_shown_and_stored_alike(tmp_path:
     async with serving(tmp_path, platform, agent=agent_that(answer)) as gateway:
         platform.write("hi")
         await replies(platform, SEEN)
-        assert [entry.text for entry in await entries(gateway, Finished)] == [CLEAN]
+        assert [entry.text for entry in await entries(gateway, TurnFinished)] == [CLEAN]
 
 
 async def test_b14_growing_answer_with_half_an_emoji_is_shown_clean(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ class Scripted:
 
     async def close(self) -> None: ...
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         if request.step == 1:
             return ModelAnswered(1, "", (ToolCall("c1", "look", {"at": BAD}),), "tool_calls")
         self.read.append(str(request.messages[-1]))
@@ -140,7 +140,7 @@ async def test_b14_tool_with_half_an_emoji_is_read_and_stored_alike(tmp_path: Pa
         return BAD
 
     model, platform = Scripted(), SimulatedPlatform()
-    agent = LoopAgent(model, [Tool("look", "looks", run, Effect.PURE, {"type": "object"})])
+    agent = BuiltinAgent(model, [Tool("look", "looks", run, Effect.PURE, {"type": "object"})])
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("hi")
         await replies(platform, "done")
@@ -181,7 +181,7 @@ async def test_b14_rejected_event_with_half_an_emoji_is_kept(tmp_path: Path) -> 
     platform = SimulatedPlatform()
     async with serving(tmp_path, platform) as gateway:
         platform.garble(BAD)
-        await eventually("it is acknowledged", lambda: not platform.garbage())
+        await eventually("it is acknowledged", lambda: not platform.garbled_events())
         kept = await gateway.store.database.read(lambda tx: tx.all("SELECT state, raw FROM inbox"))
     assert kept == [("rejected", CLEAN)]
 
@@ -249,7 +249,7 @@ async def test_b14_step_of_an_own_agent_with_half_an_emoji_is_on_record(tmp_path
 async def test_b14_operators_verb_with_half_an_emoji_finds_nothing_and_harms_nothing(tmp_path: Path) -> None:
     platform = SimulatedPlatform()
     async with serving(tmp_path, platform) as gateway:
-        assert await gateway.store.sessions.named(BAD) == []
+        assert await gateway.store.sessions.find_by_name(BAD) == []
         assert await gateway.store.outbox.get(BAD) is None
         platform.write("say: hi")
         await replies(platform, "hi")

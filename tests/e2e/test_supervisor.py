@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.deaths import Launch, read_launch
-from perdure.supervisor import Backoff, launched, lifeline
+from perdure.core.deaths import GatewayLaunch, decode_launch
+from perdure.supervisor import RestartBackoff, take_launch, take_lifeline
 from support.waiting import wait_for
 
 SUPERVISOR = """
 import sys
-from perdure.supervisor import Backoff, supervise
+from perdure.supervisor import RestartBackoff, supervise
 first, longest, healthy, *command = sys.argv[1:]
-sys.exit(supervise(command, schedule=Backoff(float(first), float(longest), float(healthy))))
+sys.exit(supervise(command, schedule=RestartBackoff(float(first), float(longest), float(healthy))))
 """
 
 # As process 1 of a container the supervisor inherits every orphan; this gives it the same role anywhere.
@@ -62,9 +62,9 @@ DEAF = PYTHON + 'signal.signal(signal.SIGINT, signal.SIG_DFL); note("runs", os.g
 HANGING_ON = (
     PYTHON
     + """
-from perdure.supervisor import lifeline
-fd = lifeline()
-note("held", f"{os.get_inheritable(fd)} {'PERDURE_LIFELINE' in os.environ} {lifeline()}")
+from perdure.supervisor import take_lifeline
+fd = take_lifeline()
+note("held", f"{os.get_inheritable(fd)} {'PERDURE_LIFELINE' in os.environ} {take_lifeline()}")
 note("runs", os.getpid())
 note("read", os.read(fd, 1))
 """
@@ -76,7 +76,7 @@ class Scene:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.schedule = Backoff(first=0.001, longest=0.004)
+        self.schedule = RestartBackoff(first_seconds=0.001, max_seconds=0.004)
         self.program = SUPERVISOR
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -159,7 +159,7 @@ def test_supervisor_gives_up_when_the_gateway_refuses_to_run(scene: Scene) -> No
 
 
 def test_gateway_is_started_at_once_when_it_asks_for_a_restart(scene: Scene) -> None:
-    scene.schedule = Backoff(first=600, longest=600)
+    scene.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
     scene.shell("exit 75", "exit 75", "exit 75", "exit 0")
     assert scene.ends() == 0
     assert len(scene.lines("runs")) == 4
@@ -189,24 +189,24 @@ def test_wait_grows_when_the_gateway_keeps_dying(scene: Scene) -> None:
 
 
 def test_wait_starts_anew_when_the_gateway_had_lived_long(scene: Scene) -> None:
-    scene.schedule = Backoff(first=600, longest=600, healthy=0)
+    scene.schedule = RestartBackoff(first_seconds=600, max_seconds=600, healthy_seconds=0)
     scene.shell("exit 3", "exit 3", "exit 3", "exit 0")
     assert scene.ends() == 0
     assert scene.sentences() == ["The gateway ended with exit code 3 after a while; starting it again."] * 3
 
 
 def test_wait_starts_anew_when_a_restart_was_asked_for(scene: Scene) -> None:
-    scene.schedule = Backoff(first=600, longest=600)
+    scene.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
     scene.shell("exit 3", "exit 75", "exit 3", "exit 0")
     assert scene.ends() == 0
     assert not any("in a row" in sentence for sentence in scene.sentences())
 
 
 def test_usual_wait_doubles_to_half_a_minute_however_often_the_gateway_dies() -> None:
-    delays = [Backoff().delay(deaths) for deaths in range(1, 10)]
+    delays = [RestartBackoff().delay(deaths) for deaths in range(1, 10)]
     assert delays == [0, 0.5, 1, 2, 4, 8, 16, 30, 30]
-    assert Backoff().delay(1_000_000) == 30
-    assert [Backoff().streak(7, lived) for lived in (59.9, 60.0)] == [8, 1]
+    assert RestartBackoff().delay(1_000_000) == 30
+    assert [RestartBackoff().next_failures(7, lived) for lived in (59.9, 60.0)] == [8, 1]
 
 
 def test_supervisor_keeps_trying_when_the_gateway_cannot_be_started(scene: Scene) -> None:
@@ -265,7 +265,7 @@ def test_closing_terminal_stops_nothing_when_the_supervisor_was_told_to_ignore_i
 
 
 def test_wait_ends_when_a_signal_comes(scene: Scene) -> None:
-    scene.schedule = Backoff(first=600, longest=600)
+    scene.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
     supervisor = scene.shell("exit 3", "exit 3", "exit 0")
     wait_for("it waits", lambda: any("in 600 s" in line for line in scene.lines("err")))
     supervisor.send_signal(signal.SIGINT)
@@ -345,7 +345,7 @@ def test_next_gateway_is_told_how_those_before_it_died(scene: Scene) -> None:
     say = 'echo "$PERDURE_LAUNCH" >> told'
     scene.shell(f"{say}; kill -9 $$", f"{say}; exit 3", f"{say}; exit 0")
     assert scene.ends() == 0
-    told = [launch for line in scene.lines("told") if (launch := read_launch(line)) is not None]
+    told = [launch for line in scene.lines("told") if (launch := decode_launch(line)) is not None]
     names = [launch.name for launch in told]
     assert len(set(names)) == 3
     deaths = [[(death.launch, death.code) for death in launch.deaths] for launch in told]
@@ -355,9 +355,9 @@ def test_next_gateway_is_told_how_those_before_it_died(scene: Scene) -> None:
 
 def test_gateway_keeps_what_it_was_told_from_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_LAUNCH", '{"name":"a1"}')
-    assert launched() == Launch("a1")
+    assert take_launch() == GatewayLaunch("a1")
     assert "PERDURE_LAUNCH" not in os.environ
-    assert launched() is None
+    assert take_launch() is None
 
 
 # ── nothing left behind ─────────────────────────────────────────────────────────────────────────────────────
@@ -395,7 +395,7 @@ def test_no_zombie_is_left_when_the_gateway_leaves_an_orphan(scene: Scene) -> No
 @pytest.mark.parametrize("text", ["", "three", "0", "-1", "9" * 30, "1048575"])
 def test_no_lifeline_is_found_when_the_variable_names_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_LIFELINE", text)
-    assert lifeline() is None
+    assert take_lifeline() is None
     assert "PERDURE_LIFELINE" not in os.environ
 
 
@@ -407,5 +407,5 @@ def test_no_lifeline_is_found_when_the_number_is_of_another_file(
     with (tmp_path / "file").open("wb") as file, os.fdopen(reader, "rb"), os.fdopen(writer, "wb"):
         for fd in (file.fileno(), writer, reader):
             monkeypatch.setenv("PERDURE_LIFELINE", str(fd))
-            found.append(lifeline())
+            found.append(take_lifeline())
     assert found == [None, None, reader]

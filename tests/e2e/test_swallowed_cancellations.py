@@ -9,18 +9,18 @@ import pytest
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.agents.function import FunctionAgent
-from perdure.agents.loop import LoopAgent
+from perdure.agents.loop import BuiltinAgent
 from perdure.agents.offline import OfflineModel
 from perdure.agents.steps import StepContext
 from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolEnded, TurnView
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 from perdure.testing import SimulatedPlatform
 from support.inprocess import serving
-from support.recovering import key_of, last_turn, reasons, replies
-from support.stopping import looking_at, stopped
+from support.recovering import interruption_reasons, key_of, last_turn, wait_for_replies
+from support.stopping import read_only_store, wait_until_stopped
 
 pytestmark = pytest.mark.anyio
 
@@ -62,13 +62,17 @@ async def test_b15_turn_stays_interrupted_and_is_resumed_when_its_agent_swallows
         platform.write("work")
         await agent.running.wait()
         gateway.stop()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
         cut = await last_turn(store, key_of(platform))
-    assert (cut.state, reasons(cut), cut.responses) == (State.INTERRUPTED, ["shutdown_timeout"], [])
+    assert (cut.state, interruption_reasons(cut), cut.responses) == (
+        TurnState.INTERRUPTED,
+        ["shutdown_timeout"],
+        [],
+    )
     assert platform.replies() == [STOPPING]
     async with serving(tmp_path, platform, agent=agent) as gateway:
-        await replies(platform, STOPPING, "the whole answer")
+        await wait_for_replies(platform, STOPPING, "the whole answer")
         assert (await last_turn(gateway.store, key_of(platform))).attempt == 2
 
 
@@ -94,7 +98,7 @@ class Stubborn:
     async def as_step(self, turn: StepContext) -> str:
         try:
             return f"said: {await turn.step('send', self.send)}"
-        except Exception as error:  # noqa: BLE001 reason: whatever it is, the answer tells
+        except Exception as error:
             return f"{type(error).__name__}"
 
 
@@ -105,16 +109,16 @@ def results(view: TurnView) -> list[tuple[str, str]]:
 
 async def test_b15_tool_that_returns_after_its_cancellation_has_an_unknown_outcome(tmp_path: Path) -> None:
     platform, stubborn = SimulatedPlatform(), Stubborn()
-    agent = LoopAgent(OfflineModel(), [Tool("once", "sends", stubborn.as_tool, Effect.ONCE)])
+    agent = BuiltinAgent(OfflineModel(), [Tool("once", "sends", stubborn.as_tool, Effect.ONCE)])
     async with serving(tmp_path, platform, agent=agent, **NO_TIME) as gateway:
         platform.write("once send\nsay: done")
         await stubborn.running.wait()
         gateway.stop()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
         assert results(await last_turn(store, key_of(platform))) == []
     async with serving(tmp_path, platform, agent=agent) as gateway:
-        await replies(platform, STOPPING, "done")
+        await wait_for_replies(platform, STOPPING, "done")
         assert results(await last_turn(gateway.store, key_of(platform))) == [("unknown", notes.OUTCOME_UNKNOWN)]
     assert stubborn.runs == 1
 
@@ -126,10 +130,10 @@ async def test_b15_step_that_returns_after_its_cancellation_has_an_unknown_outco
         platform.write("work")
         await stubborn.running.wait()
         gateway.stop()
-        await stopped(gateway)
-    async with looking_at(tmp_path) as store:
+        await wait_until_stopped(gateway)
+    async with read_only_store(tmp_path) as store:
         cut = await last_turn(store, key_of(platform))
-    assert (cut.state, results(cut)) == (State.INTERRUPTED, [])
+    assert (cut.state, results(cut)) == (TurnState.INTERRUPTED, [])
     async with serving(tmp_path, platform, agent=agent):
-        await replies(platform, STOPPING, "OutcomeUnknown")
+        await wait_for_replies(platform, STOPPING, "OutcomeUnknown")
     assert stubborn.runs == 1

@@ -13,13 +13,13 @@ from perdure.testing.telegram import (
     UNPARSABLE,
     Fault,
     LocalTelegram,
-    too_many,
+    too_many_requests,
     units,
 )
 from support.gateway import Person
 from support.operating import Operator
 from support.telegram import (
-    rows,
+    query_database,
     telegram_gateway,
     wait_for_texts,
     wait_until_confirmed,
@@ -43,7 +43,7 @@ def test_b79_message_is_answered_where_it_was_written(tmp_path: Path, telegram: 
         seen = {sent.text: (sent.reply_to, sent.thread) for sent in telegram.sent}
         assert seen == {"hello": (first, None), "there": (second, topic)}
         assert next(sent for sent in telegram.sent if sent.text == "hello").entities[0]["type"] == "bold"
-        keys = {key for (key,) in rows(process, "SELECT key FROM sessions")}
+        keys = {key for (key,) in query_database(process, "SELECT key FROM sessions")}
         assert keys == {f"agent:main:telegram:dm:{telegram.ann}", f"agent:main:telegram:dm:{telegram.ann}:{topic}"}
         menu = [each["command"] for each in telegram.methods.commands]
         assert {"help", "stop", "new", "resume"} <= set(menu)
@@ -70,7 +70,7 @@ def test_b102_group_is_answered_when_the_bot_is_meant_and_by_those_who_may(
         telegram.write("say: two", chat=forum, thread=topic, reply_to=one.message)
         wait_for_texts(telegram, "one", "two", chat=forum)
         wait_until_confirmed(telegram)
-        raw = "".join(str(row) for row in rows(process, "SELECT raw FROM inbox"))
+        raw = "".join(str(row) for row in query_database(process, "SELECT raw FROM inbox"))
     assert "among ourselves" not in raw, "what is not meant for us is not kept"
     assert telegram.seen(telegram.person("eve")) == []
 
@@ -96,8 +96,8 @@ def test_album_is_one_turn_and_files_are_references(tmp_path: Path, telegram: Lo
         telegram.share("photo", "cat.jpg", caption="say: a cat", album="a")
         telegram.share("document", "notes.txt", album="a")
         wait_for("the album is answered", lambda: telegram.texts())
-        kept = rows(process, "SELECT name, media_type, state FROM attachments ORDER BY id")
-        turns = rows(process, "SELECT id FROM turns")
+        kept = query_database(process, "SELECT name, media_type, state FROM attachments ORDER BY id")
+        turns = query_database(process, "SELECT id FROM turns")
     assert [(name, kind) for name, kind, _ in kept] == [("photo.jpg", "image/jpeg"), ("notes.txt", "text/plain")]
     assert (len(turns), len(telegram.sent)) == (1, 1)
 
@@ -121,7 +121,7 @@ def test_b67_question_is_answered_by_a_button_after_a_kill(tmp_path: Path, teleg
         wait_until_confirmed(telegram)
         wait_for("both presses are answered", lambda: len(telegram.methods.answers) == 2)
         assert telegram.methods.answers[1]["text"] == notes.PRESS_KNOWN
-        assert len(rows(process, "SELECT id FROM turns")) == 1, "a second press begins nothing"
+        assert len(query_database(process, "SELECT id FROM turns")) == 1, "a second press begins nothing"
 
 
 def test_b67_press_under_an_old_question_answers_nothing_and_begins_nothing(
@@ -157,7 +157,7 @@ def test_b67_press_under_an_old_question_answers_nothing_and_begins_nothing(
         wait_for("it goes on", lambda: telegram.texts(group)[2:])
         assert telegram.texts(group)[2].endswith("go: done")
         wait_until_confirmed(telegram)
-        assert len(rows(process, "SELECT id FROM turns")) == 1
+        assert len(query_database(process, "SELECT id FROM turns")) == 1
 
 
 def test_b67_question_of_work_in_the_background_is_answered_by_its_own_button(
@@ -203,7 +203,7 @@ def test_button_of_another_program_is_told_to_mean_nothing(tmp_path: Path, teleg
     chat = {"id": telegram.ann, "type": "private"}
     pressed = {"id": "q1", "from": {"id": telegram.ann, "is_bot": False, "first_name": "Ann"}}
     with telegram_gateway(tmp_path / "home", telegram):
-        telegram.world.queries.add("q1")
+        telegram.state.queries.add("q1")
         message = {"message_id": 1, "chat": chat, "date": 0}
         telegram.happen({"callback_query": {**pressed, "message": message, "data": "buy", "chat_instance": "1"}})
         wait_for("it is answered", lambda: telegram.methods.answers)
@@ -283,7 +283,7 @@ def test_typing_is_shown_again_while_a_turn_runs_and_not_after_it(tmp_path: Path
 
 
 def test_typing_that_telegram_refuses_delays_no_answer(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.befall("sendChatAction", Fault(refusal=too_many(3600)))
+    telegram.befall("sendChatAction", Fault(refusal=too_many_requests(3600)))
     with telegram_gateway(tmp_path / "home", telegram):
         telegram.write("step slow 1s\nsay: done")
         wait_for_texts(telegram, "done")

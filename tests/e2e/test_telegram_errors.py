@@ -9,13 +9,28 @@ import httpx
 import pytest
 
 from perdure.core import notes
-from perdure.core.delivery import RESOLVED, Resolution
+from perdure.core.delivery import RESOLUTION_REMARKS, Resolution
 from perdure.errors import SendRefused, SendRetry
-from perdure.platforms.telegram.client import Answer, CallRefused, Parameters, failure
-from perdure.testing.telegram import BLOCKED, BOT_NAME, BROKEN, UNAUTHORIZED, Fault, LocalTelegram, too_many
+from perdure.platforms.telegram.client import BotApiResponse, CallRefused, ResponseParameters, send_error
+from perdure.testing.telegram import (
+    BLOCKED,
+    BOT_NAME,
+    INTERNAL_ERROR,
+    UNAUTHORIZED,
+    Fault,
+    LocalTelegram,
+    too_many_requests,
+)
 from support.gateway import Person
-from support.stopping import looking_at
-from support.telegram import problems, rows, telegram_gateway, traced, wait_for_texts, wait_until_settled
+from support.stopping import read_only_store
+from support.telegram import (
+    query_database,
+    readiness_problems,
+    telegram_gateway,
+    trace_output,
+    wait_for_texts,
+    wait_until_settled,
+)
 from support.waiting import wait_for
 
 
@@ -26,7 +41,7 @@ def telegram() -> Iterator[LocalTelegram]:
 
 
 def test_b75_reply_waits_as_long_as_telegram_wants(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.befall("sendMessage", Fault(refusal=too_many(1)))
+    telegram.befall("sendMessage", Fault(refusal=too_many_requests(1)))
     with telegram_gateway(tmp_path / "home", telegram) as process:
         telegram.write("say: patience")
         wait_for_texts(telegram, "patience")
@@ -38,10 +53,10 @@ def test_b75_refused_reply_is_given_up_and_the_next_one_is_sent(tmp_path: Path, 
     telegram.befall("sendMessage", Fault(refusal=BLOCKED))
     with telegram_gateway(tmp_path / "home", telegram) as process:
         telegram.write("say: one")
-        wait_for("it is refused", lambda: rows(process, "SELECT id FROM outbox WHERE state = 'refused'"))
+        wait_for("it is refused", lambda: query_database(process, "SELECT id FROM outbox WHERE state = 'refused'"))
         telegram.write("say: two")
         wait_for_texts(telegram, "two")
-        [(problem,)] = rows(process, "SELECT problem FROM outbox WHERE state = 'refused'")
+        [(problem,)] = query_database(process, "SELECT problem FROM outbox WHERE state = 'refused'")
     assert problem == notes.TELEGRAM_BLOCKED
 
 
@@ -52,7 +67,7 @@ def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram:
         wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
         telegram.remove_topic(topic)
         found = wait_for(
-            "it is refused", lambda: rows(process, "SELECT problem FROM outbox WHERE state = 'refused'")
+            "it is refused", lambda: query_database(process, "SELECT problem FROM outbox WHERE state = 'refused'")
         )
     assert found == [(notes.TELEGRAM_NO_TOPIC,)]
 
@@ -77,12 +92,14 @@ def test_b74_reply_whose_answer_was_lost(
     tmp_path: Path, telegram: LocalTelegram, settings: dict[str, str], seen: list[str]
 ) -> None:
     telegram.befall("sendMessage", Fault(cut=True, effect=True))
-    telegram.befall("sendMessage", Fault(refusal=too_many(1)))  # which does not make it forgotten
+    telegram.befall("sendMessage", Fault(refusal=too_many_requests(1)))  # which does not make it forgotten
     with telegram_gateway(tmp_path / "home", telegram, **settings) as process:
         message = telegram.write("say: hi")
         wait_for_texts(telegram, *seen)
         wait_until_settled(process)
-        assert RESOLVED[Resolution.DROP if settings else Resolution.RESEND] in traced(process, message)
+        assert RESOLUTION_REMARKS[Resolution.DROP if settings else Resolution.RESEND] in trace_output(
+            process, message
+        )
 
 
 @pytest.mark.anyio
@@ -95,14 +112,14 @@ async def test_b74_unknown_sends_are_counted_by_how_they_were_resolved(tmp_path:
         wait_for("it is answered", lambda: telegram.texts()[-1] == "fine")
         wait_until_settled(process)
         process.stop()
-        async with looking_at(process.home) as store:
-            counted = await store.outbox.count()
-    assert counted == {("sent", None): 1, ("sent", RESOLVED[Resolution.RESEND]): 1}
+        async with read_only_store(process.home) as store:
+            counted = await store.outbox.count_by_state()
+    assert counted == {("sent", None): 1, ("sent", RESOLUTION_REMARKS[Resolution.RESEND]): 1}
 
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault(refusal=BROKEN), Fault(page=(502, b"<html>Bad Gateway</html>")), Fault(page=(200, b"{}"))],
+    [Fault(refusal=INTERNAL_ERROR), Fault(page=(502, b"<html>Bad Gateway</html>")), Fault(page=(200, b"{}"))],
     ids=["an error of theirs", "a page of another server", "an answer that is none"],
 )
 def test_b74_reply_whose_outcome_telegram_does_not_tell(
@@ -121,15 +138,15 @@ def test_another_poller_is_told_clearly_and_nothing_is_lost(tmp_path: Path, tele
     with telegram_gateway(tmp_path / "home", telegram) as process:
         wait_for("it polls", lambda: telegram.count("getUpdates"))
         httpx.post(f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0})
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_CONTESTED}" in problems(process))
+        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_CONTESTED}" in readiness_problems(process))
         assert notes.TELEGRAM_CONTESTED in process.log()
         telegram.write("say: after all")
         wait_for_texts(telegram, "after all")
 
 
 def test_revoked_token_is_told_clearly_and_the_web_goes_on(tmp_path: Path, telegram: LocalTelegram) -> None:
-    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:  # noqa: S106
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in problems(process))
+    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:
+        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in readiness_problems(process))
         web = Person(process)
         web.say("say: on the web")
         assert web.wait_for_replies(1) == ["on the web"]
@@ -139,7 +156,7 @@ def test_revoked_token_is_told_clearly_and_the_web_goes_on(tmp_path: Path, teleg
 def test_b75_gateway_waits_for_telegram_that_is_down(tmp_path: Path, telegram: LocalTelegram) -> None:
     for _ in range(2):
         telegram.befall("getMe", Fault(cut=True))
-    telegram.befall("getUpdates", Fault(refusal=BROKEN))
+    telegram.befall("getUpdates", Fault(refusal=INTERNAL_ERROR))
     telegram.befall("getUpdates", Fault(refusal=UNAUTHORIZED))
     with telegram_gateway(tmp_path / "home", telegram):
         telegram.write("say: at last")
@@ -180,31 +197,36 @@ def test_stop_confirms_what_is_stored_and_takes_no_poll_to_its_end(
     ],
 )
 def test_refusal_is_told_in_words(description: str, told: str) -> None:
-    refused = failure(CallRefused(Answer(False, error_code=400, description=description)))
+    refused = send_error(CallRefused(BotApiResponse(False, error_code=400, description=description)))
     assert isinstance(refused, SendRefused)
     assert refused.message == told
 
 
 def test_wait_that_telegram_names_is_kept_and_one_without_a_number_is_a_second() -> None:
     for given, waits in ((7.0, 7.0), (None, 1.0), (0.0, 1.0)):
-        answer = Answer(False, error_code=429, description="Too Many Requests", parameters=Parameters(given))
-        refused = failure(CallRefused(answer))
+        answer = BotApiResponse(
+            False, error_code=429, description="Too Many Requests", parameters=ResponseParameters(given)
+        )
+        refused = send_error(CallRefused(answer))
         assert isinstance(refused, SendRetry)
         assert refused.after == waits
 
 
 def test_b75_other_chats_are_served_while_one_must_wait(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.befall("sendMessage", Fault(refusal=too_many(3600)))
+    telegram.befall("sendMessage", Fault(refusal=too_many_requests(3600)))
     topic = telegram.topic()
     with telegram_gateway(tmp_path / "home", telegram) as process:
         telegram.write("say: later")
-        wait_for("it waits", lambda: rows(process, "SELECT id FROM outbox WHERE state = 'owed' AND due_at > 0"))
+        wait_for(
+            "it waits",
+            lambda: query_database(process, "SELECT id FROM outbox WHERE state = 'owed' AND due_at > 0"),
+        )
         telegram.write("say: now", thread=topic)
         wait_for_texts(telegram, "now")
 
 
 def test_poll_waits_as_long_as_telegram_wants(tmp_path: Path, telegram: LocalTelegram) -> None:
-    telegram.befall("getUpdates", Fault(refusal=too_many(1)))
+    telegram.befall("getUpdates", Fault(refusal=too_many_requests(1)))
     with telegram_gateway(tmp_path / "home", telegram):
         telegram.write("say: after that")
         wait_for_texts(telegram, "after that")
@@ -219,15 +241,17 @@ def test_b75_token_revoked_while_running_is_told_and_replies_wait(tmp_path: Path
         httpx.post(
             f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0}
         )  # ends the poll under way
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in problems(process), 60)
-        assert rows(process, "SELECT state FROM outbox") == [("owed",)]
+        wait_for(
+            "it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in readiness_problems(process), 60
+        )
+        assert query_database(process, "SELECT state FROM outbox") == [("owed",)]
         telegram.token = good
         wait_for_texts(telegram, "when it is good again")
 
 
 def test_b76_answer_comes_though_its_edits_meet_the_limit(tmp_path: Path, telegram: LocalTelegram) -> None:
     words = " ".join(f"word{number}" for number in range(30))
-    telegram.befall("editMessageText", Fault(refusal=too_many(1)))
+    telegram.befall("editMessageText", Fault(refusal=too_many_requests(1)))
     with telegram_gateway(tmp_path / "home", telegram):
         telegram.write(f"stream: {words}")
         wait_for_texts(telegram, words)
@@ -241,7 +265,10 @@ def test_b76_answer_follows_a_group_that_becomes_a_supergroup_while_it_grows(
     words = " ".join(f"word{number}" for number in range(20))
     with telegram_gateway(tmp_path / "home", telegram) as process:
         telegram.write(f"@{BOT_NAME} stream: {words}", chat=group)
-        wait_for("it begins to show", lambda: rows(process, "SELECT receipt FROM previews WHERE receipt NOTNULL"))
+        wait_for(
+            "it begins to show",
+            lambda: query_database(process, "SELECT receipt FROM previews WHERE receipt NOTNULL"),
+        )
         new = telegram.migrate(group)
         wait_for_texts(telegram, words, chat=new)
 
@@ -253,4 +280,4 @@ def test_bot_that_was_thrown_out_says_so(tmp_path: Path, telegram: LocalTelegram
         wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
         telegram.kick(group)
         query = "SELECT problem FROM outbox WHERE state = 'refused'"
-        assert wait_for("it is refused", lambda: rows(process, query)) == [(notes.TELEGRAM_KICKED,)]
+        assert wait_for("it is refused", lambda: query_database(process, query)) == [(notes.TELEGRAM_KICKED,)]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from perdure.core import notes
-from perdure.testing.telegram import BROKEN, Fault, LocalTelegram, Refused
+from perdure.testing.telegram import INTERNAL_ERROR, BotApiRefusal, Fault, LocalTelegram
 from support.gateway import GatewayProcess
-from support.telegram import rows, telegram_gateway, wait_for_texts, wait_until_confirmed
+from support.telegram import query_database, telegram_gateway, wait_for_texts, wait_until_confirmed
 from support.waiting import wait_for
 
-NOT_FOUND = Refused(404, "Not Found")
+NOT_FOUND = BotApiRefusal(404, "Not Found")
 CONTENT = b"What was said at the meeting.\n" * 20_000
 
 
@@ -30,7 +30,7 @@ def files(process: GatewayProcess) -> list[Path]:
 
 
 def states(process: GatewayProcess) -> list[str]:
-    return [state for (state,) in rows(process, "SELECT state FROM attachments ORDER BY id")]
+    return [state for (state,) in query_database(process, "SELECT state FROM attachments ORDER BY id")]
 
 
 def told(telegram: LocalTelegram, chat: int | None = None) -> str:
@@ -80,7 +80,7 @@ def test_names_are_made_harmless_and_twins_do_not_meet(tmp_path: Path, telegram:
 
 
 def test_b70_download_is_tried_again_until_it_is_whole(tmp_path: Path, telegram: LocalTelegram) -> None:
-    faults = [Fault(cut=True), Fault(refusal=BROKEN)]
+    faults = [Fault(cut=True), Fault(refusal=INTERNAL_ERROR)]
     for fault in faults:
         telegram.befall("download", fault)
     with telegram_gateway(tmp_path / "home", telegram) as process:
@@ -88,7 +88,7 @@ def test_b70_download_is_tried_again_until_it_is_whole(tmp_path: Path, telegram:
         told(telegram)
         assert [each.read_bytes() for each in files(process)] == [CONTENT], "and nothing of the part is left"
         assert telegram.count("download") == 3
-        assert rows(process, "SELECT attempts FROM attachments") == [(2,)]
+        assert query_database(process, "SELECT attempts FROM attachments") == [(2,)]
         assert len(telegram.sent) == 1
 
 

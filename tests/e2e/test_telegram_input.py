@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core import notes
 from perdure.testing.telegram import Fault, LocalTelegram
-from support.telegram import rows, telegram_gateway, wait_for_texts, wait_until_confirmed
+from support.telegram import query_database, telegram_gateway, wait_for_texts, wait_until_confirmed
 from support.waiting import wait_for
 
 REJECTED = "SELECT raw, problem FROM inbox WHERE state = 'rejected' ORDER BY received_at, id"
@@ -26,12 +26,14 @@ def test_b70_update_that_makes_no_sense_is_kept_and_confirmed(tmp_path: Path, te
         telegram.happen({"message": {"message_id": "seven", "chat": []}})
         telegram.happen({"message": "half a character: \ud800"})
         telegram.share("sticker", "wave.webp")
-        telegram.world.allowed = None
+        telegram.state.allowed = None
         telegram.happen({"brand_new_kind": {"surprise": 1}})
         telegram.write("say: still here")
         wait_for_texts(telegram, "still here")
         wait_until_confirmed(telegram)
-        kept = rows(process, "SELECT raw, problem FROM inbox WHERE state = 'rejected' ORDER BY received_at, id")
+        kept = query_database(
+            process, "SELECT raw, problem FROM inbox WHERE state = 'rejected' ORDER BY received_at, id"
+        )
     assert len(kept) == 4
     assert any('"seven"' in raw for raw, _ in kept)
 
@@ -49,20 +51,20 @@ def test_b70_update_without_a_number_is_kept_once_and_others_are_served(
     ]
     with telegram_gateway(tmp_path / "home", telegram) as process:
         with telegram.lock:
-            telegram.world.updates.extend(broken)  # type: ignore[arg-type]
+            telegram.state.updates.extend(broken)  # type: ignore[arg-type]
         telegram.write("say: fine")
         wait_for_texts(telegram, "fine")
-        kept = rows(process, REJECTED)
+        kept = query_database(process, REJECTED)
         assert len(kept) == len(broken)
         assert {problem for _, problem in kept} == {notes.UPDATE_WITHOUT_NUMBER}
         with telegram.lock:
-            telegram.world.updates[:] = broken  # type: ignore[assignment]
+            telegram.state.updates[:] = broken  # type: ignore[assignment]
         polls = telegram.count("getUpdates")
-        telegram.world.happen({"brand_new_kind": {}})
+        telegram.state.add_update({"brand_new_kind": {}})
         wait_for("it has been given nothing else", lambda: telegram.count("getUpdates") > polls + 1)
-        assert len(rows(process, REJECTED)) == len(broken), "each is kept once"
+        assert len(query_database(process, REJECTED)) == len(broken), "each is kept once"
         with telegram.lock:
-            telegram.world.updates.clear()
+            telegram.state.updates.clear()
         telegram.write("say: still fine")
         wait_for_texts(telegram, "fine", "still fine")
 
@@ -83,7 +85,7 @@ def test_b70_message_of_ten_megabytes_is_refused_and_nobody_waits_for_it(
         telegram.write("say: small")
         wait_for_texts(telegram, "small")
         wait_until_confirmed(telegram)
-        [(raw, problem)] = rows(process, REJECTED)
+        [(raw, problem)] = query_database(process, REJECTED)
     assert "bytes is not taken" in problem
     assert len(raw) == 10_000, "enough of it is kept to see what it was"
 
@@ -93,7 +95,7 @@ def test_long_message_is_taken_whole(tmp_path: Path, telegram: LocalTelegram) ->
     with telegram_gateway(tmp_path / "home", telegram) as process:
         telegram.write(f"say: {long}")
         wait_for("it is answered", lambda: "".join(telegram.texts()) == long)
-        assert rows(process, REJECTED) == []
+        assert query_database(process, REJECTED) == []
 
 
 def test_flood_of_one_person_delays_nobody_else(tmp_path: Path, telegram: LocalTelegram) -> None:
@@ -109,4 +111,4 @@ def test_flood_of_one_person_delays_nobody_else(tmp_path: Path, telegram: LocalT
         assert telegram.texts(bob) == [notes.queue_full(100)]
         assert len(telegram.texts(telegram.person("eve"))) <= 3, "a stranger is told a code, and not each time"
         assert telegram.count("answerCallbackQuery") == 0
-        assert len(rows(process, "SELECT id FROM inbox WHERE state = 'waiting'")) == 100
+        assert len(query_database(process, "SELECT id FROM inbox WHERE state = 'waiting'")) == 100

@@ -11,7 +11,13 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.testing.telegram import Fault, LocalTelegram
 from support.gateway import GatewayProcess
-from support.telegram import rows, telegram_gateway, wait_for_texts, wait_until_confirmed, wait_until_settled
+from support.telegram import (
+    query_database,
+    telegram_gateway,
+    wait_for_texts,
+    wait_until_confirmed,
+    wait_until_settled,
+)
 from support.waiting import wait_for
 
 SCRIPT = "once invoice 0s\nsay: done"
@@ -72,8 +78,8 @@ def test_b40_b70_b74_nothing_is_lost_or_begun_twice_when_killed(
 
 def _acted_once(process: GatewayProcess) -> None:
     """One update, one turn, one effect."""
-    assert len(rows(process, "SELECT id FROM inbox WHERE kind = 'message'")) == 1
-    assert [state for (state,) in rows(process, "SELECT state FROM turns")] == ["done"]
+    assert len(query_database(process, "SELECT id FROM inbox WHERE kind = 'message'")) == 1
+    assert [state for (state,) in query_database(process, "SELECT state FROM turns")] == ["done"]
     assert (process.home / "rehearsal.log").read_text().count("invoice") == 1
 
 

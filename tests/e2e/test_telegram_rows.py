@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 
 from perdure.core import notes
-from perdure.testing.telegram import Sent
-from support.street import Street, street
+from perdure.testing.telegram import SentMessage
+from support.street import TelegramChats, telegram_chats
 from support.telegram import wait_until_settled
 from support.waiting import wait_for
 
@@ -28,25 +28,25 @@ from support.waiting import wait_for
 def test_starting_again(tmp_path: Path) -> None:
     """B40 B41 B44 B46 B49 B50 B54 B57 B63 B73 B77."""
     off = {"quiet": "off", "joins": "off"}
-    with street(tmp_path, "quiet joins cut stops asked ends late", off) as here:
+    with telegram_chats(tmp_path, "quiet joins cut stops asked ends late", off) as here:
         here.write("ends", "say: done before")
         here.write("asked", "ask: Which way? | Left | Right\nstep go 0s")
-        here.hold("quiet", "cut", "joins", "stops")
+        here.start_blocking_turns("quiet", "cut", "joins", "stops")
         here.write("stops", "/stop")
-        here.sees("stops", "Stopped.")
-        here.sees("ends", "done before")
+        here.wait_for_texts("stops", "Stopped.")
+        here.wait_for_texts("ends", "done before")
         wait_for("it is asked", lambda: here.texts("asked"))
         here.crash()
         here.write("cut", "say: the next")
         here.write("late", "say: written while down")
         here.process.start()
-        here.sees("late", "written while down")  # B50: nobody waits for those who are being recovered
+        here.wait_for_texts("late", "written while down")  # B50: nobody waits for those who are being recovered
         for who in ("quiet", "joins"):
             [told] = wait_for("B57", partial(here.texts, who))
             assert told.startswith("What I was doing here was cut off") and "/resume" in told
         here.telegram.press("Left", chat=here.telegram.person("asked"), sender="asked")  # B44: it was still open
         wait_for("the answer goes on", lambda: here.texts("asked")[1:])
-        here.door.touch()
+        here.release_file.touch()
         # B41 B46 B49 B50: whether it came in before the turn went on or after, it is heard once, behind it.
         wait_for("both are answered", lambda: "\n".join(here.texts("cut")) == "cut is done\nthe next")
         here.write("joins", "say: and this too")
@@ -56,9 +56,9 @@ def test_starting_again(tmp_path: Path) -> None:
         wait_until_settled(here.process)
         assert here.texts("ends") == ["done before"]  # B40: no phantom
         assert here.texts("stops") == ["Stopped."]  # B54 B77
-        one = {who: here.turns(who) for who in ("quiet", "joins", "asked", "ends", "late")}
+        one = {who: here.turn_states(who) for who in ("quiet", "joins", "asked", "ends", "late")}
         assert all(states == ["done"] for states in one.values()), one
-        assert here.turns("stops") == ["cancelled"]
+        assert here.turn_states("stops") == ["cancelled"]
         ran = (here.process.home / "rehearsal.log").read_text()
         assert all(ran.count(who) == 1 for who in ("quiet", "cut", "joins", "stops")), "no step is run twice"
 
@@ -66,11 +66,11 @@ def test_starting_again(tmp_path: Path) -> None:
 def test_while_a_turn_runs(tmp_path: Path) -> None:
     """B76 B77 B80 B81 B82 B86."""
     people = "waits steers interrupts collects grows stops"
-    with street(tmp_path, people, NOTIFY__STILL_WORKING="1s", QUEUE__QUIET="200ms") as here:
+    with telegram_chats(tmp_path, people, NOTIFY__STILL_WORKING="1s", QUEUE__QUIET="200ms") as here:
         for who, mode in (("steers", "steer"), ("interrupts", "interrupt"), ("collects", "collect")):
             here.write(who, f"/queue {mode}")
-            here.sees(who, notes.queue_switched(mode))
-        here.hold("waits", "steers", "interrupts", "collects", "stops")
+            here.wait_for_texts(who, notes.queue_switched(mode))
+        here.start_blocking_turns("waits", "steers", "interrupts", "collects", "stops")
         here.write("grows", f"stream: {' '.join(f'word{number}' for number in range(200))}")
         for who in ("waits", "steers", "interrupts", "collects"):
             here.write(who, "say: first")
@@ -85,20 +85,20 @@ def test_while_a_turn_runs(tmp_path: Path) -> None:
         here.write("grows", "/stop")
         wait_for("its preview says so", lambda: notes.PREVIEW_ENDED in here.texts("grows"))
         wait_for("B80", lambda: "second" in here.texts("interrupts")[-1])
-        here.door.touch()
+        here.release_file.touch()
         wait_for("both waited", lambda: here.texts("waits")[-1] == "second")
         wait_for("they joined", lambda: "second" in here.texts("steers")[-1])
         wait_for("they are one", lambda: "second" in here.texts("collects")[-1])
         wait_until_settled(here.process)
         assert here.texts("waits")[-3:] == ["waits is done", "first", "second"]
         assert len(_notices(here, "waits")) == 1, "one notice, edited in place"
-        assert here.turns("waits") == ["done", "done", "done"]
-        assert here.turns("steers") == ["done"]
-        assert here.turns("collects") == ["done", "done"]
+        assert here.turn_states("waits") == ["done", "done", "done"]
+        assert here.turn_states("steers") == ["done"]
+        assert here.turn_states("collects") == ["done", "done"]
 
-        assert here.turns("interrupts")[0] == "cancelled"
+        assert here.turn_states("interrupts")[0] == "cancelled"
         assert [text for text in here.texts("stops") if "still working" not in text] == ["Stopped."]  # B77
 
 
-def _notices(here: Street, who: str) -> list[Sent]:
+def _notices(here: TelegramChats, who: str) -> list[SentMessage]:
     return [sent for sent in here.telegram.seen(here.telegram.person(who)) if "still working" in sent.text]

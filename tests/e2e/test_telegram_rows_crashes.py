@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from perdure.core import notes
-from support.street import Street, street
+from support.street import TelegramChats, telegram_chats
 from support.telegram import wait_until_settled
 from support.waiting import wait_for
-from support.workbench import Workbench
+from support.workbench import StepControl
 
 FINAL = {"stop": "STOP", "ends": "end_turn", "completes": "completed"}  # who hears which finish
 CUT_OFF = {"long": "length", "errs": "error", "nothing": "none"}
@@ -36,10 +36,10 @@ SHOWN = notes.RESUME_PAUSED.replace("`", "")  # Telegram shows code as such
 
 def test_work_that_is_cut_off_again_and_again(tmp_path: Path) -> None:
     """B45 B47 B48 B52 B53 B84."""
-    bench = Workbench(tmp_path / "home")
+    bench = StepControl(tmp_path / "home")
     bench.install()
-    bench.stick("mixed", "often1", "restarted", "bad", "good", "killed", "replaced", "joins", "plans")
-    with street(tmp_path, PEOPLE, {"joins": "off", "plans": "off"}, **SETTINGS) as here:
+    bench.block("mixed", "often1", "restarted", "bad", "good", "killed", "replaced", "joins", "plans")
+    with telegram_chats(tmp_path, PEOPLE, {"joins": "off", "plans": "off"}, **SETTINGS) as here:
         _restart(here, bench)
         _crash_in_everything(here, bench)
         _model_is_told_of_it_once(here, bench)
@@ -54,9 +54,9 @@ def test_work_that_is_cut_off_again_and_again(tmp_path: Path) -> None:
         assert words.count(notes.wordless("photo.jpg")) > 1
 
 
-def _runs(bench: Workbench, **times: int) -> None:
+def _runs(bench: StepControl, **times: int) -> None:
     """Wait until each of these steps was run so many times: the last run hangs."""
-    wait_for(f"they ran {times}", lambda: all(bench.ran(step) == count for step, count in times.items()), 60)
+    wait_for(f"they ran {times}", lambda: all(bench.run_count(step) == count for step, count in times.items()), 60)
 
 
 def _told(reason: str, step: str, *, finished: bool = False, joined: bool = False) -> str:
@@ -64,7 +64,7 @@ def _told(reason: str, step: str, *, finished: bool = False, joined: bool = Fals
     return notes.recovery_note(reason, [again], finished=finished, joined=joined)
 
 
-def _restart(here: Street, bench: Workbench) -> None:
+def _restart(here: TelegramChats, bench: StepControl) -> None:
     """The model is told of the restart, and of nothing else."""
     here.write("mixed", "step mixed\nsay: mixed is done")
     here.write("often", "step often1\nstep often2\nstep often3\nsay: often is done")
@@ -72,18 +72,18 @@ def _restart(here: Street, bench: Workbench) -> None:
     _runs(bench, mixed=1, often1=1, restarted=1)
     here.write("owner", "/restart")
     assert here.process.wait() == 75
-    bench.stick("often2")
+    bench.block("often2")
     bench.release("restarted", "often1")
     here.process.start()
-    here.sees("restarted", "restarted is done")
-    here.sees_last("owner", notes.BACK)
+    here.wait_for_texts("restarted", "restarted is done")
+    here.wait_for_last_text("owner", notes.BACK)
     told = _told("restart_timeout", "restarted", finished=True)
     assert "a gateway restart" in told
     assert bench.notes("step a\nstep restarted") == [[], [], [told]]
     _runs(bench, mixed=2, often2=1)
 
 
-def _crash_in_everything(here: Street, bench: Workbench) -> None:
+def _crash_in_everything(here: TelegramChats, bench: StepControl) -> None:
     for who in ("bad", "good", "joins"):
         here.write(who, f"step {who}\nsay: {who} is done")
     here.write("killed", "step a\nstep killed\nstep c\nsay: killed is done")
@@ -96,28 +96,28 @@ def _crash_in_everything(here: Street, bench: Workbench) -> None:
     for who, word in (FINAL | CUT_OFF).items():
         here.write(who, f"finish: {word}")
     _runs(bench, bad=1, good=1, joins=1, killed=1, replaced=1, plans=1)
-    here.sees("unanswered", FAILED, "two", "three")
+    here.wait_for_texts("unanswered", FAILED, "two", "three")
     wait_for("the picture is answered", lambda: here.texts("wordless"))
-    responses = partial(map, partial(here.journal, kind="model_answered"), FINAL | CUT_OFF)
+    responses = partial(map, partial(here.journal_entries, kind="model_answered"), FINAL | CUT_OFF)
     wait_for("each has a response", lambda: all(responses()))
     here.crash()
-    bench.stick("often3")
+    bench.block("often3")
     bench.release("killed", "replaced", "joins", "plans", "often2")
     here.process.start()
 
 
-def _model_is_told_of_it_once(here: Street, bench: Workbench) -> None:
+def _model_is_told_of_it_once(here: TelegramChats, bench: StepControl) -> None:
     """B47: in the place of the note about results, not in the user's words, and not in later turns."""
-    here.sees("killed", "killed is done")
+    here.wait_for_texts("killed", "killed is done")
     here.write("killed", "say: next")
-    here.sees("killed", "killed is done", "next")
+    here.wait_for_texts("killed", "killed is done", "next")
     told, unanswered = _told("restart_interrupted", "killed", finished=True), [notes.UNANSWERED_RESULTS]
     assert "a gateway interruption" in told
     # Asked for a, for the one that was killed, then for c, for the end, and in the next turn.
     assert bench.notes("step a\nstep killed") == [[], [], [told], [told], []]
     script = "step a\nstep killed\nstep c\nsay: killed is done"
     assert bench.requests(script)[-1]["words"] == [script, "say: next"]
-    here.sees("replaced", FAILED, "replaced is done")
+    here.wait_for_texts("replaced", FAILED, "replaced is done")
     instead = [_told("restart_interrupted", "replaced")]
     assert bench.notes("step lost") == [[], [], unanswered, instead]
     assert bench.notes("step x") == [[], [], unanswered, []], "B47: nothing was cut off"
@@ -127,48 +127,48 @@ def _model_is_told_of_it_once(here: Street, bench: Workbench) -> None:
     assert bench.notes("step joins") == [[], [_told("restart_interrupted", "joins", joined=True)]]
 
 
-def _final_answers_are_delivered_and_others_asked_for_again(here: Street) -> None:
+def _final_answers_are_delivered_and_others_asked_for_again(here: TelegramChats) -> None:
     """B45."""
     for who in FINAL:
-        here.sees(who, "the answer")
-        assert here.rules(who) == ["final_answer"]
+        here.wait_for_texts(who, "the answer")
+        assert here.decided_rules(who) == ["final_answer"]
     for who in CUT_OFF:
-        here.sees(who, "asked again")
-        assert here.rules(who) == ["resume"]
+        here.wait_for_texts(who, "asked again")
+        assert here.decided_rules(who) == ["resume"]
 
 
-def _goal_goes_on_when_its_turn_has_completed(here: Street) -> None:
+def _goal_goes_on_when_its_turn_has_completed(here: TelegramChats) -> None:
     """B84: and not while it is interrupted."""
     told = [notes.goal_set(2, busy=False), notes.will_not_go_on("automatic resume is switched off here")]
-    here.sees("plans", *told)
+    here.wait_for_texts("plans", *told)
     here.write("plans", "/resume")
-    here.sees("plans", *told, notes.RESUMED["turn"], "planned", "planned", notes.goal_spent(2))
-    assert here.turns("plans") == ["done", "done"]
+    here.wait_for_texts("plans", *told, notes.RESUMED["turn"], "planned", "planned", notes.goal_spent(2))
+    assert here.turn_states("plans") == ["done", "done"]
 
 
-def _crash_once_more(here: Street, bench: Workbench) -> None:
+def _crash_once_more(here: TelegramChats, bench: StepControl) -> None:
     _runs(bench, mixed=3, often3=1, bad=2, good=2)
     here.crash()
     here.process.start()
 
 
-def _what_gets_nowhere_is_set_aside(here: Street, bench: Workbench) -> None:
+def _what_gets_nowhere_is_set_aside(here: TelegramChats, bench: StepControl) -> None:
     """B52: by a mix of restart and crash, or too often in all; /resume brings it back. B48: without a word."""
-    here.sees("mixed", THREE_TIMES)
-    here.sees("often", TOO_OFTEN)
+    here.wait_for_texts("mixed", THREE_TIMES)
+    here.wait_for_texts("often", TOO_OFTEN)
     for who in ("mixed", "often"):
-        assert here.reasons(who) == ["restart_timeout", "restart_interrupted", "restart_interrupted"]
+        assert here.interruption_reasons(who) == ["restart_timeout", "restart_interrupted", "restart_interrupted"]
     bench.release("mixed")
     here.write("mixed", "/resume")
-    here.sees("mixed", THREE_TIMES, notes.RESUMED["session"], "mixed is done")
+    here.wait_for_texts("mixed", THREE_TIMES, notes.RESUMED["session"], "mixed is done")
 
 
-def _crash_with_one_alone(here: Street, bench: Workbench) -> tuple[str, str]:
+def _crash_with_one_alone(here: TelegramChats, bench: StepControl) -> tuple[str, str]:
     """B52: after two unclean starts in a row recoveries run one at a time; who ran, and who did not."""
-    wait_for("one of them runs", lambda: bench.ran("bad") + bench.ran("good") == 5)
+    wait_for("one of them runs", lambda: bench.run_count("bad") + bench.run_count("good") == 5)
     here.write("new", "say: at once")
-    here.sees("new", "at once")
-    states = {here.turns(who)[-1]: who for who in ("bad", "good")}
+    here.wait_for_texts("new", "at once")
+    states = {here.turn_states(who)[-1]: who for who in ("bad", "good")}
     assert sorted(states) == ["interrupted", "running"]
     here.crash()
     here.process.start()
@@ -176,20 +176,20 @@ def _crash_with_one_alone(here: Street, bench: Workbench) -> tuple[str, str]:
 
 
 def _only_who_was_alone_pays_and_all_others_pause(
-    here: Street, bench: Workbench, alone: str, neighbour: str
+    here: TelegramChats, bench: StepControl, alone: str, neighbour: str
 ) -> None:
     """B52 B53: after the third unclean start; everybody else is served, and one command lifts it."""
-    here.sees(alone, THREE_TIMES)
-    here.sees(neighbour, PAUSED)
-    assert (len(here.reasons(alone)), len(here.reasons(neighbour))) == (3, 2)
+    here.wait_for_texts(alone, THREE_TIMES)
+    here.wait_for_texts(neighbour, PAUSED)
+    assert (len(here.interruption_reasons(alone)), len(here.interruption_reasons(neighbour))) == (3, 2)
     here.write("new", "say: all the same")
-    here.sees_last("new", "all the same")
-    assert SHOWN in here.asks("new", "/status")
-    assert notes.RESUME_PAUSED in here.perdure("status")
+    here.wait_for_last_text("new", "all the same")
+    assert SHOWN in here.command_reply("new", "/status")
+    assert notes.RESUME_PAUSED in here.run_perdure("status")
     bench.release(neighbour)
-    assert here.perdure("resume", "--all") == "Automatic resume goes on."
-    here.sees(neighbour, PAUSED, f"{neighbour} is done")
-    assert SHOWN not in here.asks("new", "/status")
+    assert here.run_perdure("resume", "--all") == "Automatic resume goes on."
+    here.wait_for_texts(neighbour, PAUSED, f"{neighbour} is done")
+    assert SHOWN not in here.command_reply("new", "/status")
     wait_until_settled(here.process)
-    assert here.turns(neighbour) == ["done"]
+    assert here.turn_states(neighbour) == ["done"]
     assert here.texts(alone) == [THREE_TIMES]

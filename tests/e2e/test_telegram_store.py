@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.platforms.telegram import TelegramAdapter
 from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database
@@ -26,7 +26,7 @@ async def test_b70_update_is_not_confirmed_until_it_is_stored(tmp_path: Path) ->
         return databases[0]
 
     with LocalTelegram() as telegram:
-        settings = load(tmp_path, {"PERDURE_PLATFORMS__TELEGRAM__ALLOW": str(telegram.ann)})
+        settings = load_settings(tmp_path, {"PERDURE_PLATFORMS__TELEGRAM__ALLOW": str(telegram.ann)})
         adapter = TelegramAdapter(telegram.token, telegram.url)
         gateway = Gateway(settings, adapters=[adapter], wrap=wrap)
         running = asyncio.create_task(gateway.run())

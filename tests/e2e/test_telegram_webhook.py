@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.console.app import create_app
 from perdure.core import notes
 from perdure.platforms.telegram import TelegramAdapter
@@ -20,8 +20,8 @@ from perdure.testing import FaultyDatabase
 from perdure.testing.telegram import Fault, LocalTelegram
 from support.gateway import GatewayProcess
 from support.telegram import (
-    problems,
-    rows,
+    query_database,
+    readiness_problems,
     telegram_gateway,
     wait_for_texts,
     wait_until_confirmed,
@@ -41,11 +41,11 @@ def telegram() -> Iterator[LocalTelegram]:
 
 def publish(telegram: LocalTelegram, process: GatewayProcess) -> None:
     """Let the public address lead to the gateway, as a proxy before it would."""
-    telegram.methods.courier.published[PUBLIC] = process.url
+    telegram.methods.webhook_poster.published[PUBLIC] = process.url
 
 
 def secret_of(telegram: LocalTelegram) -> dict[str, str]:
-    return {"X-Telegram-Bot-Api-Secret-Token": telegram.methods.courier.secret}
+    return {"X-Telegram-Bot-Api-Secret-Token": telegram.methods.webhook_poster.secret}
 
 
 def test_b70_messages_are_posted_and_switching_back_removes_the_webhook(
@@ -58,9 +58,9 @@ def test_b70_messages_are_posted_and_switching_back_removes_the_webhook(
         telegram.press("Left")
         wait_for("it goes on", lambda: telegram.texts()[1:])
         wait_until_confirmed(telegram)
-        assert [each.status for each in telegram.methods.courier.deliveries][-2:] == [200, 200]
+        assert [each.status for each in telegram.methods.webhook_poster.deliveries][-2:] == [200, 200]
         assert telegram.count("getUpdates") == 0
-        secret = telegram.methods.courier.secret
+        secret = telegram.methods.webhook_poster.secret
         assert telegram.methods.webhook == f"{PUBLIC}/hooks/telegram"
         assert process.stop() == 0
     assert telegram.methods.webhook, "what is written now waits for the next start"
@@ -83,10 +83,13 @@ def test_b103_only_telegram_may_post_and_not_too_much(tmp_path: Path, telegram: 
         assert httpx.post(hook, content=b"x" * 2_000_000, headers=secret).status_code == 413
         assert httpx.get(hook, headers=secret).status_code == 405
         assert httpx.post(f"{process.url}/hooks/web", json=update, headers=secret).status_code == 404
-        assert rows(process, "SELECT id FROM inbox") == []
+        assert query_database(process, "SELECT id FROM inbox") == []
         for broken in (b"", b"{", b"7", b'{"update_id": 3, "message": "half: \\ud800"}', b"\xff" * 9):
             assert httpx.post(hook, content=broken, headers=secret).status_code == 200, "it would come for ever"
-        wait_for("they are kept", lambda: len(rows(process, "SELECT id FROM inbox WHERE state = 'rejected'")) == 5)
+        wait_for(
+            "they are kept",
+            lambda: len(query_database(process, "SELECT id FROM inbox WHERE state = 'rejected'")) == 5,
+        )
         publish(telegram, process)
         telegram.write("say: real")
         wait_for_texts(telegram, "real")
@@ -100,13 +103,13 @@ def test_hooks_are_not_there_when_updates_are_polled(tmp_path: Path, telegram: L
 def test_webhook_that_telegram_refuses_is_told_in_words(tmp_path: Path, telegram: LocalTelegram) -> None:
     plain = {"PLATFORMS__TELEGRAM__WEBHOOK": "http://bot.example.org"}
     with telegram_gateway(tmp_path / "home", telegram, **plain) as process:
-        wait_for("it is told", lambda: "HTTPS URL must be provided" in "".join(problems(process)))
+        wait_for("it is told", lambda: "HTTPS URL must be provided" in "".join(readiness_problems(process)))
 
 
 def test_b70_b71_nothing_is_lost_or_doubled_when_killed_around_a_post(
     tmp_path: Path, telegram: LocalTelegram
 ) -> None:
-    courier = telegram.methods.courier
+    courier = telegram.methods.webhook_poster
     with telegram_gateway(tmp_path / "home", telegram, **HOOK) as process:
         publish(telegram, process)
         wait_for("the webhook is set", lambda: telegram.methods.webhook)
@@ -116,15 +119,15 @@ def test_b70_b71_nothing_is_lost_or_doubled_when_killed_around_a_post(
         process.kill()
         process.start()
         wait_for_texts(telegram, "first")
-        courier.losing = 1_000_000  # it is stored, and Telegram does not hear so
+        courier.lose_answers = 1_000_000  # it is stored, and Telegram does not hear so
         telegram.write("once two 0s\nsay: second")
         wait_for_texts(telegram, "first", "second")
         wait_until_settled(process)
         process.kill()
-        courier.losing = 0
+        courier.lose_answers = 0
         process.start()
         wait_until_confirmed(telegram)
-        assert [state for (state,) in rows(process, "SELECT state FROM turns")] == ["done", "done"]
+        assert [state for (state,) in query_database(process, "SELECT state FROM turns")] == ["done", "done"]
         assert telegram.texts() == ["first", "second"]
     ran = (tmp_path / "home" / "rehearsal.log").read_text()
     assert (ran.count("one"), ran.count("two")) == (1, 1)
@@ -138,7 +141,7 @@ async def test_b70_post_is_answered_503_while_the_store_is_away(tmp_path: Path, 
         databases.append(FaultyDatabase(database))
         return databases[0]
 
-    settings = load(tmp_path, {"PERDURE_PLATFORMS__TELEGRAM__ALLOW": str(telegram.ann)})
+    settings = load_settings(tmp_path, {"PERDURE_PLATFORMS__TELEGRAM__ALLOW": str(telegram.ann)})
     adapter = TelegramAdapter(telegram.token, telegram.url, PUBLIC)
     held = telegram.befall("setWebhook", Fault(effect=True, hold=True))
     gateway = Gateway(settings, adapters=[adapter], wrap=wrap)

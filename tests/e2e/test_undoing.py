@@ -10,53 +10,53 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.core import notes
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected
-from perdure.operations.look import trace, why
+from perdure.operations.look import explain_session, trace_message
 from perdure.store.ids import wall_clock
 from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
 from support.gateway import Person, gateway
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import Bench, key_of, replies, turns_in
-from support.stopping import Held
+from support.recovering import AgentHarness, key_of, turn_views, wait_for_replies
+from support.stopping import HeldAgent
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 
 def taken_back(words: str, *, acted: bool = False, goal: bool = False, lives: bool = False) -> str:
-    return notes.undone(words, acted=acted, lives=lives, goal=goal)
+    return notes.undone(words, acted=acted, still_running=lives, goal=goal)
 
 
 def again(words: str, *, acted: bool = False) -> str:
-    return notes.asked_again(words, acted=acted, lives=False)
+    return notes.asked_again(words, acted=acted, still_running=False)
 
 
 # ── undo ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_b81_model_does_not_see_what_was_taken_back(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench()
+    platform, bench = SimulatedPlatform(), AgentHarness()
     async with serving(tmp_path, platform, agent=bench.agent):
         platform.write("say: one")
         platform.write("once b 0s\nsay: two")
-        await replies(platform, "one", "two")
+        await wait_for_replies(platform, "one", "two")
         platform.write("/undo")
         undone = taken_back("once b 0s\nsay: two", acted=True)
-        await replies(platform, "one", "two", undone)
+        await wait_for_replies(platform, "one", "two", undone)
         platform.write("say: three")
-        await replies(platform, "one", "two", undone, "three")
-    assert bench.words()[-1] == ["say: one", "say: three"]
+        await wait_for_replies(platform, "one", "two", undone, "three")
+    assert bench.request_texts()[-1] == ["say: one", "say: three"]
     assert undone == (
         "Taken back: “once b 0s say: two”. I do not see it any more, nor my answer. What its tools did stays done."
     )
 
 
 async def test_b81_two_quick_undos_go_two_turns_back_and_one_delivered_twice_goes_one(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench()
+    platform, bench = SimulatedPlatform(), AgentHarness()
     async with serving(tmp_path, platform, agent=bench.agent):
         for number in range(4):
             platform.write(f"say: {number}")
-        await replies(platform, "0", "1", "2", "3")
+        await wait_for_replies(platform, "0", "1", "2", "3")
         platform.write("/undo")
         platform.write("/undo")
         await eventually("both are answered", lambda: len(platform.replies()) == 6)
@@ -65,39 +65,39 @@ async def test_b81_two_quick_undos_go_two_turns_back_and_one_delivered_twice_goe
         platform.write("say: end")
         await eventually("all is answered", lambda: platform.replies()[-1:] == ["end"])
     assert platform.replies()[4:] == [taken_back(f"say: {number}") for number in (3, 2, 1)] + ["end"]
-    assert bench.words()[-1] == ["say: 0", "say: end"]
+    assert bench.request_texts()[-1] == ["say: 0", "say: end"]
 
 
 async def test_b81_turn_that_runs_is_not_taken_back_and_the_answer_says_what_to_do(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
-    agent.let_go("after")
+    platform, agent = SimulatedPlatform(), HeldAgent()
+    agent.release("after")
     async with serving(tmp_path, platform, agent=agent):
         platform.write("work")
-        await agent.has("work")
+        await agent.wait_until_started("work")
         platform.write("/undo")
         platform.write("/retry")
         refused = [notes.UNDO_REFUSED["running"].format(command=command) for command in ("undo", "retry")]
-        await replies(platform, *refused)
+        await wait_for_replies(platform, *refused)
         platform.write("/stop")
         platform.write("/undo")
         platform.write("after")
-        await replies(platform, *refused, "Stopped.", taken_back("work"), "after: done")
-    assert agent.seen[-1] == ["after"]
+        await wait_for_replies(platform, *refused, "Stopped.", taken_back("work"), "after: done")
+    assert agent.seen_texts[-1] == ["after"]
 
 
 async def test_b81_undo_survives_a_kill_right_behind_it(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform(), Bench(), SettableClock()
+    platform, bench, clock = SimulatedPlatform(), AgentHarness(), SettableClock()
     async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock):
         platform.write("say: one")
-        await replies(platform, "one")
+        await wait_for_replies(platform, "one")
         platform.write("/undo")
         await eventually("it is stored", lambda: not platform.pending())
     clock.move(600)
     async with serving(tmp_path, platform, agent=bench.agent, clock=clock):
-        await replies(platform, "one", taken_back("say: one"))
+        await wait_for_replies(platform, "one", taken_back("say: one"))
         platform.write("say: two")
-        await replies(platform, "one", taken_back("say: one"), "two")
-    assert bench.words()[-1] == ["say: two"]
+        await wait_for_replies(platform, "one", taken_back("say: one"), "two")
+    assert bench.request_texts()[-1] == ["say: two"]
 
 
 class Silent(SimulatedPlatform):
@@ -124,60 +124,60 @@ async def test_b81_answer_that_was_not_sent_yet_is_taken_back_with_its_turn(tmp_
     platform = Silent()
     async with serving(tmp_path, platform) as running:
         platform.write("say: never seen")
-        await eventually("it is owed", running.store.outbox.open)
+        await eventually("it is owed", running.store.outbox.open_deliveries)
         platform.write("/undo")
 
         async def undone() -> bool:
-            [view] = await turns_in(running.store, key_of(platform))
+            [view] = await turn_views(running.store, key_of(platform))
             return view.undone
 
         await eventually("it is taken back", undone)
     platform.sends = True
     async with serving(tmp_path, platform):
-        await replies(platform, taken_back("say: never seen"))
+        await wait_for_replies(platform, taken_back("say: never seen"))
 
 
 async def test_b81_explanations_and_traces_know_what_was_taken_back(tmp_path: Path) -> None:
     platform = SimulatedPlatform()
     async with serving(tmp_path, platform) as running:
         message = platform.write("say: one")
-        await replies(platform, "one")
+        await wait_for_replies(platform, "one")
         platform.write("/undo")
-        await replies(platform, "one", taken_back("say: one"))
-        lines = await why(running.store, key_of(platform), wall_clock)
-        facts = await trace(running.store, message)
+        await wait_for_replies(platform, "one", taken_back("say: one"))
+        lines = await explain_session(running.store, key_of(platform), wall_clock)
+        facts = await trace_message(running.store, message)
     assert "It was taken back since: the model does not see it any more." in lines
     assert [fact["detail"] for fact in facts if fact["what"] == "undone"] == ["by ann"]
 
 
 async def test_b81_goal_waits_after_undo_and_retry_does_not_ask_it_again(tmp_path: Path) -> None:
-    platform, agent = SimulatedPlatform(), Held()
-    agent.let_go("go on")
+    platform, agent = SimulatedPlatform(), HeldAgent()
+    agent.release("go on")
     async with serving(tmp_path, platform, agent=agent, GOAL__MAX_TURNS="3"):
         platform.write("/goal tidy up")
         await eventually("it is set", platform.replies)
-        await eventually("its turn runs", lambda: agent.begun)
+        await eventually("its turn runs", lambda: agent.started_texts)
         platform.write("/stop")
         platform.write("/retry")
         platform.write("/undo")
         answers = ["Stopped.", notes.UNDO_REFUSED["unasked"], taken_back("tidy up", goal=True)]
         await eventually("all is answered", lambda: platform.replies()[1:] == answers)
-        assert len(agent.begun) == 1, "the goal went on by itself"
+        assert len(agent.started_texts) == 1, "the goal went on by itself"
 
 
 async def test_b81_undo_reaches_the_session_that_was_brought_back_and_no_other(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), Bench()
+    platform, bench = SimulatedPlatform(), AgentHarness()
     async with serving(tmp_path, platform, agent=bench.agent) as running:
         platform.write("say: old", chat="2")
-        await replies(platform, "old", chat="2")
+        await wait_for_replies(platform, "old", chat="2")
         [old] = await running.store.sessions.of_key(key_of(platform, "2"))
         platform.write("say: new")
-        await replies(platform, "new")
+        await wait_for_replies(platform, "new")
         platform.write(f"/resume {old.id}")
         platform.write("/undo")
         platform.write("/undo")
         answers = [notes.RESUMED["session"], taken_back("say: old"), notes.UNDO_REFUSED["nothing"]]
-        await replies(platform, "new", *answers)
+        await wait_for_replies(platform, "new", *answers)
 
 
 async def test_b81_process_lives_on_when_its_turn_is_taken_back(tmp_path: Path) -> None:
@@ -185,11 +185,11 @@ async def test_b81_process_lives_on_when_its_turn_is_taken_back(tmp_path: Path) 
     async with serving(tmp_path, platform) as running:
         script = "background: cat\nsay: begun"
         platform.write(script)
-        await replies(platform, "begun")
+        await wait_for_replies(platform, "begun")
         platform.write("/undo")
-        await replies(platform, "begun", taken_back(script, acted=True, lives=True))
+        await wait_for_replies(platform, "begun", taken_back(script, acted=True, lives=True))
         [process] = await running.store.processes.live()
-        await running.operators.erase(process.session)
+        await running.operator_verbs.erase(process.session)
         assert await running.store.processes.live() == []
 
 
@@ -212,27 +212,27 @@ async def test_b81_failed_turn_is_asked_again_and_answered_in_the_place_of_the_f
     async with serving(tmp_path, platform, agent=agent):
         message = platform.write("work")
         failed = notes.turn_failed(notes.AGENT_CRASHED)
-        await replies(platform, failed)
+        await wait_for_replies(platform, failed)
         agent.good = True
         platform.redeliver = 1
         platform.write("/retry")
-        await replies(platform, failed, again("work"), "0 before work")
+        await wait_for_replies(platform, failed, again("work"), "0 before work")
     assert platform.posted[-1].reply_to == message
 
 
 async def test_b81_retry_survives_a_kill_in_the_middle_of_the_second_try(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform(), Bench(), SettableClock()
+    platform, bench, clock = SimulatedPlatform(), AgentHarness(), SettableClock()
     async with crashing_at_the_end(tmp_path, platform, agent=bench.agent, clock=clock):
         platform.write("step a 0s\nsay: done")
-        await replies(platform, "done")
+        await wait_for_replies(platform, "done")
         bench.stuck.add("a")
         platform.write("/retry")
-        await bench.hangs()
+        await bench.wait_until_hanging()
     clock.move(600)
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as running:
-        await replies(platform, "done", again("step a 0s\nsay: done"), "done")
-        views = await turns_in(running.store, key_of(platform))
+        await wait_for_replies(platform, "done", again("step a 0s\nsay: done"), "done")
+        views = await turn_views(running.store, key_of(platform))
     assert [view.undone for view in views] == [True, False]
 
 
@@ -266,5 +266,5 @@ def test_b81_undo_and_retry_over_http_across_a_kill(tmp_path: Path) -> None:
         process.start()
         assert ann.say("/undo", "u1").status_code == 200
         assert ann.replies() == ["one", "two", again("say: two"), "two", taken_back("say: two")]
-        texts = [message["text"] for message in ann.sees() if message["author"] == "user"]
+        texts = [message["text"] for message in ann.messages() if message["author"] == "user"]
         assert texts == ["say: one", "say: two", "/retry", "/undo"]

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.agents.loop import LoopAgent
+from perdure.agents.loop import BuiltinAgent
 from perdure.agents.offline import OfflineModel
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.effects import Effect
-from perdure.core.journal import Failed, ModelAnswered, ToolCall, ToolEnded, ToolStarted
+from perdure.core.journal import ModelAnswered, ToolCall, ToolEnded, ToolStarted, TurnFailed
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database
 from perdure.testing import FaultyDatabase, SettableClock, SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import key_of, last_turn, turns_in
+from support.recovering import key_of, last_turn, turn_views
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -111,8 +111,8 @@ async def test_b82_nothing_is_stored_of_a_notice(tmp_path: Path) -> None:
         await agent.digs()
         clocks.move(PERIOD)
         await sees(platform, STILL.format("3 min"))
-        assert await gateway.store.outbox.open() == []
-        assert len(await gateway.store.inbox.seen(key_of(platform), 0)) == 1
+        assert await gateway.store.outbox.open_deliveries() == []
+        assert len(await gateway.store.inbox.chat_messages(key_of(platform), 0)) == 1
         agent.finish()
         await sees(platform, STILL.format("3 min"), "dug")
 
@@ -232,9 +232,11 @@ async def test_b82_b83_nothing_is_said_or_ended_when_all_is_switched_off(tmp_pat
 
 async def look(gateway: Gateway) -> None:
     """Let the watchers look now, and say what they have to say."""
-    gateway.loops.watchers.look()
+    gateway.loops.inactivity_watch.check()
     attempts = [attempt for attempt, _ in gateway.loops.runner.attempts.values()]
-    await eventually("it is said", lambda: all(each.aside is None or each.aside.done() for each in attempts))
+    await eventually(
+        "it is said", lambda: all(each.notice_task is None or each.notice_task.done() for each in attempts)
+    )
 
 
 # ── nothing is heard of it ──────────────────────────────────────────────────────────────────────────────────
@@ -257,7 +259,7 @@ async def test_b83_silence_warns_once_and_then_ends_the_turn(tmp_path: Path) -> 
         clocks.move(10)
         await sees(platform, WARNED, ENDED)
         turn = await last_turn(gateway.store, key_of(platform))
-        assert (turn.state, turn.ended) == (State.FAILED, Failed(notes.inactive(["dig"], LIMIT * 1000)))
+        assert (turn.state, turn.ended) == (TurnState.FAILED, TurnFailed(notes.inactive(["dig"], LIMIT * 1000)))
         ended = turn.calls["dig"].ended
         assert ended is not None
         assert ended.outcome == "cancelled", "a call without a result"
@@ -321,7 +323,7 @@ class Talkative:
     def __init__(self) -> None:
         self.uses: list[Use] = []
         self.done = asyncio.Event()
-        self.agent = LoopAgent(OfflineModel(), [Tool("step", "talks", self._talk, Effect.PURE)])
+        self.agent = BuiltinAgent(OfflineModel(), [Tool("step", "talks", self._talk, Effect.PURE)])
 
     async def _talk(self, use: Use) -> str:
         self.uses.append(use)
@@ -361,8 +363,8 @@ async def test_b83_output_of_a_command_is_a_sign_of_life(tmp_path: Path) -> None
         [(attempt, _)] = gateway.loops.runner.attempts.values()
         await eventually("the command runs", lambda: attempt.view.open_calls)
         clocks.move(WARNING - 10)
-        before = attempt.heard
-        await eventually("its output was heard", lambda: attempt.heard > before, timeout=60)
+        before = attempt.active_at
+        await eventually("its output was heard", lambda: attempt.active_at > before, timeout=60)
         go_on.touch()
         await eventually("it is over", lambda: "begun" in "".join(platform.replies()))
 
@@ -401,8 +403,8 @@ async def test_b83_turn_that_was_ended_stays_ended_when_its_code_goes_on(tmp_pat
         agent.over.set()
         platform.write("second")
         await sees(platform, ended, "second")
-        states = [turn.state for turn in await turns_in(gateway.store, key_of(platform))]
-    assert states == [State.FAILED, State.DONE]
+        states = [turn.state for turn in await turn_views(gateway.store, key_of(platform))]
+    assert states == [TurnState.FAILED, TurnState.DONE]
 
 
 async def test_b83_turn_that_was_ended_is_not_taken_up_after_a_crash(tmp_path: Path) -> None:
@@ -412,7 +414,7 @@ async def test_b83_turn_that_was_ended_is_not_taken_up_after_a_crash(tmp_path: P
         await agent.digs()
         platform.reachable = False
         clocks.move(LIMIT)
-        await eventually("the failure is owed", gateway.store.outbox.open)
+        await eventually("the failure is owed", gateway.store.outbox.open_deliveries)
     platform.reachable = True
     async with serving(tmp_path, platform, agent=agent, **clocks.options, **QUIET):
         await sees(platform, ENDED)

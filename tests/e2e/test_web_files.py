@@ -15,10 +15,10 @@ import pytest
 
 from perdure.core import notes
 from perdure.testing import SettableClock, SimulatedPlatform
-from support.described import check
+from support.described import check_response
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import make_gateway
-from support.telegram import rows
+from support.telegram import query_database
 from support.waiting import eventually, wait_for
 
 CONTENT = os.urandom(3_000_000)
@@ -35,7 +35,7 @@ def call(process: GatewayProcess, method: str, path: str, **options: Any) -> htt
     response = httpx.request(
         method, f"{process.url}/api/attachments{path}", headers=headers, timeout=30, **options
     )
-    check(response)
+    check_response(response)
     return response
 
 
@@ -60,7 +60,7 @@ def test_b70_uploaded_file_is_part_of_its_message_and_given_back(process: Gatewa
     [reply] = ann.wait_for_replies(1)
     [kept] = list((process.home / "attachments").glob("*/*"))
     assert notes.given_file(file["name"], file["media_type"], len(CONTENT), str(kept)) in reply
-    said = ann.sees()[0]
+    said = ann.messages()[0]
     assert said["attachments"] == [file | {"state": "fetched"}]
     event = ann.wait_for_event("the message is told", id=said["id"])
     assert event["attachments"] == said["attachments"]
@@ -112,7 +112,7 @@ def test_kill_in_the_middle_of_an_upload_leaves_no_file(process: GatewayProcess)
             "a part is on disk", lambda: [part for part in attachments.glob("*/.part") if part.stat().st_size]
         )
         process.kill()
-    assert rows(process, "SELECT id FROM attachments") == []
+    assert query_database(process, "SELECT id FROM attachments") == []
     process.start()
     assert list(attachments.glob("*/half.bin")) == []
     assert upload(process, "whole.bin", CONTENT)["size"] == len(CONTENT)
@@ -131,7 +131,7 @@ async def test_unused_uploads_and_what_crashes_left_are_removed_by_age(tmp_path:
         running = asyncio.create_task(serving.run())
         await eventually("it is ready", lambda: serving.phase == "ready")
         if not age:
-            taken = await serving.loops.uploads.take("old.txt", "text/plain", pieces())
+            taken = await serving.loops.uploads.receive("old.txt", "text/plain", pieces())
             left = home / "attachments" / "att_left"
             left.mkdir()
             (left / ".part").write_bytes(b"half")

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[1]
+PATCH_FOLDER = Path(__file__).parent
+ROOT = PATCH_FOLDER.parents[1]
 SOURCE = ROOT / "src"
 
 _TEST = re.compile(r"^Test: (tests/\S+\.py::.+)$", re.MULTILINE)
 
 
-class DoesNotApply(Exception):
+class PatchDoesNotApply(Exception):
     """The source has changed, and the patch must follow it."""
 
 
@@ -43,16 +43,16 @@ class Mutation(Struct, frozen=True):
             path = folder / hunk.file
             text = path.read_text() if path.is_file() else ""
             if (found := text.count(hunk.before)) != 1:
-                raise DoesNotApply(f"{self.name}: {hunk.file} has these lines {found} times:\n{hunk.before}")
+                raise PatchDoesNotApply(f"{self.name}: {hunk.file} has these lines {found} times:\n{hunk.before}")
             path.write_text(text.replace(hunk.before, hunk.after))
 
 
 def mutations() -> list[Mutation]:
     """All of them, by name."""
-    return [read(path) for path in sorted(FOLDER.glob("*.patch"))]
+    return [read_patch(path) for path in sorted(PATCH_FOLDER.glob("*.patch"))]
 
 
-def read(path: Path) -> Mutation:
+def read_patch(path: Path) -> Mutation:
     header, found, diff = path.read_text().partition("--- a/src/")
     test = _TEST.search(header)
     if not found or test is None:

@@ -19,13 +19,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from mutations import witness
-from mutations.patches import ROOT, SOURCE, DoesNotApply, Mutation, mutations
+from mutations.patches import ROOT, SOURCE, Mutation, PatchDoesNotApply, mutations
 
-AT_ONCE = 2
-LIMIT = 150  # seconds for one test
+MAX_CONCURRENT = 2
+TEST_TIMEOUT_SECONDS = 150  # seconds for one test
 
 
-class Seen(Struct, frozen=True):
+class MutantRun(Struct, frozen=True):
     """What came of a run of tests on some source."""
 
     code: int
@@ -34,49 +34,57 @@ class Seen(Struct, frozen=True):
     output: str
 
 
-class Verdict(Struct, frozen=True):
+class MutationResult(Struct, frozen=True):
     mutation: Mutation
     what: str  # killed, survived, or what went wrong
     words: str
     seconds: float = 0.0
 
 
-def observe(folder: Path, tests: Sequence[str]) -> Seen:
+def run_tests(folder: Path, tests: Sequence[str]) -> MutantRun:
     """Run tests on the source in a folder, in all processes of the run."""
     shutil.copy(witness.__file__, folder / "sitecustomize.py")
     told = folder / "verdict"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
     env = inherited | {
         "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "tests")]),
-        witness.FOLDER: str(folder),
-        witness.VERDICT: str(told),
+        witness.FOLDER_VARIABLE: str(folder),
+        witness.VERDICT_VARIABLE: str(told),
     }
-    options = ["-q", "-x", "-p", "mutations.witness", "-p", "no:cacheprovider", f"--timeout={LIMIT}"]
+    options = [
+        "-q",
+        "-x",
+        "-p",
+        "mutations.witness",
+        "-p",
+        "no:cacheprovider",
+        f"--timeout={TEST_TIMEOUT_SECONDS}",
+    ]
     command = [sys.executable, "-m", "pytest", *options, f"--basetemp={folder / 'tmp'}", *tests]
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
     lines = [line.split("\t", 2) for line in told.read_text().splitlines()] if told.exists() else []
-    foreign = (folder / witness.FOREIGN).read_text() if (folder / witness.FOREIGN).exists() else ""
+    foreign = (folder / witness.FOREIGN_FILE).read_text() if (folder / witness.FOREIGN_FILE).exists() else ""
     for line in lines:
         if line[0] == "source" and not line[1].startswith(f"{folder}{os.sep}"):
             foreign = f"the test used {line[1]}"
     failures = tuple((line[0], line[1], line[2]) for line in lines if line[0] != "source")
-    return Seen(done.returncode, failures, foreign, done.stdout + done.stderr)
+    return MutantRun(done.returncode, failures, foreign, done.stdout + done.stderr)
 
 
-def judge(mutation: Mutation) -> Verdict:
+def run_mutation(mutation: Mutation) -> MutationResult:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="perdure-mutant-") as name:
-        folder = copied(Path(name).resolve())
+        folder = copy_source(Path(name).resolve())
         try:
             mutation.apply(folder)
-        except DoesNotApply as error:
-            return Verdict(mutation, "does not apply", str(error))
-        seen = observe(folder, [mutation.test])
-    what, words = conclusion(seen)
-    return Verdict(mutation, what, words, time.monotonic() - began)
+        except PatchDoesNotApply as error:
+            return MutationResult(mutation, "does not apply", str(error))
+        seen = run_tests(folder, [mutation.test])
+    what, words = classify(seen)
+    return MutationResult(mutation, what, words, time.monotonic() - began)
 
 
-def conclusion(seen: Seen) -> tuple[str, str]:
+def classify(seen: MutantRun) -> tuple[str, str]:
     """Whether the mutant was killed. Only an assertion in the test itself does that."""
     if seen.foreign:
         return "wrong source", seen.foreign
@@ -90,23 +98,23 @@ def conclusion(seen: Seen) -> tuple[str, str]:
     return "killed", words
 
 
-def copied(folder: Path) -> Path:
+def copy_source(folder: Path) -> Path:
     """A copy of the source, so that it may be broken."""
     shutil.copytree(SOURCE, folder, dirs_exist_ok=True)
     return folder
 
 
-def sound(chosen: Sequence[Mutation]) -> bool:
+def tests_pass_unmutated(chosen: Sequence[Mutation]) -> bool:
     """Whether the tests that are named pass on the source as it is; without that, their failures say nothing."""
     tests = sorted({mutation.test for mutation in chosen})
     with tempfile.TemporaryDirectory(prefix="perdure-unmutated-") as name:
-        seen = observe(copied(Path(name).resolve()), ["-n", str(AT_ONCE), *tests])
+        seen = run_tests(copy_source(Path(name).resolve()), ["-n", str(MAX_CONCURRENT), *tests])
     if seen.code != 0 or seen.foreign:
         print(f"The tests must pass before anything is broken. {seen.foreign}\n{seen.output[-4000:]}")
     return seen.code == 0 and not seen.foreign
 
 
-def chosen_by(names: Sequence[str]) -> list[Mutation]:
+def select_mutations(names: Sequence[str]) -> list[Mutation]:
     known = {mutation.name: mutation for mutation in mutations()}
     for name in names:
         if name not in known:
@@ -115,13 +123,13 @@ def chosen_by(names: Sequence[str]) -> list[Mutation]:
 
 
 def main(names: Sequence[str]) -> int:
-    chosen = chosen_by(names)
-    if not sound(chosen):
+    chosen = select_mutations(names)
+    if not tests_pass_unmutated(chosen):
         return 1
     width = max(len(mutation.name) for mutation in chosen)
     alive = 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for verdict in pool.map(judge, chosen):
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
+        for verdict in pool.map(run_mutation, chosen):
             mutation = verdict.mutation
             alive += verdict.what != "killed"
             took = f"{verdict.seconds:4.0f} s"

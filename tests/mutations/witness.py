@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-FOLDER, VERDICT = "MUTANT_FOLDER", "MUTANT_VERDICT"  # no settings of ours: a gateway refuses unknown ones
-FOREIGN = "foreign"  # a file in the folder that tells of a process which would have used another source
+FOLDER_VARIABLE, VERDICT_VARIABLE = (
+    "MUTANT_FOLDER",
+    "MUTANT_VERDICT",
+)  # no settings of ours: a gateway refuses unknown ones
+FOREIGN_FILE = "foreign"  # a file in the folder that tells of a process which would have used another source
 
 
-class Guard(importlib.abc.MetaPathFinder):
+class SourceGuard(importlib.abc.MetaPathFinder):
     """Lets `perdure` come from the mutant's folder and from nowhere else."""
 
     def __init__(self, folder: str) -> None:
@@ -35,7 +38,7 @@ class Guard(importlib.abc.MetaPathFinder):
             spec = importlib.machinery.PathFinder.find_spec(name, path, target)
             origin = spec.origin if spec is not None else None
             if not str(origin).startswith(f"{self._folder}{os.sep}"):
-                Path(self._folder, FOREIGN).write_text(f"{sys.argv} would use {origin}\n")
+                Path(self._folder, FOREIGN_FILE).write_text(f"{sys.argv} would use {origin}\n")
                 os._exit(97)
         return None
 
@@ -62,10 +65,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _write(line: str) -> None:
-    if verdict := os.environ.get(VERDICT):
+    if verdict := os.environ.get(VERDICT_VARIABLE):
         with Path(verdict).open("a") as file:
             file.write(" ".join(line.split("\n")) + "\n")
 
 
-if folder := os.environ.get(FOLDER):
-    sys.meta_path.insert(0, Guard(folder))
+if folder := os.environ.get(FOLDER_VARIABLE):
+    sys.meta_path.insert(0, SourceGuard(folder))

@@ -10,50 +10,61 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.journal import (
-    Answered,
-    Asked,
-    Began,
-    Cancelled,
-    Decided,
     Entry,
-    Failed,
-    Finished,
     Interruption,
+    JournalRecord,
     ModelAnswered,
     ModelAsked,
-    Noted,
-    Record,
-    Requeued,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    RecoveryNoted,
+    TokenUsage,
     ToolCall,
+    TurnBegan,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnRequeued,
     TurnView,
-    Usage,
-    decode,
-    encode,
+    decode_entry,
+    encode_entry,
     fold,
 )
 from perdure.core.recovery import (
-    AUTO_RESUME,
-    Choice,
-    Decision,
-    Reason,
+    AUTO_RESUME_REASONS,
+    InterruptionReason,
+    RecoveryChoice,
+    RecoveryContext,
+    RecoveryDecision,
     RecoveryPolicy,
-    Rule,
-    Surroundings,
+    RecoveryRule,
     decide,
 )
 from perdure.core.session import SessionState
-from perdure.core.tail import RESUMABLE, Tail, tail_of
-from perdure.core.turn import MOVES
-from support.journals import ADA, TICK, again, began, claimed, cut_off, ended, joined, saying, started
+from perdure.core.tail import RESUMABLE_TAILS, Tail, tail_of
+from perdure.core.turn import TURN_MOVES
+from support.journals import (
+    ADA,
+    TICK_MS,
+    answer_with_text,
+    began,
+    claimed,
+    ended,
+    interruption,
+    joined,
+    requeue_and_claim,
+    started,
+)
 
 LATE = 10**14  # milliseconds: far beyond any clock
 
 # ── whatever may come ───────────────────────────────────────────────────────────────────────────────────────
 
-reasons = st.sampled_from([*Reason] * 3 + ["act_of_god", ""])
+reasons = st.sampled_from([*InterruptionReason] * 3 + ["act_of_god", ""])
 finishes = st.sampled_from(["stop", "end_turn", "length", "error", "", None])
-usages = st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**6))
-QUESTION = Asked("q1", "Which?")
+usages = st.builds(TokenUsage, st.integers(0, 10**6), st.integers(0, 10**6))
+QUESTION = QuestionAsked("q1", "Which?")
 
 
 def calls(draw: st.DrawFn, view: TurnView) -> ModelAnswered:
@@ -67,9 +78,9 @@ def facts(draw: st.DrawFn, view: TurnView) -> list[Callable[[], Entry]]:
     """What may be journalled next, be it a move or not."""
     steps: list[Callable[[], Entry]] = [
         lambda: ModelAsked(1, "m"),
-        lambda: Noted("[note]"),
+        lambda: RecoveryNoted("[note]"),
         lambda: joined("hurry"),
-        lambda: Decided(draw(st.sampled_from(Choice)), "why"),
+        lambda: RecoveryDecided(draw(st.sampled_from(RecoveryChoice)), "why"),
         lambda: calls(draw, view),
         lambda: ModelAnswered(1, "so", (), draw(finishes), draw(usages)),
     ]
@@ -77,13 +88,13 @@ def facts(draw: st.DrawFn, view: TurnView) -> list[Callable[[], Entry]]:
         steps += [partial(started, call.request.id), partial(ended, call.request.id)]
     moving: list[Callable[[], Entry]] = [
         lambda: claimed(view.attempt + 1),
-        lambda: cut_off(draw(reasons)),
+        lambda: interruption(draw(reasons)),
         lambda: QUESTION,
-        lambda: Answered("q1", "this", ADA),
-        Requeued,
-        lambda: Finished("bye"),
-        lambda: Failed("no"),
-        lambda: Cancelled("stopped"),
+        lambda: QuestionAnswered("q1", "this", ADA),
+        TurnRequeued,
+        lambda: TurnFinished("bye"),
+        lambda: TurnFailed("no"),
+        lambda: TurnCancelled("stopped"),
     ]
     return steps + moving
 
@@ -94,15 +105,15 @@ def folded(draw: st.DrawFn) -> TurnView:
     view = TurnView()
 
     def write(entry: Entry) -> None:
-        if entry.move is None or entry.move in MOVES[view.state]:
+        if entry.move is None or entry.move in TURN_MOVES[view.state]:
             seq = len(view.records) + 1
-            view.apply(Record(seq, seq * TICK, entry))
+            view.apply(JournalRecord(seq, seq * TICK_MS, entry))
 
-    write(draw(st.sampled_from([began("go")] * 3 + [began("one", "two"), Began(())])))
+    write(draw(st.sampled_from([began("go")] * 3 + [began("one", "two"), TurnBegan(())])))
     write(claimed())
     for _ in range(draw(st.integers(0, 12))):
         write(draw(st.sampled_from(facts(draw, view)))())
-    write(cut_off(draw(reasons)))
+    write(interruption(draw(reasons)))
     return view
 
 
@@ -124,7 +135,7 @@ mostly_true, mostly_false = st.sampled_from([True] * 9 + [False]), st.sampled_fr
 now_and_then = st.integers(0, 10**4)
 times = now_and_then | now_and_then | now_and_then | st.integers(0, LATE)
 surroundings = st.builds(
-    Surroundings,
+    RecoveryContext,
     session=st.sampled_from([SessionState.OPEN] * 9 + [SessionState.SUSPENDED, SessionState.CLOSED]),
     last_sign_of_life=times | times | times | st.none(),
     has_address=mostly_true,
@@ -149,51 +160,51 @@ policies = st.builds(
 @settings(deadline=None, max_examples=150)
 @given(view=any_view(), around=surroundings, policy=policies, now=times)
 def test_every_turn_gets_a_decision_with_a_reason_and_evidence(
-    view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: int
+    view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int
 ) -> None:
     """B42: total, and nothing is decided without words."""
     decision = decide(view, around, policy, now)
-    assert isinstance(decision, Decision)
-    assert isinstance(decision.choice, Choice)
-    assert isinstance(decision.rule, Rule)
+    assert isinstance(decision, RecoveryDecision)
+    assert isinstance(decision.choice, RecoveryChoice)
+    assert isinstance(decision.rule, RecoveryRule)
     assert decision.why.strip()
-    journalled = Decided(decision.choice, decision.why, evidence=decision.evidence, rule=decision.rule)
-    assert decode("decided", 1, encode(journalled)) == journalled
+    journalled = RecoveryDecided(decision.choice, decision.why, evidence=decision.evidence, rule=decision.rule)
+    assert decode_entry("decided", 1, encode_entry(journalled)) == journalled
 
 
 @settings(deadline=None)
 @given(view=any_view(), around=surroundings, policy=policies, now=times)
 def test_decision_is_the_same_whenever_it_is_made_and_changes_nothing(
-    view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: int
+    view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int
 ) -> None:
     before = msgspec.json.encode(view)
     assert decide(view, around, policy, now) == decide(view, around, policy, now)
     assert msgspec.json.encode(view) == before
 
 
-Case = tuple[TurnView, Surroundings, RecoveryPolicy, int]
+Case = tuple[TurnView, RecoveryContext, RecoveryPolicy, int]
 
 
-def is_stale(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: int) -> bool:
+def is_stale(view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int) -> bool:
     sign = around.last_sign_of_life
     old = sign is None or now - sign > policy.freshness_ms
     return policy.freshness_ms > 0 and old and not around.attached_alive
 
 
-def is_over_budget(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: int) -> bool:
+def is_over_budget(view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int) -> bool:
     spent = policy.max_tokens is not None and view.tokens >= policy.max_tokens
     stuck = view.without_progress >= policy.max_without_progress and not around.attached_alive
     return spent or stuck or len(view.interruptions) >= policy.max_interruptions
 
 
-FORBIDDING: dict[str, Callable[[TurnView, Surroundings, RecoveryPolicy, int], bool]] = {
+FORBIDDING: dict[str, Callable[[TurnView, RecoveryContext, RecoveryPolicy, int], bool]] = {
     "its session is not open": lambda view, around, policy, now: around.session is not SessionState.OPEN,
     "it ends with nothing that waits for the agent": lambda view, around, policy, now: (
-        tail_of(view) not in RESUMABLE
+        tail_of(view) not in RESUMABLE_TAILS
     ),
     "it has no address": lambda view, around, policy, now: not around.has_address,
     "it was cut off for no reason that we know": lambda view, around, policy, now: (
-        view.interrupted is None or view.interrupted.reason not in AUTO_RESUME
+        view.last_interruption is None or view.last_interruption.reason not in AUTO_RESUME_REASONS
     ),
     "its sender is not authorised": lambda view, around, policy, now: not around.authorised,
     "it is stale": is_stale,
@@ -207,23 +218,23 @@ FORBIDDING: dict[str, Callable[[TurnView, Surroundings, RecoveryPolicy, int], bo
 @settings(deadline=None, max_examples=250)
 @given(view=any_view(), around=surroundings, policy=policies, now=times)
 def test_turn_goes_on_by_itself_exactly_when_nothing_forbids_it(
-    view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: int
+    view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int
 ) -> None:
     """B42: automatic resume needs all of these, and no more."""
     forbidden = [why for why, holds in FORBIDDING.items() if holds(view, around, policy, now)]
-    resumes = decide(view, around, policy, now).choice is Choice.RESUME
+    resumes = decide(view, around, policy, now).choice is RecoveryChoice.RESUME
     assert resumes == (not forbidden), forbidden
 
 
 @settings(deadline=None)
 @given(view=any_view(), around=surroundings, policy=policies, now=times)
 def test_answer_that_is_written_is_delivered_and_an_empty_turn_is_cleared(
-    view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: int
+    view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int
 ) -> None:
     """B44: whatever the surroundings and the policy are."""
     choice = decide(view, around, policy, now).choice
-    assert (choice is Choice.DELIVER) == (tail_of(view) is Tail.FINAL)
-    assert (choice is Choice.CLEAR) == (tail_of(view) is Tail.NOTHING)
+    assert (choice is RecoveryChoice.DELIVER) == (tail_of(view) is Tail.FINAL)
+    assert (choice is RecoveryChoice.CLEAR) == (tail_of(view) is Tail.NOTHING)
 
 
 # ── a turn that goes on, and what stops it ──────────────────────────────────────────────────────────────────
@@ -232,13 +243,13 @@ def test_answer_that_is_written_is_delivered_and_an_empty_turn_is_cleared(
 @st.composite
 def going_on(draw: st.DrawFn) -> Case:
     """A turn that goes on by itself."""
-    unfinished = [began("go"), claimed(), saying("Once upon", finish="length")]
+    unfinished = [began("go"), claimed(), answer_with_text("Once upon", finish="length")]
     view = fold(
-        Record(n, n * TICK, entry)
-        for n, entry in enumerate([*unfinished, cut_off(draw(st.sampled_from(Reason)))], 1)
+        JournalRecord(n, n * TICK_MS, entry)
+        for n, entry in enumerate([*unfinished, interruption(draw(st.sampled_from(InterruptionReason)))], 1)
     )
     age, now = draw(st.integers(-LATE, 3_600_000)), draw(st.integers(LATE, 2 * LATE))
-    return view, Surroundings(last_sign_of_life=now - age), RecoveryPolicy(), now
+    return view, RecoveryContext(last_sign_of_life=now - age), RecoveryPolicy(), now
 
 
 Spoil = Callable[[Case], Case]
@@ -273,15 +284,15 @@ SPOILS: dict[str, Spoil] = {
 def test_turn_goes_on_until_anything_speaks_against_it(case: Case, spoils: list[str]) -> None:
     for spoil in spoils:
         case = SPOILS[spoil](case)
-    assert (decide(*case).choice is Choice.RESUME) == (not spoils)
+    assert (decide(*case).choice is RecoveryChoice.RESUME) == (not spoils)
 
 
 @settings(deadline=None)
 @given(case=going_on(), later=st.integers(0, LATE))
 def test_stale_turn_stays_stale_as_time_goes_by(case: Case, later: int) -> None:
     view, _, policy, now = case
-    old = Surroundings(last_sign_of_life=now - policy.freshness_ms - 1)
-    assert decide(view, old, policy, now + later).choice is Choice.SKIP
+    old = RecoveryContext(last_sign_of_life=now - policy.freshness_ms - 1)
+    assert decide(view, old, policy, now + later).choice is RecoveryChoice.SKIP
 
 
 @settings(deadline=None)
@@ -290,9 +301,14 @@ def test_sign_of_life_stays_where_it_was_when_attempts_add_nothing(view: TurnVie
     """B43: marks, decisions, notes and attempts that added nothing never count."""
     content, run, tail = list(view.content), view.content_run, tail_of(view)
     for attempt in range(starts):
-        marks = (Decided("resume", "why"), *again(attempt + 2, f"r{attempt + 2}"), Noted("[note]"), cut_off())
+        marks = (
+            RecoveryDecided("resume", "why"),
+            *requeue_and_claim(attempt + 2, f"r{attempt + 2}"),
+            RecoveryNoted("[note]"),
+            interruption(),
+        )
         for entry in marks:
-            if entry.move is None or entry.move in MOVES[view.state]:
+            if entry.move is None or entry.move in TURN_MOVES[view.state]:
                 seq = len(view.records) + 1
-                view.apply(Record(seq, seq * TICK, entry))
+                view.apply(JournalRecord(seq, seq * TICK_MS, entry))
     assert (view.content, view.content_run, tail_of(view)) == (content, run, tail)

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from support.stories import stories
+from support.stories import gateway_model_test
 
-TestGatewayModel = pytest.mark.timeout(900)(stories(50))  # hundreds of gateways are started
+TestGatewayModel = pytest.mark.timeout(900)(gateway_model_test(50))  # hundreds of gateways are started

@@ -19,20 +19,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import Struct, field
 
-from perdure.core.journal import Finished, Joined, Requeued, fold
+from perdure.core.journal import MessagesJoined, TurnFinished, TurnRequeued, fold
 from perdure.core.messages import Inbound, Sender, Stored
-from perdure.core.queueing import MODES, Fate, Mode, Rules
+from perdure.core.queueing import QUEUE_MODE_NAMES, Fate, QueueMode, QueueRules
 from perdure.store.claims import Claim
 from perdure.store.inbox import InboxKind
 from perdure.store.moves import Turn
-from perdure.store.queueing import put_words, switch
-from support.stores import Gateway, Place, chat, key_of
+from perdure.store.queueing import convert_to_message, switch_mode
+from support.stores import DatabaseLocation, StoreGateway, chat_address, key_of
 
 T = TypeVar("T")
 
 CHATS = ("a", "b")
 PEOPLE = ("ann", "bob")
-RULES = Rules("queue", cap=7)
+RULES = QueueRules("queue", cap=7)
 
 VERBS = [  # the more often here, the more often done
     *("write", "write", "write", "write", "album", "again", "claim", "claim", "claim", "listen", "listen"),
@@ -47,7 +47,7 @@ class Said(Struct):
     text: str
     sender: str
     kind: InboxKind = "message"
-    manner: Mode | None = "queue"
+    manner: QueueMode | None = "queue"
     album: str | None = None
     state: str = "waiting"
     turn: str | None = None
@@ -57,7 +57,7 @@ class Talk(Struct):
     """A chat as it must be."""
 
     said: list[Said] = field(default_factory=list)
-    mode: Mode | None = None
+    mode: QueueMode | None = None
     turn: Turn | None = None  # the one that runs
     heard: dict[str, list[str]] = field(default_factory=dict)  # by turn, what it is about
 
@@ -98,7 +98,7 @@ class QueueModel(RuleBasedStateMachine):
         super().__init__()
         self._folder = Path(tempfile.mkdtemp(prefix="perdure-queue-"))
         self._runner = asyncio.Runner()
-        self._gateway = Gateway(Place(f"sqlite:///{self._folder}/perdure.db", self._folder))
+        self._gateway = StoreGateway(DatabaseLocation(f"sqlite:///{self._folder}/perdure.db", self._folder))
         self._run(self._gateway.open())
         self.talks = {name: Talk() for name in CHATS}
         self._count = 0
@@ -121,7 +121,11 @@ class QueueModel(RuleBasedStateMachine):
             case "again":
                 self._again(name, talk, number)
             case "command" | "switch" | "put":
-                words = {"command": "/status", "switch": f"/queue {MODES[number % 4]}", "put": f"/put {number}"}
+                words = {
+                    "command": "/status",
+                    "switch": f"/queue {QUEUE_MODE_NAMES[number % 4]}",
+                    "put": f"/put {number}",
+                }
                 self._receive(name, talk, Said(self._name(), words[verb], person, "command", None))
             case "obey":
                 self._obey(name, talk)
@@ -164,7 +168,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @staticmethod
     def _inbound(name: str, said: Said) -> Inbound:
-        return Inbound(chat(name), said.name, Sender(said.sender), said.text, album=said.album)
+        return Inbound(chat_address(name), said.name, Sender(said.sender), said.text, album=said.album)
 
     def _again(self, name: str, talk: Talk, number: int) -> None:
         if talk.said:
@@ -176,7 +180,7 @@ class QueueModel(RuleBasedStateMachine):
     # ── commands ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _obey(self, name: str, talk: Talk) -> None:
-        orders = self._run(self._gateway.store.orders.waiting(self._gateway.run))
+        orders = self._run(self._gateway.store.chat_commands.waiting(self._gateway.run))
         here = [order for order in orders if order.key == key_of(name)]
         assert [order.message for order in here] == [each.name for each in talk.orders()]
         if not here:
@@ -185,24 +189,24 @@ class QueueModel(RuleBasedStateMachine):
         verb, _, rest = order.text.partition(" ")
         said.state = "obeyed"
         if verb == "/queue":
-            mode = next(mode for mode in MODES if mode == rest)
-            switching = switch(store.ids, order.key, mode, order.position, now)
-            done = self._run(store.orders.obey(order, switching, lambda _: "", now))
+            mode = next(mode for mode in QUEUE_MODE_NAMES if mode == rest)
+            switching = switch_mode(store.ids, order.key, mode, order.position, now)
+            done = self._run(store.chat_commands.execute(order, switching, lambda _: "", now))
             assert done is not None
             self._switched(talk, said, mode, done.ended)
         elif verb == "/put":
             full = len(talk.waiting(all_of_it=True)) >= RULES.cap
-            putting = put_words(store.ids, order, rest, "steer", RULES, now)
-            put = self._run(store.orders.obey(order, putting, lambda _: "", now))
+            putting = convert_to_message(store.ids, order, rest, "steer", RULES, now)
+            put = self._run(store.chat_commands.execute(order, putting, lambda _: "", now))
             assert put is not None
             assert put.taken is not full
             if not full:
                 said.kind, said.manner, said.text, said.state = "message", "steer", rest, "waiting"
         else:
-            self._run(store.orders.obey(order, lambda _: None, lambda _: "", now))
+            self._run(store.chat_commands.execute(order, lambda _: None, lambda _: "", now))
 
     @staticmethod
-    def _switched(talk: Talk, command: Said, mode: Mode, ended: str | None) -> None:
+    def _switched(talk: Talk, command: Said, mode: QueueMode, ended: str | None) -> None:
         talk.mode = mode
         behind = talk.said[talk.said.index(command) + 1 :]
         follow = [each for each in talk.waiting() if each in behind]
@@ -234,13 +238,13 @@ class QueueModel(RuleBasedStateMachine):
         records = self._run(self._gateway.store.queue.join(talk.turn, RULES, self._gateway.now()))
         assert records is not None
         entries = [record.entry for record in records]
-        joined = [cause.text for entry in entries if isinstance(entry, Joined) for cause in entry.causes]
+        joined = [cause.text for entry in entries if isinstance(entry, MessagesJoined) for cause in entry.causes]
         assert joined == [each.text for each in expected]
         talk.take(talk.turn.id, expected)
 
     def _finish(self, talk: Talk) -> None:
         if talk.turn is not None:
-            assert self._run(self._gateway.appends(talk.turn, Finished("done")))
+            assert self._run(self._gateway.appends(talk.turn, TurnFinished("done")))
             talk.turn = None
 
     # ── edits ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,7 +259,7 @@ class QueueModel(RuleBasedStateMachine):
         change = msgspec.structs.replace(edit, text="", kind="delete", version="") if verb == "delete" else edit
         stored = self._run(
             self._gateway.store.queue.amend(
-                change, "", key_of(name), self._gateway.now(), door=lambda _: key_of(name), rules=RULES
+                change, "", key_of(name), self._gateway.now(), resolve_key=lambda _: key_of(name), rules=RULES
             )
         )
         if verb == "delete" and said.state == "deleted":
@@ -290,9 +294,9 @@ class QueueModel(RuleBasedStateMachine):
         assert lost.keys() == running.keys()
         for name, talk in self.talks.items():
             if talk.turn is not None:
-                mine = self._run(self._gateway.interrupts(talk.turn))
+                mine = self._run(self._gateway.interrupts_turn(talk.turn))
                 assert mine is not None
-                assert self._run(self._gateway.appends(mine, Requeued()))
+                assert self._run(self._gateway.appends(mine, TurnRequeued()))
                 claim = self._claimed(name)
                 assert claim is not None
                 talk.turn = claim.turn
@@ -304,7 +308,9 @@ class QueueModel(RuleBasedStateMachine):
     def queue_is_as_the_model_says(self) -> None:
         for name, talk in self.talks.items():
             sql = "SELECT body, kind, manner, state, turn FROM inbox WHERE key = :key AND kind <> 'change' "
-            rows = self._run(self._gateway.rows(f"{sql} AND body IS NOT NULL ORDER BY position", key=key_of(name)))
+            rows = self._run(
+                self._gateway.query(f"{sql} AND body IS NOT NULL ORDER BY position", key=key_of(name))
+            )
             texts = [msgspec.json.decode(row[0], type=Inbound).text for row in rows]
             found = [(text, *row[1:]) for text, row in zip(texts, rows, strict=True)]
             kept = [each for each in talk.said if each.state != "refused"]

@@ -18,44 +18,44 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec import Struct, field
 
-from perdure.core.delivery import OPEN_DELIVERIES, Delivery
+from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState
 from perdure.core.effects import Effect
 from perdure.core.journal import (
-    Answered,
-    Asked,
-    Cancelled,
-    Decided,
     Entry,
-    Failed,
-    Finished,
-    Interrupted,
-    Noted,
-    Requeued,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    RecoveryNoted,
     ToolEnded,
     ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnInterrupted,
+    TurnRequeued,
     fold,
 )
 from perdure.core.messages import Sender
-from perdure.core.recovery import Choice, Rule
-from perdure.core.turn import BEGUN, BY_ATTEMPT, FINAL, MOVES, State
+from perdure.core.recovery import RecoveryChoice, RecoveryRule
+from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, OPEN_STATES, TURN_MOVES, TurnState
 from perdure.store.moves import Turn
-from perdure.store.outbox import Delivering, Owed
-from support.stores import Gateway, Place, Snapshot, calling, chat
+from perdure.store.outbox import OutboxDelivery, OutboxReply
+from support.stores import DatabaseLocation, DatabaseSnapshot, StoreGateway, answer_with_calls, chat_address
 
 T = TypeVar("T")
 
 CHATS = ("a", "b")
 MOVING = {
-    "fail": Failed("no"),
-    "cancel": Cancelled("stopped"),
-    "ask": Asked("q", "Which?"),
-    "answer": Answered("q", "This.", Sender("ada")),
-    "interrupt": Interrupted("shutdown_timeout"),
-    "requeue": Requeued(),
+    "fail": TurnFailed("no"),
+    "cancel": TurnCancelled("stopped"),
+    "ask": QuestionAsked("q", "Which?"),
+    "answer": QuestionAnswered("q", "This.", Sender("ada")),
+    "interrupt": TurnInterrupted("shutdown_timeout"),
+    "requeue": TurnRequeued(),
 }
 DECISIONS = {
-    "stale": Decided(Choice.SKIP, "stale", rule=Rule.STALE),
-    "off": Decided(Choice.SKIP, "off", rule=Rule.OFF),
+    "stale": RecoveryDecided(RecoveryChoice.SKIP, "stale", rule=RecoveryRule.STALE),
+    "off": RecoveryDecided(RecoveryChoice.SKIP, "off", rule=RecoveryRule.OFF),
 }
 
 VERBS = [  # the more often here, the more often done
@@ -79,7 +79,7 @@ class ModelTurn(Struct):
     chat: str
     causes: list[str]
     answers: list[str] = field(default_factory=list)
-    state: State = State.RUNNING
+    state: TurnState = TurnState.RUNNING
     epoch: int = 0
     attempt: int = 1
     interruptions: int = 0
@@ -108,7 +108,7 @@ class StoreModel(RuleBasedStateMachine):
         super().__init__()
         self._folder = Path(tempfile.mkdtemp(prefix="perdure-model-"))
         self._runner = asyncio.Runner()
-        self._gateway = Gateway(Place(f"sqlite:///{self._folder}/perdure.db", self._folder))
+        self._gateway = StoreGateway(DatabaseLocation(f"sqlite:///{self._folder}/perdure.db", self._folder))
         self._run(self._gateway.open())
         self.received: dict[str, list[str]] = {name: [] for name in CHATS}
         self.waiting: dict[str, list[Message]] = {name: [] for name in CHATS}
@@ -128,7 +128,9 @@ class StoreModel(RuleBasedStateMachine):
         return self._runner.run(coroutine)
 
     def _begun(self, name: str) -> tuple[str, ModelTurn] | None:
-        found = [(key, turn) for key, turn in self.turns.items() if turn.chat == name and turn.state in BEGUN]
+        found = [
+            (key, turn) for key, turn in self.turns.items() if turn.chat == name and turn.state in OPEN_STATES
+        ]
         assert len(found) < 2, "two turns of one key are begun"
         return found[0] if found else None
 
@@ -154,7 +156,7 @@ class StoreModel(RuleBasedStateMachine):
             case "stale" | "off":
                 self.hold_back(name, age, verb)
             case "finish":
-                self._moved(name, age, Finished("done"), number % 4)
+                self._moved(name, age, TurnFinished("done"), number % 4)
             case "take over in vain":
                 self.take_over_in_vain(name, age)
             case _:
@@ -164,7 +166,7 @@ class StoreModel(RuleBasedStateMachine):
 
     def receive(self, name: str, number: int) -> None:
         text = f"m{number}"
-        stored = self._run(self._gateway.hears(text, chat_name=name))
+        stored = self._run(self._gateway.receives(text, chat_name=name))
         assert stored.fresh == (text not in self.received[name])
         if stored.fresh:
             self.position[name] += 1
@@ -186,11 +188,11 @@ class StoreModel(RuleBasedStateMachine):
         if begun is None:
             return bool(self.waiting[name])
         turn = begun[1]
-        if name not in self.ours or turn.state is State.RUNNING:
+        if name not in self.ours or turn.state is TurnState.RUNNING:
             return False
-        if turn.state is State.WAITING:
+        if turn.state is TurnState.WAITING:
             return bool(self._answers(turn))
-        return turn.state is State.QUEUED or self._superseded(turn) or self._joined(turn)
+        return turn.state is TurnState.QUEUED or self._superseded(turn) or self._joined(turn)
 
     def _answers(self, turn: ModelTurn) -> list[Message]:
         """What came behind the question, and so may answer it."""
@@ -207,22 +209,22 @@ class StoreModel(RuleBasedStateMachine):
 
     def _claimed(self, name: str, turn: Turn) -> ModelTurn:
         begun = self._begun(name)
-        if begun is not None and begun[1].state is State.INTERRUPTED and self._superseded(begun[1]):
-            self._end(begun[1], State.CANCELLED)
+        if begun is not None and begun[1].state is TurnState.INTERRUPTED and self._superseded(begun[1]):
+            self._end(begun[1], TurnState.CANCELLED)
             begun = None
         if begun is None:
             assert turn.id not in self.turns
             self.turns[turn.id] = ModelTurn(name, [self.waiting[name].pop(0).text])
         else:
             assert turn.id == begun[0]
-            if begun[1].state is State.WAITING:
+            if begun[1].state is TurnState.WAITING:
                 answer = self._answers(begun[1])[0]
                 self.waiting[name].remove(answer)
                 begun[1].answers.append(answer.text)
             self._go_on(begun[1])
         model = self.turns[turn.id]
         assert turn.epoch > model.epoch
-        model.state, model.epoch = State.RUNNING, turn.epoch
+        model.state, model.epoch = TurnState.RUNNING, turn.epoch
         self.ours.add(name)
         assert (turn.state, turn.attempt) == (model.state, model.attempt)
         return model
@@ -235,13 +237,14 @@ class StoreModel(RuleBasedStateMachine):
 
     # ── appending ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _append(self, turn: Turn, entry: Entry, *owed: Owed) -> bool:
+    def _append(self, turn: Turn, entry: Entry, *owed: OutboxReply) -> bool:
         return (
-            self._run(self._gateway.store.turns.append(turn, [entry], self._gateway.now(), owed=owed)) is not None
+            self._run(self._gateway.store.turns.append(turn, [entry], self._gateway.now(), replies=owed))
+            is not None
         )
 
     @staticmethod
-    def _end(model: ModelTurn, state: State) -> None:
+    def _end(model: ModelTurn, state: TurnState) -> None:
         model.state = state
         model.calls = {call: max(1, results) for call, results in model.calls.items()}
 
@@ -250,8 +253,8 @@ class StoreModel(RuleBasedStateMachine):
             model = self.turns[turn.id]
             calls = [f"call{self._calls + number}" for number in range(count)]
             self._calls += count
-            accepted = self._append(turn, calling(*calls))
-            assert accepted == (model.state is State.RUNNING and model.epoch == turn.epoch)
+            accepted = self._append(turn, answer_with_calls(*calls))
+            assert accepted == (model.state is TurnState.RUNNING and model.epoch == turn.epoch)
             if accepted:
                 model.calls |= dict.fromkeys(calls, 0)
 
@@ -262,7 +265,7 @@ class StoreModel(RuleBasedStateMachine):
             return
         model, call = self.turns[turn.id], open_calls[choice % len(open_calls)]
         entry = ToolEnded(call, "ok", "") if ends else ToolStarted(call, "look", Effect.PURE, call)
-        states = (State.RUNNING, State.WAITING, State.INTERRUPTED) if ends else (State.RUNNING,)
+        states = (TurnState.RUNNING, TurnState.WAITING, TurnState.INTERRUPTED) if ends else (TurnState.RUNNING,)
         accepted = self._append(turn, entry)
         assert accepted == (model.state in states and model.epoch == turn.epoch)
         model.calls[call] += accepted and ends
@@ -270,8 +273,8 @@ class StoreModel(RuleBasedStateMachine):
     def note(self, name: str, age: int) -> None:
         if turn := self._held(name, age):
             model = self.turns[turn.id]
-            accepted = self._append(turn, Noted("you were cut off"))
-            assert accepted == (model.state is State.RUNNING and model.epoch == turn.epoch)
+            accepted = self._append(turn, RecoveryNoted("you were cut off"))
+            assert accepted == (model.state is TurnState.RUNNING and model.epoch == turn.epoch)
             model.noted = model.noted or accepted
 
     def _moved(self, name: str, age: int, entry: Entry, parts: int = 0) -> None:
@@ -280,18 +283,20 @@ class StoreModel(RuleBasedStateMachine):
             return
         model, reply = self.turns[turn.id], f"reply {len(self.outbox)}"
         texts = tuple(f"{reply} part {part}" for part in range(parts))
-        accepted = self._append(turn, entry, Owed(chat(name), reply, texts))
-        too_late = move in BY_ATTEMPT and model.state is not State.RUNNING  # nobody's attempt runs any more
-        assert accepted == (move in MOVES[model.state] and not too_late and model.epoch == turn.epoch)
+        accepted = self._append(turn, entry, OutboxReply(chat_address(name), reply, texts))
+        too_late = move in ATTEMPT_MOVES and model.state is not TurnState.RUNNING  # nobody's attempt runs any more
+        assert accepted == (move in TURN_MOVES[model.state] and not too_late and model.epoch == turn.epoch)
         if accepted:
-            self._end(model, state) if (state := MOVES[model.state][move]) in FINAL else self._step(model, state)
+            self._end(model, state) if (state := TURN_MOVES[model.state][move]) in FINAL_STATES else self._step(
+                model, state
+            )
             self.outbox += [ModelRow(name, text, reply) for text in texts]
 
-    def _step(self, model: ModelTurn, state: State) -> None:
+    def _step(self, model: ModelTurn, state: TurnState) -> None:
         model.state = state
-        if state is State.WAITING:
+        if state is TurnState.WAITING:
             model.asked_at = self.position[model.chat]
-        if state is State.INTERRUPTED:
+        if state is TurnState.INTERRUPTED:
             model.interruptions += 1
             model.interrupted_at = self.position[model.chat]
             model.noted, model.decided = False, None
@@ -299,7 +304,7 @@ class StoreModel(RuleBasedStateMachine):
     def hold_back(self, name: str, age: int, rule_name: str) -> None:
         """Decide that an interrupted turn does not go on by itself."""
         turn = self._held(name, age)
-        if turn is None or self.turns[turn.id].state is not State.INTERRUPTED:
+        if turn is None or self.turns[turn.id].state is not TurnState.INTERRUPTED:
             return
         model = self.turns[turn.id]
         accepted = self._append(turn, DECISIONS[rule_name])
@@ -321,22 +326,24 @@ class StoreModel(RuleBasedStateMachine):
     def recover(self) -> None:
         """What a gateway does first: every turn of a dead run is taken over, every send of one is unknown."""
         lost = self._run(self._gateway.store.turns.lost())
-        expected = [key for key, turn in self.turns.items() if turn.state in BEGUN and turn.chat not in self.ours]
+        expected = [
+            key for key, turn in self.turns.items() if turn.state in OPEN_STATES and turn.chat not in self.ours
+        ]
         assert sorted(turn.id for turn in lost) == sorted(expected)
         for turn in lost:
-            mine = self._run(self._gateway.interrupts(turn))
+            mine = self._run(self._gateway.interrupts_turn(turn))
             assert mine is not None
             self._taken_over(mine)
         orphans = [row for row in self.outbox if row.state == "sending" and not row.live]
-        assert self._run(self._gateway.store.outbox.orphans(self._gateway.now())) == len(orphans)
+        assert self._run(self._gateway.store.outbox.mark_orphans_unknown(self._gateway.now())) == len(orphans)
         for row in orphans:
             row.state, row.attempts = "unknown", row.attempts + 1
 
     def _taken_over(self, turn: Turn) -> None:
         model = self.turns[turn.id]
         assert turn.epoch > model.epoch
-        if model.state in (State.QUEUED, State.RUNNING):
-            self._step(model, State.INTERRUPTED)
+        if model.state in (TurnState.QUEUED, TurnState.RUNNING):
+            self._step(model, TurnState.INTERRUPTED)
         model.epoch = turn.epoch
         self.ours.add(model.chat)
         self.handles[model.chat].append(turn)
@@ -345,8 +352,8 @@ class StoreModel(RuleBasedStateMachine):
     def take_over_in_vain(self, name: str, age: int) -> None:
         """What is ours already, or over, is not taken over."""
         turn = self._held(name, age)
-        if turn is not None and (name in self.ours or self.turns[turn.id].state in FINAL):
-            assert self._run(self._gateway.interrupts(turn)) is None
+        if turn is not None and (name in self.ours or self.turns[turn.id].state in FINAL_STATES):
+            assert self._run(self._gateway.interrupts_turn(turn)) is None
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -355,7 +362,7 @@ class StoreModel(RuleBasedStateMachine):
         heads: dict[str, ModelRow] = {}
         for row in self.outbox:
             ours = row.chat in self.ours or self._begun(row.chat) is None
-            if row.state in OPEN_DELIVERIES and ours:
+            if row.state in OPEN_DELIVERY_STATES and ours:
                 heads.setdefault(row.chat, row)
         return heads
 
@@ -365,37 +372,37 @@ class StoreModel(RuleBasedStateMachine):
         outcome=st.sampled_from(["sent", "sent", "busy", "cut off", "refused", "nothing"]),
     )
     def send(self, choice: int, outcome: str) -> None:
-        rows = self._run(self._gateway.heads())
+        rows = self._run(self._gateway.outbox_heads())
         expected = self._heads()
         assert {row.address.chat: row.text for row in rows} == {name: row.text for name, row in expected.items()}
         row = rows[choice % len(rows)]
         model = expected[row.address.chat]
         assert (row.state, row.attempts) == (model.state, model.attempts)
-        started = self._run(self._gateway.starts(row))
+        started = self._run(self._gateway.starts_delivery(row))
         assert started == (model.state != "sending")
         self.ours.add(model.chat)
         if started:
             model.state, model.live = "sending", True
             self._sent(row, model, outcome)
 
-    def _sent(self, row: Delivering, model: ModelRow, outcome: str) -> None:
+    def _sent(self, row: OutboxDelivery, model: ModelRow, outcome: str) -> None:
         outbox, now = self._gateway.store.outbox, self._gateway.now()
         if outcome == "sent":
-            assert self._run(outbox.sent(row, "r", now))
+            assert self._run(outbox.record_sent(row, "r", now))
             model.state = "sent"
             self.position[model.chat] += 1
         elif outcome == "busy":
-            assert self._run(outbox.put_back(row, now, now, problem="busy", counts=True))
+            assert self._run(outbox.retry_later(row, now, now, problem="busy", counts=True))
             # What may have arrived before is not forgotten because it could not be tried again now.
-            model.state = "unknown" if row.state is Delivery.UNKNOWN else "owed"
+            model.state = "unknown" if row.state is DeliveryState.UNKNOWN else "owed"
             model.attempts += 1
         elif outcome == "cut off":
-            assert self._run(outbox.unknown(row, now, now, problem="cut off"))
+            assert self._run(outbox.record_unknown(row, now, now, problem="cut off"))
             model.state, model.attempts = "unknown", model.attempts + 1
         elif outcome == "refused":
-            assert self._run(outbox.refuse(row, now, problem="no"))
+            assert self._run(outbox.record_refused(row, now, problem="no"))
             for other in self.outbox:
-                if other.reply == model.reply and other.state in OPEN_DELIVERIES:
+                if other.reply == model.reply and other.state in OPEN_DELIVERY_STATES:
                     other.state = "refused"
 
     # ── what must always be true ────────────────────────────────────────────────────────────────────────────
@@ -409,7 +416,7 @@ class StoreModel(RuleBasedStateMachine):
             self._check_messages(snapshot, name)
             self._check_lane(snapshot, name)
 
-    def _check_turns(self, snapshot: Snapshot) -> None:
+    def _check_turns(self, snapshot: DatabaseSnapshot) -> None:
         assert {turn.id for turn in snapshot.turns} == self.turns.keys()
         for turn in snapshot.turns:
             model, view = self.turns[turn.id], fold(snapshot.journal[turn.id])
@@ -419,9 +426,9 @@ class StoreModel(RuleBasedStateMachine):
             assert [cause.text for cause in view.causes] == model.causes
             results = [record.entry.call for record in view.records if isinstance(record.entry, ToolEnded)]
             assert {call: results.count(call) for call in view.calls} == model.calls
-            assert turn.state not in FINAL or set(model.calls.values()) <= {1}
+            assert turn.state not in FINAL_STATES or set(model.calls.values()) <= {1}
 
-    def _check_messages(self, snapshot: Snapshot, name: str) -> None:
+    def _check_messages(self, snapshot: DatabaseSnapshot, name: str) -> None:
         """None is lost, none is taken twice, and each turn has those that it was begun or joined with."""
         rows = [row for row in snapshot.inbox if row.chat == name]
         assert [row.text for row in rows] == self.received[name]
@@ -431,8 +438,8 @@ class StoreModel(RuleBasedStateMachine):
             if model.chat == name:
                 assert sorted(row.text for row in rows if row.turn == key) == sorted(model.causes + model.answers)
 
-    def _check_lane(self, snapshot: Snapshot, name: str) -> None:
-        rows = [row for row in snapshot.outbox if row.address == chat(name)]
+    def _check_lane(self, snapshot: DatabaseSnapshot, name: str) -> None:
+        rows = [row for row in snapshot.outbox if row.address == chat_address(name)]
         expected = [(row.text, row.state, row.attempts) for row in self.outbox if row.chat == name]
         assert [(row.text, row.state, row.attempts) for row in rows] == expected
         places = [row.position for row in rows if row.position is not None]

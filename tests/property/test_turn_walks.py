@@ -7,72 +7,74 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.journal import (
-    Answered,
-    Asked,
-    Cancelled,
-    Decided,
     Entry,
-    Failed,
-    Finished,
+    JournalRecord,
     ModelAsked,
-    Noted,
-    Record,
-    Requeued,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    RecoveryNoted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnRequeued,
     fold,
 )
-from perdure.core.turn import FINAL, INITIAL, MOVES, Move, State, advance
+from perdure.core.turn import FINAL_STATES, INITIAL_STATE, TURN_MOVES, TurnMove, TurnState, advance
 from perdure.errors import IllegalMove
-from support.journals import ADA, TICK, began, claimed, cut_off, joined, written
+from support.journals import ADA, TICK_MS, began, claimed, interruption, joined, journal_records
 
-RECORDED_BY: dict[Move, Entry] = {
-    Move.CLAIMED: claimed(),
-    Move.FINISHED: Finished("bye"),
-    Move.ASKED: Asked("q1", "Which?"),
-    Move.ANSWERED: Answered("q1", "this", ADA),
-    Move.FAILED: Failed("no"),
-    Move.CANCELLED: Cancelled("stopped"),
-    Move.INTERRUPTED: cut_off(),
-    Move.REQUEUED: Requeued(),
+RECORDED_BY: dict[TurnMove, Entry] = {
+    TurnMove.CLAIMED: claimed(),
+    TurnMove.FINISHED: TurnFinished("bye"),
+    TurnMove.ASKED: QuestionAsked("q1", "Which?"),
+    TurnMove.ANSWERED: QuestionAnswered("q1", "this", ADA),
+    TurnMove.FAILED: TurnFailed("no"),
+    TurnMove.CANCELLED: TurnCancelled("stopped"),
+    TurnMove.INTERRUPTED: interruption(),
+    TurnMove.REQUEUED: TurnRequeued(),
 }
-STILL = st.sampled_from([ModelAsked(1, "m"), Noted("[note]"), Decided("skip", "stale"), joined("hurry")])
-moves = st.sampled_from(Move)
+STILL = st.sampled_from(
+    [ModelAsked(1, "m"), RecoveryNoted("[note]"), RecoveryDecided("skip", "stale"), joined("hurry")]
+)
+moves = st.sampled_from(TurnMove)
 
 
 @st.composite
-def walks(draw: st.DrawFn) -> list[Move]:
+def walks(draw: st.DrawFn) -> list[TurnMove]:
     """Legal moves from the beginning on, up to a final state or to any place before."""
-    state, walk = INITIAL, []
+    state, walk = INITIAL_STATE, []
     for _ in range(draw(st.integers(0, 30))):
-        if state in FINAL:
+        if state in FINAL_STATES:
             break
-        walk.append(draw(st.sampled_from(list(MOVES[state]))))
-        state = MOVES[state][walk[-1]]
+        walk.append(draw(st.sampled_from(list(TURN_MOVES[state]))))
+        state = TURN_MOVES[state][walk[-1]]
     return walk
 
 
-def end_of(walk: list[Move]) -> State:
-    state = INITIAL
+def end_of(walk: list[TurnMove]) -> TurnState:
+    state = INITIAL_STATE
     for move in walk:
         state = advance(state, move)
     return state
 
 
-def journal_of(walk: list[Move]) -> list[Record]:
-    return written(began(), *(RECORDED_BY[move] for move in walk))
+def journal_of(walk: list[TurnMove]) -> list[JournalRecord]:
+    return journal_records(began(), *(RECORDED_BY[move] for move in walk))
 
 
 def test_every_move_has_its_entry() -> None:
-    assert {move: entry.move for move, entry in RECORDED_BY.items()} == {move: move for move in Move}
+    assert {move: entry.move for move, entry in RECORDED_BY.items()} == {move: move for move in TurnMove}
 
 
 @settings(deadline=None, max_examples=200)
 @given(wishes=st.lists(moves, max_size=40))
-def test_any_wish_is_a_legal_move_or_is_refused_by_name(wishes: list[Move]) -> None:
-    state = INITIAL
+def test_any_wish_is_a_legal_move_or_is_refused_by_name(wishes: list[TurnMove]) -> None:
+    state = INITIAL_STATE
     for move in wishes:
-        if move in MOVES[state]:
+        if move in TURN_MOVES[state]:
             state = advance(state, move)
-            assert state in State
+            assert state in TurnState
             continue
         with pytest.raises(IllegalMove) as caught:
             advance(state, move)
@@ -81,31 +83,31 @@ def test_any_wish_is_a_legal_move_or_is_refused_by_name(wishes: list[Move]) -> N
 
 @settings(deadline=None, max_examples=200)
 @given(walk=walks())
-def test_fold_of_a_walk_has_the_state_of_the_walk(walk: list[Move]) -> None:
+def test_fold_of_a_walk_has_the_state_of_the_walk(walk: list[TurnMove]) -> None:
     view = fold(journal_of(walk))
     assert view.state is end_of(walk)
-    assert len(view.interruptions) == walk.count(Move.INTERRUPTED)
-    assert (view.ended is not None) == (view.state in FINAL)
+    assert len(view.interruptions) == walk.count(TurnMove.INTERRUPTED)
+    assert (view.ended is not None) == (view.state in FINAL_STATES)
 
 
 @settings(deadline=None)
 @given(walk=walks(), data=st.data())
 def test_fold_has_the_same_state_when_facts_that_move_nothing_stand_between(
-    walk: list[Move], data: st.DataObject
+    walk: list[TurnMove], data: st.DataObject
 ) -> None:
     entries: list[Entry] = [began()]
     for move in walk:
         entries += [*data.draw(st.lists(STILL, max_size=2)), RECORDED_BY[move]]
-    assert fold(written(*entries)).state is end_of(walk)
+    assert fold(journal_records(*entries)).state is end_of(walk)
 
 
 @settings(deadline=None)
 @given(walk=walks(), move=moves)
-def test_view_is_left_as_it_was_when_a_move_is_refused(walk: list[Move], move: Move) -> None:
+def test_view_is_left_as_it_was_when_a_move_is_refused(walk: list[TurnMove], move: TurnMove) -> None:
     records = journal_of(walk)
     view, seq = fold(records), len(records) + 1
-    record = Record(seq, seq * TICK, RECORDED_BY[move])
-    if move in MOVES[view.state]:
+    record = JournalRecord(seq, seq * TICK_MS, RECORDED_BY[move])
+    if move in TURN_MOVES[view.state]:
         view.apply(record)
         assert view == fold([*records, record])
     else:
@@ -116,20 +118,20 @@ def test_view_is_left_as_it_was_when_a_move_is_refused(walk: list[Move], move: M
 
 @settings(deadline=None)
 @given(walk=walks(), more=st.lists(moves, min_size=1, max_size=5))
-def test_final_states_have_no_way_out(walk: list[Move], more: list[Move]) -> None:
+def test_final_states_have_no_way_out(walk: list[TurnMove], more: list[TurnMove]) -> None:
     state = end_of(walk)
-    if state in FINAL:
+    if state in FINAL_STATES:
         for move in more:
             with pytest.raises(IllegalMove, match="none, it is final"):
                 advance(state, move)
 
 
 def test_every_state_can_be_reached_and_every_begun_one_can_end() -> None:
-    reached = {INITIAL}
-    while further := {to for state in reached for to in MOVES[state].values()} - reached:
+    reached = {INITIAL_STATE}
+    while further := {to for state in reached for to in TURN_MOVES[state].values()} - reached:
         reached |= further
-    assert reached == set(State)
-    ends = set(FINAL)
-    while earlier := {state for state in State if ends & set(MOVES[state].values())} - ends:
+    assert reached == set(TurnState)
+    ends = set(FINAL_STATES)
+    while earlier := {state for state in TurnState if ends & set(TURN_MOVES[state].values())} - ends:
         ends |= earlier
-    assert ends == set(State)
+    assert ends == set(TurnState)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from support.stories import stories
+from support.stories import gateway_model_test
 
-TestGatewayModel = pytest.mark.timeout(7200)(stories(2000))
+TestGatewayModel = pytest.mark.timeout(7200)(gateway_model_test(2000))

@@ -13,9 +13,9 @@ import pytest
 
 from perdure.errors import ToolFailed
 from perdure.tools import kept
-from perdure.tools.beginning import KEEPER
-from perdure.tools.kept import Ended, Lost, Refused, Unclaimed
-from support.keeping import end_all, ended, order, running, write_order
+from perdure.tools.beginning import KEEPER_PROGRAM
+from perdure.tools.kept import CommandEnded, CommandLost, CommandNeverStarted, CommandUnclaimed
+from support.keeping import end_all_commands, launch_spec, running_status, wait_until_ended, write_launch_spec
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ CHUNK = b"x" * 4096
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    yield from end_all(tmp_path / "commands")
+    yield from end_all_commands(tmp_path / "commands")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     subprocess.run(["/bin/mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], check=True)
     try:
-        yield from end_all(place)
+        yield from end_all_commands(place)
     finally:
         subprocess.run(["/bin/umount", "-l", str(place)], check=True)
 
@@ -54,7 +54,7 @@ def fill(disk: Path) -> None:
 def traced(place: Path, injected: str) -> bool:
     """Run a keeper to the end of all that it starts, with something injected; whether it was killed."""
     trace = place.with_name("trace")
-    keeper = [sys.executable, "-I", "-S", str(KEEPER), str(place)]
+    keeper = [sys.executable, "-I", "-S", str(KEEPER_PROGRAM), str(place)]
     subprocess.run(
         ["/usr/bin/env", "strace", "-f", "-qq", "-o", str(trace), "-e", f"inject={injected}", *keeper],
         stderr=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ def test_what_is_seen_is_true_at_whichever_step_a_keeper_is_killed(root: Path, t
     place, mark, step, killed = root / "a", tmp_path / "mark", 0, True
     while killed:
         step += 1
-        write_order(place, command=f"echo run >> {mark}; exit 9")
+        write_launch_spec(place, command=f"echo run >> {mark}; exit 9")
         killed = traced(place, f"{call}:signal=KILL:when={step}")
         check(place, mark.read_text() if mark.exists() else "", step)
         shutil.rmtree(place)
@@ -78,39 +78,41 @@ def test_what_is_seen_is_true_at_whichever_step_a_keeper_is_killed(root: Path, t
 
 def check(place: Path, runs: str, step: int) -> None:
     """Hold what is seen against what the command has really done."""
-    match kept.look(place):
-        case Unclaimed():
+    match kept.read_status(place):
+        case CommandUnclaimed():
             assert runs == "", step
-            assert kept.forestall(place), step
-            assert kept.look(place) == Refused(), step
-        case Ended(exit_code=code, signal=number):
+            assert kept.prevent_start(place), step
+            assert kept.read_status(place) == CommandNeverStarted(), step
+        case CommandEnded(exit_code=code, signal=number):
             # The command takes some of these steps too, and is killed itself then.
             assert (code, runs) == (9, "run\n") or number == signal.SIGKILL, step
         case sighting:
-            assert isinstance(sighting, Lost), step
+            assert isinstance(sighting, CommandLost), step
             assert runs in ("", "run\n"), step
 
 
 @pytest.mark.parametrize("which", [1, 2], ids=["of the claim", "of its folder"])
 def test_nothing_is_started_when_the_claim_cannot_be_synced(root: Path, tmp_path: Path, which: int) -> None:
-    write_order(root / "a", command=f"touch {tmp_path}/mark")
+    write_launch_spec(root / "a", command=f"touch {tmp_path}/mark")
     assert not traced(root / "a", f"fsync:error=EIO:when={which}")
     assert not (tmp_path / "mark").exists()
-    assert isinstance(kept.look(root / "a"), Unclaimed if which == 1 else Lost)
+    assert isinstance(kept.read_status(root / "a"), CommandUnclaimed if which == 1 else CommandLost)
 
 
 async def test_the_result_is_written_also_when_the_disk_is_full(small_disk: Path) -> None:
-    await kept.begin(small_disk / "a", order("echo before; read line; head -c 100000 /dev/zero; exit 4"))
-    assert running(small_disk / "a").pid
+    await kept.start_command(
+        small_disk / "a", launch_spec("echo before; read line; head -c 100000 /dev/zero; exit 4")
+    )
+    assert running_status(small_disk / "a").pid
     fill(small_disk)
-    await kept.write(small_disk / "a", b"\n")
-    over = ended(small_disk / "a")
+    await kept.write_input(small_disk / "a", b"\n")
+    over = wait_until_ended(small_disk / "a")
     assert (over.exit_code, over.seen) == (4, 100_007)
-    assert over.kept == kept.size(small_disk / "a") < over.seen
+    assert over.kept == kept.output_size(small_disk / "a") < over.seen
     assert "could not be kept whole (No space left on device)" in over.problem
 
 
 async def test_a_command_is_not_started_when_the_disk_is_full(small_disk: Path) -> None:
     fill(small_disk)
     with pytest.raises(ToolFailed, match="No space left on device"):
-        await kept.begin(small_disk / "a", order("true"))
+        await kept.start_command(small_disk / "a", launch_spec("true"))

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from support.raising import ERRORS, SCENES, Scene, sweep
+from support.raising import ERRORS, SCENARIOS, ExceptionScenario, sweep
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_b59_gateway_lives_whatever_is_raised_at_every_call(scene: type[Scene], tmp_path: Path) -> None:
+@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+async def test_b59_gateway_lives_whatever_is_raised_at_every_call(
+    scene: type[ExceptionScenario], tmp_path: Path
+) -> None:
     points = await sweep(scene, tmp_path, lambda _: list(ERRORS))
     print(f"sweep of exceptions {scene.name}: {points} points")

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from support.keeping import end_all
-from support.sweeping import World, run_sweep
-from support.sweeps.all import ROOM, SCENES, check_reach, record, recorded
+from support.keeping import end_all_commands
+from support.sweeping import CrashScenario, run_sweep
+from support.sweeps.all import MIN_CALLS_SHARE, SCENARIOS, check_reach, record_sweep, recorded_sweeps
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder in which no command runs any more after the test."""
-    yield from end_all(tmp_path)
+    yield from end_all_commands(tmp_path)
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-def test_nothing_is_lost_or_repeated_when_killed_at_every_call(scene: type[World], folder: Path) -> None:
+@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+def test_nothing_is_lost_or_repeated_when_killed_at_every_call(scene: type[CrashScenario], folder: Path) -> None:
     """With PERDURE_WRITE_DOCS, what it went through is recorded, and `docs/recovery.md` is made from that."""
     swept = run_sweep(scene, folder)
     print(f"sweep {scene.name}: {swept.points} points")
     if os.environ.get("PERDURE_WRITE_DOCS"):
-        record(scene, swept)
+        record_sweep(scene, swept)
     check_reach(scene, swept.calls)
-    assert swept.points >= int(ROOM * recorded()[scene.name]["points"]), "the sweep lost points"
+    assert swept.points >= int(MIN_CALLS_SHARE * recorded_sweeps()[scene.name]["points"]), "the sweep lost points"

@@ -18,12 +18,12 @@ LAST = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok"
 
 
-class Answering:
+class ScriptedServer:
     """Answers each request with the next of its answers; an empty one closes the connection, None says nothing."""
 
     def __init__(self, *answers: bytes | None) -> None:
         self.answers = list(answers)
-        self.heads: list[str] = []
+        self.request_heads: list[str] = []
         self.connections = 0
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -33,7 +33,7 @@ class Answering:
         try:
             while self.answers:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                self.heads.append(head)
+                self.request_heads.append(head)
                 length = head.lower().partition("content-length: ")[2].partition("\r\n")[0]
                 await reader.readexactly(int(length))
                 answer = self.answers.pop(0)
@@ -69,14 +69,14 @@ class Answering:
 
 
 @asynccontextmanager
-async def listening(server: Answering, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def run_server(server: ScriptedServer, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
     async with listener:
         yield listener.sockets[0].getsockname()[1]
         await server.cut()
 
 
-def speaking_tls(folder: Path) -> tuple[Path, ssl.SSLContext]:
+def tls_server_context(folder: Path) -> tuple[Path, ssl.SSLContext]:
     """What a server for `localhost` needs, and the certificate that its clients have to trust."""
     certificate = certificate_for("localhost", folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

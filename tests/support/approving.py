@@ -13,8 +13,8 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
 from perdure.testing import SettableClock, SimulatedPlatform
 from support import inprocess, stopping
-from support.recovering import key_of, last_turn, turns_in
-from support.shelling import Commands
+from support.recovering import key_of, last_turn, turn_views
+from support.shelling import ShellCommands
 from support.waiting import eventually
 
 GUARDED = "danger: echo ran >> runs; echo hello"
@@ -26,14 +26,14 @@ QUESTION = (
 DONE = "exit code 0\nhello"
 
 
-class Asking:
+class ApprovalScenario:
     """What outlives gateways: a home, a platform and a clock."""
 
     def __init__(self, home: Path, platform: SimulatedPlatform | None = None, **settings: str) -> None:
         self.home = home
         self.platform = platform or SimulatedPlatform()
         self.clock = SettableClock()
-        self.commands = Commands(home)
+        self.commands = ShellCommands(home)
         self._options: dict[str, Any] = {"clock": self.clock, **settings}
 
     @asynccontextmanager
@@ -48,17 +48,17 @@ class Asking:
             yield self.gateway
 
     @asynccontextmanager
-    async def dying(self, fact: str) -> AsyncIterator[Gateway]:
+    async def crashing_at_fact(self, fact: str) -> AsyncIterator[Gateway]:
         """A gateway that is killed by a fact."""
-        async with stopping.dying(self.home, self.platform, fact=fact, **self._options) as self.gateway:
+        async with stopping.crashing_at_fact(self.home, self.platform, fact=fact, **self._options) as self.gateway:
             yield self.gateway
 
     async def ask(self, text: str = GUARDED) -> tuple[Button, ...]:
         """Write this, and wait until it is asked; the buttons."""
         self.platform.write(text)
-        return await self.asked(1)
+        return await self.wait_for_question(1)
 
-    async def asked(self, times: int) -> tuple[Button, ...]:
+    async def wait_for_question(self, times: int) -> tuple[Button, ...]:
         """Wait until it was asked this often in all; the buttons of the newest question."""
 
         def buttons() -> list[tuple[Button, ...]] | None:
@@ -67,19 +67,19 @@ class Asking:
 
         return (await eventually(f"it is asked {times} times", buttons))[-1]
 
-    async def sees(self, *texts: str, chat: str = "1") -> None:
+    async def wait_for_replies(self, *texts: str, chat: str = "1") -> None:
         """Wait until a chat has seen these at the end."""
         await eventually(
             f"chat {chat} sees {texts}", lambda: self.platform.replies(chat)[-len(texts) :] == list(texts)
         )
 
-    async def view(self, store: Store | None = None) -> TurnView:
+    async def last_turn_view(self, store: Store | None = None) -> TurnView:
         return await last_turn(store or self.gateway.store, key_of(self.platform))
 
     async def turns(self) -> list[TurnView]:
-        return await turns_in(self.gateway.store, key_of(self.platform))
+        return await turn_views(self.gateway.store, key_of(self.platform))
 
-    async def ended(self, call: str = "c1.1") -> ToolEnded:
+    async def wait_for_result(self, call: str = "c1.1") -> ToolEnded:
         """The result of a call, when it is there."""
 
         async def probe() -> ToolEnded | None:
@@ -87,7 +87,7 @@ class Asking:
 
         return await eventually(f"{call} has its result", probe)
 
-    async def started(self, call: str = "c1.1") -> ToolStarted:
+    async def started_entry(self, call: str = "c1.1") -> ToolStarted:
         found = (await self.turns())[0].calls[call].started
         assert found is not None
         return found

@@ -9,7 +9,7 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
 from perdure.testing import SimulatedPlatform
 from perdure.tools import kept
-from support.recovering import key_of, turns_in
+from support.recovering import key_of, turn_views
 from support.waiting import eventually
 
 
@@ -37,7 +37,7 @@ class Switch:
             file.writelines(f"{line}\n" for line in lines)
 
 
-async def the_process(gateway: Gateway, state: str = "live") -> Process:
+async def wait_for_process(gateway: Gateway, state: str = "live") -> Process:
     """The newest process, once it is in that state."""
 
     async def found() -> Process | None:
@@ -47,22 +47,22 @@ async def the_process(gateway: Gateway, state: str = "live") -> Process:
     return await eventually(f"the process is {state}", found)
 
 
-def place_of(home: Path, process: Process) -> Path:
+def keeper_directory(home: Path, process: Process) -> Path:
     return home / "keepers" / process.directory
 
 
-async def runs(home: Path, process: Process) -> kept.Running:
+async def wait_until_running(home: Path, process: Process) -> kept.CommandRunning:
     """How it is doing, once it runs."""
-    place = place_of(home, process)
+    place = keeper_directory(home, process)
 
-    def found() -> kept.Running | None:
-        seen = kept.look(place)
-        return seen if isinstance(seen, kept.Running) and seen.pid else None
+    def found() -> kept.CommandRunning | None:
+        seen = kept.read_status(place)
+        return seen if isinstance(seen, kept.CommandRunning) and seen.pid else None
 
     return await eventually("the process runs", found)
 
 
-async def counts(gateway: Gateway, matches: int) -> None:
+async def wait_for_matches(gateway: Gateway, matches: int) -> None:
     """Wait until so many matches of the newest process wait for its next notice."""
 
     async def counted() -> bool:
@@ -71,17 +71,17 @@ async def counts(gateway: Gateway, matches: int) -> None:
     await eventually(f"{matches} matches are counted", counted)
 
 
-async def keeps_a_match(gateway: Gateway) -> None:
+async def wait_for_stored_match(gateway: Gateway) -> None:
     """Wait until a match is kept for the next turn."""
     sql = "SELECT 1 FROM inbox WHERE kind = 'aside' AND state = 'waiting'"
     await eventually("the match is kept", lambda: gateway.store.database.read(lambda tx: tx.all(sql)))
 
 
-async def turns(gateway: Gateway, platform: SimulatedPlatform, chat: str = "1") -> list[TurnView]:
-    return await turns_in(gateway.store, key_of(platform, chat))
+async def chat_turns(gateway: Gateway, platform: SimulatedPlatform, chat: str = "1") -> list[TurnView]:
+    return await turn_views(gateway.store, key_of(platform, chat))
 
 
-async def sees(platform: SimulatedPlatform, *parts: str, chat: str = "1") -> list[str]:
+async def wait_for_replies(platform: SimulatedPlatform, *parts: str, chat: str = "1") -> list[str]:
     """Wait until a chat sees as many messages of ours, each with its part of the text, and return them."""
 
     def found() -> list[str] | None:
@@ -92,7 +92,7 @@ async def sees(platform: SimulatedPlatform, *parts: str, chat: str = "1") -> lis
     return await eventually(f"chat {chat} sees {parts}, not {platform.replies(chat)}", found)
 
 
-async def is_quiet(gateway: Gateway) -> None:
+async def wait_until_quiet(gateway: Gateway) -> None:
     """Wait until nothing runs, waits or is owed."""
 
     async def quiet() -> bool:
@@ -103,6 +103,6 @@ async def is_quiet(gateway: Gateway) -> None:
         begun = await store.database.read(
             lambda tx: tx.all("SELECT 1 FROM turns WHERE state IN ('queued', 'running')")
         )
-        return not (waiting or begun or await store.outbox.open())
+        return not (waiting or begun or await store.outbox.open_deliveries())
 
     await eventually("nothing is left to do", quiet)

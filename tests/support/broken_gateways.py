@@ -14,34 +14,34 @@ from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
 from perdure.platforms.api import Adapter, Event
 from perdure.runtime.gateway import Gateway
-from perdure.store.database import Database, Work
+from perdure.store.database import Database, Transaction
 
 T = TypeVar("T")
 
 
-class _Over(Adapter):
+class _WrappedAdapter(Adapter):
     """An adapter over another one, which it may change."""
 
     def __init__(self, beneath: Adapter) -> None:
-        self.beneath = beneath
+        self.inner = beneath
         self.name = beneath.name
         self.capabilities = beneath.capabilities
 
     async def connect(self) -> None:
-        await self.beneath.connect()
+        await self.inner.connect()
 
     async def receive(self) -> AsyncGenerator[Event]:
-        async for event in self.beneath.receive():
+        async for event in self.inner.receive():
             yield event
 
     async def send(self, outbound: Outbound) -> Receipt:
-        return await self.beneath.send(outbound)
+        return await self.inner.send(outbound)
 
     async def find_sent(self, key: str) -> Receipt | None:
-        return await self.beneath.find_sent(key)
+        return await self.inner.find_sent(key)
 
 
-class _Deaf(_Over):
+class _DroppingAdapter(_WrappedAdapter):
     """Acknowledges some events, and throws them away."""
 
     def __init__(self, beneath: Adapter, ignores: Callable[[Inbound], bool]) -> None:
@@ -49,26 +49,26 @@ class _Deaf(_Over):
         self._ignores = ignores
 
     async def receive(self) -> AsyncGenerator[Event]:
-        async for event in self.beneath.receive():
+        async for event in self.inner.receive():
             if event.inbound is not None and self._ignores(event.inbound):
                 await event.ack(None)
             else:
                 yield event
 
 
-class _Hasty(_Over):
+class _EarlyAckAdapter(_WrappedAdapter):
     """Acknowledges before anything is stored."""
 
     async def receive(self) -> AsyncGenerator[Event]:
-        async for event in self.beneath.receive():
+        async for event in self.inner.receive():
             await event.ack(None)
-            yield replace(event, ack=_nothing)
+            yield replace(event, ack=_ignore_ack)
 
 
-async def _nothing(_: Stored | None) -> None: ...
+async def _ignore_ack(_: Stored | None) -> None: ...
 
 
-class _Boastful(_Over):
+class _OverclaimingAdapter(_WrappedAdapter):
     """Claims that the same delivery key twice is one message, which is true of one platform only."""
 
     def __init__(self, beneath: Adapter) -> None:
@@ -76,15 +76,15 @@ class _Boastful(_Over):
         self.capabilities = replace(beneath.capabilities, idempotent_send=True)
 
 
-class _Stammering(_Over):
+class _DuplicatingAdapter(_WrappedAdapter):
     """Says every answer twice."""
 
     async def send(self, outbound: Outbound) -> Receipt:
-        await self.beneath.send(replace(outbound, key=f"{outbound.key}~"))
-        return await self.beneath.send(outbound)
+        await self.inner.send(replace(outbound, key=f"{outbound.key}~"))
+        return await self.inner.send(outbound)
 
 
-class _Restless(_Over):
+class _GreetingAdapter(_WrappedAdapter):
     """Greets a chat of the first round whenever it is started."""
 
     async def connect(self) -> None:
@@ -93,23 +93,23 @@ class _Restless(_Over):
             await self.send(Outbound(Address("plain", "dm", "1-once"), "Are you still there?", "greeting"))
 
 
-class _Forgetful:
+class _ForgettingDatabase:
     """A database that forgets at every start which steps were taken."""
 
     def __init__(self, beneath: Database) -> None:
         self.beneath = beneath
-        self.sole = beneath.sole
+        self.exclusive = beneath.exclusive
         self._forgot = False
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
         if not self._forgot:
             self._forgot = True
             steps = "('tool_started', 'tool_ended')"
             await self.beneath.write(lambda tx: tx.run(f"DELETE FROM journal WHERE kind IN {steps}"))
-        return await self.beneath.write(work, key=key)
+        return await self.beneath.write(transaction, key=key)
 
-    async def read(self, work: Work[T]) -> T:
-        return await self.beneath.read(work)
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await self.beneath.read(transaction)
 
     @property
     def problem(self) -> str | None:
@@ -121,34 +121,34 @@ class _Forgetful:
 
 def loses(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
     """Messages that are acknowledged and thrown away."""
-    deaf = [_Deaf(adapter, lambda inbound: inbound.text.startswith("once ")) for adapter in adapters]
+    deaf = [_DroppingAdapter(adapter, lambda inbound: inbound.text.startswith("once ")) for adapter in adapters]
     return Gateway(settings, adapters=deaf, **more)
 
 
 def acknowledges_early(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
     """Messages that are lost only if the kill comes at the right moment."""
-    return Gateway(settings, adapters=[_Hasty(adapter) for adapter in adapters], **more)
+    return Gateway(settings, adapters=[_EarlyAckAdapter(adapter) for adapter in adapters], **more)
 
 
 def claims_too_much(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
     """Answers that come twice only if the kill comes at the right moment."""
-    return Gateway(settings, adapters=[_Boastful(adapter) for adapter in adapters], **more)
+    return Gateway(settings, adapters=[_OverclaimingAdapter(adapter) for adapter in adapters], **more)
 
 
 def hangs(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
     """Answers of people that never come through."""
-    deaf = [_Deaf(adapter, lambda inbound: "/approve" in inbound.text) for adapter in adapters]
+    deaf = [_DroppingAdapter(adapter, lambda inbound: "/approve" in inbound.text) for adapter in adapters]
     return Gateway(settings, adapters=deaf, **more)
 
 
 def doubles(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
-    return Gateway(settings, adapters=[_Stammering(adapter) for adapter in adapters], **more)
+    return Gateway(settings, adapters=[_DuplicatingAdapter(adapter) for adapter in adapters], **more)
 
 
 def wakes(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
-    return Gateway(settings, adapters=[_Restless(adapter) for adapter in adapters], **more)
+    return Gateway(settings, adapters=[_GreetingAdapter(adapter) for adapter in adapters], **more)
 
 
 def repeats(settings: Any, *, wrap: Callable[[Database], Database], **more: Any) -> Gateway:
     """Steps that were finished, and are forgotten."""
-    return Gateway(settings, wrap=lambda database: _Forgetful(wrap(database)), **more)
+    return Gateway(settings, wrap=lambda database: _ForgettingDatabase(wrap(database)), **more)

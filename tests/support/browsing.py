@@ -26,7 +26,7 @@ from support.gateway import GatewayProcess
 from support.waiting import DEADLINE_FACTOR
 
 SCREENSHOTS = "PERDURE_SCREENSHOTS"  # a folder to write pictures to
-GONE = "Failed to load resource: net::ERR_"  # said by the browser itself while the gateway is away
+NETWORK_ERROR_PREFIX = "Failed to load resource: net::ERR_"  # said by the browser itself while the gateway is away
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 320, "height": 640}
 
@@ -58,24 +58,24 @@ class Visitor:
         self.page: Page = context.new_page()
         self.page.set_default_timeout(30_000 * DEADLINE_FACTOR)
         self.complaints: list[str] = []
-        self.page.on("console", self._heard)
+        self.page.on("console", self._record_complaint)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
 
-    def _heard(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not message.text.startswith(GONE):
+    def _record_complaint(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(NETWORK_ERROR_PREFIX):
             self.complaints.append(message.text)
 
     def log_in(self) -> Visitor:
         """Follow the link that the gateway printed."""
         self.page.goto(f"{self.gateway.url}/login?token={self.gateway.token}")
-        return self.is_connected()
+        return self.expect_connected()
 
     def open(self, path: str) -> Visitor:
         self.page.goto(f"{self.gateway.url}{path}")
         return self
 
-    def is_connected(self) -> Visitor:
+    def expect_connected(self) -> Visitor:
         expect(self.page.locator("#presence")).to_have_text("Connected")
         return self
 
@@ -95,14 +95,14 @@ class Visitor:
     def step(self, call: str) -> Locator:
         return self.turn.locator(f"[data-call='{call}']")
 
-    def sees_it_cut_off(self, call: str) -> None:
+    def expect_interrupted_step(self, call: str) -> None:
         """The step was cut off and does not run: nothing on the page says that anything is under way."""
         expect(self.step(call)).to_have_attribute("data-state", "cut")
         expect(self.step(call)).to_contain_text("cut off")
         expect(self.page.locator(".talk .badge.busy")).to_have_count(0)
         expect(self.page.locator(".talk [data-state=running][data-call]")).to_have_count(0)
 
-    def sees_answer(self, text: str) -> None:
+    def expect_answer(self, text: str) -> None:
         expect(self.turn.locator(".said:not(.growing)")).to_have_text(text)
 
     def kill(self) -> None:
@@ -110,16 +110,16 @@ class Visitor:
         self.page.get_by_role("button", name="Kill the gateway").click()
         expect(self.page.locator("#banner")).to_contain_text(re.compile("The gateway is (dead|back after)"))
 
-    def sees_it_back(self) -> None:
+    def expect_gateway_back(self) -> None:
         expect(self.page.locator("#banner[data-state=back]")).to_be_attached()
-        self.is_connected()
+        self.expect_connected()
 
-    def fits(self) -> bool:
+    def fits_width(self) -> bool:
         """Whether nothing sticks out at the right."""
         wide: bool = self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         return wide
 
-    def shortcomings(self) -> list[str]:
+    def accessibility_violations(self) -> list[str]:
         """What axe finds that would shut somebody out."""
         found: dict[str, Any] = Axe().run(self.page).response
         return [
@@ -128,14 +128,14 @@ class Visitor:
             for node in rule["nodes"]
         ]
 
-    def picture(self, name: str, folder: Path) -> None:
+    def save_screenshot(self, name: str, folder: Path) -> None:
         """Keep what the page looks like: in the folder that the environment names, or in one of the test."""
         wanted = Path(os.environ.get(SCREENSHOTS) or folder)
         self.page.screenshot(path=wanted / f"{name}.png", animations="disabled")
 
 
 @contextmanager
-def visiting(browser: Browser, gateway: GatewayProcess, **options: Any) -> Iterator[Visitor]:
+def open_visitor(browser: Browser, gateway: GatewayProcess, **options: Any) -> Iterator[Visitor]:
     """A fresh browser profile at a gateway; at the end, the browser had nothing to complain of."""
     context = browser.new_context(**{"viewport": DESKTOP, "locale": "en-GB", "reduced_motion": "reduce"} | options)
     try:

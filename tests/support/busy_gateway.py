@@ -16,16 +16,16 @@ from support.operating import Operator
 from support.telegram import telegram_gateway
 from support.waiting import wait_for
 
-NOWHERE = "http://127.0.0.1:9"  # nobody listens there
+UNREACHABLE_URL = "http://127.0.0.1:9"  # nobody listens there
 
 
-class Scene(Struct):
+class BusyGateway(Struct):
     """What the tests need to find things again."""
 
     process: GatewayProcess
     operator: Operator
-    code: str  # that Bob was told
-    job: Path  # a pipe: what is written there is the output of the process in the background
+    pairing_code: str  # that Bob was told
+    job_pipe: Path  # a pipe: what is written there is the output of the process in the background
 
     def session(self, chat: str) -> str:
         found: str = self.operator.get(f"/sessions/agent:main:web:dm:{chat}")["id"]
@@ -37,27 +37,27 @@ class Scene(Struct):
 
 
 @contextmanager
-def busy_gateway(folder: Path) -> Iterator[Scene]:
+def busy_gateway(folder: Path) -> Iterator[BusyGateway]:
     """Killed once in the middle of it all; since then, Telegram cannot be reached."""
     job, work = folder / "job", folder / "work"
     for pipe in (job, work):
         os.mkfifo(pipe)
     with LocalTelegram() as telegram:
         with telegram_gateway(folder / "home", telegram) as process:
-            _before(process, telegram, job, work)
+            _prepare_before_kill(process, telegram, job, work)
             process.kill()
-        with telegram_gateway(folder / "home", telegram, PLATFORMS__TELEGRAM__BASE_URL=NOWHERE) as process:
+        with telegram_gateway(folder / "home", telegram, PLATFORMS__TELEGRAM__BASE_URL=UNREACHABLE_URL) as process:
             (told,) = telegram.texts(telegram.person("bob"))
-            scene = Scene(process, Operator(process), re.findall(r"[0-9A-Z]{4}-[0-9A-Z]{4}", told)[0], job)
-            _after(scene, work)
+            scene = BusyGateway(process, Operator(process), re.findall(r"[0-9A-Z]{4}-[0-9A-Z]{4}", told)[0], job)
+            _prepare_after_kill(scene, work)
             yield scene
 
 
-def _before(process: GatewayProcess, telegram: LocalTelegram, job: Path, work: Path) -> None:
+def _prepare_before_kill(process: GatewayProcess, telegram: LocalTelegram, job: Path, work: Path) -> None:
     person = Person(process, "home")
     person.say("step look 0s\nsay: All done.")
     person.wait_for_replies(1)
-    _asks_and_jobs(process, job)
+    _start_questions_and_jobs(process, job)
     telegram.write("let me in", sender="bob")
     wait_for("Bob was told a code", lambda: telegram.texts(telegram.person("bob")))
     telegram.write("step long 1000s", thread=telegram.topic())
@@ -71,7 +71,7 @@ def _before(process: GatewayProcess, telegram: LocalTelegram, job: Path, work: P
     busy.wait_for_event("the command runs", tool="shell", state="started")
 
 
-def _asks_and_jobs(process: GatewayProcess, job: Path) -> None:
+def _start_questions_and_jobs(process: GatewayProcess, job: Path) -> None:
     jobs, asking, danger = Person(process, "jobs"), Person(process, "asking"), Person(process, "danger")
     jobs.say(f"background: echo begun; cat {job}")
     asking.say("ask: Which way? | Left | Right")
@@ -85,7 +85,7 @@ def _asks_and_jobs(process: GatewayProcess, job: Path) -> None:
     assert Operator(process).post("/sessions/agent:main:web:dm:aside/suspend")["done"]
 
 
-def _after(scene: Scene, work: Path) -> None:
+def _prepare_after_kill(scene: BusyGateway, work: Path) -> None:
     wait_for("the turn goes on", lambda: scene.operator.last_turn("work")["attempt"] == 2)
     work.write_text("the same\n")
     Person(scene.process, "work").wait_for_replies(1)

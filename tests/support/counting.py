@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.platforms.api import Adapter
-from perdure.store.database import Work
+from perdure.store.database import Transaction
 from perdure.testing import FaultyDatabase, gateways
 
-MOST = 10_000  # transactions: a loop that never rests fails here, and does not hang the test
-ORDINARY_DAY = 1_790_000_000_000  # milliseconds
+MAX_TRANSACTIONS = 10_000  # transactions: a loop that never rests fails here, and does not hang the test
+START_OF_CLOCK_MS = 1_790_000_000_000  # milliseconds
 
 T = TypeVar("T")
 
@@ -26,24 +26,24 @@ class CountingDatabase(FaultyDatabase):
         self.counted: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()  # writes that were not taken
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
-        name = self._count(work)
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+        name = self._count(transaction)
         if self.fault is not None:
             self.refused[name] += 1
-        return await super().write(work, key=key)
+        return await super().write(transaction, key=key)
 
-    async def read(self, work: Work[T]) -> T:
-        self._count(work)
-        return await super().read(work)
+    async def read(self, transaction: Transaction[T]) -> T:
+        self._count(transaction)
+        return await super().read(transaction)
 
-    def _count(self, work: Callable[..., Any]) -> str:
-        name = work.__qualname__.partition(".<locals>")[0]
+    def _count(self, transaction: Callable[..., Any]) -> str:
+        name = transaction.__qualname__.partition(".<locals>")[0]
         self.counted[name] += 1
-        assert self.counted.total() <= MOST, f"transactions without end: {self.counted}"
+        assert self.counted.total() <= MAX_TRANSACTIONS, f"transactions without end: {self.counted}"
         return name
 
 
-class Counted:
+class CountingWrapper:
     """Makes the database of each gateway a counting one; the newest is at hand."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Counted:
         return self.database
 
 
-def leaping_gateway(home: Path, adapters: Sequence[Adapter], **options: Any) -> Any:
+def fast_forward_gateway(home: Path, adapters: Sequence[Adapter], **options: Any) -> Any:
     """A gateway on a loop whose hours pass at once; its clocks are those of the loop, if no others are given."""
     clocks = {"clock": loop_milliseconds, "steady": loop_milliseconds}
     return gateways.serving(home, adapters, **clocks | options)
@@ -62,9 +62,9 @@ def leaping_gateway(home: Path, adapters: Sequence[Adapter], **options: Any) -> 
 
 def loop_milliseconds() -> int:
     """The time of the running loop, counted from an ordinary day."""
-    return ORDINARY_DAY + int(asyncio.get_running_loop().time() * 1000)
+    return START_OF_CLOCK_MS + int(asyncio.get_running_loop().time() * 1000)
 
 
-async def passing(seconds: float) -> None:
+async def pass_loop_time(seconds: float) -> None:
     """So many seconds of the loop pass: on a leaping loop, at once."""
     await asyncio.sleep(seconds)

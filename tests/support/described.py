@@ -11,31 +11,33 @@ from typing import Any
 import httpx
 import jsonschema_rs
 
-from perdure.config import load
-from perdure.console.app import rooms
-from perdure.console.gate import Gate
-from perdure.console.openapi import describe
-from perdure.console.routes import Call, calls
-from perdure.console.sites import Names
+from perdure.config import load_settings
+from perdure.console.app import route_providers
+from perdure.console.gate import Authenticator
+from perdure.console.openapi import openapi_document
+from perdure.console.routes import RouteSpec, collect_routes
+from perdure.console.sites import HostNames
 from perdure.runtime.gateway import Gateway
 
 JSON = "application/json"
 
 
 @cache
-def every_call() -> list[Call]:
+def all_api_calls() -> list[RouteSpec]:
     """Whatever can be asked of a gateway with the default settings."""
-    gateway = Gateway(load(Path("/nowhere"), {}))
-    return [each for each, _ in calls(*rooms(gateway, Gate("token", Names())))]
+    gateway = Gateway(load_settings(Path("/nowhere"), {}))
+    return [each for each, _ in collect_routes(*route_providers(gateway, Authenticator("token", HostNames())))]
 
 
 @cache
-def description() -> dict[str, Any]:
-    served: dict[str, Any] = json.loads(json.dumps(describe(every_call())))  # as it is read: lists, no tuples
+def served_description() -> dict[str, Any]:
+    served: dict[str, Any] = json.loads(
+        json.dumps(openapi_document(all_api_calls()))
+    )  # as it is read: lists, no tuples
     return served
 
 
-def check(response: httpx.Response) -> None:
+def check_response(response: httpx.Response) -> None:
     """Fail unless the answer is one that the description has. A hook of an HTTP client."""
     if response.headers.get("content-type") != JSON or response.request.method == "HEAD":
         return
@@ -52,12 +54,12 @@ def _validator(method: str, path: str, status: str) -> jsonschema_rs.Validator:
     answers = operation.get("responses", {})
     found = answers.get(status) or answers.get("default")
     schema = found["content"][JSON]["schema"] if found else {"$ref": "#/components/schemas/Problem"}
-    return jsonschema_rs.validator_for(schema | {"components": description()["components"]})
+    return jsonschema_rs.validator_for(schema | {"components": served_description()["components"]})
 
 
 def _operation(method: str, path: str) -> dict[str, Any]:
     """The operation at a path; nothing where there is none, and then the answer is an error."""
-    for template, methods in description()["paths"].items():
+    for template, methods in served_description()["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path) and method in methods:
             found: dict[str, Any] = methods[method]
             return found

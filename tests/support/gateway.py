@@ -17,11 +17,11 @@ from typing import Any
 
 import httpx
 
-from support.described import check
+from support.described import check_response
 from support.waiting import DEADLINE_FACTOR, wait_for
 
 COMMAND = [sys.executable, "-m", "perdure"]
-OURS = range(12_000, 32_000)  # ports that the system gives to no connection of its own choice
+PORT_RANGE = range(12_000, 32_000)  # ports that the system gives to no connection of its own choice
 
 
 class GatewayProcess:
@@ -64,7 +64,7 @@ class GatewayProcess:
             )
         self.lines = []
         threading.Thread(target=self._read_lines, args=(self.process,), daemon=True).start()
-        line = wait_for("the gateway prints its line", lambda: self.lines or self._gone())
+        line = wait_for("the gateway prints its line", lambda: self.lines or self._exit_text())
         assert isinstance(line, list), f"the gateway ended with {line}: {self.log()[-2000:]}"
         self.port = int(line[0].split("/login")[0].rsplit(":", 1)[1])
         return self
@@ -75,7 +75,7 @@ class GatewayProcess:
             for line in lines:
                 self.lines.append(line)
 
-    def _gone(self) -> str | None:
+    def _exit_text(self) -> str | None:
         code = self.process.poll() if self.process else None
         return None if code is None else f"exit code {code}"
 
@@ -108,7 +108,7 @@ class GatewayProcess:
 def free_port() -> int:
     """A port that nobody has, and that nobody is given by chance while a gateway is down that wants it again."""
     while True:
-        port = secrets.choice(OURS)
+        port = secrets.choice(PORT_RANGE)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
@@ -137,19 +137,19 @@ class Person:
         response = httpx.request(
             method, f"{self._gateway.url}/api/chats/{self._chat}{path}", headers=headers, timeout=30, **options
         )
-        check(response)
+        check_response(response)
         return response
 
     def say(self, text: str, name: str | None = None) -> httpx.Response:
         self._count += 1
         return self.request("POST", "/messages", json={"id": name or f"n{self._count}", "text": text})
 
-    def sees(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = self.request("GET", "/messages").json()["messages"]
         return messages
 
     def replies(self) -> list[str]:
-        return [message["text"] for message in self.sees() if message["author"] == "agent"]
+        return [message["text"] for message in self.messages() if message["author"] == "agent"]
 
     def wait_for_replies(self, count: int) -> list[str]:
         return wait_for(f"{count} replies", lambda: found if len(found := self.replies()) >= count else None)

@@ -6,28 +6,28 @@ from collections.abc import Iterable
 
 from perdure.core.effects import Effect
 from perdure.core.journal import (
-    Began,
     Cause,
-    Claimed,
     Entry,
-    Interrupted,
-    Joined,
+    JournalRecord,
+    MessagesJoined,
     ModelAnswered,
-    Outcome,
-    Record,
-    Requeued,
+    TokenUsage,
     ToolCall,
     ToolEnded,
+    ToolOutcome,
     ToolStarted,
+    TurnBegan,
+    TurnClaimed,
+    TurnInterrupted,
+    TurnRequeued,
     TurnView,
-    Usage,
     fold,
 )
 from perdure.core.messages import Attachment, Sender
-from perdure.core.recovery import Reason
+from perdure.core.recovery import InterruptionReason
 
 ADA = Sender("ada", "Ada")
-TICK = 1_000  # milliseconds between one record and the next
+TICK_MS = 1_000  # milliseconds between one record and the next
 
 
 def cause(text: str = "hello", *, message: str = "m1", files: Iterable[str] = ()) -> Cause:
@@ -36,52 +36,54 @@ def cause(text: str = "hello", *, message: str = "m1", files: Iterable[str] = ()
     return Cause(f"in_{message}", text, ADA, message, attachments=attachments)
 
 
-def began(*texts: str) -> Began:
+def began(*texts: str) -> TurnBegan:
     """The turn begins with these messages."""
-    return Began(tuple(cause(text, message=f"m{n}") for n, text in enumerate(texts or ("hello",), 1)))
+    return TurnBegan(tuple(cause(text, message=f"m{n}") for n, text in enumerate(texts or ("hello",), 1)))
 
 
-def joined(text: str) -> Joined:
-    return Joined((cause(text, message="m9"),))
+def joined(text: str) -> MessagesJoined:
+    return MessagesJoined((cause(text, message="m9"),))
 
 
-def claimed(attempt: int = 1, run: str = "r1") -> Claimed:
-    return Claimed(run, attempt, attempt)
+def claimed(attempt: int = 1, run: str = "r1") -> TurnClaimed:
+    return TurnClaimed(run, attempt, attempt)
 
 
-def calling(*calls: str, step: int = 1, tool: str = "look", finish: str | None = "tool_calls") -> ModelAnswered:
+def answer_with_calls(
+    *calls: str, step: int = 1, tool: str = "look", finish: str | None = "tool_calls"
+) -> ModelAnswered:
     """A model wishes these calls; each has its id for an argument."""
     wishes = tuple(ToolCall(call, tool, {"at": call}) for call in calls)
-    return ModelAnswered(step, "", wishes, finish, Usage(10, 5))
+    return ModelAnswered(step, "", wishes, finish, TokenUsage(10, 5))
 
 
-def saying(text: str = "All done.", *, step: int = 1, finish: str | None = "stop") -> ModelAnswered:
+def answer_with_text(text: str = "All done.", *, step: int = 1, finish: str | None = "stop") -> ModelAnswered:
     """A model says something and wishes nothing."""
-    return ModelAnswered(step, text, (), finish, Usage(10, 5))
+    return ModelAnswered(step, text, (), finish, TokenUsage(10, 5))
 
 
 def started(call: str, effect: Effect = Effect.PURE, *, tool: str = "look", key: str | None = None) -> ToolStarted:
     return ToolStarted(call, tool, effect, key or f"t1:{call}")
 
 
-def ended(call: str, outcome: Outcome = "ok", text: str | None = None) -> ToolEnded:
+def ended(call: str, outcome: ToolOutcome = "ok", text: str | None = None) -> ToolEnded:
     return ToolEnded(call, outcome, f"{call}: seen" if text is None else text)
 
 
-def cut_off(reason: str = Reason.RESTART_INTERRUPTED, run: str | None = "r1") -> Interrupted:
-    return Interrupted(reason, run)
+def interruption(reason: str = InterruptionReason.RESTART_INTERRUPTED, run: str | None = "r1") -> TurnInterrupted:
+    return TurnInterrupted(reason, run)
 
 
-def again(attempt: int = 2, run: str = "r2") -> tuple[Entry, ...]:
+def requeue_and_claim(attempt: int = 2, run: str = "r2") -> tuple[Entry, ...]:
     """A turn that was cut off is requeued, and claimed once more."""
-    return Requeued(), claimed(attempt, run)
+    return TurnRequeued(), claimed(attempt, run)
 
 
-def written(*entries: Entry, first: int = 1) -> list[Record]:
+def journal_records(*entries: Entry, first: int = 1) -> list[JournalRecord]:
     """The entries in the journal: numbered, one tick after the other."""
-    return [Record(seq, seq * TICK, entry) for seq, entry in enumerate(entries, first)]
+    return [JournalRecord(seq, seq * TICK_MS, entry) for seq, entry in enumerate(entries, first)]
 
 
-def told(*entries: Entry, first: int = 1) -> TurnView:
+def turn_view_of(*entries: Entry, first: int = 1) -> TurnView:
     """The turn that these entries tell of."""
-    return fold(written(*entries, first=first))
+    return fold(journal_records(*entries, first=first))

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from perdure.tools import kept
-from perdure.tools.beginning import KEEPER
-from perdure.tools.kept import Ended, Order, Running, Sighting
-from perdure.tools.place import process
+from perdure.tools.beginning import KEEPER_PROGRAM
+from perdure.tools.kept import CommandEnded, CommandRunning, CommandStatus, LaunchSpec
+from perdure.tools.place import process_stat
 from support.waiting import wait_for
 
 STARTER = Path(__file__).with_name("starter.py")
-PATH = {"PATH": os.environ.get("PATH", os.defpath)}
+PATH_ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 
 
-def order(command: str, **more: Any) -> Order:
+def launch_spec(command: str, **more: Any) -> LaunchSpec:
     """An order with a path, so that programs are found."""
-    return Order(command, **{"directory": "/", "env": PATH, **more})
+    return LaunchSpec(command, **{"directory": "/", "env": PATH_ENV, **more})
 
 
-class Starter:
+class CommandStarter:
     """A process that starts commands, and can be killed; in a process group of its own."""
 
     def __init__(self, root: Path, orders: dict[str, dict[str, Any]], *flags: str, **env: str) -> None:
@@ -40,7 +40,7 @@ class Starter:
             env=os.environ | env,
             start_new_session=True,
         )
-        full = {name: {"directory": "/", "env": PATH, **each} for name, each in orders.items()}
+        full = {name: {"directory": "/", "env": PATH_ENV, **each} for name, each in orders.items()}
         self._input.write(json.dumps([str(root), full]) + "\n")
         self._input.flush()
         self.said: list[str] = []
@@ -65,7 +65,7 @@ class Starter:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._close()
 
-    def end(self) -> list[str]:
+    def finish(self) -> list[str]:
         """Let it end by itself; what it said at last."""
         self._input.close()
         said: list[str] = [line.strip() for line in self._output]
@@ -78,69 +78,71 @@ class Starter:
         self._output.close()
 
 
-def run_keeper(place: Path) -> subprocess.Popen[bytes]:
+def run_keeper_program(directory: Path) -> subprocess.Popen[bytes]:
     """Start a keeper as `begin` does, and do not wait for it."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(KEEPER), str(place)], stderr=subprocess.PIPE, env={}, cwd="/"
+        [sys.executable, "-I", "-S", str(KEEPER_PROGRAM), str(directory)], stderr=subprocess.PIPE, env={}, cwd="/"
     )
 
 
-def write_order(place: Path, **fields: Any) -> None:
+def write_launch_spec(keeper_directory: Path, **fields: Any) -> None:
     """Write an order into a place, for a keeper that is started by hand."""
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "order.json").write_text(json.dumps({"version": 1, "directory": "/", "env": PATH, **fields}))
+    keeper_directory.mkdir(parents=True, exist_ok=True)
+    (keeper_directory / "order.json").write_text(
+        json.dumps({"version": 1, "directory": "/", "env": PATH_ENV, **fields})
+    )
 
 
-def names(folder: Path | str) -> list[str]:
+def file_names(folder: Path | str) -> list[str]:
     return sorted(each.name for each in Path(folder).iterdir())
 
 
-def processes(named: str) -> list[int]:
+def find_processes(text: str) -> list[int]:
     """The living processes with a text in their command line or environment."""
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             pid = int(entry.name)
             words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            if named.encode() in words and pid != os.getpid() and is_alive(pid):
+            if text.encode() in words and pid != os.getpid() and is_alive(pid):
                 found.append(pid)
     return found
 
 
 def is_alive(pid: int) -> bool:
-    found = process(pid)
+    found = process_stat(pid)
     return found is not None and found[0] not in "ZX"
 
 
-def running(place: Path) -> Running:
+def running_status(directory: Path) -> CommandRunning:
     """How a command is doing that runs."""
-    sighting = kept.look(place)
-    assert isinstance(sighting, Running), sighting
+    sighting = kept.read_status(directory)
+    assert isinstance(sighting, CommandRunning), sighting
     return sighting
 
 
-def ended(place: Path) -> Ended:
+def wait_until_ended(directory: Path) -> CommandEnded:
     """How a command ended, after waiting for that."""
-    over: Ended = wait_for(f"{place.name} has ended", lambda: seen(place, Ended))
+    over: CommandEnded = wait_for(f"{directory.name} has ended", lambda: status_of_kind(directory, CommandEnded))
     return over
 
 
-def seen(place: Path, kind: type[Sighting]) -> Any:
+def status_of_kind(directory: Path, kind: type[CommandStatus]) -> Any:
     """What is to be seen, if it is of that kind."""
-    sighting = kept.look(place)
+    sighting = kept.read_status(directory)
     return sighting if isinstance(sighting, kind) else None
 
 
-def rewrite(place: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def rewrite_record(directory: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Forge a record."""
-    (place / name).write_text(json.dumps(change(json.loads((place / name).read_text()))))
+    (directory / name).write_text(json.dumps(change(json.loads((directory / name).read_text()))))
 
 
-def end_all(root: Path) -> Iterator[Path]:
+def end_all_commands(root: Path) -> Iterator[Path]:
     """A folder for places, in which nothing runs any more after the test."""
     yield root
-    for name in kept.survey(root):
+    for name in kept.read_all_statuses(root):
         asyncio.run(kept.stop(root / name, 0))
-    for pid in processes(str(root)):
+    for pid in find_processes(str(root)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.runtime.gateway import Gateway
 from perdure.testing import Crash, CrashingDatabase, SettableClock, SimulatedPlatform
-from perdure.testing.crashes import crashing
+from perdure.testing.crashes import crashing_wrapper
 from support.inprocess import make_gateway
 from support.waiting import eventually
 
@@ -17,7 +17,7 @@ Settled = Callable[[SimulatedPlatform], bool]
 Check = Callable[[Gateway, SimulatedPlatform], Awaitable[None]]
 
 
-class Killing:
+class StoreCallSweep:
     """What people write, when all of it is settled, and what must be true then."""
 
     def __init__(self, *writes: str, settled: Settled, check: Check, **options: Any) -> None:
@@ -26,7 +26,7 @@ class Killing:
         self._check = check
         self._options = options
 
-    async def everywhere(self, folder: Path) -> int:
+    async def run(self, folder: Path) -> int:
         """Kill at every point; how many there were."""
         points = 0
         for after in (False, True):
@@ -43,7 +43,7 @@ class Killing:
             platform.write(text)
         options = {"clock": clock, **self._options}
         survived = await self._run(
-            make_gateway(home, platform, wrap=crashing(at, after=after), **options), platform
+            make_gateway(home, platform, wrap=crashing_wrapper(at, after=after), **options), platform
         )
         clock.move(600)  # so that two crashes are no crash loop
         last = make_gateway(home, platform, wrap=CrashingDatabase, **options)
@@ -56,7 +56,7 @@ class Killing:
         settled = asyncio.create_task(eventually("all is settled", lambda: self._is_settled(gateway, platform)))
         await asyncio.wait({running, settled}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            await self._until(settled, platform)
+            await self._wait_until_settled(settled, platform)
             if check is not None:
                 await check(gateway, platform)
             gateway.stop()
@@ -67,7 +67,7 @@ class Killing:
             return False
         return True
 
-    async def _until(self, settled: asyncio.Task[bool], platform: SimulatedPlatform) -> None:
+    async def _wait_until_settled(self, settled: asyncio.Task[bool], platform: SimulatedPlatform) -> None:
         try:
             await settled
         except AssertionError as error:

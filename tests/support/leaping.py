@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-IN_THREAD = "perdure-tool"  # the name of the threads in which blocking work is done
-GLANCE = 0.001  # seconds for which a thread is waited for before we look again
+TOOL_THREAD_NAME = "perdure-tool"  # the name of the threads in which blocking work is done
+THREAD_POLL_SECONDS = 0.001  # seconds for which a thread is waited for before we look again
 
 
-class Leaping(asyncio.SelectorEventLoop):
+class FastForwardLoop(asyncio.SelectorEventLoop):
     """Its clock moves only when everybody waits, and then at once to where the next one wakes up."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        super().__init__(_Leaps(self))
+        super().__init__(_FastForwardSelector(self))
 
     def time(self) -> float:
         return self.now
@@ -29,42 +29,44 @@ class Leaping(asyncio.SelectorEventLoop):
         return False
 
 
-class _Leaps(selectors.DefaultSelector):
-    def __init__(self, loop: Leaping) -> None:
+class _FastForwardSelector(selectors.DefaultSelector):
+    def __init__(self, loop: FastForwardLoop) -> None:
         super().__init__()
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self._loop.waits_for_threads:
-            return list(super().select(min(timeout, GLANCE) if timeout is not None else GLANCE))
+            return list(
+                super().select(min(timeout, THREAD_POLL_SECONDS) if timeout is not None else THREAD_POLL_SECONDS)
+            )
         self._loop.now += timeout or 0.0
         return list(super().select(0))
 
 
-class LeapingBetweenThreads(Leaping):
+class FastForwardGatewayLoop(FastForwardLoop):
     """The same for a whole gateway on SQLite: no time passes while a thread works, such as one that reads."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._working = 0  # calls in threads of executors
+        self._executor_calls = 0  # calls in threads of executors
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         future = super().run_in_executor(executor, func, *args)
-        self._working += 1
-        future.add_done_callback(self._end)
+        self._executor_calls += 1
+        future.add_done_callback(self._finish_executor_call)
         return future
 
-    def _end(self, _: asyncio.Future[Any]) -> None:
-        self._working -= 1
+    def _finish_executor_call(self, _: asyncio.Future[Any]) -> None:
+        self._executor_calls -= 1
 
     @property
     def waits_for_threads(self) -> bool:
-        return self._working > 0 or any(thread.name == IN_THREAD for thread in threading.enumerate())
+        return self._executor_calls > 0 or any(thread.name == TOOL_THREAD_NAME for thread in threading.enumerate())
 
 
-def leaping(work: Coroutine[Any, Any, T]) -> T:
+def run_fast_forward(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run something to its end on a loop whose hours pass at once."""
-    with asyncio.Runner(loop_factory=LeapingBetweenThreads) as runner:
-        return runner.run(work)
+    with asyncio.Runner(loop_factory=FastForwardGatewayLoop) as runner:
+        return runner.run(coroutine)

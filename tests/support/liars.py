@@ -12,17 +12,17 @@ from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, LocalFile, Outbound, Receipt, Stored
 from perdure.errors import NotConnected, SendError, SendRefused, SendRetry, SendUnknown
-from perdure.platforms.api import Adapter, Answered, Capabilities, Event
+from perdure.platforms.api import Adapter, Capabilities, Event, WebhookResponse
 from perdure.testing import SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
-from support.posting import HEADER, SECRET, PostingAdapter, PostingStage
+from support.posting import HEADER, SECRET, WebhookAdapter, WebhookStage
 from support.staging import SimulatedStage
 
 
 async def _no_ack(_: Stored | None) -> None: ...
 
 
-class Liar(SimulatedAdapter):
+class FaultyAdapter(SimulatedAdapter):
     """Keeps all that it claims but for its fault."""
 
     def __init__(self, platform: SimulatedPlatform, fault: str) -> None:
@@ -30,7 +30,7 @@ class Liar(SimulatedAdapter):
         self._fault = fault
         self._bundle: list[Outbound] = []
         self._stubborn = fault == "cannot be stopped"
-        self._left: asyncio.Task[None] | None = None
+        self._leftover_task: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
         try:
@@ -49,14 +49,14 @@ class Liar(SimulatedAdapter):
         while True:
             try:
                 async for event in super().receive():
-                    for each in await self._distorted(event):
+                    for each in await self._distort_event(event):
                         yield each
             except asyncio.CancelledError:
                 if not self._stubborn:
                     raise
                 self._stubborn = False  # once is enough to be found out
 
-    async def _distorted(self, event: Event) -> list[Event]:
+    async def _distort_event(self, event: Event) -> list[Event]:
         """What is handed over in place of an event."""
         inbound, replace = event.inbound, msgspec.structs.replace
         match self._fault:
@@ -71,7 +71,7 @@ class Liar(SimulatedAdapter):
             case "passes over what makes no sense":
                 return [event] if inbound is not None else []
             case "hears threads as the chat" if inbound is not None:
-                return [replace(event, inbound=_in_the_chat(inbound))]
+                return [replace(event, inbound=_without_thread(inbound))]
         return [event]
 
     async def send(self, outbound: Outbound) -> Receipt:
@@ -82,7 +82,7 @@ class Liar(SimulatedAdapter):
             case "sends no files":
                 outbound = replace(outbound, file=None)
             case "spoils files" if outbound.file is not None:
-                outbound = replace(outbound, file=_spoilt(outbound.file))
+                outbound = replace(outbound, file=_corrupted_copy(outbound.file))
             case "types behind its answers":
                 receipt = await super().send(outbound)
                 await super().typing(place)
@@ -92,15 +92,15 @@ class Liar(SimulatedAdapter):
             case "answers everybody":
                 outbound = replace(outbound, address=Address(place.platform, place.kind, "ann", place.thread))
             case "sends in bundles, the newest first":
-                return await self._sent_in_bundles(outbound)
+                return await self._send_in_bundles(outbound)
             case "passes over notices" if outbound.text == notes.DROPPED_REPLY:
                 return Receipt(outbound.key)
         try:
             return await super().send(outbound)
         except SendError as error:
-            raise self._said(error) from error
+            raise self._distort_error(error) from error
 
-    def _said(self, error: SendError) -> Exception:
+    def _distort_error(self, error: SendError) -> Exception:
         """What it makes of what the platform said."""
         match self._fault, error:
             case "takes a lost answer for a lost message", SendUnknown():
@@ -113,7 +113,7 @@ class Liar(SimulatedAdapter):
                 return SendRetry("perhaps later")
         return error
 
-    async def _sent_in_bundles(self, outbound: Outbound) -> Receipt:
+    async def _send_in_bundles(self, outbound: Outbound) -> Receipt:
         self._bundle.append(outbound)
         if len(self._bundle) == 5:
             for each in reversed(self._bundle):
@@ -166,22 +166,22 @@ class Liar(SimulatedAdapter):
 
     async def close(self) -> None:
         if self._fault == "leaves something running":
-            self._left = asyncio.create_task(asyncio.sleep(3600))
+            self._leftover_task = asyncio.create_task(asyncio.sleep(3600))
 
 
-def _in_the_chat(inbound: Inbound) -> Inbound:
+def _without_thread(inbound: Inbound) -> Inbound:
     place = inbound.address
     return msgspec.structs.replace(inbound, address=Address(place.platform, place.kind, place.chat))
 
 
-def _spoilt(file: LocalFile) -> LocalFile:
+def _corrupted_copy(file: LocalFile) -> LocalFile:
     """As it would be if somebody took it for a text."""
     spoilt = Path(file.place).with_suffix(".spoilt")
     spoilt.write_bytes(Path(file.place).read_bytes().replace(b"\r", b"\n"))
     return msgspec.structs.replace(file, place=str(spoilt))
 
 
-class Forgetful(SimulatedPlatform):
+class FaultyPlatform(SimulatedPlatform):
     """Claims to keep what nobody fetched, or to know what it was sent, and does neither."""
 
     def __init__(self, capabilities: Capabilities, fault: str) -> None:
@@ -191,8 +191,8 @@ class Forgetful(SimulatedPlatform):
     def adapter(self) -> SimulatedAdapter:
         if self._fault == "keeps nothing":
             for inbound in self.pending():
-                self.confirm(inbound)
-        return Liar(self, self._fault)
+                self.acknowledge(inbound)
+        return FaultyAdapter(self, self._fault)
 
     def deliver(self, outbound: Outbound) -> Receipt:
         if self._fault == "knows no keys" and self.find(outbound.key):
@@ -206,10 +206,10 @@ def _is_large(outbound: Outbound) -> bool:
     return outbound.file is not None and outbound.file.size > 1_000_000
 
 
-class LyingStage(SimulatedStage):
+class FaultyStage(SimulatedStage):
     def __init__(self, capabilities: Capabilities, fault: str) -> None:
         super().__init__(capabilities)
-        longest, self.platform = self.platform.longest, Forgetful(capabilities, fault)
+        longest, self.platform = self.platform.longest, FaultyPlatform(capabilities, fault)
         self.platform.longest = 400 if fault == "takes less than it says" else longest
         if fault == "leaves no room for a mark":
             self.platform.longest = capabilities.max_length
@@ -218,7 +218,7 @@ class LyingStage(SimulatedStage):
         return self.platform.adapter()
 
 
-class LyingTaker(PostingAdapter):
+class FaultyWebhookAdapter(WebhookAdapter):
     """Lies about what was posted."""
 
     def __init__(self, platform: SimulatedPlatform, fault: str) -> None:
@@ -227,27 +227,27 @@ class LyingTaker(PostingAdapter):
         self._known: set[bytes] = set()
         self._left: list[asyncio.Task[bool]] = []
 
-    async def take_post(self, headers: Mapping[str, str], body: bytes) -> Answered:
+    async def take_post(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         match self._fault:
             case "takes posts of everybody":
                 headers = {HEADER: SECRET}
-            case "refuses posts of others and keeps them" if not self.knows(headers):
+            case "refuses posts of others and keeps them" if not self.is_authentic(headers):
                 await self.hand_over(body)
-            case "answers posts before they are stored" if self.knows(headers):
+            case "answers posts before they are stored" if self.is_authentic(headers):
                 self._left.append(asyncio.create_task(self.hand_over(body)))
-                return Answered()
+                return WebhookResponse()
             case "refuses posts that it knows" if body in self._known:
-                return Answered(409)
-            case "names posts anew every time" if self.knows(headers):
+                return WebhookResponse(409)
+            case "names posts anew every time" if self.is_authentic(headers):
                 body = body.replace(b'"message":"', b'"message":"again-', body in self._known)
         self._known.add(body)
         return await super().take_post(headers, body)
 
 
-class LyingPostingStage(PostingStage):
+class FaultyWebhookStage(WebhookStage):
     def __init__(self, capabilities: Capabilities, fault: str) -> None:
         super().__init__(capabilities)
         self._fault = fault
 
     def adapter(self) -> Adapter:
-        return LyingTaker(self.platform, self._fault)
+        return FaultyWebhookAdapter(self.platform, self._fault)

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-READS = ToolAnnotations(read_only_hint=True)
-SETTLES = ToolAnnotations(idempotent_hint=True)
+READ_ONLY_HINT = ToolAnnotations(read_only_hint=True)
+IDEMPOTENT_HINT = ToolAnnotations(idempotent_hint=True)
 
 
-def leave(file: str, line: str) -> None:
+def append_line(file: str, line: str) -> None:
     """Add a line to a file, so that a test can count how often something really ran."""
     with Path(file).open("a") as trace:
         trace.write(f"{line}\n")
@@ -61,7 +61,7 @@ async def add(a: int, b: int) -> int:
 
 async def count(file: str) -> str:
     """Adds a line to a file, once for every run."""
-    leave(file, "ran")
+    append_line(file, "ran")
     return "counted"
 
 
@@ -73,9 +73,9 @@ def put(file: str, text: str) -> str:
 
 async def slow(seconds: float, file: str) -> str:
     """Adds a line to a file, and answers much later."""
-    leave(file, "began")
+    append_line(file, "began")
     await asyncio.sleep(seconds)
-    leave(file, "ended")
+    append_line(file, "ended")
     return "at last"
 
 
@@ -98,7 +98,7 @@ async def die() -> str:
 async def order(file: str, context: Context[Any, Any]) -> str:
     """Notes the idempotency key that came with the call."""
     meta = dict(context.request_context.meta or {})
-    leave(file, str(meta.get("perdure/idempotency-key")))
+    append_line(file, str(meta.get("perdure/idempotency-key")))
     return "ordered"
 
 
@@ -108,7 +108,7 @@ async def grow(name: str, context: Context[Any, Any]) -> str:
     async def grown() -> str:
         return name
 
-    context.mcp_server.add_tool(grown, name=name, description="Came later.", annotations=READS)
+    context.mcp_server.add_tool(grown, name=name, description="Came later.", annotations=READ_ONLY_HINT)
     await context.notify_tools_changed()
     await context.session.send_tool_list_changed()
     return f"{name} is there"
@@ -152,50 +152,52 @@ async def pid() -> int:
     return os.getpid()
 
 
-PLAIN: list[tuple[Callable[..., Any], ToolAnnotations | None]] = [
-    (echo, READS),
-    (add, READS),
+TOOLS: list[tuple[Callable[..., Any], ToolAnnotations | None]] = [
+    (echo, READ_ONLY_HINT),
+    (add, READ_ONLY_HINT),
     (count, None),
-    (put, SETTLES),
+    (put, IDEMPOTENT_HINT),
     (slow, None),
-    (look, READS),
+    (look, READ_ONLY_HINT),
     (fail, None),
     (die, None),
     (order, None),
     (grow, None),
-    (show, READS),
-    (measure, READS),
-    (environment, READS),
-    (variable, READS),
-    (open_files, READS),
-    (pid, READS),
+    (show, READ_ONLY_HINT),
+    (measure, READ_ONLY_HINT),
+    (environment, READ_ONLY_HINT),
+    (variable, READ_ONLY_HINT),
+    (open_files, READ_ONLY_HINT),
+    (pid, READ_ONLY_HINT),
 ]
 
 
-def serve(old: bool) -> MCPServer[Any]:
+def make_server(old: bool) -> MCPServer[Any]:
     """The server with its tools."""
-    server: MCPServer[Any] = MCPServer("tests", log_level="WARNING", middleware=[refuse_the_new] if old else [])
-    for tool, hints in PLAIN:
+    server: MCPServer[Any] = MCPServer(
+        "tests", log_level="WARNING", middleware=[refuse_new_protocol] if old else []
+    )
+    for tool, hints in TOOLS:
         server.add_tool(tool, annotations=hints, structured_output=False)
-    server.add_tool(echo, name="say.it", annotations=READS, structured_output=False)
+    server.add_tool(echo, name="say.it", annotations=READ_ONLY_HINT, structured_output=False)
     return server
 
 
-async def refuse_the_new(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+async def refuse_new_protocol(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
     """Answer like a server that knows nothing but the handshake."""
     if ctx.method == "server/discover":
         raise MCPError(METHOD_NOT_FOUND, "Method not found")
     return await call_next(ctx)
 
 
-async def serve_old(server: MCPServer[Any]) -> None:
+async def serve_old_protocol(server: MCPServer[Any]) -> None:
     """Over standard input and output, with the handshake of 2025 only."""
     inner = server._lowlevel_server
     async with stdio_server() as (read, write), inner.lifespan(inner) as state:
         await serve_loop(inner, read, write, lifespan_state=state)
 
 
-class Guarded:
+class BearerGuard:
     """Turns away every request without the token."""
 
     def __init__(self, app: ASGIApp, bearer: str) -> None:
@@ -221,7 +223,7 @@ async def serve_http(server: MCPServer[Any], arguments: argparse.Namespace) -> N
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
         app: ASGIApp = server.streamable_http_app(json_response=arguments.json)
         if arguments.bearer:
-            app = Guarded(app, arguments.bearer)
+            app = BearerGuard(app, arguments.bearer)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
         await uvicorn.Server(config).serve(sockets=[listening])
 
@@ -233,11 +235,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--bearer")
     arguments = parser.parse_args()
-    server = serve(arguments.old)
+    server = make_server(arguments.old)
     if arguments.port is not None:
         asyncio.run(serve_http(server, arguments))
     elif arguments.old:
-        asyncio.run(serve_old(server))
+        asyncio.run(serve_old_protocol(server))
     else:
         server.run()
 

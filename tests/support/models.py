@@ -31,7 +31,7 @@ from pydantic_ai.tools import ToolDefinition
 from perdure.testing.providers import LocalProvider
 
 # To read the certificates of this machine, which nobody shows us here, would take longer than the test.
-NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+EMPTY_TLS_CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 # Few tokens, because Anthropic's client asks for a stream by itself when many could make the answer last long.
 SETTINGS: ModelSettings = {"max_tokens": 1000, "max_retries": 0}
@@ -43,7 +43,7 @@ async def connect(
 ) -> AsyncIterator[Model[Any]]:
     """A model that talks to the provider in the words of the API."""
     shown = provider.key if key is None else key
-    async with httpx2.AsyncClient(verify=NOBODY, timeout=60) as client:
+    async with httpx2.AsyncClient(verify=EMPTY_TLS_CONTEXT, timeout=60) as client:
         if api == "openai":
             yield OpenAIChatModel(name, provider=OpenAIProvider(provider.openai_url, shown, http_client=client))
         else:
@@ -51,7 +51,7 @@ async def connect(
             yield AnthropicModel(name, provider=service)
 
 
-def offering(*tools: str) -> ModelRequestParameters:
+def offer_tools(*tools: str) -> ModelRequestParameters:
     """Tools on offer, each taking whatever it is given."""
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
     return ModelRequestParameters(
@@ -68,7 +68,7 @@ async def streaming(
     model: Model[Any], messages: Sequence[ModelMessage] = (), tools: ModelRequestParameters | None = None
 ) -> AsyncIterator[StreamedResponse]:
     """The answer as a stream."""
-    async with model.request_stream(list(messages) or [prompt()], SETTINGS, tools or offering()) as stream:
+    async with model.request_stream(list(messages) or [prompt()], SETTINGS, tools or offer_tools()) as stream:
         yield stream
 
 
@@ -81,14 +81,14 @@ async def ask(
 ) -> ModelResponse:
     """The whole answer, however it comes."""
     if not streamed:
-        return await model.request(list(messages) or [prompt()], SETTINGS, tools or offering())
+        return await model.request(list(messages) or [prompt()], SETTINGS, tools or offer_tools())
     async with streaming(model, messages, tools) as stream:
         async for _ in stream:
             pass
         return stream.get()
 
 
-def words(event: ModelResponseStreamEvent) -> str:
+def event_text(event: ModelResponseStreamEvent) -> str:
     """The text that an event of a stream brings."""
     if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
         return event.part.content
@@ -97,10 +97,10 @@ def words(event: ModelResponseStreamEvent) -> str:
     return ""
 
 
-async def listen(stream: StreamedResponse, heard: list[str]) -> None:
+async def collect_text(stream: StreamedResponse, heard: list[str]) -> None:
     """Note the pieces of text as they come, so that they are known even if the stream fails."""
     async for event in stream:
-        heard += filter(None, [words(event)])
+        heard += filter(None, [event_text(event)])
 
 
 def text(answer: ModelResponse) -> str:

@@ -6,15 +6,15 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.core.journal import TurnView, fold
-from perdure.core.turn import FINAL, State
+from perdure.core.turn import FINAL_STATES, TurnState
 from perdure.errors import ConfigurationError, DatabaseRefused
 from perdure.store.api import Store
-from support.stopping import looking_at
+from support.stopping import read_only_store
 
-WAITING = "SELECT 1 FROM inbox WHERE state = 'waiting'"
+WAITING_SQL = "SELECT 1 FROM inbox WHERE state = 'waiting'"
 
 
-class Moment(StrEnum):
+class CrashMoment(StrEnum):
     """In the order of a message's life."""
 
     NOTHING = "nothing is stored yet"
@@ -27,37 +27,37 @@ class Moment(StrEnum):
     OVER = "everything is done"
 
 
-async def moment_of(home: Path) -> Moment:
+async def crash_moment_of(home: Path) -> CrashMoment:
     """What a gateway that is gone was doing; of several things, the one that is hardest to go on with."""
     if not (home / "perdure.db").exists():
-        return Moment.NOTHING
+        return CrashMoment.NOTHING
     try:
-        async with looking_at(home) as store:
-            return await _look(store)
+        async with read_only_store(home) as store:
+            return await _read_moment(store)
     except (ConfigurationError, DatabaseRefused):
-        return Moment.NOTHING  # it had no time to make its tables
+        return CrashMoment.NOTHING  # it had no time to make its tables
 
 
-async def _look(store: Store) -> Moment:
+async def _read_moment(store: Store) -> CrashMoment:
     views = [
         fold(await store.journal.of_turn(turn.session, turn.id))
         for session in await store.sessions.page()
         for turn in await store.turns.of_session(session.id)
     ]
-    going = [view for view in views if view.state not in FINAL]
-    owed = {row.state for row in await store.outbox.open()}
-    if any(_in_a_step(view) for view in going):
-        return Moment.STEP
+    going = [view for view in views if view.state not in FINAL_STATES]
+    owed = {row.state for row in await store.outbox.open_deliveries()}
+    if any(_is_in_step(view) for view in going):
+        return CrashMoment.STEP
     if owed:
-        return Moment.SENDING if owed - {"owed"} else Moment.OWED
-    if any(view.state is not State.WAITING for view in going):
-        return Moment.BETWEEN
+        return CrashMoment.SENDING if owed - {"owed"} else CrashMoment.OWED
+    if any(view.state is not TurnState.WAITING for view in going):
+        return CrashMoment.BETWEEN
     if going:
-        return Moment.ASKED
-    if await store.database.read(lambda tx: tx.all(WAITING)):
-        return Moment.STORED
-    return Moment.OVER if views else Moment.NOTHING
+        return CrashMoment.ASKED
+    if await store.database.read(lambda tx: tx.all(WAITING_SQL)):
+        return CrashMoment.STORED
+    return CrashMoment.OVER if views else CrashMoment.NOTHING
 
 
-def _in_a_step(view: TurnView) -> bool:
+def _is_in_step(view: TurnView) -> bool:
     return any(call.started is not None and call.ended is None for call in view.calls.values())

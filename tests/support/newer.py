@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.core.entries import Entry
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 from perdure.store.journal import append
 from perdure.testing import SimulatedPlatform
 from support.inprocess import crashing_at_the_end
@@ -21,7 +21,7 @@ class Pondered(Entry, frozen=True):
 
 async def write_newer_entry(home: Path, platform: SimulatedPlatform, state: str) -> None:
     """Let a gateway die after a turn of chat 1 that is done or runs, and that has such an entry."""
-    running = state == State.RUNNING
+    running = state == TurnState.RUNNING
     async with crashing_at_the_end(home, platform) as gateway:
         platform.write("step long 600s\nsay: first" if running else "say: first")
         database = gateway.store.database

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from support.described import check
+from support.described import check_response
 from support.gateway import GatewayProcess
 from support.waiting import wait_for
 
@@ -27,7 +27,7 @@ class Operator:
         headers = {"Authorization": f"Bearer {self._gateway.token}"}
         response = httpx.request(method, f"{self._gateway.url}/api{path}", headers=headers, timeout=30, **options)
         assert response.status_code == status, response.text
-        check(response)
+        check_response(response)
         return response.json()
 
     def last_turn(self, chat: str, platform: str = "web") -> Any:

@@ -11,18 +11,18 @@ import msgspec
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Sender, Stored
 from perdure.errors import NotConnected, PerdureError, SendUnknown
-from perdure.platforms.api import Adapter, Answered, Capabilities, Event
-from perdure.platforms.telegram.http import Http
+from perdure.platforms.api import Adapter, Capabilities, Event, WebhookResponse
+from perdure.platforms.telegram.http import HttpClient
 from perdure.testing import SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
 from support.staging import SimulatedStage
 
 HEADER, SECRET = "x-secret", "only the platform knows"
-AGAIN = 0.05  # seconds before the platform posts again what was not taken
-ANSWERING = 60.0  # seconds that a post waits for its answer
+REPOST_SECONDS = 0.05  # seconds before the platform posts again what was not taken
+ANSWER_TIMEOUT_SECONDS = 60.0  # seconds that a post waits for its answer
 
 
-class PostingAdapter(SimulatedAdapter):
+class WebhookAdapter(SimulatedAdapter):
     """Takes what the platform posts, and says that it has it once it is stored."""
 
     def __init__(self, platform: SimulatedPlatform) -> None:
@@ -36,36 +36,36 @@ class PostingAdapter(SimulatedAdapter):
     def takes_posts(self) -> bool:
         return True
 
-    def knows(self, headers: Mapping[str, str]) -> bool:
+    def is_authentic(self, headers: Mapping[str, str]) -> bool:
         return headers.get(HEADER) == SECRET
 
-    async def take_post(self, headers: Mapping[str, str], body: bytes) -> Answered:
-        if not self.knows(headers):
-            return Answered(401)
+    async def take_post(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
+        if not self.is_authentic(headers):
+            return WebhookResponse(401)
         if not self._receiving:
-            return Answered(503)
+            return WebhookResponse(503)
         stored = await self.hand_over(body)
-        return Answered(200 if stored else 503)
+        return WebhookResponse(200 if stored else 503)
 
     async def hand_over(self, body: bytes) -> bool:
         """Hand over what was posted; whether it was stored."""
         outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         number = f"{next(self._numbers)}"
         self._outcomes.add(outcome)
-        self._posted[number] = self._read(body, outcome)
-        self.look()
+        self._posted[number] = self._parse_event(body, outcome)
+        self.wake()
         try:
             return await outcome
         finally:
             self._outcomes.discard(outcome)
             del self._posted[number]
 
-    def _read(self, body: bytes, outcome: asyncio.Future[bool]) -> Event:
+    def _parse_event(self, body: bytes, outcome: asyncio.Future[bool]) -> Event:
         async def ack(_: Stored | None) -> None:
-            _settle(outcome, True)
+            _set_outcome(outcome, True)
 
         async def fail(_: PerdureError) -> None:
-            _settle(outcome, False)
+            _set_outcome(outcome, False)
 
         try:
             inbound = msgspec.json.decode(body, type=Inbound)
@@ -84,49 +84,49 @@ class PostingAdapter(SimulatedAdapter):
         finally:
             self._receiving = False
             for outcome in self._outcomes:
-                _settle(outcome, False)
+                _set_outcome(outcome, False)
 
 
-def _settle(outcome: asyncio.Future[bool], stored: bool) -> None:
+def _set_outcome(outcome: asyncio.Future[bool], stored: bool) -> None:
     if not outcome.done():
         outcome.set_result(stored)
 
 
-class PostingStage(SimulatedStage):
+class WebhookStage(SimulatedStage):
     """Posts one thing after the other, each until it is answered with success."""
 
     def __init__(self, capabilities: Capabilities) -> None:
         super().__init__(capabilities)
-        self._door: Http
-        self._posting: asyncio.Task[None] | None = None
+        self._http: HttpClient
+        self._posting_task: asyncio.Task[None] | None = None
 
     def adapter(self) -> Adapter:
-        return PostingAdapter(self.platform)
+        return WebhookAdapter(self.platform)
 
     async def publish(self, url: str) -> None:
-        self._door = Http(url)
-        self._posting = asyncio.create_task(self._work())
+        self._http = HttpClient(url)
+        self._posting_task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        if self._posting is not None:
-            self._posting.cancel()
-            await asyncio.wait({self._posting})
-            await self._door.close()
+        if self._posting_task is not None:
+            self._posting_task.cancel()
+            await asyncio.wait({self._posting_task})
+            await self._http.close()
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         while True:
             if not self.platform.reachable or not await self._post_next():
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(REPOST_SECONDS)
 
     async def _post_next(self) -> bool:
         """Post what is first; whether it was taken."""
-        for raw in self.platform.garbage()[:1]:
+        for raw in self.platform.garbled_events()[:1]:
             if taken := await self._post(raw.encode(), SECRET) == 200:
-                self.platform.discard(raw)
+                self.platform.discard_garbled(raw)
             return taken
         for inbound in self.platform.pending()[:1]:
             if taken := await self._post(msgspec.json.encode(inbound), SECRET) == 200:
-                self.platform.confirm(inbound)
+                self.platform.acknowledge(inbound)
             return taken
         return False
 
@@ -134,7 +134,9 @@ class PostingStage(SimulatedStage):
         """The status of the answer; 0 if none came."""
         headers = [(HEADER, secret) for secret in secrets]
         try:
-            status, _ = await self._door.post(f"/hooks/{self.platform.name}", body, ANSWERING, headers)
+            status, _ = await self._http.post(
+                f"/hooks/{self.platform.name}", body, ANSWER_TIMEOUT_SECONDS, headers
+            )
         except (NotConnected, SendUnknown):
             return 0
         return status

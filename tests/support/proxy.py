@@ -85,7 +85,7 @@ class CuttingProxy:
             link, self._held = self._held, None
         if link is None:
             raise AssertionError("No COMMIT is held: release() needs hold_commit() and a commit after it.")
-        link.order(RELEASE)
+        link.send_command(RELEASE)
         link.join(timeout)
         if link.is_alive():
             raise AssertionError(f"The server has not answered the released COMMIT within {timeout:g} s.")
@@ -96,7 +96,7 @@ class CuttingProxy:
         with self._lock:
             links = list(self._links)
         for link in links:
-            link.order(CUT)
+            link.send_command(CUT)
         for link in links:
             link.join()
 
@@ -142,20 +142,20 @@ class _Link(threading.Thread):
         self._proxy = proxy
         self._client = client
         self._server = socket.socket()
-        self._orders, self._commands = socket.socketpair()
+        self._command_reader, self._command_writer = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._from_client, self._from_server = bytearray(), bytearray()
         self._statements = _Statements()
         self._greeted = False
         self._client_lost = False  # nothing is read from the client any more, nothing is sent to it
-        self._kept: bytes | None = None
+        self._held_commit: bytes | None = None
         self._committing = False
         self._unanswered = 0
 
-    def order(self, command: bytes) -> None:
+    def send_command(self, command: bytes) -> None:
         """Have the link's own thread do something; a link that has ended needs no order."""
         with contextlib.suppress(OSError):
-            self._commands.send(command)
+            self._command_writer.send(command)
 
     def run(self) -> None:
         try:
@@ -166,7 +166,7 @@ class _Link(threading.Thread):
             self._reset_both()  # one side has broken: the other shall see the same
         finally:
             self._selector.close()
-            for end in (self._client, self._server, self._orders, self._commands):
+            for end in (self._client, self._server, self._command_reader, self._command_writer):
                 end.close()
             self._proxy.forget(self)
 
@@ -174,24 +174,24 @@ class _Link(threading.Thread):
         self._server.connect(self._proxy.upstream)
         for end in (self._client, self._server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._selector.register(self._client, selectors.EVENT_READ, self._hear_client)
-        self._selector.register(self._server, selectors.EVENT_READ, self._hear_server)
-        self._selector.register(self._orders, selectors.EVENT_READ, self._obey)
+        self._selector.register(self._client, selectors.EVENT_READ, self._read_client)
+        self._selector.register(self._server, selectors.EVENT_READ, self._read_server)
+        self._selector.register(self._command_reader, selectors.EVENT_READ, self._run_command)
 
     # Each of the next three says whether the link goes on.
 
-    def _hear_client(self) -> bool:
+    def _read_client(self) -> bool:
         chunk = self._client.recv(65536)
         self._from_client += chunk
         goes_on = bool(chunk)
-        while goes_on and not self._client_lost and (message := _take(self._from_client, self._greeted)):
+        while goes_on and not self._client_lost and (message := _take_message(self._from_client, self._greeted)):
             goes_on = self._pass_on(message) if self._greeted else self._greet(message)
         return goes_on
 
-    def _hear_server(self) -> bool:
+    def _read_server(self) -> bool:
         chunk = self._server.recv(65536)
         self._from_server += chunk
-        while message := _take(self._from_server, typed=True):
+        while message := _take_message(self._from_server, typed=True):
             self._unanswered -= message[:1] == b"Z"
             if not self._client_lost:
                 self._client.sendall(message)
@@ -199,12 +199,12 @@ class _Link(threading.Thread):
             return self._end_commit()
         return bool(chunk)
 
-    def _obey(self) -> bool:
-        if self._orders.recv(1) == CUT:
+    def _run_command(self) -> bool:
+        if self._command_reader.recv(1) == CUT:
             self._reset_both()
             return False
-        if self._kept is not None:
-            self._commit(self._kept)
+        if self._held_commit is not None:
+            self._commit(self._held_commit)
         return True
 
     def _greet(self, message: bytes) -> bool:
@@ -220,12 +220,12 @@ class _Link(threading.Thread):
     def _pass_on(self, message: bytes) -> bool:
         if self._statements.commits(message) and (trap := self._proxy.take_trap(self)):
             # The server answers an Execute only after a Sync, which the lost client cannot send any more.
-            return self._spring(trap, message + (SYNC if message[:1] == b"E" else b""))
+            return self._spring_trap(trap, message + (SYNC if message[:1] == b"E" else b""))
         self._unanswered += message[:1] in ENDED_BY_READY
         self._server.sendall(message)
         return True
 
-    def _spring(self, trap: Trap, commit: bytes) -> bool:
+    def _spring_trap(self, trap: Trap, commit: bytes) -> bool:
         self._client_lost = True
         self._selector.unregister(self._client)
         if trap is Trap.CUT_AFTER:
@@ -233,7 +233,7 @@ class _Link(threading.Thread):
             return True
         self._proxy.count()
         if trap is Trap.HOLD:
-            self._kept = commit
+            self._held_commit = commit
             _reset(self._client)
             return True
         self._reset_both()
@@ -246,7 +246,7 @@ class _Link(threading.Thread):
 
     def _end_commit(self) -> bool:
         self.answered = True
-        if self._kept is None:
+        if self._held_commit is None:
             self._proxy.count()
         self._reset_both()
         return False
@@ -279,7 +279,7 @@ def _is_commit(text: bytes) -> bool:
     return COMMIT.search(QUOTED.sub(" ", text.decode("latin-1"))) is not None
 
 
-def _take(buffer: bytearray, typed: bool) -> bytes | None:
+def _take_message(buffer: bytearray, typed: bool) -> bytes | None:
     """Remove and return the first message, if it is there in full; until the greeting they have no type."""
     start = 1 if typed else 0
     if len(buffer) < start + 4:

@@ -13,19 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from perdure.agents.api import Agent, Hear, ModelRequest
-from perdure.agents.loop import LoopAgent
-from perdure.config import load
+from perdure.agents.api import Agent, ModelRequest, PreviewCallback
+from perdure.agents.loop import BuiltinAgent
+from perdure.config import load_settings
 from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import FINAL
+from perdure.core.turn import FINAL_STATES
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
 from perdure.testing import SimulatedPlatform
-from support.fuses import Fuse, FusedAdapter, FusedDatabase, FusedModel
+from support.fuses import CrashInjector, InterceptedAdapter, InterceptedDatabase, InterceptedModel
 from support.inprocess import crashing_at_the_end
 from support.waiting import eventually
 
@@ -40,35 +40,35 @@ ERRORS: dict[str, Callable[[str], BaseException]] = {
     "MemoryError": MemoryError,
     "ExceptionGroup": lambda mark: ExceptionGroup(mark, [ValueError(mark), OSError(mark)]),
 }
-PATIENCE = 60.0  # seconds; many worlds run at once
-AT_ONCE = 12  # worlds that run side by side in one event loop
-NEIGHBOUR = "9"  # the chat of a person who has nothing to do with what fails
+TIMEOUT_SECONDS = 60.0  # seconds; many worlds run at once
+MAX_CONCURRENT_RUNS = 12  # worlds that run side by side in one event loop
+NEIGHBOUR_CHAT = "9"  # the chat of a person who has nothing to do with what fails
 
 
-class Raiser(Fuse):
+class ExceptionInjector(CrashInjector):
     """Raises at the n-th call, before or after it took place; all other calls go through."""
 
     def __init__(self, at: int | None = None, *, after: bool = False, error: BaseException | None = None) -> None:
         super().__init__(at, after=after)
         self._error = error
 
-    async def around(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def intercept(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
         self.calls.append(name)
         due = self._error is not None and len(self.calls) == self._at
         if due and not self._after:
-            self.burn()
+            self.trigger()
         result = await call()
         if due:
-            self.burn()
+            self.trigger()
         return result
 
-    def burn(self) -> None:
+    def trigger(self) -> None:
         assert self._error is not None
-        self.burnt.set()
+        self.triggered.set()
         raise self._error
 
 
-class Scene:
+class ExceptionScenario:
     """What people do in a world, and what they are told at the end if nothing fails."""
 
     name: ClassVar[str]
@@ -84,13 +84,13 @@ class Scene:
         self.other = SimulatedPlatform("other")
         self._answered: set[str] = set()
 
-    async def lead_up(self) -> None:
+    async def prepare(self) -> None:
         """What happens before the gateway begins at which something is raised."""
         self.platform.lose_answers = self.lose_answers
         for text in self.writes:
             self.platform.write(text, files=self.files)
 
-    def agent(self, fuse: Fuse) -> Agent | None:
+    def agent(self, injector: CrashInjector) -> Agent | None:
         return None
 
     def react(self) -> None:
@@ -101,31 +101,33 @@ class Scene:
                     self._answered.add(posted.key)
                     self.platform.write(answer)
 
-    def is_told(self) -> bool:
+    def has_reply(self) -> bool:
         """Whether people, or their platform, know what became of what they wrote."""
         return bool(self.platform.replies() or self.platform.turned_away)
 
 
-class Plain(Scene):
+class PlainScenario(ExceptionScenario):
     name = "plain"
 
 
-class UsesTool(Scene):
+class ToolScenario(ExceptionScenario):
     name = "tool"
     writes = ("look",)
 
-    def agent(self, fuse: Fuse) -> Agent:
+    def agent(self, injector: CrashInjector) -> Agent:
         async def look(use: Use) -> str:
-            return await fuse.around("tool", _seen)
+            return await injector.intercept("tool", _tool_result)
 
-        return LoopAgent(FusedModel(_LooksOnce(), fuse), [Tool("look", "looks", look, Effect.PURE)])
+        return BuiltinAgent(
+            InterceptedModel(_OneToolCallModel(), injector), [Tool("look", "looks", look, Effect.PURE)]
+        )
 
 
-async def _seen() -> str:
+async def _tool_result() -> str:
     return "something"
 
 
-class _LooksOnce:
+class _OneToolCallModel:
     """A model that uses a tool once where it is asked to look, and says hello everywhere else."""
 
     name = "scripted"
@@ -133,26 +135,26 @@ class _LooksOnce:
 
     async def close(self) -> None: ...
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         looks = "look" in str(request.messages[0])
         if looks and request.step == 1:
             return ModelAnswered(1, "", (ToolCall("c1", "look", {}),), "tool_calls")
         return ModelAnswered(request.step, f"done: {request.messages[-1]}", (), "stop")
 
 
-class Asks(Scene):
+class QuestionScenario(ExceptionScenario):
     name = "question"
     writes = ("ask: Which one? | this | that\nsay: fine",)
     answers: ClassVar[dict[str, str]] = {"Which one?": "that"}
 
 
-class Grows(Scene):
+class PreviewScenario(ExceptionScenario):
     name = "preview"
     writes = ("stream: one two three four five six seven eight nine ten",)
     can = Capabilities(idempotent_send=True, keeps_missed=True, edit=True, edit_every=0.05, typing_every=0.1)
 
 
-class Stops(Scene):
+class StopScenario(ExceptionScenario):
     name = "command"
     writes = ("step long 600s\nsay: late",)
 
@@ -165,21 +167,21 @@ class Stops(Scene):
             self.platform.write("/stop")
 
 
-class Fetches(Scene):
+class FileScenario(ExceptionScenario):
     name = "file"
     files = ("note.txt",)
 
 
-class LooksUp(Scene):
+class ReadBackScenario(ExceptionScenario):
     name = "read_back"
     can = Capabilities(read_back=True, keeps_missed=True)
     lose_answers = 1
 
 
-class Recovers(Scene):
+class CrashedTurnScenario(ExceptionScenario):
     name = "recovery"
 
-    async def lead_up(self) -> None:
+    async def prepare(self) -> None:
         """A gateway dies in the middle of a turn, with a reply owed in another chat."""
         async with crashing_at_the_end(self.home, self.platform) as gateway:
             self.platform.write("step a 0s\nstep b 1s\nsay: hi")
@@ -187,34 +189,50 @@ class Recovers(Scene):
             self.platform.refusals.add("3")
 
 
-SCENES: list[type[Scene]] = [Plain, UsesTool, Asks, Grows, Stops, Fetches, LooksUp, Recovers]
+SCENARIOS: list[type[ExceptionScenario]] = [
+    PlainScenario,
+    ToolScenario,
+    QuestionScenario,
+    PreviewScenario,
+    StopScenario,
+    FileScenario,
+    ReadBackScenario,
+    CrashedTurnScenario,
+]
 
 
-class World:
+class ScenarioRun:
     """One scene, served by one gateway behind a raiser."""
 
-    def __init__(self, scene: Scene, raiser: Raiser, said: Callable[[], str]) -> None:
-        self.scene = scene
-        self.raiser = raiser
-        self._said = said
-        platforms = [FusedAdapter(scene.platform, raiser), FusedAdapter(scene.other, Raiser())]
+    def __init__(
+        self, scenario: ExceptionScenario, injector: ExceptionInjector, log_text: Callable[[], str]
+    ) -> None:
+        self.scenario = scenario
+        self.injector = injector
+        self._log_text = log_text
+        platforms = [
+            InterceptedAdapter(scenario.platform, injector),
+            InterceptedAdapter(scenario.other, ExceptionInjector()),
+        ]
         self.gateway = Gateway(
-            load(scene.home, {"PERDURE_RECOVERY__MAX_WITHOUT_PROGRESS": "9"}),
+            load_settings(scenario.home, {"PERDURE_RECOVERY__MAX_WITHOUT_PROGRESS": "9"}),
             adapters=platforms,
-            agent=scene.agent(raiser),
-            wrap=lambda database: FusedDatabase(database, raiser),
-            wrap_model=lambda model: FusedModel(model, raiser),
+            agent=scenario.agent(injector),
+            wrap=lambda database: InterceptedDatabase(database, injector),
+            wrap_model=lambda model: InterceptedModel(model, injector),
         )
 
-    async def live(self, mark: str) -> None:
+    async def run(self, mark: str) -> None:
         """Run to the end of the scene: the gateway lives, neighbours are served, and what failed is told."""
         running = asyncio.create_task(self.gateway.run())
         try:
-            await eventually("everything has come to its end", lambda: running.done() or self.is_over(), PATIENCE)
+            await eventually(
+                "everything has come to its end", lambda: running.done() or self.is_over(), TIMEOUT_SECONDS
+            )
             assert not running.done(), "the gateway ended"
-            if self.raiser.burnt.is_set():
+            if self.injector.triggered.is_set():
                 await self._serve_neighbours(running)
-                assert mark in self._said() or await self._is_on_record(mark), "nobody was told what failed"
+                assert mark in self._log_text() or await self._is_on_record(mark), "nobody was told what failed"
         except BaseException:
             running.cancel()
             raise
@@ -224,20 +242,20 @@ class World:
         await running
 
     async def is_over(self) -> bool:
-        self.scene.react()
-        if self.gateway.phase != "ready" or not self.scene.is_told():
+        self.scenario.react()
+        if self.gateway.phase != "ready" or not self.scenario.has_reply():
             return False
-        return not await _open_work(self._store())
+        return not await _has_open_work(self._store())
 
     def _store(self) -> Store:
         """The store beneath the raiser: looking at it is no call of the gateway's."""
         return Store(self.gateway.store.database.beneath)  # type: ignore[attr-defined]
 
     async def _serve_neighbours(self, running: asyncio.Task[object]) -> None:
-        for platform in (self.scene.platform, self.scene.other):
-            platform.write("say: hello", chat=NEIGHBOUR)
-        for platform in (self.scene.platform, self.scene.other):
-            served = lambda one=platform: running.done() or bool(one.replies(NEIGHBOUR))  # noqa: E731
+        for platform in (self.scenario.platform, self.scenario.other):
+            platform.write("say: hello", chat=NEIGHBOUR_CHAT)
+        for platform in (self.scenario.platform, self.scenario.other):
+            served = lambda one=platform: running.done() or bool(one.replies(NEIGHBOUR_CHAT))
             await eventually(f"a neighbour on {platform.name} is served", served)
         assert not running.done(), "the gateway ended"
 
@@ -248,30 +266,32 @@ class World:
         return any(mark in row[0] for row in bodies)
 
 
-async def _open_work(store: Store) -> bool:
+async def _has_open_work(store: Store) -> bool:
     turns = [turn for session in await store.sessions.page() for turn in await store.turns.of_session(session.id)]
-    return bool(await store.outbox.open()) or any(turn.state not in FINAL for turn in turns)
+    return bool(await store.outbox.open_deliveries()) or any(turn.state not in FINAL_STATES for turn in turns)
 
 
 # ── the sweep itself ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def count_calls(scene: type[Scene], folder: Path) -> int:
+async def count_calls(scenario: type[ExceptionScenario], folder: Path) -> int:
     """How many calls a gateway makes in this scene if nothing is raised."""
-    made, raiser = scene(folder / "unharmed"), Raiser()
-    await made.lead_up()
-    await World(made, raiser, str).live("")
+    made, raiser = scenario(folder / "unharmed"), ExceptionInjector()
+    await made.prepare()
+    await ScenarioRun(made, raiser, str).run("")
     return len(raiser.calls)
 
 
-async def raise_at(scene: type[Scene], folder: Path, point: int, kind: str, said: Callable[[], str]) -> None:
+async def raise_at(
+    scenario: type[ExceptionScenario], folder: Path, point: int, kind: str, log_text: Callable[[], str]
+) -> None:
     """Raise at one point: even ones are before a call, odd ones after it."""
-    mark = f"fault-{scene.name}-{point}-{kind}"
-    made = scene(folder / mark)
-    await made.lead_up()
-    raiser = Raiser(1 + point // 2, after=bool(point % 2), error=ERRORS[kind](mark))
+    mark = f"fault-{scenario.name}-{point}-{kind}"
+    made = scenario(folder / mark)
+    await made.prepare()
+    raiser = ExceptionInjector(1 + point // 2, after=bool(point % 2), error=ERRORS[kind](mark))
     try:
-        await World(made, raiser, said).live(mark)
+        await ScenarioRun(made, raiser, log_text).run(mark)
     except BaseException as error:
         called = raiser.calls[point // 2] if point // 2 < len(raiser.calls) else "nothing"
         error.add_note(
@@ -280,16 +300,16 @@ async def raise_at(scene: type[Scene], folder: Path, point: int, kind: str, said
         raise
 
 
-async def sweep(scene: type[Scene], folder: Path, choose: Callable[[int], list[str]]) -> int:
+async def sweep(scenario: type[ExceptionScenario], folder: Path, choose: Callable[[int], list[str]]) -> int:
     """Raise at every point the errors that are chosen for it; returns how many there were."""
-    points = range(2 * await count_calls(scene, folder))
+    points = range(2 * await count_calls(scenario, folder))
     chosen = [(point, kind) for point in points for kind in choose(point)]
-    places = asyncio.Semaphore(AT_ONCE)
-    with _listening() as said:
+    places = asyncio.Semaphore(MAX_CONCURRENT_RUNS)
+    with _capture_log() as said:
 
         async def one(point: int, kind: str) -> None:
             async with places:
-                await raise_at(scene, folder, point, kind, said)
+                await raise_at(scenario, folder, point, kind, said)
 
         async with asyncio.TaskGroup() as group:
             for point, kind in chosen:
@@ -298,7 +318,7 @@ async def sweep(scene: type[Scene], folder: Path, choose: Callable[[int], list[s
 
 
 @contextmanager
-def _listening() -> Iterator[Callable[[], str]]:
+def _capture_log() -> Iterator[Callable[[], str]]:
     """What the gateways' log says meanwhile, with its tracebacks."""
     lines: list[str] = []
 

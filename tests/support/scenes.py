@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.journal import TurnView
-from perdure.runtime.gateway import Ending, Gateway
+from perdure.runtime.gateway import Gateway, StopKind
 from perdure.testing import SettableClock, SimulatedPlatform
 from support import inprocess, recovering, stopping
-from support.recovering import Bench, Gated, Halting
+from support.recovering import AgentHarness, GatedPlatform, HangingAgent
 from support.waiting import eventually
 
 SCRIPT = "step a\nstep b\nsay: done"  # of which, on the bench of a scene, step b hangs
 
 
-class Scene:
+class RecoveryScenario:
     """What outlives gateways: a home, a platform, a bench and a clock."""
 
     def __init__(
@@ -27,44 +27,46 @@ class Scene:
     ) -> None:
         self.home = home
         self.platform = platform or SimulatedPlatform()
-        self.bench = Bench(*stuck)
+        self.agent_harness = AgentHarness(*stuck)
         self.clock = SettableClock()
         self.settings = settings  # of all its gateways
 
-    def _given(self, options: dict[str, Any]) -> dict[str, Any]:
-        return {"agent": self.bench.agent, "clock": self.clock, **self.settings, **options}
+    def _gateway_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {"agent": self.agent_harness.agent, "clock": self.clock, **self.settings, **options}
 
     @asynccontextmanager
     async def serving(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
         """A gateway that is stopped in an orderly way at the end."""
-        given = self._given(options)
+        given = self._gateway_options(options)
         async with inprocess.serving(self.home, self.platform, *others, **given) as self.gateway:
             yield self.gateway
 
     @asynccontextmanager
     async def crashing(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
         """A gateway that is killed at the end."""
-        given = self._given(options)
+        given = self._gateway_options(options)
         async with inprocess.crashing_at_the_end(self.home, self.platform, *others, **given) as self.gateway:
             yield self.gateway
 
     @asynccontextmanager
-    async def unstuck(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
+    async def serving_released(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
         """A gateway under which nothing hangs any more, and that is stopped at the end."""
-        self.bench.release()
+        self.agent_harness.release()
         async with self.serving(*others, **options) as gateway:
             yield gateway
 
     @asynccontextmanager
-    async def dying(self, fact: str, **options: Any) -> AsyncIterator[Gateway]:
+    async def crashing_at_fact(self, fact: str, **options: Any) -> AsyncIterator[Gateway]:
         """A gateway that is killed by a fact; at the end we wait for that."""
-        async with stopping.dying(self.home, self.platform, fact=fact, **self._given(options)) as self.gateway:
+        async with stopping.crashing_at_fact(
+            self.home, self.platform, fact=fact, **self._gateway_options(options)
+        ) as self.gateway:
             yield self.gateway
 
-    async def crash_in_a_step(self, *texts: str, chat: str = "1") -> None:
+    async def crash_in_step(self, *texts: str, chat: str = "1") -> None:
         """Write this, and kill a gateway when one more step hangs."""
         given: dict[str, Any] = {"clock": self.clock, **self.settings}
-        await recovering.crash_in_a_step(self.home, self.platform, self.bench, *texts, chat=chat, **given)
+        await recovering.crash_in_step(self.home, self.platform, self.agent_harness, *texts, chat=chat, **given)
 
     async def crash_in_every_chat(self, chats: str, *behind: str) -> None:
         """Write the script, and what is to wait behind it, in each chat; kill a gateway when all of them hang."""
@@ -72,22 +74,22 @@ class Scene:
             for chat in chats:
                 for text in (SCRIPT, *behind):
                     self.platform.write(text, chat=chat)
-            await self.bench.hangs(len(chats))
+            await self.agent_harness.wait_until_hanging(len(chats))
             await eventually("all is stored", lambda: not self.platform.pending())
 
-    async def crash_when_halted(self, agent: Halting, *texts: str) -> list[str]:
+    async def crash_when_hanging(self, agent: HangingAgent, *texts: str) -> list[str]:
         """Write this, and kill a gateway when the agent hangs once more; the ids of the messages."""
-        before = agent.hangs
+        before = agent.hang_count
         async with self.crashing(agent=agent):
             written = [self.platform.write(text) for text in texts]
-            await eventually("the agent hangs", lambda: agent.hangs > before)
+            await eventually("the agent hangs", lambda: agent.hang_count > before)
         return written
 
-    async def run_into_the_deadline(self, ending: Ending = Ending.STOP) -> None:
+    async def run_into_the_deadline(self, ending: StopKind = StopKind.STOP) -> None:
         """Stop a gateway when one more step hangs, without giving it time to end."""
-        before = len(self.bench.hanging)
+        before = len(self.agent_harness.hung_steps)
         async with self.serving(DRAIN__DEADLINE="0") as gateway:
-            await self.bench.hangs(before + 1)
+            await self.agent_harness.wait_until_hanging(before + 1)
             gateway.stop(ending)
             await eventually("the gateway has stopped", lambda: gateway.phase == "stopped")
 
@@ -95,71 +97,71 @@ class Scene:
         return recovering.key_of(self.platform, chat)
 
     async def turns(self, chat: str = "1") -> list[TurnView]:
-        return await recovering.turns_in(self.gateway.store, self.key(chat))
+        return await recovering.turn_views(self.gateway.store, self.key(chat))
 
     async def turn(self, chat: str = "1") -> TurnView:
         """The last turn of a chat."""
         return await recovering.last_turn(self.gateway.store, self.key(chat))
 
-    async def decided(self, rule: str, chat: str = "1") -> TurnView:
-        return await recovering.decided(self.gateway.store, self.key(chat), rule)
+    async def wait_for_rule(self, rule: str, chat: str = "1") -> TurnView:
+        return await recovering.wait_for_rule(self.gateway.store, self.key(chat), rule)
 
-    async def sees(self, *texts: str, chat: str = "1") -> None:
+    async def wait_for_replies(self, *texts: str, chat: str = "1") -> None:
         """Wait until a chat sees exactly this of us."""
-        await recovering.replies(self.platform, *texts, chat=chat)
+        await recovering.wait_for_replies(self.platform, *texts, chat=chat)
 
-    async def sees_last(self, text: str, chat: str = "1") -> None:
+    async def wait_for_last_reply(self, text: str, chat: str = "1") -> None:
         """Wait until this is the last that a chat sees of us."""
         await eventually(f"chat {chat} sees {text!r}", lambda: self.platform.replies(chat)[-1:] == [text])
 
     async def why(self) -> str:
         """What `perdure why` prints about the chat."""
-        return await recovering.perdure(self.home, "why", self.key())
+        return await recovering.run_perdure(self.home, "why", self.key())
 
 
-async def cut_while_a_reply_is_owed(home: Path, platform: Gated) -> Scene:
+async def scenario_with_open_delivery(home: Path, platform: GatedPlatform) -> RecoveryScenario:
     """A scene in which a gateway was killed in a step of the script, while a reply to chat 2 was on its way."""
-    scene = Scene(home, "b", platform=platform)
+    scene = RecoveryScenario(home, "b", platform=platform)
     async with scene.crashing() as gateway:
         platform.write(SCRIPT)
         platform.write("say: owed", chat="2")
-        await scene.bench.hangs()
-        await platform.holds(1)
-        [owed] = await gateway.store.outbox.open()
+        await scene.agent_harness.wait_until_hanging()
+        await platform.wait_for_sends(1)
+        [owed] = await gateway.store.outbox.open_deliveries()
     assert owed.text == "owed"
     return scene
 
 
-async def cut_in_a_step(home: Path, *texts: str, stuck: str = "b", **options: Any) -> Scene:
+async def scenario_crashed_in_step(home: Path, *texts: str, stuck: str = "b", **options: Any) -> RecoveryScenario:
     """A scene in which a gateway was killed in a step of this, or of the script."""
-    scene = Scene(home, stuck, **options)
-    await scene.crash_in_a_step(*(texts or (SCRIPT,)))
+    scene = RecoveryScenario(home, stuck, **options)
+    await scene.crash_in_step(*(texts or (SCRIPT,)))
     return scene
 
 
-async def cut_three_times(home: Path, seconds_between: float = 0) -> Scene:
+async def scenario_crashed_three_times(home: Path, seconds_between: float = 0) -> RecoveryScenario:
     """A scene in which three gateways were killed in the same step of the script, one soon after the other."""
     # More patient than by default, so that the session is not set aside before anything else is decided.
-    scene = await cut_in_a_step(home, RECOVERY__MAX_WITHOUT_PROGRESS="9")
+    scene = await scenario_crashed_in_step(home, RECOVERY__MAX_WITHOUT_PROGRESS="9")
     for _ in range(2):
         scene.clock.move(seconds_between)
-        await scene.crash_in_a_step()
+        await scene.crash_in_step()
     return scene
 
 
-def web() -> SimulatedPlatform:
+def web_platform() -> SimulatedPlatform:
     """A platform that obeys the settings of the web."""
     return SimulatedPlatform("web")
 
 
-async def marked(scene: Scene, home: Path, **fields: object) -> None:
+async def move_session(scene: RecoveryScenario, home: Path, **fields: object) -> None:
     """Move the one session of a scene to another home, by export and import, with these fields changed."""
-    exported = json.loads(await recovering.perdure(scene.home, "export"))
+    exported = json.loads(await recovering.run_perdure(scene.home, "export"))
     [session] = exported["sessions"]
     session |= fields
     scene.home = home
     await asyncio.to_thread(_write, home / "sessions.json", json.dumps(exported))
-    await recovering.perdure(home, "import", str(home / "sessions.json"))
+    await recovering.run_perdure(home, "import", str(home / "sessions.json"))
 
 
 def _write(file: Path, text: str) -> None:

@@ -10,22 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.errors import ModelError
-from perdure.runtime.agents import Agents
+from perdure.runtime.agents import AgentFactory
 from perdure.tools import kept
-from perdure.tools.kept import Running
-from perdure.tools.place import members
+from perdure.tools.kept import CommandRunning
+from perdure.tools.place import session_processes
 from support.gateway import GatewayProcess
-from support.keeping import end_all
+from support.keeping import end_all_commands
 from support.waiting import eventually, wait_for
 
 # Leaves a line for each time it runs, says something, waits for us, says more, and ends with a code of its own.
-HELD = "echo ran >> runs; echo one; until [ -e go ]; do sleep 0.02; done; echo two; exit 3"
-RESULT = "exit code 3\none\ntwo"
+HELD_COMMAND = "echo ran >> runs; echo one; until [ -e go ]; do sleep 0.02; done; echo two; exit 3"
+HELD_RESULT = "exit code 3\none\ntwo"
 
 
-class Grouped(GatewayProcess):
+class GatewayProcessGroup(GatewayProcess):
     """A gateway in a session of its own: a kill hits its whole process group."""
 
     def start(self, *prefix: str) -> GatewayProcess:
@@ -38,22 +38,22 @@ class Grouped(GatewayProcess):
 
 
 @contextmanager
-def grouped(home: Path, **settings: str) -> Iterator[GatewayProcess]:
+def gateway_process_group(home: Path, **settings: str) -> Iterator[GatewayProcess]:
     """A started gateway that is killed by its group, gone at the end whatever happens."""
-    process = Grouped(home, **settings)
+    process = GatewayProcessGroup(home, **settings)
     try:
         yield process.start()
     finally:
         process.close()
 
 
-def cleared_home(folder: Path) -> Iterator[Path]:
+def home_without_commands(folder: Path) -> Iterator[Path]:
     """A home in which no command runs any more after the test."""
-    for _ in end_all(folder / "home" / "keepers"):
+    for _ in end_all_commands(folder / "home" / "keepers"):
         yield folder / "home"
 
 
-class Commands:
+class ShellCommands:
     """The foreground commands of a home, seen from outside."""
 
     def __init__(self, home: Path) -> None:
@@ -66,48 +66,48 @@ class Commands:
         file = self.workspace / "runs"
         return len(file.read_text().splitlines()) if file.exists() else 0
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Let the held command come to its end."""
         (self.workspace / "go").touch()
 
-    def places(self) -> list[Path]:
+    def directories(self) -> list[Path]:
         return sorted(place for place in self.root.iterdir()) if self.root.is_dir() else []
 
-    def running(self) -> Running | None:
+    def running(self) -> CommandRunning | None:
         """The command that runs now, and has been started."""
-        seen = [kept.look(place) for place in self.places()]
-        return next((each for each in seen if isinstance(each, Running) and each.pid), None)
+        seen = [kept.read_status(place) for place in self.directories()]
+        return next((each for each in seen if isinstance(each, CommandRunning) and each.pid), None)
 
-    def said(self) -> str:
-        return "".join(kept.read_text(place, 0, 1 << 20)[0] for place in self.places())
+    def output(self) -> str:
+        return "".join(kept.read_output_text(place, 0, 1 << 20)[0] for place in self.directories())
 
     def is_claimed(self) -> bool:
-        return any((place / "claim").exists() for place in self.places())
+        return any((place / "claim").exists() for place in self.directories())
 
     def has_result(self) -> bool:
-        return any((place / "result.json").exists() for place in self.places())
+        return any((place / "result.json").exists() for place in self.directories())
 
-    def talks(self) -> bool:
-        return self.running() is not None and "one" in self.said()
+    def has_output(self) -> bool:
+        return self.running() is not None and "one" in self.output()
 
-    def talking(self) -> Running:
+    def wait_for_output(self) -> CommandRunning:
         """The held command, after waiting until it has said its first word."""
-        wait_for("the command has said something", self.talks)
+        wait_for("the command has said something", self.has_output)
         found = self.running()
         assert found is not None
         return found
 
 
-def is_gone(command: Running) -> bool:
+def is_gone(command: CommandRunning) -> bool:
     """Whether nothing is left of a command's session."""
-    return not members(command.pid)
+    return not session_processes(command.pid)
 
 
-class Impatient:
+class FailingAgent:
     """The built-in agent of a home, whose turn fails as soon as a fact holds."""
 
     def __init__(self, home: Path, platform: str, fact: Callable[[], bool]) -> None:
-        self._agent = Agents(load(home, {}), [platform]).on(platform)
+        self._agent = AgentFactory(load_settings(home, {}), [platform]).agent_for(platform)
         self._fact = fact
 
     async def run(self, context: TurnContext) -> Reply:

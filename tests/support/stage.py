@@ -18,10 +18,10 @@ from perdure.store.api import Store
 from perdure.store.database import Database
 from perdure.testing import Crash, CrashingDatabase, SettableClock, SimulatedPlatform
 from support.inprocess import make_gateway
-from support.recovering import Bench
+from support.recovering import AgentHarness
 from support.waiting import eventually
 
-MINUTES = 400  # as seconds, between two starts, so that they are no crash loop
+RESTART_GAP_SECONDS = 400  # as seconds, between two starts, so that they are no crash loop
 SETTINGS = {
     "RECOVERY__FRESHNESS": "20h",
     "RECOVERY__MAX_WITHOUT_PROGRESS": "999",
@@ -30,36 +30,36 @@ SETTINGS = {
     "DELIVERY__MAX_AGE": "9999h",
     "INBOX__MAX_AGE": "0s",
 }
-_WAITS = "state = 'waiting' AND kind IN ('message', 'wish')"
-_UNDECIDED = (
+_WAITING_SQL = "state = 'waiting' AND kind IN ('message', 'wish')"
+_UNDECIDED_SQL = (
     "SELECT key FROM turns t WHERE state = 'interrupted' AND coalesce((SELECT max(seq) FROM journal "
     "WHERE turn = t.id AND kind = 'decided'), 0) < (SELECT max(seq) FROM journal WHERE turn = t.id "
     "AND kind = 'interrupted')"
 )
 
 
-class Workbench(Bench):
+class TrackingAgentHarness(AgentHarness):
     """Knows what hangs at this moment."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.at_work: list[str] = []
+        self.running_steps: list[str] = []
 
-    async def _perform(self, use: Use) -> str:
+    async def _run_step(self, use: Use) -> str:
         name = str(use.arguments["name"])
-        self.at_work.append(name)
+        self.running_steps.append(name)
         try:
-            return await super()._perform(use)
+            return await super()._run_step(use)
         finally:
-            self.at_work.remove(name)
+            self.running_steps.remove(name)
 
     @property
-    def moves(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether something is being done that does not hang."""
-        return not self.stuck.issuperset(self.at_work)
+        return not self.stuck.issuperset(self.running_steps)
 
 
-class Mortal(CrashingDatabase):
+class ArmableDatabase(CrashingDatabase):
     """Dies at a call that is chosen while it lives."""
 
     def arm(self, calls: int, *, after: bool) -> None:
@@ -73,15 +73,19 @@ class Mortal(CrashingDatabase):
         return self._at is not None and self._at > self.calls
 
 
-class Stage:
+class GatewayHarness:
     """What outlives gateways, and the one that runs now."""
 
     def __init__(self) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="perdure-stage-"))
-        self.platform, self.clock, self.bench = SimulatedPlatform(), SettableClock(), Workbench()
+        self.platform, self.clock, self.agent_harness = (
+            SimulatedPlatform(),
+            SettableClock(),
+            TrackingAgentHarness(),
+        )
         self.starts = 0
         self.gateway: Gateway
-        self.database: Mortal
+        self.database: ArmableDatabase
         self._running: asyncio.Task[object]
 
     async def close(self) -> None:
@@ -96,25 +100,25 @@ class Stage:
         return Store(self.database.beneath)
 
     @property
-    def heeds_at_once(self) -> bool:
+    def obeys_at_once(self) -> bool:
         """Whether what happens now is certainly heeded before anything else happens."""
         return self.platform.reachable and not self.database.armed
 
     # ── gateways ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _wrap(self, database: Database) -> Database:
-        self.database = Mortal(database)
+        self.database = ArmableDatabase(database)
         return self.database
 
     async def start(self) -> None:
         self.starts += 1
-        self.clock.move(MINUTES)
-        options = {"agent": self.bench.agent, "clock": self.clock}
+        self.clock.move(RESTART_GAP_SECONDS)
+        options = {"agent": self.agent_harness.agent, "clock": self.clock}
         self.gateway = make_gateway(self._home, self.platform, wrap=self._wrap, **options, **SETTINGS)
         self._running = asyncio.create_task(self.gateway.run())
         await eventually("the gateway is ready", lambda: self._running.done() or self.gateway.phase == "ready")
 
-    async def _again(self) -> None:
+    async def _start_next(self) -> None:
         """A gateway has ended, by an order or by a crash: the next one."""
         await asyncio.wait({self._running})
         error = None if self._running.cancelled() else self._running.exception()
@@ -125,72 +129,72 @@ class Stage:
     async def arm(self, calls: int, *, after: bool) -> None:
         self.database.arm(calls, after=after)
 
-    async def spare(self) -> None:
+    async def disarm(self) -> None:
         """Let the gateway live for as long as nobody says otherwise."""
         self.database.disarm()
 
-    async def survive(self, work: Awaitable[object]) -> None:
+    async def run_tolerating_crash(self, action: Awaitable[object]) -> None:
         """Do something to the gateway, which may die of it."""
         try:
-            await work
+            await action
         except (Crash, Unavailable):
             self._running.cancel()
 
     async def kill(self) -> None:
         self.database.kill()
         self._running.cancel()
-        await self._again()
+        await self._start_next()
 
     async def restart(self) -> None:
         self.gateway.stop()
-        await self._again()
+        await self._start_next()
 
-    async def let_go(self) -> None:
+    async def release_steps(self) -> None:
         """Whatever was asked for is done without delay; what is asked for later hangs again."""
-        self.bench.release()
+        self.agent_harness.release()
 
-    async def reach(self, up: bool) -> None:
+    async def set_reachable(self, up: bool) -> None:
         self.platform.reachable = up
         if not up:
             self.platform.disconnect()
 
-    async def misbehave(self, fault: str) -> None:
+    async def set_platform_fault(self, fault: str) -> None:
         setattr(self.platform, fault, 1)
 
     # ── quiet ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def settle(self) -> None:
+    async def wait_until_quiet(self) -> None:
         """Wait until nothing moves but what hangs. A gateway that dies meanwhile is started again."""
         await eventually("nothing moves any more", self._is_quiet)
 
     async def _is_quiet(self) -> bool:
         if self._running.done():
-            await self._again()
+            await self._start_next()
             return False
-        if self.database.crashed or self.bench.moves:
+        if self.database.crashed or self.agent_harness.is_busy:
             return False
         connected = self.gateway.loops.connections.connected
         if self.platform.reachable and (self.platform.pending() or not connected):
             return False
         try:
-            return not await self.database.beneath.read(lambda tx: tx.all(self._moving()))
+            return not await self.database.beneath.read(lambda tx: tx.all(self._open_work_sql()))
         except Unavailable:
             return False  # it has just died
 
-    def _moving(self) -> str:
+    def _open_work_sql(self) -> str:
         """What the store still has to do: nobody waits but behind a turn, and no turn runs but those that hang."""
-        hanging = len(self.bench.at_work)
+        hanging = len(self.agent_harness.running_steps)
         # Where a cut-off turn may have to wait: for the platform, or for the one recovery that may run at a time.
         held = not self.platform.reachable or (hanging and self.gateway.loops.slots.full)
         before = "state IN ('running', 'interrupted')" if held else "state = 'running'"
         parts = [
             "SELECT key FROM inbox WHERE state = 'waiting' AND kind = 'command'",
-            f"SELECT key FROM inbox WHERE {_WAITS} AND key NOT IN (SELECT key FROM turns WHERE {before})",
+            f"SELECT key FROM inbox WHERE {_WAITING_SQL} AND key NOT IN (SELECT key FROM turns WHERE {before})",
             "SELECT key FROM turns WHERE state = 'queued'",
             f"SELECT 'running' WHERE (SELECT count(*) FROM turns WHERE state = 'running') <> {hanging}",
         ]
         if not held:
-            parts.append(_UNDECIDED)
+            parts.append(_UNDECIDED_SQL)
         if self.platform.reachable:
             parts.append("SELECT key FROM outbox WHERE state IN ('owed', 'sending', 'unknown')")
         return " UNION ALL ".join(parts)

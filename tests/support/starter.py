@@ -24,8 +24,8 @@ from perdure.tools import kept
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-async def begin_all(root: Path, orders: dict[str, dict[str, Any]]) -> None:
-    begun = (kept.begin(root / name, kept.Order(**order)) for name, order in orders.items())
+async def start_all(root: Path, orders: dict[str, dict[str, Any]]) -> None:
+    begun = (kept.start_command(root / name, kept.LaunchSpec(**order)) for name, order in orders.items())
     for name, problem in zip(orders, await asyncio.gather(*begun, return_exceptions=True), strict=True):
         if isinstance(problem, ToolFailed):
             print(name, problem, flush=True)
@@ -50,7 +50,7 @@ def state_and_parent(pid: int) -> tuple[str, int] | None:
     return state, int(parent)
 
 
-def arrange(asked: argparse.Namespace) -> None:
+def apply_options(asked: argparse.Namespace) -> None:
     """Make the circumstances that a test wishes for."""
     if asked.python:
         sys.executable = asked.python
@@ -71,12 +71,12 @@ def main() -> None:
     parser.add_argument("--file-size", type=int)
     parser.add_argument("--subreaper", action="store_true")
     parser.add_argument("--untidy", action="store_true")
-    arrange(parser.parse_args())
+    apply_options(parser.parse_args())
     root, orders = json.loads(sys.stdin.readline())
-    asyncio.run(begin_all(Path(root), orders))
+    asyncio.run(start_all(Path(root), orders))
     sys.stdin.read()
     for name in orders:
-        print(name, type(asyncio.run(kept.until_over(Path(root) / name, 0))).__name__)
+        print(name, type(asyncio.run(kept.wait_for_end(Path(root) / name, 0))).__name__)
     print("dead", len(dead_children()))
 
 

@@ -15,8 +15,8 @@ from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt
 from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
-from perdure.store.database import Database, Work
-from perdure.store.reader import open_reader
+from perdure.store.database import Database, Transaction
+from perdure.store.reader import open_read_only
 from perdure.testing import Crash, CrashingDatabase, SimulatedPlatform
 from perdure.testing.platform import SimulatedAdapter
 from support.gateway import Person
@@ -26,32 +26,32 @@ from support.waiting import eventually, wait_for
 T = TypeVar("T")
 
 
-class Held:
+class HeldAgent:
     """An agent that answers a message only when it is let go of; it outlives its gateways."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
-        self.seen: list[list[str]] = []  # what people had said so far, at the beginning of each attempt
+        self.started_texts: list[str] = []
+        self.seen_texts: list[list[str]] = []  # what people had said so far, at the beginning of each attempt
         self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     async def run(self, context: TurnContext) -> Reply:
         causes = [cause for view in (*context.history, context.view) for cause in view.causes]
         text = causes[-1].text
-        self.seen.append([cause.text for cause in causes])
-        self.begun.append(text)
+        self.seen_texts.append([cause.text for cause in causes])
+        self.started_texts.append(text)
         await self._gates[text].wait()
         return Reply(f"{text}: done")
 
-    def let_go(self, *texts: str) -> None:
+    def release(self, *texts: str) -> None:
         for text in texts:
             self._gates[text].set()
 
-    async def has(self, *texts: str) -> None:
+    async def wait_until_started(self, *texts: str) -> None:
         """Wait until all of these have been begun."""
-        await eventually(f"{texts} are being answered", lambda: set(texts) <= set(self.begun))
+        await eventually(f"{texts} are being answered", lambda: set(texts) <= set(self.started_texts))
 
 
-async def stopped(gateway: Gateway) -> None:
+async def wait_until_stopped(gateway: Gateway) -> None:
     await eventually("the gateway has stopped", lambda: gateway.phase == "stopped")
 
 
@@ -68,9 +68,9 @@ class HangingPlatform(SimulatedPlatform):
         self.close_hangs = False
         self.close_fails: Exception | None = None
         self.hold = ""  # "before" or "after": where a send waits for `let_go`
-        self.let_go = asyncio.Event()
-        self.noticing: list[str] = []
-        self.sending: list[str] = []
+        self.send_released = asyncio.Event()
+        self.notice_texts: list[str] = []
+        self.send_texts: list[str] = []
 
     def adapter(self) -> SimulatedAdapter:
         return _HangingAdapter(self)
@@ -82,7 +82,7 @@ class _HangingAdapter(SimulatedAdapter):
         self._switches = platform
 
     async def notice(self, address: Address, text: str) -> None:
-        self._switches.noticing.append(text)
+        self._switches.notice_texts.append(text)
         if self._switches.notice_fails is not None:
             raise self._switches.notice_fails
         if self._switches.notice_hangs:
@@ -90,12 +90,12 @@ class _HangingAdapter(SimulatedAdapter):
         await super().notice(address, text)
 
     async def send(self, outbound: Outbound) -> Receipt:
-        self._switches.sending.append(outbound.text)
+        self._switches.send_texts.append(outbound.text)
         if self._switches.hold == "before":
-            await self._switches.let_go.wait()
+            await self._switches.send_released.wait()
         receipt = await super().send(outbound)
         if self._switches.hold == "after":
-            await self._switches.let_go.wait()
+            await self._switches.send_released.wait()
         return receipt
 
     async def close(self) -> None:
@@ -108,15 +108,15 @@ class _HangingAdapter(SimulatedAdapter):
 # ── crashes at a fact ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class DyingDatabase(CrashingDatabase):
+class FactCrashingDatabase(CrashingDatabase):
     """Dies right after the first write that makes a fact true: a query then gives a row."""
 
     def __init__(self, database: Database, fact: str) -> None:
         super().__init__(database)
         self._fact = fact
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
-        result = await super().write(work, key=key)
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+        result = await super().write(transaction, key=key)
         if await self.beneath.read(lambda tx: tx.one(self._fact)) is not None:
             self.kill()
             raise Crash
@@ -124,9 +124,11 @@ class DyingDatabase(CrashingDatabase):
 
 
 @asynccontextmanager
-async def dying(home: Path, *platforms: SimulatedPlatform, fact: str, **options: Any) -> AsyncIterator[Gateway]:
+async def crashing_at_fact(
+    home: Path, *platforms: SimulatedPlatform, fact: str, **options: Any
+) -> AsyncIterator[Gateway]:
     """A gateway that is killed by a fact; at the end we wait for that."""
-    gateway = make_gateway(home, *platforms, wrap=lambda database: DyingDatabase(database, fact), **options)
+    gateway = make_gateway(home, *platforms, wrap=lambda database: FactCrashingDatabase(database, fact), **options)
     running = asyncio.create_task(gateway.run())
     await eventually("the gateway is ready", lambda: running.done() or gateway.phase == "ready")
     try:
@@ -139,9 +141,9 @@ async def dying(home: Path, *platforms: SimulatedPlatform, fact: str, **options:
 
 
 @asynccontextmanager
-async def looking_at(home: Path) -> AsyncIterator[Store]:
+async def read_only_store(home: Path) -> AsyncIterator[Store]:
     """The store of a gateway that is gone, opened only to be read."""
-    store = Store(await open_reader(f"sqlite:///{home / 'perdure.db'}"))
+    store = Store(await open_read_only(f"sqlite:///{home / 'perdure.db'}"))
     try:
         yield store
     finally:
@@ -151,21 +153,21 @@ async def looking_at(home: Path) -> AsyncIterator[Store]:
 # ── real processes ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Watch:
+class ChatFollower:
     """Follows a chat in the background until the stream ends."""
 
     def __init__(self, person: Person) -> None:
-        self.told: list[tuple[str, str, dict[str, Any]]] = []
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
         self._thread = threading.Thread(target=self._read, args=(person,), daemon=True)
         self._thread.start()
-        wait_for("the stream begins", lambda: self.told)
+        wait_for("the stream begins", lambda: self.events)
 
     def _read(self, person: Person) -> None:
         for event in person.events():
-            self.told.append(event)
+            self.events.append(event)
 
     def notices(self) -> list[str]:
-        return [data["text"] for _, name, data in self.told if name == "notice"]
+        return [data["text"] for _, name, data in self.events if name == "notice"]
 
-    def end(self) -> None:
+    def wait_for_end(self) -> None:
         wait_for("the stream ends", lambda: not self._thread.is_alive())

@@ -14,29 +14,29 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address, session_key
-from perdure.core.deaths import Launch
+from perdure.core.deaths import GatewayLaunch
 from perdure.core.journal import (
-    Cancelled,
-    Decided,
     Entry,
-    Failed,
-    Finished,
+    JournalRecord,
     ModelAnswered,
-    Record,
+    RecoveryDecided,
     ToolCall,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
     TurnView,
-    decode,
+    decode_entry,
     fold,
 )
 from perdure.core.messages import Inbound, Sender, Stored
-from perdure.core.recovery import Choice
-from perdure.core.turn import State
+from perdure.core.recovery import RecoveryChoice
+from perdure.core.turn import TurnState
 from perdure.store.api import Store, open_database
 from perdure.store.claims import Claim
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.moves import Turn
-from perdure.store.outbox import Delivering, Owed
+from perdure.store.outbox import OutboxDelivery, OutboxReply
 
 T = TypeVar("T")
 
@@ -60,27 +60,27 @@ TABLES = (
 )
 
 
-def chat(name: str = "c1", thread: str | None = None) -> Address:
+def chat_address(name: str = "c1", thread: str | None = None) -> Address:
     """An address by the name of its chat."""
     return Address(PLATFORM, "dm", name, thread)
 
 
 def key_of(name: str = "c1") -> str:
     """The session key of the chat of that name."""
-    return session_key("main", chat(name))
+    return session_key("main", chat_address(name))
 
 
-def message(text: str, *, chat_name: str = "c1", id: str | None = None) -> Inbound:  # noqa: A002 reason: reads best
+def message(text: str, *, chat_name: str = "c1", id: str | None = None) -> Inbound:
     """A message as a platform hands it over; its id is its text unless another is given."""
-    return Inbound(chat(chat_name), id or text, Sender("ada", "Ada"), text)
+    return Inbound(chat_address(chat_name), id or text, Sender("ada", "Ada"), text)
 
 
-def calling(*calls: str, step: int = 1) -> ModelAnswered:
+def answer_with_calls(*calls: str, step: int = 1) -> ModelAnswered:
     """A model's answer that wishes these tool calls."""
     return ModelAnswered(step, "", tuple(ToolCall(call, "look", {"at": call}) for call in calls), "tool_calls")
 
 
-class Place(Struct, frozen=True):
+class DatabaseLocation(Struct, frozen=True):
     """Where a database is, and a folder in which gateways can have their homes."""
 
     url: str
@@ -96,7 +96,7 @@ class Place(Struct, frozen=True):
         return self.folder / instance if self.shared else self.folder
 
 
-class Received(Struct, frozen=True):
+class InboxMessage(Struct, frozen=True):
     """A message in the inbox, and the turn that took it."""
 
     chat: str
@@ -104,19 +104,19 @@ class Received(Struct, frozen=True):
     turn: str | None
 
 
-class Snapshot(Struct, frozen=True):
+class DatabaseSnapshot(Struct, frozen=True):
     """What the tables say at one moment, in their orders."""
 
     turns: list[Turn]
-    journal: dict[str, list[Record]]
-    inbox: list[Received]
-    outbox: list[Delivering]
+    journal: dict[str, list[JournalRecord]]
+    inbox: list[InboxMessage]
+    outbox: list[OutboxDelivery]
 
 
-class Gateway:
+class StoreGateway:
     """One gateway's hold on a store. Its clock ticks once per question, so that no two facts have one time."""
 
-    def __init__(self, place: Place, instance: str = "one") -> None:
+    def __init__(self, place: DatabaseLocation, instance: str = "one") -> None:
         self.place = place
         self.instance = instance
         self.run = ""
@@ -133,8 +133,8 @@ class Gateway:
         return next(self._ticks)
 
     async def open(
-        self, wrap: Callable[[Database], Database] = lambda database: database, launch: Launch | None = None
-    ) -> Gateway:
+        self, wrap: Callable[[Database], Database] = lambda database: database, launch: GatewayLaunch | None = None
+    ) -> StoreGateway:
         """Open the database and begin a run, as the supervisor's launch if there is one."""
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
@@ -160,57 +160,60 @@ class Gateway:
 
     # ── what a gateway does ─────────────────────────────────────────────────────────────────────────────────
 
-    async def hears(self, text: str, *, chat_name: str = "c1", id: str | None = None) -> Stored:  # noqa: A002
+    async def receives(self, text: str, *, chat_name: str = "c1", id: str | None = None) -> Stored:
         inbound = message(text, chat_name=chat_name, id=id)
         return await self.store.inbox.receive(inbound, f"raw {text}", key_of(chat_name), self.now())
 
     async def claims(self, chat_name: str = "c1") -> Claim | None:
         return await self.store.turns.claim(key_of(chat_name), self.run, self.now())
 
-    async def begins(self, text: str, *, chat_name: str = "c1") -> Turn:
+    async def begins_turn(self, text: str, *, chat_name: str = "c1") -> Turn:
         """Receive a message and claim its turn."""
-        await self.hears(text, chat_name=chat_name)
+        await self.receives(text, chat_name=chat_name)
         claim = await self.claims(chat_name)
         assert claim is not None, f"the turn of {text!r} could not be claimed"
         return claim.turn
 
-    async def appends(self, turn: Turn, *entries: Entry) -> list[Record] | None:
+    async def appends(self, turn: Turn, *entries: Entry) -> list[JournalRecord] | None:
         return await self.store.turns.append(turn, entries, self.now())
 
-    async def finishes(self, turn: Turn, *parts: str, chat_name: str = "c1") -> list[Record] | None:
+    async def finishes_turn(self, turn: Turn, *parts: str, chat_name: str = "c1") -> list[JournalRecord] | None:
         """End a turn well, and owe its reply in these parts."""
-        owed = [Owed(chat(chat_name), turn.id, parts)] if parts else []
-        return await self.store.turns.append(turn, [Finished(" ".join(parts))], self.now(), owed=owed)
+        owed = [OutboxReply(chat_address(chat_name), turn.id, parts)] if parts else []
+        return await self.store.turns.append(turn, [TurnFinished(" ".join(parts))], self.now(), replies=owed)
 
-    async def delivers_what_is_final(self, turn: Turn, *parts: str) -> list[Record] | None:
+    async def delivers_final_answer(self, turn: Turn, *parts: str) -> list[JournalRecord] | None:
         """End an interrupted turn whose answer was written, as the recoverer does: with its decision."""
-        entries = [Decided(Choice.DELIVER, "the final answer is written"), Finished(" ".join(parts))]
-        owed = [Owed(chat("c1"), turn.id, parts)]
-        return await self.store.turns.append(turn, entries, self.now(), owed=owed)
+        entries = [
+            RecoveryDecided(RecoveryChoice.DELIVER, "the final answer is written"),
+            TurnFinished(" ".join(parts)),
+        ]
+        owed = [OutboxReply(chat_address("c1"), turn.id, parts)]
+        return await self.store.turns.append(turn, entries, self.now(), replies=owed)
 
-    async def fails(self, turn: Turn) -> list[Record] | None:
-        return await self.appends(turn, Failed("the provider said no"))
+    async def fails_turn(self, turn: Turn) -> list[JournalRecord] | None:
+        return await self.appends(turn, TurnFailed("the provider said no"))
 
-    async def cancels(self, turn: Turn, why: str = "stopped") -> list[Record] | None:
-        return await self.appends(turn, Cancelled(why))
+    async def cancels_turn(self, turn: Turn, why: str = "stopped") -> list[JournalRecord] | None:
+        return await self.appends(turn, TurnCancelled(why))
 
-    async def interrupts(self, turn: Turn, reason: str = "restart_interrupted") -> Turn | None:
+    async def interrupts_turn(self, turn: Turn, reason: str = "restart_interrupted") -> Turn | None:
         """Mark a lost turn as the recoverer does."""
-        return await self.store.turns.interrupt(turn.id, turn.key, reason, self.run, self.now())
+        return await self.store.turns.take_over(turn.id, turn.key, reason, self.run, self.now())
 
-    async def heads(self) -> list[Delivering]:
-        return await self.store.outbox.heads(self.run, [PLATFORM])
+    async def outbox_heads(self) -> list[OutboxDelivery]:
+        return await self.store.outbox.lane_heads(self.run, [PLATFORM])
 
-    async def starts(self, row: Delivering) -> bool:
-        return await self.store.outbox.start(row, self.run, self.now())
+    async def starts_delivery(self, row: OutboxDelivery) -> bool:
+        return await self.store.outbox.start_sending(row, self.run, self.now())
 
     async def delivers(self, count: int = 1) -> list[str]:
         """Send the first rows of all lanes, one after the other; the texts that went out."""
         texts = []
         for _ in range(count):
-            row = (await self.heads())[0]
-            assert await self.starts(row)
-            assert await self.store.outbox.sent(row, f"receipt of {row.text}", self.now())
+            row = (await self.outbox_heads())[0]
+            assert await self.starts_delivery(row)
+            assert await self.store.outbox.record_sent(row, f"receipt of {row.text}", self.now())
             texts.append(row.text)
         return texts
 
@@ -220,15 +223,15 @@ class Gateway:
         """The turn as its journal tells it."""
         return fold(await self.store.journal.of_turn(turn.session, turn.id))
 
-    async def row(self, turn: Turn) -> Turn:
+    async def turn_row(self, turn: Turn) -> Turn:
         found = await self.store.turns.get(turn.id)
         assert found is not None, f"no turn {turn.id}"
         return found
 
-    async def rows(self, sql: str, **values: Any) -> list[Row]:
+    async def query(self, sql: str, **values: Any) -> list[Row]:
         return await self.store.database.read(lambda tx: tx.all(sql, **values))
 
-    async def everything(self, *, but: Sequence[str] = ()) -> dict[str, list[Row]]:
+    async def all_rows(self, *, but: Sequence[str] = ()) -> dict[str, list[Row]]:
         """Every row of every table, to see that nothing was changed."""
         return await self.store.database.read(
             lambda tx: {
@@ -236,30 +239,30 @@ class Gateway:
             }
         )
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> DatabaseSnapshot:
         return await self.store.database.read(_snapshot)
 
-    async def tampers(self, sql: str, **values: Any) -> int:
+    async def execute_sql(self, sql: str, **values: Any) -> int:
         """Write a table by hand, which nobody but these tests may do."""
         return await self.store.database.write(lambda tx: tx.run(sql, **values))
 
 
-def _snapshot(tx: Tx) -> Snapshot:
+def _snapshot(tx: Tx) -> DatabaseSnapshot:
     turns = [
-        Turn(*(*row[:4], State(row[4]), *row[5:]))
+        Turn(*(*row[:4], TurnState(row[4]), *row[5:]))
         for row in tx.all(f"SELECT {', '.join(Turn.__struct_fields__)} FROM turns ORDER BY id")
     ]
-    journal: dict[str, list[Record]] = {turn.id: [] for turn in turns}
+    journal: dict[str, list[JournalRecord]] = {turn.id: [] for turn in turns}
     for turn, *row in tx.all("SELECT turn, seq, at, kind, version, body FROM journal ORDER BY session, seq"):
-        journal[turn].append(Record(row[0], row[1], decode(row[2], row[3], row[4])))
+        journal[turn].append(JournalRecord(row[0], row[1], decode_entry(row[2], row[3], row[4])))
     received = tx.all("SELECT body, turn FROM inbox WHERE body IS NOT NULL ORDER BY key, position")
     inbound = [(msgspec.json.decode(body, type=Inbound), turn) for body, turn in received]
-    outbox = tx.all(f"SELECT {', '.join(Delivering.__struct_fields__)} FROM outbox ORDER BY lane, id")
-    return Snapshot(
+    outbox = tx.all(f"SELECT {', '.join(OutboxDelivery.__struct_fields__)} FROM outbox ORDER BY lane, id")
+    return DatabaseSnapshot(
         turns,
         journal,
-        [Received(one.address.chat, one.text, turn) for one, turn in inbound],
-        [Delivering(*row) for row in outbox],
+        [InboxMessage(one.address.chat, one.text, turn) for one, turn in inbound],
+        [OutboxDelivery(*row) for row in outbox],
     )
 
 
@@ -271,13 +274,13 @@ def python_child(
     return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=stdout, env=environment)
 
 
-class WatchedTx:
+class SpyTx:
     """A transaction that tells a spy of each statement before it is run."""
 
     def __init__(self, tx: Tx, spy: Callable[[str], None]) -> None:
         self._tx = tx
         self._spy = spy
-        self.hold = tx.hold
+        self.for_update = tx.for_update
 
     def one(self, sql: str, **values: Any) -> Row | None:
         self._spy(sql)
@@ -295,19 +298,19 @@ class WatchedTx:
         return self._tx.now()
 
 
-class WatchedDatabase:
+class SpyDatabase:
     """A database whose writes can be held up between two statements."""
 
     def __init__(self, database: Database, spy: Callable[[str], None]) -> None:
         self._database = database
         self._spy = spy
-        self.sole = database.sole
+        self.exclusive = database.exclusive
 
-    async def write(self, work: Callable[[Tx], T], *, key: str = "") -> T:
-        return await self._database.write(lambda tx: work(WatchedTx(tx, self._spy)), key=key)
+    async def write(self, transaction: Callable[[Tx], T], *, key: str = "") -> T:
+        return await self._database.write(lambda tx: transaction(SpyTx(tx, self._spy)), key=key)
 
-    async def read(self, work: Callable[[Tx], T]) -> T:
-        return await self._database.read(work)
+    async def read(self, transaction: Callable[[Tx], T]) -> T:
+        return await self._database.read(transaction)
 
     @property
     def problem(self) -> str | None:
@@ -317,25 +320,25 @@ class WatchedDatabase:
         await self._database.close()
 
 
-class LateClaims:
+class DelayedClaims:
     """Databases that take their time to say that a turn has begun: until they may go on."""
 
     def __init__(self) -> None:
-        self.claimed, self.go_on = asyncio.Event(), asyncio.Event()
+        self.claimed, self.release = asyncio.Event(), asyncio.Event()
 
     def wrap(self, database: Database) -> Database:
-        return _LateDatabase(database, self)
+        return _DelayedDatabase(database, self)
 
 
-class _LateDatabase(WatchedDatabase):
-    def __init__(self, database: Database, late: LateClaims) -> None:
+class _DelayedDatabase(SpyDatabase):
+    def __init__(self, database: Database, late: DelayedClaims) -> None:
         super().__init__(database, lambda _: None)
-        self._late = late
+        self._delay = late
 
-    async def write(self, work: Callable[[Tx], T], *, key: str = "") -> T:
+    async def write(self, transaction: Callable[[Tx], T], *, key: str = "") -> T:
         said: list[str] = []
-        result = await self._database.write(lambda tx: work(WatchedTx(tx, said.append)), key=key)
+        result = await self._database.write(lambda tx: transaction(SpyTx(tx, said.append)), key=key)
         if any("INSERT INTO turns" in sql for sql in said):
-            self._late.claimed.set()
-            await self._late.go_on.wait()
+            self._delay.claimed.set()
+            await self._delay.release.wait()
         return result

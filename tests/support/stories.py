@@ -13,9 +13,9 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from support.walking import CHATS, Walk
+from support.walking import CHATS, RandomWalk
 
-chats = st.sampled_from(CHATS)
+chat_strategy = st.sampled_from(CHATS)
 
 
 class GatewayModel(RuleBasedStateMachine):
@@ -23,66 +23,68 @@ class GatewayModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.walk = Walk()
+        self.walk = RandomWalk()
 
     def teardown(self) -> None:
         self.walk.close()
 
-    @rule(chat=chats, script=st.sampled_from(["say", "step", "once", "step"]))
+    @rule(chat=chat_strategy, script=st.sampled_from(["say", "step", "once", "step"]))
     def write(self, chat: str, script: str) -> None:
         """A person writes; `step` and `once` are work that goes on until it is let go of."""
-        self.walk.act(lambda: self.walk.write(chat, script))
+        self.walk.run_event(lambda: self.walk.write(chat, script))
 
-    @rule(chat=chats, words=st.sampled_from(["stop", "stop all", "new", "drop", "resume", "undo", "retry"]))
+    @rule(
+        chat=chat_strategy, words=st.sampled_from(["stop", "stop all", "new", "drop", "resume", "undo", "retry"])
+    )
     def command(self, chat: str, words: str) -> None:
-        self.walk.act(lambda: self.walk.command(chat, words))
+        self.walk.run_event(lambda: self.walk.command(chat, words))
 
-    @rule(chat=chats)
+    @rule(chat=chat_strategy)
     def suspend(self, chat: str) -> None:
         """An operator sets a conversation aside."""
-        self.walk.act(lambda: self.walk.suspend(chat))
+        self.walk.run_event(lambda: self.walk.suspend(chat))
 
     @rule()
-    def work_goes_on(self) -> None:
+    def release_steps(self) -> None:
         """Whatever is being done is done."""
-        self.walk.act(self.walk.stage.let_go)
+        self.walk.run_event(self.walk.harness.release_steps)
 
     @rule(calls=st.integers(1, 25), after=st.booleans())
     def crash_soon(self, calls: int, after: bool) -> None:
         """The gateway is killed at one of its next calls of the store, before or after it took place."""
-        self.walk.act(lambda: self.walk.stage.arm(calls, after=after))
+        self.walk.run_event(lambda: self.walk.harness.arm(calls, after=after))
 
     @rule()
     def crash(self) -> None:
-        self.walk.act(self.walk.stage.kill)
+        self.walk.run_event(self.walk.harness.kill)
 
     @rule()
     def restart(self) -> None:
         """An orderly one, whose drain has no time."""
-        self.walk.act(self.walk.stage.restart)
+        self.walk.run_event(self.walk.harness.restart)
 
     @rule(up=st.booleans())
-    def platform(self, up: bool) -> None:
+    def set_platform_reachable(self, up: bool) -> None:
         """The platform goes down, or comes back."""
-        self.walk.act(lambda: self.walk.stage.reach(up))
+        self.walk.run_event(lambda: self.walk.harness.set_reachable(up))
 
     @rule(fault=st.sampled_from(["lose_answers", "redeliver"]))
     def platform_misbehaves(self, fault: str) -> None:
         """The next answer of the platform is lost, or its next event is handed over twice."""
-        self.walk.act(lambda: self.walk.stage.misbehave(fault))
+        self.walk.run_event(lambda: self.walk.harness.set_platform_fault(fault))
 
     @rule()
     def hours_pass(self) -> None:
         """So many that what was cut off is not fresh any more."""
-        self.walk.act(self.walk.wait)
+        self.walk.run_event(self.walk.let_hours_pass)
 
     @rule()
-    def evening(self) -> None:
+    def settle_everything(self) -> None:
         """The platform is up, all work is done, and everybody looks at what they have got."""
-        self.walk.act(self.walk.rest)
+        self.walk.run_event(self.walk.settle_everything)
 
 
-def stories(examples: int) -> type[TestCase]:
+def gateway_model_test(examples: int) -> type[TestCase]:
     """A test that tells so many stories."""
 
     class Stories(GatewayModel):

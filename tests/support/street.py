@@ -11,8 +11,8 @@ from typing import Any
 from perdure.testing.telegram import LocalTelegram
 from support.gateway import GatewayProcess
 from support.telegram import (
-    perdure,
-    rows,
+    query_database,
+    run_perdure,
     telegram_gateway,
     telegram_settings,
     wait_until_confirmed,
@@ -20,20 +20,20 @@ from support.telegram import (
 )
 from support.waiting import wait_for
 
-PATIENCE = 60.0  # seconds: many are served at once
+TIMEOUT_SECONDS = 60.0  # seconds: many are served at once
 
 
-class Street:
+class TelegramChats:
     """People with a chat each, and one door: a command that runs until it is opened."""
 
-    def __init__(self, telegram: LocalTelegram, process: GatewayProcess, door: Path) -> None:
+    def __init__(self, telegram: LocalTelegram, process: GatewayProcess, release_file: Path) -> None:
         self.telegram = telegram
         self.process = process
-        self.door = door
+        self.release_file = release_file
 
-    def held(self, who: str) -> str:
+    def blocking_action(self, who: str) -> str:
         """An action that goes on until the door is opened, and says when it has begun."""
-        return f"run: touch {self.door}.{who}; until test -e {self.door}; do sleep 0.1; done"
+        return f"run: touch {self.release_file}.{who}; until test -e {self.release_file}; do sleep 0.1; done"
 
     def write(self, who: str, text: str) -> None:
         self.telegram.write(text, sender=who)
@@ -41,24 +41,28 @@ class Street:
     def texts(self, who: str) -> list[str]:
         return self.telegram.texts(self.telegram.person(who))
 
-    def sees(self, who: str, *texts: str) -> None:
+    def wait_for_texts(self, who: str, *texts: str) -> None:
         with suppress(AssertionError):  # what is seen instead says more
-            wait_for(f"{who} sees {texts}", lambda: self.texts(who) == list(texts), PATIENCE)
+            wait_for(f"{who} sees {texts}", lambda: self.texts(who) == list(texts), TIMEOUT_SECONDS)
         assert self.texts(who) == list(texts), f"{who} sees {self.texts(who)}, not {texts}"
 
-    def sees_last(self, who: str, text: str) -> None:
-        wait_for(f"{who} sees {text!r}", lambda: self.texts(who)[-1:] == [text], PATIENCE)
+    def wait_for_last_text(self, who: str, text: str) -> None:
+        wait_for(f"{who} sees {text!r}", lambda: self.texts(who)[-1:] == [text], TIMEOUT_SECONDS)
 
-    def hold(self, *people: str) -> None:
+    def start_blocking_turns(self, *people: str) -> None:
         """Let everybody begin something that goes on until the door is opened, and wait until it does."""
         for who in people:
-            self.write(who, f"once {who} 0s\n{self.held(who)}\nsay: {who} is done")
-        self.holds(*people)
+            self.write(who, f"once {who} 0s\n{self.blocking_action(who)}\nsay: {who} is done")
+        self.wait_until_blocked(*people)
 
-    def holds(self, *people: str) -> None:
+    def wait_until_blocked(self, *people: str) -> None:
         """Wait until these stand before the door."""
         for who in people:
-            wait_for(f"{who} has begun", self.door.with_name(f"{self.door.name}.{who}").exists, PATIENCE)
+            wait_for(
+                f"{who} has begun",
+                self.release_file.with_name(f"{self.release_file.name}.{who}").exists,
+                TIMEOUT_SECONDS,
+            )
 
     def crash(self) -> None:
         """Kill the gateway; no send is under way whose receipt would be lost."""
@@ -77,54 +81,54 @@ class Street:
     def key(self, who: str) -> str:
         return f"agent:main:telegram:dm:{self.telegram.person(who)}"
 
-    def turns(self, who: str) -> list[str]:
+    def turn_states(self, who: str) -> list[str]:
         """The states of somebody's turns, in order."""
-        found = rows(self.process, f"SELECT state FROM turns WHERE key = '{self.key(who)}' ORDER BY id")
+        found = query_database(self.process, f"SELECT state FROM turns WHERE key = '{self.key(who)}' ORDER BY id")
         return [state for (state,) in found]
 
-    def journal(self, who: str, kind: str) -> list[dict[str, Any]]:
+    def journal_entries(self, who: str, kind: str) -> list[dict[str, Any]]:
         """What the journal of somebody's turns says of one kind, in order."""
         sql = (
             "SELECT j.body FROM journal j JOIN turns t ON t.id = j.turn "
             f"WHERE t.key = '{self.key(who)}' AND j.kind = '{kind}' ORDER BY j.session, j.seq"
         )
-        return [json.loads(body) for (body,) in rows(self.process, sql)]
+        return [json.loads(body) for (body,) in query_database(self.process, sql)]
 
-    def rules(self, who: str) -> list[str]:
+    def decided_rules(self, who: str) -> list[str]:
         """The rules that spoke about somebody's turns, in order."""
-        return [decided["rule"] for decided in self.journal(who, "decided")]
+        return [decided["rule"] for decided in self.journal_entries(who, "decided")]
 
-    def decided(self, who: str, rule: str) -> None:
+    def wait_for_rule(self, who: str, rule: str) -> None:
         """Wait until this rule is the last that spoke about somebody."""
-        wait_for(f"{rule} is decided about {who}", lambda: self.rules(who)[-1:] == [rule], PATIENCE)
+        wait_for(f"{rule} is decided about {who}", lambda: self.decided_rules(who)[-1:] == [rule], TIMEOUT_SECONDS)
 
-    def reasons(self, who: str) -> list[str]:
+    def interruption_reasons(self, who: str) -> list[str]:
         """Why somebody's turns were cut off, in order."""
-        return [mark["reason"] for mark in self.journal(who, "interrupted")]
+        return [mark["reason"] for mark in self.journal_entries(who, "interrupted")]
 
     # ── what is told ────────────────────────────────────────────────────────────────────────────────────
 
-    def perdure(self, *arguments: str) -> str:
+    def run_perdure(self, *arguments: str) -> str:
         """What a command of ours prints."""
-        return perdure(self.process, *arguments)
+        return run_perdure(self.process, *arguments)
 
-    def asks(self, who: str, command: str) -> str:
+    def command_reply(self, who: str, command: str) -> str:
         """What somebody is told who writes a command, where nothing else is said."""
         before = len(self.texts(who))
         self.write(who, command)
-        return wait_for(f"{who} is told of {command}", lambda: self.texts(who)[before:], PATIENCE)[0]
+        return wait_for(f"{who} is told of {command}", lambda: self.texts(who)[before:], TIMEOUT_SECONDS)[0]
 
 
 @contextmanager
-def street(
+def telegram_chats(
     tmp_path: Path, people: str, policies: Mapping[str, str] | None = None, /, **settings: str
-) -> Iterator[Street]:
+) -> Iterator[TelegramChats]:
     """A street whose people may talk to its gateway; some of them have a policy of recovery of their own."""
     with LocalTelegram() as telegram:
         given, door = settings_for(telegram, people, policies or {}) | settings, tmp_path / "door"
         try:
             with telegram_gateway(tmp_path / "home", telegram, **given) as process:
-                yield Street(telegram, process, door)
+                yield TelegramChats(telegram, process, door)
         finally:
             door.touch()  # no command outlives its test, however that ended
 

@@ -18,46 +18,46 @@ from typing import ClassVar, TypeVar
 from msgspec import Struct, field
 
 from perdure.agents.api import Agent
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ToolEnded, TurnView, fold
-from perdure.core.turn import FINAL
+from perdure.core.turn import FINAL_STATES
 from perdure.errors import Unavailable
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
 from perdure.testing import Crash, SettableClock, SimulatedPlatform
-from support.fuses import Fuse, FusedAdapter, FusedDatabase, FusedModel
-from support.moments import Moment, moment_of
-from support.shelling import Commands
-from support.stopping import looking_at
+from support.fuses import CrashInjector, InterceptedAdapter, InterceptedDatabase, InterceptedModel
+from support.moments import CrashMoment, crash_moment_of
+from support.shelling import ShellCommands
+from support.stopping import read_only_store
 from support.waiting import eventually
 
 E = TypeVar("E", bound=Entry)
 
-LINGERING = 10.0  # seconds after which a gateway that was killed and did not notice is ended
-MARKED = notes.maybe_duplicate("").strip()
+KILL_NOTICE_SECONDS = 10.0  # seconds after which a gateway that was killed and did not notice is ended
+DUPLICATE_MARK = notes.maybe_duplicate("").strip()
 
 
-class World:
+class CrashScenario:
     """What outlives a crash: the home, the platform and the people. Subclasses say what happens in it."""
 
     name: ClassVar[str]
     writes: tuple[str, ...] = ()
     sees: tuple[str, ...] = ()
     turns: int | None = None  # how many there are at the end; None: one for each of the writes
-    some = False  # how many there are depends on the instant of the crash
+    any_turn_count = False  # how many there are depends on the instant of the crash
     answers: ClassVar[dict[str, str]] = {}  # what a person writes, by how that begins which they were told
     can = Capabilities(idempotent_send=True, keeps_missed=True)
     settings: ClassVar[dict[str, str]] = {}
     quiet = True  # nobody notices anything if no gateway is killed
-    before: tuple[str, ...] = ()  # facts that killed earlier gateways, one after the other
+    earlier_crash_facts: tuple[str, ...] = ()  # facts that killed earlier gateways, one after the other
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.clock = SettableClock()
-        self.commands = Commands(home)
+        self.commands = ShellCommands(home)
         self.platform = SimulatedPlatform(capabilities=self.can)
         self._answered: set[str] = set()
         self._gateway: Gateway | None = None
@@ -65,7 +65,7 @@ class World:
 
     @classmethod
     @contextmanager
-    def staged(cls, folder: Path) -> Iterator[Callable[[str], World]]:
+    def scenario_factory(cls, folder: Path) -> Iterator[Callable[[str], CrashScenario]]:
         """Worlds of this kind in a folder, by name, and whatever else they need while they are used."""
         yield lambda name: cls(folder / name)
 
@@ -104,7 +104,7 @@ class World:
 
     async def is_over(self, store: Store) -> bool:
         """Whether nothing is left to be done."""
-        return not await open_work(store)
+        return not await open_rows(store)
 
     def check(self, views: list[TurnView]) -> None:
         """What else must be true at the end."""
@@ -114,20 +114,20 @@ class World:
 
     # ── gateways ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def run(self, fuse: Fuse) -> bool:
+    async def run(self, injector: CrashInjector) -> bool:
         """Run a gateway until it is killed, is stopped, or has nothing left to do (True)."""
         self.clock.move(600)  # so that a few crashes are no crash loop
-        self._gateway = self._make(fuse)
+        self._gateway = self._make_gateway(injector)
         running = asyncio.create_task(self.gateway.run())
-        settled = asyncio.create_task(eventually("everything is answered", self.settled))
-        burnt = asyncio.create_task(fuse.burnt.wait())
+        settled = asyncio.create_task(eventually("everything is answered", self.is_settled))
+        burnt = asyncio.create_task(injector.triggered.wait())
         await asyncio.wait({running, settled, burnt}, return_when=asyncio.FIRST_COMPLETED)
-        over = settled.done() and not fuse.burnt.is_set()
+        over = settled.done() and not injector.triggered.is_set()
         if over:
             self.gateway.stop()
         settled.cancel()
         burnt.cancel()
-        if fuse.burnt.is_set() and not (await asyncio.wait({running}, timeout=LINGERING))[0]:
+        if injector.triggered.is_set() and not (await asyncio.wait({running}, timeout=KILL_NOTICE_SECONDS))[0]:
             running.cancel()  # wherever it waits, it is dead
             await asyncio.wait({running})
             await self.gateway.store.close()  # its files, which the kernel would close
@@ -139,19 +139,19 @@ class World:
             raise AssertionError(f"people see {self.platform.replies()}") from settled.exception()
         return over
 
-    def _make(self, fuse: Fuse) -> Gateway:
+    def _make_gateway(self, injector: CrashInjector) -> Gateway:
         names = {"RECOVERY__MAX_WITHOUT_PROGRESS": "9", **self.settings}
-        settings = load(self.home, {f"PERDURE_{name}": value for name, value in names.items()})
+        settings = load_settings(self.home, {f"PERDURE_{name}": value for name, value in names.items()})
         return Gateway(
             settings,
-            adapters=[FusedAdapter(self.platform, fuse)],
+            adapters=[InterceptedAdapter(self.platform, injector)],
             agent=self.agent(),
             clock=self.clock,
-            wrap=lambda database: FusedDatabase(database, fuse),
-            wrap_model=lambda model: FusedModel(model, fuse),
+            wrap=lambda database: InterceptedDatabase(database, injector),
+            wrap_model=lambda model: InterceptedModel(model, injector),
         )
 
-    async def settled(self) -> bool:
+    async def is_settled(self) -> bool:
         self.react()
         if not self.has_seen() or self.gateway.phase != "ready" or self.platform.pending():
             return False
@@ -173,12 +173,12 @@ class World:
         assert self.has_seen(), self.platform.replies()
         assert not self.platform.pending(), "a message was never acknowledged"
         self._check_deliveries()
-        async with looking_at(self.home) as store:
-            views = await turns_of(store)
-            assert not await store.outbox.open(), "something is still owed"
+        async with read_only_store(self.home) as store:
+            views = await all_turn_views(store)
+            assert not await store.outbox.open_deliveries(), "something is still owed"
             await self.check_store(store)
         wanted = len(self.writes) if self.turns is None else self.turns
-        assert self.some or len(views) == wanted, "a phantom turn"
+        assert self.any_turn_count or len(views) == wanted, "a phantom turn"
         for view in views:
             check_turn(view)
             self._check_runs(view)
@@ -191,7 +191,7 @@ class World:
             texts = [posted.text for posted in self.platform.posted if posted.key == key]
             can_tell = self.can.idempotent_send or self.can.read_back
             assert count == 1 or not can_tell, f"{texts} were delivered with one key"
-            assert sum(MARKED not in text for text in texts) <= 1, f"{texts} are not marked"
+            assert sum(DUPLICATE_MARK not in text for text in texts) <= 1, f"{texts} are not marked"
 
     def _check_runs(self, view: TurnView) -> None:
         runs = self.runs()
@@ -207,14 +207,14 @@ class World:
         found = {
             "unknown": any(entry.outcome == "unknown" for entry in ends),
             "again": any(count > 1 for count in self.runs().values()),
-            "marked": any(MARKED in posted.text for posted in self.platform.posted),
+            "marked": any(DUPLICATE_MARK in posted.text for posted in self.platform.posted),
         }
         return {name for name, true in found.items() if true}
 
 
 def check_turn(view: TurnView) -> None:
     """A turn is at its end, and each of its calls has one result."""
-    assert view.state in FINAL
+    assert view.state in FINAL_STATES
     assert not view.open_calls, "a call without result"
     results = Counter(entry.call for entry in entries_of(view, ToolEnded))
     assert all(count == 1 for count in results.values()), "a call with two results"
@@ -226,7 +226,7 @@ def entries_of(view: TurnView, kind: type[E]) -> list[E]:
     return [record.entry for record in view.records if isinstance(record.entry, kind)]
 
 
-async def turns_of(store: Store) -> list[TurnView]:
+async def all_turn_views(store: Store) -> list[TurnView]:
     """Every turn, and each row is the fold of its journal."""
     views = []
     for session in await store.sessions.page():
@@ -236,86 +236,92 @@ async def turns_of(store: Store) -> list[TurnView]:
     return views
 
 
-async def open_work(store: Store) -> list[str]:
+async def open_rows(store: Store) -> list[str]:
     """Whatever is not at its end."""
     turns = [turn for session in await store.sessions.page() for turn in await store.turns.of_session(session.id)]
     return [
-        *(row.id for row in await store.outbox.open()),
-        *(turn.id for turn in turns if turn.state not in FINAL),
+        *(row.id for row in await store.outbox.open_deliveries()),
+        *(turn.id for turn in turns if turn.state not in FINAL_STATES),
     ]
 
 
 # ── the sweep itself ────────────────────────────────────────────────────────────────────────────────────────
 
-STARTS = 2  # as many as a planned stop after the crash needs
+MAX_RESTARTS = 2  # as many as a planned stop after the crash needs
 
 
-class Swept(Struct):
+class SweepResult(Struct):
     """What a sweep went through."""
 
     calls: dict[str, int] = field(default_factory=dict)  # of a gateway that nobody kills, by what was called
-    moments: Counter[Moment] = field(default_factory=Counter)  # how many points there were in each
-    noticed: dict[str, Counter[Moment]] = field(default_factory=dict)  # and at how many something was noticed
+    moments: Counter[CrashMoment] = field(default_factory=Counter)  # how many points there were in each
+    noticed: dict[str, Counter[CrashMoment]] = field(default_factory=dict)  # and at how many something was noticed
 
     @property
     def points(self) -> int:
         return self.moments.total()
 
 
-async def sweep(make: Callable[[str], World], *, every: int = 1, first: int = 0) -> Swept:
+async def run_crash_points(make: Callable[[str], CrashScenario], *, every: int = 1, first: int = 0) -> SweepResult:
     """Crash at every n-th point, until a run survives."""
-    swept = Swept(calls=await _survey(make("unharmed")))
+    swept = SweepResult(calls=await _count_calls(make("unharmed")))
     # Before and after each call; how many there are depends a little on how tasks are scheduled.
     point = first
-    while await _crash(make(f"point-{point}"), Fuse(1 + point // 2, after=bool(point % 2)), swept):
+    while await _crash_at_point(
+        make(f"point-{point}"), CrashInjector(1 + point // 2, after=bool(point % 2)), swept
+    ):
         point += every
     return swept
 
 
-async def _survey(world: World) -> dict[str, int]:
+async def _count_calls(scenario: CrashScenario) -> dict[str, int]:
     """The calls of a gateway that nobody kills."""
-    await _lead_up(world)
-    fuse = Fuse()
-    await _finish(world, over=await world.run(fuse))
-    noticed = world.noticed(await world.verify())
-    assert not (noticed and world.quiet) or world.before, "something was noticed, and nothing happened"
+    await _run_earlier_crashes(scenario)
+    fuse = CrashInjector()
+    await _run_to_end(scenario, over=await scenario.run(fuse))
+    noticed = scenario.noticed(await scenario.verify())
+    assert not (noticed and scenario.quiet) or scenario.earlier_crash_facts, (
+        "something was noticed, and nothing happened"
+    )
     return dict(Counter(fuse.calls))
 
 
-async def _crash(world: World, fuse: Fuse, swept: Swept) -> bool:
+async def _crash_at_point(scenario: CrashScenario, injector: CrashInjector, result: SweepResult) -> bool:
     """Crash at one point; False if the gateway came to its end before it."""
-    await _lead_up(world)
-    over = await world.run(fuse)
-    crashed = fuse.burnt.is_set()
-    moment = await moment_of(world.home) if crashed else Moment.OVER
+    await _run_earlier_crashes(scenario)
+    over = await scenario.run(injector)
+    crashed = injector.triggered.is_set()
+    moment = await crash_moment_of(scenario.home) if crashed else CrashMoment.OVER
     try:
-        await _finish(world, over=over)
-        views = await world.verify()
+        await _run_to_end(scenario, over=over)
+        views = await scenario.verify()
     except AssertionError as error:
-        error.add_note(f"killed at call {len(fuse.calls)} ({fuse.calls[-1]}) of {world.home.name}: {moment}")
+        error.add_note(
+            f"killed at call {len(injector.calls)} ({injector.calls[-1]}) of {scenario.home.name}: {moment}"
+        )
         raise
     if crashed:
-        swept.moments[moment] += 1
-        for noticed in world.noticed(views):
-            swept.noticed.setdefault(noticed, Counter())[moment] += 1
+        result.moments[moment] += 1
+        for noticed in scenario.noticed(views):
+            result.noticed.setdefault(noticed, Counter())[moment] += 1
     return crashed
 
 
-async def _finish(world: World, *, over: bool) -> None:
+async def _run_to_end(scenario: CrashScenario, *, over: bool) -> None:
     """Start gateways that nobody kills until everything is done; people may stop one of them."""
-    for _ in range(STARTS):
-        over = over or await world.run(Fuse())
+    for _ in range(MAX_RESTARTS):
+        over = over or await scenario.run(CrashInjector())
     assert over, "it was not brought to its end"
 
 
-async def _lead_up(world: World) -> None:
-    for fact in world.before:
-        fuse = Fuse(fact=fact)
-        await world.run(fuse)
-        assert fuse.burnt.is_set(), f"never came true: {fact}"
+async def _run_earlier_crashes(scenario: CrashScenario) -> None:
+    for fact in scenario.earlier_crash_facts:
+        fuse = CrashInjector(fact=fact)
+        await scenario.run(fuse)
+        assert fuse.triggered.is_set(), f"never came true: {fact}"
 
 
-def run_sweep(scene: type[World], folder: Path, *, every: int = 1, first: int = 0) -> Swept:
+def run_sweep(scenario: type[CrashScenario], folder: Path, *, every: int = 1, first: int = 0) -> SweepResult:
     """Sweep over a scene."""
-    with scene.staged(folder) as make:
-        return asyncio.run(partial(sweep, make, every=every, first=first)())
+    with scenario.scenario_factory(folder) as make:
+        return asyncio.run(partial(run_crash_points, make, every=every, first=first)())

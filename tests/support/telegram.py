@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from perdure.testing.telegram import LocalTelegram, Sent
+from perdure.testing.telegram import LocalTelegram, SentMessage
 from support.gateway import COMMAND, GatewayProcess, gateway
 from support.waiting import wait_for
 
@@ -29,7 +29,7 @@ def telegram_settings(telegram: LocalTelegram) -> dict[str, str]:
     return {f"PLATFORMS__TELEGRAM__{name}": value for name, value in ours.items()}
 
 
-def wait_for_texts(telegram: LocalTelegram, *texts: str, chat: int | None = None) -> list[Sent]:
+def wait_for_texts(telegram: LocalTelegram, *texts: str, chat: int | None = None) -> list[SentMessage]:
     """Wait until the bot's messages in a chat say this."""
     wait_for(f"the chat sees {texts}", lambda: telegram.texts(chat) == list(texts) or None)
     return telegram.seen(chat)
@@ -42,16 +42,16 @@ def wait_until_confirmed(telegram: LocalTelegram) -> None:
 def wait_until_settled(process: GatewayProcess) -> None:
     """Wait until the gateway knows of everything what became of it: before, a kill leaves it unknown."""
     still_open = "SELECT count(*) FROM outbox WHERE state IN ('owed', 'sending', 'unknown')"
-    wait_for("every send has its receipt", lambda: rows(process, still_open) == [(0,)])
+    wait_for("every send has its receipt", lambda: query_database(process, still_open) == [(0,)])
 
 
-def problems(process: GatewayProcess) -> list[str]:
+def readiness_problems(process: GatewayProcess) -> list[str]:
     """What the gateway says keeps it from serving everybody."""
     status: dict[str, Any] = httpx.get(f"{process.url}/readyz", timeout=30).json()
     return [str(problem) for problem in status.get("reasons", [])]
 
 
-def perdure(process: GatewayProcess, *arguments: str) -> str:
+def run_perdure(process: GatewayProcess, *arguments: str) -> str:
     """What a command of ours prints, run beside whatever uses that home."""
     command = [*COMMAND, *arguments]
     done = subprocess.run(command, env=process.environment(), capture_output=True, text=True, timeout=60)
@@ -59,12 +59,12 @@ def perdure(process: GatewayProcess, *arguments: str) -> str:
     return " ".join(done.stdout.split())
 
 
-def traced(process: GatewayProcess, message: int) -> str:
+def trace_output(process: GatewayProcess, message: int) -> str:
     """What `perdure trace` tells of a message."""
-    return perdure(process, "trace", str(message))
+    return run_perdure(process, "trace", str(message))
 
 
-def rows(process: GatewayProcess, sql: str) -> list[tuple[Any, ...]]:
+def query_database(process: GatewayProcess, sql: str) -> list[tuple[Any, ...]]:
     """Look into the database of a gateway."""
     with closing(sqlite3.connect(f"file:{process.home / 'perdure.db'}?mode=ro", uri=True)) as database:
         return database.execute(sql).fetchall()

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from msgspec import Struct
 
 
-class Page(Struct, frozen=True):
+class ServedPage(Struct, frozen=True):
     """What is answered at a path."""
 
     body: bytes = b""
@@ -22,23 +22,23 @@ class Page(Struct, frozen=True):
     endless: bool = False  # the body does not come to its end until the server does
 
 
-class Asked(Struct, frozen=True):
+class ReceivedRequest(Struct, frozen=True):
     """A request that came."""
 
     path: str
     headers: Message
 
 
-class Web(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
     """A server of pages on this machine."""
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answering)
-        self.pages: dict[str, Page | Callable[[], Page]] = {}
-        self.asked: list[Asked] = []
+        super().__init__(("127.0.0.1", 0), _PageHandler)
+        self.pages: dict[str, ServedPage | Callable[[], ServedPage]] = {}
+        self.requests: list[ReceivedRequest] = []
         self.closing = threading.Event()
 
     @property
@@ -52,13 +52,13 @@ class Web(ThreadingHTTPServer):
         """A client that goes away, or that does not trust us, is nothing to report."""
 
 
-class _Answering(BaseHTTPRequestHandler):
-    server: Web
+class _PageHandler(BaseHTTPRequestHandler):
+    server: PageServer
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.server.asked.append(Asked(self.path, self.headers))
-        found = self.server.pages.get(self.path, Page(b"nothing here", status=404))
+        self.server.requests.append(ReceivedRequest(self.path, self.headers))
+        found = self.server.pages.get(self.path, ServedPage(b"nothing here", status=404))
         page = found() if callable(found) else found
         self.send_response(page.status)
         if page.kind is not None:
@@ -71,14 +71,14 @@ class _Answering(BaseHTTPRequestHandler):
         if page.endless:
             self.server.closing.wait()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 reason: its name in the base class
+    def log_message(self, format: str, *args: object) -> None:
         """Tests read `asked` instead."""
 
 
 @contextmanager
-def web(secure: ssl.SSLContext | None = None) -> Iterator[Web]:
+def page_server(secure: ssl.SSLContext | None = None) -> Iterator[PageServer]:
     """A server that runs until the end of the block."""
-    with Web() as server:
+    with PageServer() as server:
         if secure is not None:
             server.socket = secure.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

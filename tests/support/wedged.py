@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.console.serve import serve
 from perdure.core.messages import Outbound, Receipt
 from perdure.platforms.api import Adapter, Event
@@ -24,17 +24,17 @@ from perdure.runtime.gateway import Gateway
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.waiting import eventually
 
-FOR_EVER = 3600.0
+FOREVER_SECONDS = 3600.0
 
 
-async def stay() -> None:
+async def hang_forever() -> None:
     """Hang, whoever cancels it."""
     while True:
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(FOR_EVER)
+            await asyncio.sleep(FOREVER_SECONDS)
 
 
-class Stubborn:
+class UncancellableAgent:
     """An agent that hangs: it ignores being cancelled, blocks the event loop, or leaves a thread behind."""
 
     def __init__(self, what: str, home: Path) -> None:
@@ -46,15 +46,15 @@ class Stubborn:
         (self._home / "hangs").touch()
         match self._what:
             case "agent":
-                await stay()
+                await hang_forever()
             case "loop":
-                time.sleep(FOR_EVER)  # noqa: ASYNC251 reason: that is the accident
+                time.sleep(FOREVER_SECONDS)
             case _:
-                await asyncio.to_thread(time.sleep, FOR_EVER)
+                await asyncio.to_thread(time.sleep, FOREVER_SECONDS)
         return Reply("never")
 
 
-class Clinging(Adapter):
+class UnclosableAdapter(Adapter):
     """A platform that cannot be let go of."""
 
     name = "clinging"
@@ -70,27 +70,27 @@ class Clinging(Adapter):
             yield Event("", "")
         finally:
             if self._what == "receive":
-                await stay()
+                await hang_forever()
 
     async def send(self, outbound: Outbound) -> Receipt:
         return Receipt(outbound.key)
 
     async def close(self) -> None:
         if self._what == "close":
-            await stay()
+            await hang_forever()
 
 
 def main(what: str) -> int:
-    settings = load()
+    settings = load_settings()
 
     def make(*arguments: Any, **options: Any) -> Gateway:
-        agent, adapters = Stubborn(what, settings.home), [WebAdapter(), Clinging(what)]
+        agent, adapters = UncancellableAgent(what, settings.home), [WebAdapter(), UnclosableAdapter(what)]
         return Gateway(*arguments, adapters=adapters, agent=agent, **options)
 
     def announce(url: str) -> None:
         print(f"Perdure is ready: {url}", flush=True)
 
-    return 75 if asyncio.run(serve(settings, on_ready=announce, make=make)) == "restart" else 0
+    return 75 if asyncio.run(serve(settings, on_ready=announce, make_gateway=make)) == "restart" else 0
 
 
 if __name__ == "__main__":

@@ -14,19 +14,19 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from perdure.agents.api import Hear, ModelRequest, Reply, TurnContext
-from perdure.agents.loop import LoopAgent
+from perdure.agents.api import ModelRequest, PreviewCallback, Reply, TurnContext
+from perdure.agents.loop import BuiltinAgent
 from perdure.agents.offline import OfflineModel
 from perdure.core.conversation import NoteMessage, UserMessage
 from perdure.core.effects import Effect
-from perdure.core.journal import ModelAnswered, Usage
+from perdure.core.journal import ModelAnswered, TokenUsage
 from perdure.core.tools import Tool, Use
 from perdure.testing.waiting import eventually
 
-FOR_EVER = 3600.0
+FOREVER_SECONDS = 3600.0
 
 
-class Workbench:
+class StepControl:
     """What a test puts on the bench, and sees there."""
 
     def __init__(self, home: Path) -> None:
@@ -40,7 +40,7 @@ class Workbench:
             trace.touch()
         shutil.copy(__file__, self._stuck.parent)
 
-    def stick(self, *steps: str) -> None:
+    def block(self, *steps: str) -> None:
         """From now on these steps hang."""
         for step in steps:
             (self._stuck / step).touch()
@@ -50,10 +50,10 @@ class Workbench:
         for step in steps:
             (self._stuck / step).unlink()
 
-    def is_stuck(self, step: str) -> bool:
+    def is_blocked(self, step: str) -> bool:
         return (self._stuck / step).exists()
 
-    def ran(self, step: str) -> int:
+    def run_count(self, step: str) -> int:
         """How often a step was run."""
         return self._runs.read_text().splitlines().count(step)
 
@@ -65,11 +65,11 @@ class Workbench:
     def notes(self, words: str) -> list[list[str]]:
         return [each["notes"] for each in self.requests(words)]
 
-    def leave(self, step: str) -> None:
+    def record_run(self, step: str) -> None:
         with self._runs.open("a") as runs:
             runs.write(f"{step}\n")
 
-    def keep(self, request: ModelRequest) -> None:
+    def record_request(self, request: ModelRequest) -> None:
         kinds: dict[str, Any] = {"words": UserMessage, "notes": NoteMessage}
         said = {
             name: [each.text for each in request.messages if isinstance(each, kind)]
@@ -79,19 +79,21 @@ class Workbench:
             requests.write(f"{json.dumps(said)}\n")
 
 
-class Recording(OfflineModel):
+class RecordingOfflineModel(OfflineModel):
     """The offline model; everything that it is asked is kept."""
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
-        _bench().keep(request)
-        return await super().respond(request, hear)
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
+        _step_control().record_request(request)
+        return await super().respond(request, show_preview)
 
 
-class BenchAgent:
+class StepControlAgent:
     """Works at the bench, or does not end what it was told to finish."""
 
     def __init__(self) -> None:
-        self._loop = LoopAgent(Recording(), [Tool("step", "may be repeated", _perform, Effect.PURE)])
+        self._loop = BuiltinAgent(
+            RecordingOfflineModel(), [Tool("step", "may be repeated", _run_step, Effect.PURE)]
+        )
 
     async def run(self, context: TurnContext) -> Reply:
         word = context.view.causes[0].text.partition("finish: ")[2]
@@ -100,21 +102,21 @@ class BenchAgent:
         if context.view.attempt > 1:
             return Reply("asked again")
         finish = None if word == "none" else word
-        await context.append(ModelAnswered(1, "the answer", (), finish, Usage(1, 1)))
+        await context.append(ModelAnswered(1, "the answer", (), finish, TokenUsage(1, 1)))
         await asyncio.Event().wait()
         raise AssertionError("nobody wakes this agent")
 
 
-async def _perform(use: Use) -> str:
-    bench, step = _bench(), str(use.arguments["name"])
-    bench.leave(step)
-    await eventually(f"{step} is released", lambda: not bench.is_stuck(step), FOR_EVER)
+async def _run_step(use: Use) -> str:
+    bench, step = _step_control(), str(use.arguments["name"])
+    bench.record_run(step)
+    await eventually(f"{step} is released", lambda: not bench.is_blocked(step), FOREVER_SECONDS)
     return f"{step}: done"
 
 
-def _bench() -> Workbench:
+def _step_control() -> StepControl:
     """The bench of the gateway that this process is."""
-    return Workbench(Path(os.environ["PERDURE_HOME"]))
+    return StepControl(Path(os.environ["PERDURE_HOME"]))
 
 
-agent = BenchAgent()
+agent = StepControlAgent()

@@ -15,25 +15,25 @@ import pytest
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
-from perdure.tools.addresses import Address
-from perdure.tools.apart import run_apart
-from perdure.tools.fetch import READ, REDIRECTS, fetch, fetch_tool
+from perdure.tools.addresses import IpAddress
+from perdure.tools.apart import run_job
+from perdure.tools.fetch import MAX_BODY_BYTES, MAX_REDIRECTS, fetch, fetch_tool
 from support.certificates import certificate_for
-from support.web import Page, Web, web
+from support.web import PageServer, ServedPage, page_server
 
 pytestmark = pytest.mark.anyio
 
 HTML = "text/html; charset=utf-8"
 
 
-def here_only(address: Address) -> bool:
+def here_only(address: IpAddress) -> bool:
     """Permits the server of the test, and stands for the public internet."""
     return address == ipaddress.ip_address("127.0.0.1")
 
 
 @pytest.fixture
-def server() -> Iterator[Web]:
-    with web() as server:
+def server() -> Iterator[PageServer]:
+    with page_server() as server:
         yield server
 
 
@@ -58,30 +58,30 @@ def test_b61_fetching_may_be_repeated() -> None:
 @pytest.mark.parametrize(
     ("page", "shown"),
     [
-        (Page(b"plain"), "plain"),
-        (Page(b'{"a": 1}', "application/json"), '{"a": 1}'),
-        (Page(b'{"a": 1}', "application/ld+json"), '{"a": 1}'),
-        (Page(b"<a>1</a>", "application/xml"), "<a>1</a>"),
-        (Page(b"<rss/>", "application/rss+xml"), "<rss/>"),
-        (Page(b"caf\xe9", "text/plain; charset=ISO-8859-1"), "café"),
-        (Page("café".encode(), "text/plain"), "café"),
-        (Page(b"caf\xe9", "text/plain; charset=no-such"), "caf\N{REPLACEMENT CHARACTER}"),
-        (Page(b"caf\xe9", "text/plain; charset=zlib"), "caf\N{REPLACEMENT CHARACTER}"),
-        (Page(b'<meta charset="latin1"><p>caf\xe9', "text/html"), "café"),
-        (Page(b"no type", None), "no type"),
-        (Page(b"", "text/plain"), "(nothing to read)"),
-        (Page(gzip.compress(b"packed", mtime=0), headers=(("Content-Encoding", "gzip"),)), "packed"),
-        (Page(zlib.compress(b"packed"), headers=(("Content-Encoding", "deflate"),)), "packed"),
-        (Page(b"?", headers=(("Content-Encoding", "br"),)), "cannot be unpacked: br."),
-        (Page(b"no gzip", headers=(("Content-Encoding", "gzip"),)), "cannot be unpacked: gzip."),
-        (Page(b"\x89PNG\0", "image/png"), "(This is not text but image/png, 5 bytes.)"),
-        (Page(b"PK\0", None), "(This is not text but something else, 3 bytes.)"),
-        (Page(b"\x7fELF\0", "text/plain"), "(This is not text but text/plain, 5 bytes.)"),
-        (Page(b"<p>x", "application/xhtml+xml"), "x"),
+        (ServedPage(b"plain"), "plain"),
+        (ServedPage(b'{"a": 1}', "application/json"), '{"a": 1}'),
+        (ServedPage(b'{"a": 1}', "application/ld+json"), '{"a": 1}'),
+        (ServedPage(b"<a>1</a>", "application/xml"), "<a>1</a>"),
+        (ServedPage(b"<rss/>", "application/rss+xml"), "<rss/>"),
+        (ServedPage(b"caf\xe9", "text/plain; charset=ISO-8859-1"), "café"),
+        (ServedPage("café".encode(), "text/plain"), "café"),
+        (ServedPage(b"caf\xe9", "text/plain; charset=no-such"), "caf\N{REPLACEMENT CHARACTER}"),
+        (ServedPage(b"caf\xe9", "text/plain; charset=zlib"), "caf\N{REPLACEMENT CHARACTER}"),
+        (ServedPage(b'<meta charset="latin1"><p>caf\xe9', "text/html"), "café"),
+        (ServedPage(b"no type", None), "no type"),
+        (ServedPage(b"", "text/plain"), "(nothing to read)"),
+        (ServedPage(gzip.compress(b"packed", mtime=0), headers=(("Content-Encoding", "gzip"),)), "packed"),
+        (ServedPage(zlib.compress(b"packed"), headers=(("Content-Encoding", "deflate"),)), "packed"),
+        (ServedPage(b"?", headers=(("Content-Encoding", "br"),)), "cannot be unpacked: br."),
+        (ServedPage(b"no gzip", headers=(("Content-Encoding", "gzip"),)), "cannot be unpacked: gzip."),
+        (ServedPage(b"\x89PNG\0", "image/png"), "(This is not text but image/png, 5 bytes.)"),
+        (ServedPage(b"PK\0", None), "(This is not text but something else, 3 bytes.)"),
+        (ServedPage(b"\x7fELF\0", "text/plain"), "(This is not text but text/plain, 5 bytes.)"),
+        (ServedPage(b"<p>x", "application/xhtml+xml"), "x"),
     ],
-    ids=lambda case: f"{case.kind} {case.body[:12]!r}" if isinstance(case, Page) else "",
+    ids=lambda case: f"{case.kind} {case.body[:12]!r}" if isinstance(case, ServedPage) else "",
 )
-async def test_text_is_shown_and_other_things_are_named(server: Web, page: Page, shown: str) -> None:
+async def test_text_is_shown_and_other_things_are_named(server: PageServer, page: ServedPage, shown: str) -> None:
     server.pages["/"] = page
     head, _, text = (await read(server.url())).partition(":\n\n")
     kind = page.kind.partition(";")[0] if page.kind else "no type given"
@@ -122,52 +122,52 @@ Without scripts.
 end"""
 
 
-async def test_html_is_reduced_to_what_a_person_reads(server: Web) -> None:
-    server.pages["/docs/page"] = Page(PAGE.encode(), HTML)
+async def test_html_is_reduced_to_what_a_person_reads(server: PageServer) -> None:
+    server.pages["/docs/page"] = ServedPage(PAGE.encode(), HTML)
     shown = await read(server.url("/docs/page"))
     assert shown.partition(":\n\n")[2] == READABLE.replace("HOST", f"127.0.0.1:{server.port}")
 
 
 @pytest.mark.parametrize("piece", ["<div ", "<!--", "<![", "<svg>", "<a href=x>y"])
 async def test_page_that_is_made_to_take_for_ever_is_given_up(piece: str) -> None:
-    work = await run_apart("pages.py", (piece * 200_000).encode(), "http://localhost/", "0.5")
-    assert work.late or work.error or len(work.output) <= 400_000
+    work = await run_job("pages.py", (piece * 200_000).encode(), "http://localhost/", "0.5")
+    assert work.timed_out or work.error or len(work.output) <= 400_000
 
 
-async def test_page_is_shown_as_it_is_when_it_cannot_be_reduced(server: Web) -> None:
-    server.pages["/"] = Page(b"<div " * 100_000, HTML)
-    shown = await fetch(server.url(), permits=here_only, patience=9.0)
+async def test_page_is_shown_as_it_is_when_it_cannot_be_reduced(server: PageServer) -> None:
+    server.pages["/"] = ServedPage(b"<div " * 100_000, HTML)
+    shown = await fetch(server.url(), permits=here_only, timeout=9.0)
     assert shown.startswith(f"`{server.url()}` (text/html")
 
 
-async def test_body_is_cut_when_it_is_too_long(server: Web) -> None:
-    server.pages["/"] = Page(b"x" * (READ + 1_000_000))
+async def test_body_is_cut_when_it_is_too_long(server: PageServer) -> None:
+    server.pages["/"] = ServedPage(b"x" * (MAX_BODY_BYTES + 1_000_000))
     shown = await read(server.url())
-    assert f"(text/plain, only the first {READ} bytes)" in shown
-    assert shown.endswith(f":\n\n{'x' * READ}")
+    assert f"(text/plain, only the first {MAX_BODY_BYTES} bytes)" in shown
+    assert shown.endswith(f":\n\n{'x' * MAX_BODY_BYTES}")
 
 
-async def test_body_that_unpacks_to_something_huge_is_cut(server: Web) -> None:
-    server.pages["/"] = Page(
+async def test_body_that_unpacks_to_something_huge_is_cut(server: PageServer) -> None:
+    server.pages["/"] = ServedPage(
         gzip.compress(b"%" * 100_000_000, 1, mtime=0), headers=(("Content-Encoding", "gzip"),)
     )
-    assert (await read(server.url())).count("%") == READ
+    assert (await read(server.url())).count("%") == MAX_BODY_BYTES
 
 
 @pytest.mark.parametrize(
     ("page", "told"),
     [
-        (Page(b"no such page", status=404), "answered 404 Not Found. Its answer begins:\nno such page"),
+        (ServedPage(b"no such page", status=404), "answered 404 Not Found. Its answer begins:\nno such page"),
         (
-            Page(b"<h1>Broken</h1>", HTML, status=500),
+            ServedPage(b"<h1>Broken</h1>", HTML, status=500),
             "answered 500 Internal Server Error. Its answer begins:\n# Broken",
         ),
-        (Page(b"", status=503), "answered 503 Service Unavailable."),
-        (Page(b"z" * 100_000, status=403), "characters left out"),
+        (ServedPage(b"", status=503), "answered 503 Service Unavailable."),
+        (ServedPage(b"z" * 100_000, status=403), "characters left out"),
     ],
-    ids=lambda case: str(case.status) if isinstance(case, Page) else "",
+    ids=lambda case: str(case.status) if isinstance(case, ServedPage) else "",
 )
-async def test_refusal_of_the_server_is_told(server: Web, page: Page, told: str) -> None:
+async def test_refusal_of_the_server_is_told(server: PageServer, page: ServedPage, told: str) -> None:
     server.pages["/x"] = page
     said = await refusal(server.url("/x"))
     assert told in said
@@ -177,37 +177,37 @@ async def test_refusal_of_the_server_is_told(server: Web, page: Page, told: str)
 # ── how it asks ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_server_is_asked_by_the_name_in_the_url(server: Web) -> None:
-    server.pages["/p?q=1"] = Page(b"found")
+async def test_server_is_asked_by_the_name_in_the_url(server: PageServer) -> None:
+    server.pages["/p?q=1"] = ServedPage(b"found")
     await read(server.url("/p?q=1#part", host="name.localhost"))
-    [asked] = server.asked
+    [asked] = server.requests
     assert asked.path == "/p?q=1"
     assert asked.headers["Host"] == f"name.localhost:{server.port}"
     assert asked.headers["User-Agent"].startswith("perdure/")
 
 
-async def test_proxies_of_the_environment_are_ignored(server: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_of_the_environment_are_ignored(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    server.pages["/"] = Page(b"found")
+    server.pages["/"] = ServedPage(b"found")
     assert "found" in await read(server.url())
 
 
-async def test_cookies_are_not_carried_along(server: Web) -> None:
-    server.pages["/a"] = Page(status=302, headers=(("Location", "/b"), ("Set-Cookie", "who=me")))
-    server.pages["/b"] = Page(b"found")
+async def test_cookies_are_not_carried_along(server: PageServer) -> None:
+    server.pages["/a"] = ServedPage(status=302, headers=(("Location", "/b"), ("Set-Cookie", "who=me")))
+    server.pages["/b"] = ServedPage(b"found")
     await read(server.url("/a"))
-    assert [asked.headers["Cookie"] for asked in server.asked] == [None, None]
+    assert [asked.headers["Cookie"] for asked in server.requests] == [None, None]
 
 
-async def test_silent_server_is_given_up(server: Web) -> None:
-    server.pages["/"] = Page(b"begun", endless=True)
+async def test_silent_server_is_given_up(server: PageServer) -> None:
+    server.pages["/"] = ServedPage(b"begun", endless=True)
     with pytest.raises(ToolFailed, match=r"was not read to its end within 0\.5 s"):
-        await fetch(server.url(), permits=here_only, patience=0.5)
+        await fetch(server.url(), permits=here_only, timeout=0.5)
 
 
 async def test_failures_of_the_network_are_told() -> None:
-    with web() as server:
+    with page_server() as server:
         url = server.url()
     assert "could not be fetched: All connection attempts failed" in await refusal(url)
     assert "There is no host `no.such.host.invalid`" in await refusal("http://no.such.host.invalid/")
@@ -217,21 +217,21 @@ async def test_failures_of_the_network_are_told() -> None:
 # ── redirects ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def chain(server: Web, hops: int) -> None:
+def chain(server: PageServer, hops: int) -> None:
     for hop in range(hops):
-        server.pages[f"/{hop}"] = Page(status=302, headers=(("Location", f"{hop + 1}"),))
-    server.pages[f"/{hops}"] = Page(b"the end")
+        server.pages[f"/{hop}"] = ServedPage(status=302, headers=(("Location", f"{hop + 1}"),))
+    server.pages[f"/{hops}"] = ServedPage(b"the end")
 
 
-async def test_redirects_are_followed_and_the_last_address_is_named(server: Web) -> None:
-    chain(server, REDIRECTS)
-    assert await read(server.url("/0")) == f"`{server.url(f'/{REDIRECTS}')}` (text/plain):\n\nthe end"
+async def test_redirects_are_followed_and_the_last_address_is_named(server: PageServer) -> None:
+    chain(server, MAX_REDIRECTS)
+    assert await read(server.url("/0")) == f"`{server.url(f'/{MAX_REDIRECTS}')}` (text/plain):\n\nthe end"
 
 
-async def test_redirects_are_not_followed_for_ever(server: Web) -> None:
-    chain(server, REDIRECTS + 1)
-    assert f"more than {REDIRECTS} redirects" in await refusal(server.url("/0"))
-    assert len(server.asked) == REDIRECTS + 1
+async def test_redirects_are_not_followed_for_ever(server: PageServer) -> None:
+    chain(server, MAX_REDIRECTS + 1)
+    assert f"more than {MAX_REDIRECTS} redirects" in await refusal(server.url("/0"))
+    assert len(server.requests) == MAX_REDIRECTS + 1
 
 
 @pytest.mark.parametrize(
@@ -253,12 +253,14 @@ async def test_redirects_are_not_followed_for_ever(server: Web) -> None:
         "http://[::1",
     ],
 )
-async def test_redirect_is_not_followed_where_the_first_address_could_not_lead(server: Web, target: str) -> None:
-    server.pages["/"] = Page(status=301, headers=(("Location", target.replace("PORT", str(server.port))),))
-    server.pages["/secret"] = Page(b"secret")
+async def test_redirect_is_not_followed_where_the_first_address_could_not_lead(
+    server: PageServer, target: str
+) -> None:
+    server.pages["/"] = ServedPage(status=301, headers=(("Location", target.replace("PORT", str(server.port))),))
+    server.pages["/secret"] = ServedPage(b"secret")
     with pytest.raises(ToolFailed, match=r"not on the public internet|cannot be fetched|could not be fetched"):
         await fetch(server.url(), permits=here_only)
-    assert [asked.path for asked in server.asked] == ["/"]
+    assert [asked.path for asked in server.requests] == ["/"]
 
 
 # ── the guard ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -327,24 +329,24 @@ NO_URLS = [
 
 
 @pytest.mark.parametrize("url", INSIDE)
-async def test_address_that_is_not_public_is_never_asked(server: Web, url: str) -> None:
-    server.pages["/secret"] = Page(b"secret")
+async def test_address_that_is_not_public_is_never_asked(server: PageServer, url: str) -> None:
+    server.pages["/secret"] = ServedPage(b"secret")
     told = await refusal(url.replace("PORT", str(server.port)), allow_private=False)
     assert "is not on the public internet" in told or "cannot be fetched: " in told or "no host" in told
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("url", NO_URLS)
-async def test_what_is_no_address_of_the_web_is_refused_always(server: Web, url: str) -> None:
+async def test_what_is_no_address_of_the_web_is_refused_always(server: PageServer, url: str) -> None:
     told = await refusal(url.replace("PORT", str(server.port)))
     assert "cannot be fetched: " in told
-    assert server.asked == []
+    assert server.requests == []
 
 
-async def test_every_address_of_a_host_must_be_permitted(server: Web) -> None:
+async def test_every_address_of_a_host_must_be_permitted(server: PageServer) -> None:
     with pytest.raises(ToolFailed, match=r"`localhost` \(::1\) is not on the public internet"):
         await fetch(server.url(host="localhost"), permits=here_only)
-    assert server.asked == []
+    assert server.requests == []
 
 
 # ── certificates ────────────────────────────────────────────────────────────────────────────────────────────
@@ -357,19 +359,19 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def secure(certificate: Path) -> Iterator[tuple[Web, list[Any]]]:
+def secure(certificate: Path) -> Iterator[tuple[PageServer, list[Any]]]:
     """A server with that certificate, and the names by which it is addressed."""
     names: list[Any] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     context.sni_callback = lambda _, name, __: names.append(name)
-    with web(context) as server:
-        server.pages["/"] = Page(b"found")
+    with page_server(context) as server:
+        server.pages["/"] = ServedPage(b"found")
         yield server, names
 
 
 async def test_certificate_is_checked_for_the_name_though_the_address_is_asked(
-    secure: tuple[Web, list[Any]], certificate: Path, monkeypatch: pytest.MonkeyPatch
+    secure: tuple[PageServer, list[Any]], certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, names = secure
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -377,10 +379,10 @@ async def test_certificate_is_checked_for_the_name_though_the_address_is_asked(
     assert names == ["named.localhost"]
     assert "could not be fetched" in await refusal(server.url(host="other.localhost", scheme="https"))
     assert "could not be fetched" in await refusal(server.url(scheme="https"))
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-async def test_certificate_is_refused_when_nobody_vouches_for_it(secure: tuple[Web, list[Any]]) -> None:
+async def test_certificate_is_refused_when_nobody_vouches_for_it(secure: tuple[PageServer, list[Any]]) -> None:
     server, _ = secure
     assert "CERTIFICATE_VERIFY_FAILED" in await refusal(server.url(host="named.localhost", scheme="https"))
-    assert server.asked == []
+    assert server.requests == []

@@ -79,7 +79,7 @@ async def test_part_of_a_file_is_shown_when_it_is_asked_for(desk: Desk) -> None:
 async def test_whole_lines_are_shown_up_to_the_bound_when_a_file_is_long(desk: Desk) -> None:
     line = "x" * 99 + "\n"
     desk.put("long.txt", line * 5000)
-    fit = contents.SHOWN // len(line)
+    fit = contents.MAX_SHOWN_BYTES // len(line)
     head, _, shown = (await desk.use("read_file", path="long.txt")).partition("\n")
     assert head == f"`long.txt`, lines 1 to {fit} of 5000; go on with offset={fit + 1}"
     assert shown == line * fit
@@ -89,17 +89,17 @@ async def test_line_is_cut_at_a_whole_character_when_it_is_too_long(desk: Desk) 
     desk.put("wide.txt", "a" + "é" * 1_000_000 + "\nnext\n")
     head, first, second = (await desk.use("read_file", path="wide.txt")).splitlines()
     assert head == "`wide.txt`, lines 1 to 2 of 2"
-    assert first == "a" + "é" * ((contents.LINE - 1) // 2) + " [… the rest of this line is left out]"
+    assert first == "a" + "é" * ((contents.MAX_LINE_BYTES - 1) // 2) + " [… the rest of this line is left out]"
     assert second == "next"
 
 
 async def test_huge_file_is_looked_at_only_so_far(desk: Desk) -> None:
     with (desk.root / "huge.txt").open("wb") as file:
-        file.write(b"a line\n" * (contents.SCANNED // 7 + 10))
+        file.write(b"a line\n" * (contents.MAX_SCANNED_BYTES // 7 + 10))
         file.truncate(50 << 30)  # sparse: it takes no room
     shown = await desk.use("read_file", path="huge.txt", limit=1)
     assert "lines 1 to 1 of more than" in shown
-    assert "is too large" in await desk.refusal("read_file", path="huge.txt", offset=contents.SCANNED)
+    assert "is too large" in await desk.refusal("read_file", path="huge.txt", offset=contents.MAX_SCANNED_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ async def test_folder_is_listed(desk: Desk) -> None:
 
 
 async def test_listing_is_bounded(desk: Desk) -> None:
-    for number in range(contents.ENTRIES + 1):
+    for number in range(contents.MAX_ENTRIES + 1):
         desk.put(f"many/{number}", "")
     shown = (await desk.use("read_file", path="many")).splitlines()
-    assert shown[0] == f"The folder `many`, {contents.ENTRIES} of more:"
-    assert len(shown) == contents.ENTRIES + 1
+    assert shown[0] == f"The folder `many`, {contents.MAX_ENTRIES} of more:"
+    assert len(shown) == contents.MAX_ENTRIES + 1
 
 
 async def test_pipe_is_refused_and_not_waited_for(desk: Desk) -> None:
@@ -437,7 +437,7 @@ async def test_line_ends_of_windows_are_kept(desk: Desk) -> None:
 
 async def test_file_is_not_edited_when_it_is_too_large(desk: Desk) -> None:
     place = desk.put("large.txt", "")
-    os.truncate(place, contents.EDITED + 1)
+    os.truncate(place, contents.MAX_EDITED_BYTES + 1)
     assert "too large to be edited" in await desk.refusal("edit_file", path="large.txt", old="a", new="b")
 
 
@@ -519,15 +519,15 @@ async def test_pattern_is_refused_in_words_when_it_is_none(library: Desk, patter
 
 
 async def test_matches_are_bounded_and_that_is_said(desk: Desk) -> None:
-    desk.put("many.txt", f"{'x' * 300}match{'y' * 300}\n" * (search.MATCHES + 1))
+    desk.put("many.txt", f"{'x' * 300}match{'y' * 300}\n" * (search.MAX_MATCHES + 1))
     head, *found = (await desk.use("search_files", pattern="match")).splitlines()
     assert head.endswith("There are more: narrow `pattern`, `path` or `glob`.")
-    assert len(found) == search.MATCHES
-    assert all("match" in line and len(line) < search.SHOWN + 30 for line in found)
+    assert len(found) == search.MAX_MATCHES
+    assert all("match" in line and len(line) < search.MAX_SHOWN_CHARACTERS + 30 for line in found)
 
 
 async def test_large_files_are_left_out_and_that_is_said(desk: Desk) -> None:
-    desk.put("large.txt", "match\n" + "x" * search.SIZE)
+    desk.put("large.txt", "match\n" + "x" * search.MAX_FILE_BYTES)
     assert "1 was too large to be searched" in await desk.use("search_files", pattern="match")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.runtime.glances import Glances
+from perdure.runtime.glances import OutputWatch
 from perdure.testing import SettableClock
 
 pytestmark = pytest.mark.anyio
@@ -21,24 +21,24 @@ def clock() -> SettableClock:
 
 
 @pytest.fixture(params=[True, False], ids=["told", "looking"])
-async def glances(request: pytest.FixtureRequest, clock: SettableClock) -> AsyncIterator[Glances]:
-    glances = Glances(clock, listening=request.param)
-    working = asyncio.create_task(glances.work())
+async def glances(request: pytest.FixtureRequest, clock: SettableClock) -> AsyncIterator[OutputWatch]:
+    glances = OutputWatch(clock, use_inotify=request.param)
+    working = asyncio.create_task(glances.run())
     yield glances
     working.cancel()
     with suppress(asyncio.CancelledError):
         await working
 
 
-async def begins(glances: Glances, place: Path, size: int, due: int | None = None) -> asyncio.Task[None]:
+async def begins(glances: OutputWatch, place: Path, size: int, due: int | None = None) -> asyncio.Task[None]:
     """Somebody who waits already."""
-    waiting = asyncio.create_task(glances.change(place, size, due))
+    waiting = asyncio.create_task(glances.wait_for_change(place, size, due))
     await asyncio.sleep(0)  # it comes as far as it can
     assert not waiting.done()
     return waiting
 
 
-async def test_change_is_heard_of_when_output_grows(glances: Glances, tmp_path: Path) -> None:
+async def test_change_is_heard_of_when_output_grows(glances: OutputWatch, tmp_path: Path) -> None:
     output = tmp_path / "output"
     output.write_text("one\n")
     for size in (4, 8, 12):
@@ -48,7 +48,9 @@ async def test_change_is_heard_of_when_output_grows(glances: Glances, tmp_path: 
         await asyncio.wait_for(waiting, 30)
 
 
-async def test_change_is_heard_of_when_output_goes_on_in_another_file(glances: Glances, tmp_path: Path) -> None:
+async def test_change_is_heard_of_when_output_goes_on_in_another_file(
+    glances: OutputWatch, tmp_path: Path
+) -> None:
     (tmp_path / "output").write_text("one\n")
     (tmp_path / "output.4").write_text("two\n")
     waiting = await begins(glances, tmp_path, 8)
@@ -56,13 +58,13 @@ async def test_change_is_heard_of_when_output_goes_on_in_another_file(glances: G
     await asyncio.wait_for(waiting, 30)
 
 
-async def test_change_that_was_before_is_heard_of_at_once(glances: Glances, tmp_path: Path) -> None:
+async def test_change_that_was_before_is_heard_of_at_once(glances: OutputWatch, tmp_path: Path) -> None:
     (tmp_path / "output").write_text("one\n")
-    await asyncio.wait_for(glances.change(tmp_path, 0, None), 30)
+    await asyncio.wait_for(glances.wait_for_change(tmp_path, 0, None), 30)
 
 
 async def test_waiting_is_over_when_its_time_has_come(
-    glances: Glances, tmp_path: Path, clock: SettableClock
+    glances: OutputWatch, tmp_path: Path, clock: SettableClock
 ) -> None:
     (tmp_path / "output").write_text("one\n")
     waiting = await begins(glances, tmp_path, 4, clock() + 15_000)
@@ -70,7 +72,7 @@ async def test_waiting_is_over_when_its_time_has_come(
     await asyncio.wait_for(waiting, 30)
 
 
-async def test_many_are_told_apart(glances: Glances, tmp_path: Path) -> None:
+async def test_many_are_told_apart(glances: OutputWatch, tmp_path: Path) -> None:
     places = [tmp_path / name for name in "abc"]
     for place in places:
         place.mkdir()
@@ -83,7 +85,7 @@ async def test_many_are_told_apart(glances: Glances, tmp_path: Path) -> None:
 
 
 async def test_b89_whoever_waits_for_a_time_is_woken_when_the_clock_is_set_back(
-    glances: Glances, clock: SettableClock, tmp_path: Path
+    glances: OutputWatch, clock: SettableClock, tmp_path: Path
 ) -> None:
     (tmp_path / "output").write_text("one\n")
     waiting = await begins(glances, tmp_path, 4, due=clock() + 60_000)

@@ -14,19 +14,26 @@ from pathlib import Path
 import pytest
 
 from perdure.tools import kept
-from perdure.tools.kept import Ended, Lost, Refused, Running, Sighting, Unclaimed
+from perdure.tools.kept import (
+    CommandEnded,
+    CommandLost,
+    CommandNeverStarted,
+    CommandRunning,
+    CommandStatus,
+    CommandUnclaimed,
+)
 from support.keeping import (
-    Starter,
-    end_all,
-    ended,
+    CommandStarter,
+    end_all_commands,
+    file_names,
+    find_processes,
     is_alive,
-    names,
-    order,
-    processes,
-    run_keeper,
-    running,
-    seen,
-    write_order,
+    launch_spec,
+    run_keeper_program,
+    running_status,
+    status_of_kind,
+    wait_until_ended,
+    write_launch_spec,
 )
 from support.waiting import eventually, wait_for
 
@@ -37,11 +44,11 @@ MEGABYTE = 1 << 20
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    yield from end_all(tmp_path / "commands")
+    yield from end_all_commands(tmp_path / "commands")
 
 
 def text(place: Path) -> str:
-    return kept.read_text(place, 0, MEGABYTE)[0]
+    return kept.read_output_text(place, 0, MEGABYTE)[0]
 
 
 def number(path: str, name: str) -> int:
@@ -66,35 +73,46 @@ def signals(pid: int, name: str) -> set[int]:
 # ── what it survives ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("end", [Starter.kill, Starter.kill_group, Starter.end], ids=["kill", "killpg", "exit"])
+@pytest.mark.parametrize(
+    "end", [CommandStarter.kill, CommandStarter.kill_group, CommandStarter.finish], ids=["kill", "killpg", "exit"]
+)
 async def test_a_command_goes_on_when_its_starter_ends(root: Path, end: object) -> None:
-    starter = Starter(root, {"a": {"command": "read line; echo got $line; exit 5"}})
-    before = running(root / "a")
+    starter = CommandStarter(root, {"a": {"command": "read line; echo got $line; exit 5"}})
+    before = running_status(root / "a")
     assert callable(end)
     end(starter)
-    assert running(root / "a") == before
-    await kept.write(root / "a", b"it\n")
-    over = await kept.until_over(root / "a")
-    assert isinstance(over, Ended)
+    assert running_status(root / "a") == before
+    await kept.write_input(root / "a", b"it\n")
+    over = await kept.wait_for_end(root / "a")
+    assert isinstance(over, CommandEnded)
     assert (over.exit_code, text(root / "a")) == (5, "got it\n")
 
 
 async def test_fifty_commands_go_on_side_by_side_when_their_starter_is_killed(root: Path) -> None:
     orders = {f"c{n}": {"command": f"echo {n}; read line; echo $line; exit {n}"} for n in range(50)}
-    Starter(root, orders).kill_group()
-    assert {type(sighting) for sighting in kept.survey(root).values()} == {Running}
-    assert len({sighting.keeper for sighting in kept.survey(root).values() if isinstance(sighting, Running)}) == 50
+    CommandStarter(root, orders).kill_group()
+    assert {type(sighting) for sighting in kept.read_all_statuses(root).values()} == {CommandRunning}
+    assert (
+        len(
+            {
+                sighting.keeper
+                for sighting in kept.read_all_statuses(root).values()
+                if isinstance(sighting, CommandRunning)
+            }
+        )
+        == 50
+    )
     for n in range(50):
-        await kept.write(root / f"c{n}", f"line {n}\n".encode())
+        await kept.write_input(root / f"c{n}", f"line {n}\n".encode())
     for n in range(50):
-        over = await kept.until_over(root / f"c{n}")
-        assert isinstance(over, Ended)
+        over = await kept.wait_for_end(root / f"c{n}")
+        assert isinstance(over, CommandEnded)
         assert (over.exit_code, text(root / f"c{n}")) == (n, f"{n}\nline {n}\n")
 
 
 def test_the_time_of_a_command_is_up_also_when_its_starter_is_dead(root: Path) -> None:
     stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done"
-    Starter(
+    CommandStarter(
         root,
         {
             "meek": {"command": "while :; do sleep 1; done", "timeout": 0.2},
@@ -102,24 +120,24 @@ def test_the_time_of_a_command_is_up_also_when_its_starter_is_dead(root: Path) -
             "quick": {"command": "true", "timeout": 600},
         },
     ).kill_group()
-    found = {name: ended(root / name) for name in ("meek", "stubborn", "quick")}
+    found = {name: wait_until_ended(root / name) for name in ("meek", "stubborn", "quick")}
     assert [each.signal for each in found.values()] == [signal.SIGTERM, signal.SIGKILL, None]
     assert [each.timed_out for each in found.values()] == [True, True, False]
     assert not any(each.stopped for each in found.values())
 
 
 async def test_the_result_is_found_when_the_folder_was_moved_meanwhile(root: Path) -> None:
-    await kept.begin(root / "a", order("read line; echo $line; exit 6"))
+    await kept.start_command(root / "a", launch_spec("read line; echo $line; exit 6"))
     (root / "a").rename(root / "b")
-    await kept.write(root / "b", b"moved\n")
-    over = await kept.until_over(root / "b")
-    assert isinstance(over, Ended)
+    await kept.write_input(root / "b", b"moved\n")
+    over = await kept.wait_for_end(root / "b")
+    assert isinstance(over, CommandEnded)
     assert (over.exit_code, text(root / "b")) == (6, "moved\n")
 
 
 async def test_a_keeper_ends_with_its_command_when_the_folder_was_removed(root: Path) -> None:
-    await kept.begin(root / "a", order("while :; do sleep 0.01; done"))
-    before = running(root / "a")
+    await kept.start_command(root / "a", launch_spec("while :; do sleep 0.01; done"))
+    before = running_status(root / "a")
     shutil.rmtree(root / "a")
     os.kill(before.keeper, signal.SIGTERM)
     wait_for("both have ended", lambda: not is_alive(before.pid) and not is_alive(before.keeper))
@@ -129,11 +147,11 @@ async def test_a_keeper_ends_with_its_command_when_the_folder_was_removed(root: 
 
 
 def test_a_command_is_run_once_when_twenty_keepers_want_it(root: Path, tmp_path: Path) -> None:
-    write_order(root / "a", command=f"echo run >> {tmp_path}/runs")
-    keepers = [run_keeper(root / "a") for _ in range(20)]
+    write_launch_spec(root / "a", command=f"echo run >> {tmp_path}/runs")
+    keepers = [run_keeper_program(root / "a") for _ in range(20)]
     assert [keeper.communicate()[1] for keeper in keepers] == [b""] * 20
-    assert ended(root / "a").exit_code == 0
-    wait_for("no keeper is left", lambda: not processes(str(root / "a")))
+    assert wait_until_ended(root / "a").exit_code == 0
+    wait_for("no keeper is left", lambda: not find_processes(str(root / "a")))
     assert (tmp_path / "runs").read_text() == "run\n"
     assert not list((root / "a").glob("claim.*"))
 
@@ -142,29 +160,31 @@ def test_a_command_is_run_once_when_twenty_keepers_want_it(root: Path, tmp_path:
 async def test_what_is_seen_is_true_whenever_the_keeper_is_killed(root: Path, tmp_path: Path, moment: str) -> None:
     for attempt in range(3):
         place, mark = root / f"a{attempt}", tmp_path / f"mark{attempt}"
-        write_order(place, command=f"echo said; read line; echo done > {mark}; exit 9")
-        keeper = run_keeper(place)
+        write_launch_spec(place, command=f"echo said; read line; echo done > {mark}; exit 9")
+        keeper = run_keeper_program(place)
         await reach(place, moment)
         kill_all(place, keeper)
-        check(place, kept.look(place), mark)
+        check(place, kept.read_status(place), mark)
 
 
 async def reach(place: Path, moment: str) -> None:
     """Wait until a keeper has come as far as that."""
     if moment == "told":
-        wait_for("the command has an input", lambda: seen(place, Running) and kept.size(place))
-        await kept.write(place, b"\n")
+        wait_for(
+            "the command has an input", lambda: status_of_kind(place, CommandRunning) and kept.output_size(place)
+        )
+        await kept.write_input(place, b"\n")
     elif moment == "said":
-        wait_for("the command has said something", lambda: kept.size(place))
+        wait_for("the command has said something", lambda: kept.output_size(place))
     else:
-        wait_for(f"there is {moment}", lambda: moment in names(place))
+        wait_for(f"there is {moment}", lambda: moment in file_names(place))
 
 
 def kill_all(place: Path, starter: subprocess.Popen[bytes]) -> None:
     """Kill a keeper, whether or not it has left the process that was started."""
 
     def none_left() -> bool:
-        gone, found = starter.poll() is not None, processes(str(place))
+        gone, found = starter.poll() is not None, find_processes(str(place))
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -174,19 +194,19 @@ def kill_all(place: Path, starter: subprocess.Popen[bytes]) -> None:
     starter.communicate()
 
 
-def check(place: Path, sighting: Sighting, mark: Path) -> None:
+def check(place: Path, sighting: CommandStatus, mark: Path) -> None:
     """Hold what is seen against what the command has really done."""
     match sighting:
-        case Ended():
+        case CommandEnded():
             assert sighting.exit_code == 9
             assert mark.read_text() == "done\n"
-        case Unclaimed():
-            assert kept.forestall(place)
-            assert kept.look(place) == Refused()
+        case CommandUnclaimed():
+            assert kept.prevent_start(place)
+            assert kept.read_status(place) == CommandNeverStarted()
             assert not mark.exists()
             assert not (place / "output").exists()
         case _:
-            assert isinstance(sighting, Lost)
+            assert isinstance(sighting, CommandLost)
 
 
 # ── what it inherits, and what its command does ─────────────────────────────────────────────────────────────
@@ -195,12 +215,12 @@ def check(place: Path, sighting: Sighting, mark: Path) -> None:
 def test_nothing_is_inherited_but_what_the_order_says(root: Path) -> None:
     env = {"ONE": "1", "PATH": os.environ["PATH"]}
     command = {"command": "touch $ONE; echo ready; read line", "directory": str(root.parent), "env": env}
-    starter = Starter(root, {"a": command}, "--untidy", PERDURE_NAME="of ours")
-    before = running(root / "a")
-    wait_for("it runs", lambda: kept.size(root / "a"))
+    starter = CommandStarter(root, {"a": command}, "--untidy", PERDURE_NAME="of ours")
+    before = running_status(root / "a")
+    wait_for("it runs", lambda: kept.output_size(root / "a"))
     environ = Path(f"/proc/{before.pid}/environ").read_bytes().split(b"\0")
     assert sorted(filter(None, environ)) == sorted(f"{name}={value}".encode() for name, value in env.items())
-    assert names(f"/proc/{before.pid}/fd") == ["0", "1", "2"]
+    assert file_names(f"/proc/{before.pid}/fd") == ["0", "1", "2"]
     assert Path(f"/proc/{before.pid}/cwd").resolve() == root.parent.resolve()
     assert (signals(before.pid, "SigIgn"), signals(before.pid, "SigBlk")) == (set(), set())
     assert status(before.pid, "Umask") == "0027"
@@ -209,11 +229,11 @@ def test_nothing_is_inherited_but_what_the_order_says(root: Path) -> None:
 
 
 def test_a_keeper_holds_on_to_nothing_of_its_starter(root: Path) -> None:
-    starter = Starter(root, {"a": {"command": "read line"}}, "--untidy", PERDURE_NAME="of ours")
-    keeper = running(root / "a").keeper
+    starter = CommandStarter(root, {"a": {"command": "read line"}}, "--untidy", PERDURE_NAME="of ours")
+    keeper = running_status(root / "a").keeper
     known = {line.partition(b"=")[0] for line in Path(f"/proc/{keeper}/environ").read_bytes().split(b"\0")}
     assert known <= {b"PATH", b"LANG", b""}
-    held = {str(Path(f"/proc/{keeper}/fd/{each}").readlink()) for each in names(f"/proc/{keeper}/fd")}
+    held = {str(Path(f"/proc/{keeper}/fd/{each}").readlink()) for each in file_names(f"/proc/{keeper}/fd")}
     held = {each for each in held if not each.startswith("pipe:")}
     assert held == {"/dev/null", str(root / "a"), str(root / "a" / "output"), str(root / "a" / "input")}
     assert str(Path(f"/proc/{keeper}/cwd").readlink()) == "/"
@@ -224,8 +244,8 @@ def test_a_keeper_holds_on_to_nothing_of_its_starter(root: Path) -> None:
 
 
 async def test_only_the_owner_may_read_what_is_kept(root: Path) -> None:
-    await kept.begin(root / "a", order("true"))
-    await kept.until_over(root / "a")
+    await kept.start_command(root / "a", launch_spec("true"))
+    await kept.wait_for_end(root / "a")
     assert (root / "a").stat().st_mode & 0o777 == 0o700
     modes = {each.name: each.stat().st_mode & 0o777 for each in (root / "a").iterdir()}
     assert set(modes.values()) == {0o600}
@@ -233,8 +253,8 @@ async def test_only_the_owner_may_read_what_is_kept(root: Path) -> None:
 
 
 async def test_a_keeper_takes_little_memory(root: Path) -> None:
-    await kept.begin(root / "a", order("read line"))
-    rollup = f"/proc/{running(root / 'a').keeper}/smaps_rollup"
+    await kept.start_command(root / "a", launch_spec("read line"))
+    rollup = f"/proc/{running_status(root / 'a').keeper}/smaps_rollup"
     assert number(rollup, "Pss") < 12_000
 
 
@@ -243,75 +263,80 @@ async def test_a_keeper_takes_little_memory(root: Path) -> None:
 
 async def test_output_beyond_the_cap_is_counted_and_holds_nothing_up(root: Path) -> None:
     """Of more than is kept, the beginning and the end are there."""
-    await kept.begin(root / "a", order("echo begin; head -c 5000000 /dev/zero; echo end >&2", cap=100_000))
-    over = await kept.until_over(root / "a")
-    assert isinstance(over, Ended)
+    await kept.start_command(
+        root / "a", launch_spec("echo begin; head -c 5000000 /dev/zero; echo end >&2", cap=100_000)
+    )
+    over = await kept.wait_for_end(root / "a")
+    assert isinstance(over, CommandEnded)
     assert (over.exit_code, over.seen) == (0, 5_000_010)
     assert 75_000 < over.kept == sum(each.stat().st_size for each in (root / "a").glob("output*")) <= 100_000
-    assert kept.size(root / "a") == 5_000_010
-    assert kept.read(root / "a", 0, 8)[0] == b"begin\n\0\0"
-    assert kept.read(root / "a", 5_000_004, 100) == (b"\0\0end\n", 5_000_010)
+    assert kept.output_size(root / "a") == 5_000_010
+    assert kept.read_output(root / "a", 0, 8)[0] == b"begin\n\0\0"
+    assert kept.read_output(root / "a", 5_000_004, 100) == (b"\0\0end\n", 5_000_010)
 
 
 async def test_output_is_whole_when_it_just_fits(root: Path) -> None:
-    await kept.begin(root / "a", order("seq 1000 9999", cap=45_000))
-    await kept.until_over(root / "a")
-    assert kept.read_text(root / "a", 0, 100_000) == ("".join(f"{n}\n" for n in range(1000, 10_000)), 45_000)
+    await kept.start_command(root / "a", launch_spec("seq 1000 9999", cap=45_000))
+    await kept.wait_for_end(root / "a")
+    assert kept.read_output_text(root / "a", 0, 100_000) == (
+        "".join(f"{n}\n" for n in range(1000, 10_000)),
+        45_000,
+    )
     assert len(list((root / "a").glob("output*"))) == 3
 
 
 async def test_reading_goes_on_behind_what_was_not_kept(root: Path) -> None:
-    await kept.begin(root / "a", order("seq 1000 9999", cap=4000))
-    await kept.until_over(root / "a")
-    first, at = kept.read_text(root / "a", 0, 100_000)
+    await kept.start_command(root / "a", launch_spec("seq 1000 9999", cap=4000))
+    await kept.wait_for_end(root / "a")
+    first, at = kept.read_output_text(root / "a", 0, 100_000)
     assert (first[:5], first[-5:], at) == ("1000\n", "1399\n", 2000)
-    behind = kept.kept_from(root / "a", at)
-    last, end = kept.read_text(root / "a", at, 100_000)
+    behind = kept.next_stored_offset(root / "a", at)
+    last, end = kept.read_output_text(root / "a", at, 100_000)
     assert (last[-5:], end - behind, end) == ("9999\n", len(last), 45_000)
     assert 1000 < len(last) <= 2000
 
 
 async def test_beginning_and_end_are_there_when_the_keeper_is_killed(root: Path) -> None:
-    await kept.begin(root / "a", order("seq 1000 9999; echo end; read line", cap=4000))
-    wait_for("all is said", lambda: kept.size(root / "a") == 45_004)
-    os.kill(running(root / "a").keeper, signal.SIGKILL)
-    wait_for("it is lost", lambda: seen(root / "a", Lost))
+    await kept.start_command(root / "a", launch_spec("seq 1000 9999; echo end; read line", cap=4000))
+    wait_for("all is said", lambda: kept.output_size(root / "a") == 45_004)
+    os.kill(running_status(root / "a").keeper, signal.SIGKILL)
+    wait_for("it is lost", lambda: status_of_kind(root / "a", CommandLost))
     assert text(root / "a").startswith("1000\n")
-    assert kept.read_text(root / "a", 44_995, 100)[0] == "9999\nend\n"
+    assert kept.read_output_text(root / "a", 44_995, 100)[0] == "9999\nend\n"
 
 
 async def test_a_keeper_goes_on_when_its_command_has_more_time_than_the_kernel_can_wait(root: Path) -> None:
-    await kept.begin(root / "a", order("echo said; read line; exit 4", timeout=1e12))
-    wait_for("it has said something", lambda: kept.size(root / "a"))
-    await kept.write(root / "a", b"\n")
-    assert ended(root / "a").exit_code == 4
+    await kept.start_command(root / "a", launch_spec("echo said; read line; exit 4", timeout=1e12))
+    wait_for("it has said something", lambda: kept.output_size(root / "a"))
+    await kept.write_input(root / "a", b"\n")
+    assert wait_until_ended(root / "a").exit_code == 4
 
 
 async def test_output_and_errors_are_kept_in_their_order(root: Path) -> None:
-    await kept.begin(root / "a", order("for n in 1 2 3; do echo out $n; echo err $n >&2; done"))
-    await kept.until_over(root / "a")
+    await kept.start_command(root / "a", launch_spec("for n in 1 2 3; do echo out $n; echo err $n >&2; done"))
+    await kept.wait_for_end(root / "a")
     assert text(root / "a") == "".join(f"out {n}\nerr {n}\n" for n in (1, 2, 3))
 
 
 def test_a_command_goes_on_when_the_disk_takes_no_more_output(root: Path) -> None:
     command = "head -c 300000 /dev/zero; read line; exit 2"
-    starter = Starter(root, {"a": {"command": command, "input": False}}, "--file-size", "100000")
-    over = ended(root / "a")
-    assert (over.exit_code, over.seen, over.kept, kept.size(root / "a")) == (2, 300_000, 100_000, 100_000)
+    starter = CommandStarter(root, {"a": {"command": command, "input": False}}, "--file-size", "100000")
+    over = wait_until_ended(root / "a")
+    assert (over.exit_code, over.seen, over.kept, kept.output_size(root / "a")) == (2, 300_000, 100_000, 100_000)
     assert "could not be kept whole (File too large)" in over.problem
     starter.kill()
 
 
 async def test_the_result_does_not_wait_for_children_who_hold_the_output(root: Path, tmp_path: Path) -> None:
     child = f"(while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo late; echo alive > {tmp_path}/mark)"
-    await kept.begin(root / "a", order(f"{child} & echo early; exit 3"))
-    over = await kept.until_over(root / "a")
-    assert isinstance(over, Ended)
+    await kept.start_command(root / "a", launch_spec(f"{child} & echo early; exit 3"))
+    over = await kept.wait_for_end(root / "a")
+    assert isinstance(over, CommandEnded)
     assert (over.exit_code, over.seen, text(root / "a")) == (3, 6, "early\n")
     (tmp_path / "go").touch()
     # Had nobody read what it says, the child would have died of it.
     assert wait_for("the child has gone on", lambda: (tmp_path / "mark").exists())
-    wait_for("nothing is left of the keeper", lambda: not processes(str(root / "a")))
+    wait_for("nothing is left of the keeper", lambda: not find_processes(str(root / "a")))
     assert text(root / "a") == "early\n"
 
 
@@ -321,27 +346,29 @@ async def test_what_children_say_right_after_the_end_is_taken(root: Path, tmp_pa
     # The child speaks as soon as its parent is gone, which holds the fifo open until then. On a busy machine
     # that may be too late, but not always.
     async def said(place: Path) -> str:
-        await kept.begin(place, order(f"(cat {fifo} > /dev/null; echo late) & exec 3> {fifo}; echo early"))
-        await kept.until_over(place)
+        await kept.start_command(
+            place, launch_spec(f"(cat {fifo} > /dev/null; echo late) & exec 3> {fifo}; echo early")
+        )
+        await kept.wait_for_end(place)
         return text(place)
 
     async def taken() -> bool:
-        return await said(root / f"a{len(kept.survey(root))}") == "early\nlate\n"
+        return await said(root / f"a{len(kept.read_all_statuses(root))}") == "early\nlate\n"
 
     await eventually("it is taken", taken)
 
 
 async def test_a_command_that_closes_its_output_goes_on(root: Path) -> None:
-    await kept.begin(root / "a", order("echo said; exec 1>&- 2>&-; read line; exit 8"))
-    wait_for("it has said something", lambda: kept.size(root / "a"))
-    await kept.write(root / "a", b"\n")
-    over = await kept.until_over(root / "a")
-    assert isinstance(over, Ended)
+    await kept.start_command(root / "a", launch_spec("echo said; exec 1>&- 2>&-; read line; exit 8"))
+    wait_for("it has said something", lambda: kept.output_size(root / "a"))
+    await kept.write_input(root / "a", b"\n")
+    over = await kept.wait_for_end(root / "a")
+    assert isinstance(over, CommandEnded)
     assert over.exit_code == 8
 
 
 async def test_a_command_dies_of_a_broken_pipe_as_in_a_shell(root: Path) -> None:
-    await kept.begin(root / "a", order("{ yes; echo $? >&2; } | head -n 1"))
-    await kept.until_over(root / "a")
+    await kept.start_command(root / "a", launch_spec("{ yes; echo $? >&2; } | head -n 1"))
+    await kept.wait_for_end(root / "a")
     # Two programs of one pipeline write, each when it comes to it.
     assert sorted(text(root / "a").split()) == [str(128 + signal.SIGPIPE), "y"]

@@ -65,7 +65,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 @asynccontextmanager
 async def working(*servers: McpServer, startup_timeout: float = ENOUGH) -> AsyncIterator[McpTools]:
     box = McpTools([replace(server, startup_timeout=startup_timeout) for server in servers])
-    work = asyncio.create_task(box.work())
+    work = asyncio.create_task(box.run())
     try:
         yield box
     finally:
@@ -351,7 +351,7 @@ async def test_no_process_is_left_when_it_ignores_the_end_and_work_is_cancelled_
     stubborn = 'trap "" TERM; echo $$ > "$0"; "$@"; while :; do sleep 1; done'
     command = ("sh", "-c", stubborn, str(tmp_path / "pid"), *stdio_command())
     box = McpTools([McpServer("t", command=command, startup_timeout=ENOUGH)])
-    work = asyncio.create_task(box.work())
+    work = asyncio.create_task(box.run())
     inner = int(await use(box, "t_pid"))
     work.cancel()
     await eventually("the server itself has gone, its shell stays", lambda: not lives(inner))

@@ -9,25 +9,25 @@ import pytest
 
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
-from perdure.runtime.ledger import Late
+from perdure.runtime.ledger import DeferredProcessRecords
 from perdure.tools import kept
-from perdure.tools.kept import Patience
-from perdure.tools.shell import Workplace, place_of, shell_tool
-from support.keeping import end_all
+from perdure.tools.kept import StatusTimeouts
+from perdure.tools.shell import CommandEnvironment, call_directory, shell_tool
+from support.keeping import end_all_commands
 
 pytestmark = pytest.mark.anyio
 
 KEY = "t_1:c1.1"
-SHORT = Patience(vanished=0.1, unreadable=0.1)
+SHORT = StatusTimeouts(missing=0.1, unreadable=0.1)
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    yield from end_all(tmp_path / "keepers")
+    yield from end_all_commands(tmp_path / "keepers")
 
 
 def shell(root: Path) -> Tool:
-    return shell_tool(Workplace(root, root.parent, patience=SHORT), Late())
+    return shell_tool(CommandEnvironment(root, root.parent, status_timeouts=SHORT), DeferredProcessRecords())
 
 
 def put_a_file(root: Path) -> None:
@@ -38,7 +38,7 @@ async def prepared(root: Path) -> tuple[Tool, Path]:
     tool = shell(root)
     assert tool.prepare is not None
     await tool.prepare(KEY)
-    return tool, place_of(root, KEY)
+    return tool, call_directory(root, KEY)
 
 
 def use(command: str) -> Use:
@@ -66,7 +66,7 @@ async def test_b97_nothing_runs_and_the_outcome_is_unknown_when_the_files_cannot
 
 async def test_b97_command_that_was_given_up_is_said_to_have_failed(root: Path) -> None:
     tool, place = await prepared(root)
-    assert kept.forestall(place)
+    assert kept.prevent_start(place)
     with pytest.raises(ToolFailed, match="was not started"):
         await tool.run(use("touch ran"))
     assert not (root.parent / "ran").exists()

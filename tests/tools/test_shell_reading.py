@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.tools.judging.commandline import read
+from perdure.tools.judging.commandline import parse_command_line
 from perdure.tools.judging.words import Unreadable
 
 PROGRAMS = [f"c{number}" for number in range(1, 10)]
@@ -151,7 +151,7 @@ def names(line: str, *, bash: bool) -> set[str] | None:
     """The programs that are found in a line, or nothing if it is not certain which they are."""
     found = set[str]()
     try:
-        commands = read(line, bash=bash)
+        commands = parse_command_line(line, bash=bash)
     except Unreadable:
         return None
     for command in commands:

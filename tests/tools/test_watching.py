@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ToolFailed
-from perdure.tools.watching import HELD, LINE, LONGEST, MOST, PIECE, check, compiled, look_for
+from perdure.tools.watching import (
+    MAX_HELD_BYTES,
+    MAX_LINE_CHARACTERS,
+    MAX_PATTERN_CHARACTERS,
+    MAX_PATTERNS,
+    PIECE_BYTES,
+    check_patterns,
+    compile_patterns,
+    scan_output,
+)
 
 
 @pytest.fixture
@@ -22,8 +31,8 @@ def say(place: Path, text: str) -> None:
 
 def lines(place: Path, *patterns: str, since: int = 0, final: bool = False) -> tuple[list[str], int]:
     """What is found by patterns behind a place, and where the next look begins."""
-    look = look_for(compiled(check(patterns)), place, since, final=final)
-    return list(look.lines), look.until
+    look = scan_output(compile_patterns(check_patterns(patterns)), place, since, final=final)
+    return list(look.lines), look.next_offset
 
 
 @pytest.mark.parametrize(
@@ -50,26 +59,26 @@ def test_line_is_found_by(pattern: str, line: str, place: Path) -> None:
 )
 def test_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ToolFailed, match="cannot be watched for"):
-        check([pattern])
+        check_patterns([pattern])
 
 
 def test_patterns_are_bounded_in_length_and_number() -> None:
     with pytest.raises(ToolFailed, match="at most"):
-        check(["x" * (LONGEST + 1)])
+        check_patterns(["x" * (MAX_PATTERN_CHARACTERS + 1)])
     with pytest.raises(ToolFailed, match="at most"):
-        check(["x"] * (MOST + 1))
+        check_patterns(["x"] * (MAX_PATTERNS + 1))
 
 
 @pytest.mark.parametrize("pattern", [".*.*x", "a.*a.*b", ".*[^y]*x", "a?a?a?aaa", "(a|b|c).*(d|e).*f"])
 def test_pattern_that_is_taken_stays_cheap_on_a_long_line_that_does_not_match(pattern: str, place: Path) -> None:
-    say(place, f"{'a' * 10 * LINE}\n")
-    assert lines(place, pattern)[0] == ([f"{'a' * 10 * LINE}"] if pattern == "a?a?a?aaa" else [])
+    say(place, f"{'a' * 10 * MAX_LINE_CHARACTERS}\n")
+    assert lines(place, pattern)[0] == ([f"{'a' * 10 * MAX_LINE_CHARACTERS}"] if pattern == "a?a?a?aaa" else [])
 
 
 def test_look_ends_when_it_takes_too_long(place: Path) -> None:
-    say(place, f"{'a' * LINE}\n" * 1000)
-    look = look_for(compiled(check([".*.*x"])), place, 0, final=False)
-    assert look.slow
+    say(place, f"{'a' * MAX_LINE_CHARACTERS}\n" * 1000)
+    look = scan_output(compile_patterns(check_patterns([".*.*x"])), place, 0, final=False)
+    assert look.too_slow
 
 
 def test_unfinished_line_is_found_at_once_and_not_again_when_it_goes_on(place: Path) -> None:
@@ -89,8 +98,8 @@ def test_line_is_found_when_it_comes_in_pieces(place: Path) -> None:
 
 
 def test_long_unfinished_line_is_let_go_but_for_its_end(place: Path) -> None:
-    say(place, "x" * (HELD * 3))
-    assert lines(place, "ready") == ([], HELD * 2)
+    say(place, "x" * (MAX_HELD_BYTES * 3))
+    assert lines(place, "ready") == ([], MAX_HELD_BYTES * 2)
 
 
 def test_last_line_counts_when_nothing_more_comes(place: Path) -> None:
@@ -99,9 +108,9 @@ def test_last_line_counts_when_nothing_more_comes(place: Path) -> None:
 
 
 def test_output_is_looked_at_piece_by_piece(place: Path) -> None:
-    say(place, "x" * (PIECE - 1) + "\nready\n")
+    say(place, "x" * (PIECE_BYTES - 1) + "\nready\n")
     found, until = lines(place, "ready")
-    assert (found, until) == ([], PIECE)
+    assert (found, until) == ([], PIECE_BYTES)
     assert lines(place, "ready", since=until)[0] == ["ready"]
 
 

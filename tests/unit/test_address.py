@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from perdure.core.address import (
     CHAT_KINDS,
-    KEY_FORM,
+    SESSION_KEY_FORM,
     Address,
-    Conversation,
-    background_key,
-    home_of,
+    SessionKey,
+    background_number,
+    background_session_key,
+    decode_session_key,
     join_parts,
-    parse_session_key,
-    read_session_key,
+    parent_session_key,
     session_key,
     split_parts,
-    work_of,
+    split_session_key,
 )
 from perdure.errors import BadKey
 
@@ -43,7 +43,7 @@ addresses = st.builds(
 )
 def test_session_key_reads_as_promised_and_back(address: Address, key: str) -> None:
     assert session_key("main", address) == key
-    assert parse_session_key(key) == ("main", address)
+    assert split_session_key(key) == ("main", address)
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def test_session_key_reads_as_promised_and_back(address: Address, key: str) -> N
 )
 def test_b102_session_key_says_whose_conversation_it_is(address: Address, person: str, key: str) -> None:
     assert session_key("main", address, person) == key
-    assert read_session_key(key) == Conversation("main", address, person)
-    assert parse_session_key(key) == ("main", address), "replies go to the same place"
-    assert not read_session_key(key).shared
-    work = background_key(key, 3)
-    assert (read_session_key(work).person, home_of(work), work_of(work)) == (person, key, 3)
+    assert decode_session_key(key) == SessionKey("main", address, person)
+    assert split_session_key(key) == ("main", address), "replies go to the same place"
+    assert not decode_session_key(key).shared
+    work = background_session_key(key, 3)
+    assert (decode_session_key(work).person, parent_session_key(work), background_number(work)) == (person, key, 3)
 
 
 def test_b102_conversation_is_shared_in_a_group_unless_it_is_a_persons() -> None:
     group, alone = Address("web", "group", "1"), Address("web", "dm", "1")
-    assert Conversation("main", group).shared
-    assert not Conversation("main", group, "ann").shared
-    assert not Conversation("main", alone).shared
+    assert SessionKey("main", group).shared
+    assert not SessionKey("main", group, "ann").shared
+    assert not SessionKey("main", alone).shared
     keys = {session_key("main", group), session_key("main", group, "ann"), session_key("main", group, "bob")}
     assert len(keys) == 3
 
@@ -106,10 +106,10 @@ def test_lane_is_the_address_without_its_agent() -> None:
 @settings(database=None, deadline=None)
 @given(agent=names, address=addresses, person=st.none() | awkward.filter(bool))
 def test_every_session_key_reads_back(agent: str, address: Address, person: str | None) -> None:
-    conversation = Conversation(agent, address, None if address.kind == "dm" else person)
-    key = conversation.key
-    assert read_session_key(key) == conversation
-    assert parse_session_key(key) == (agent, address)
+    conversation = SessionKey(agent, address, None if address.kind == "dm" else person)
+    key = conversation.text
+    assert decode_session_key(key) == conversation
+    assert split_session_key(key) == (agent, address)
     assert not set(key) & {" ", "\n", "\t", "\x00", "\x7f"}
 
 
@@ -140,25 +140,25 @@ def test_parts_are_told_apart_when_they_are_joined(one: list[str], other: list[s
 )
 def test_text_is_refused_with_a_hint_when_it_is_no_session_key(text: str) -> None:
     with pytest.raises(BadKey) as caught:
-        parse_session_key(text)
+        split_session_key(text)
     assert repr(text) in caught.value.message
-    assert KEY_FORM in caught.value.hint
+    assert SESSION_KEY_FORM in caught.value.hint
 
 
 def test_wrong_kind_is_named_when_a_key_is_refused() -> None:
     with pytest.raises(BadKey, match="has the kind 'chat'") as caught:
-        parse_session_key("agent:main:web:chat:1")
+        split_session_key("agent:main:web:chat:1")
     assert "dm, group, channel" in caught.value.hint
 
 
 def test_key_of_a_work_leads_back_to_its_chat() -> None:
     home = session_key("main", Address("web", "dm", "a~1", "t"))
-    work = background_key(home, 12)
+    work = background_session_key(home, 12)
     assert work == "agent:main~12:web:dm:a~1:t"
-    assert (home_of(work), work_of(work)) == (home, 12)
-    assert parse_session_key(work)[1] == parse_session_key(home)[1], "both are at the same address"
+    assert (parent_session_key(work), background_number(work)) == (home, 12)
+    assert split_session_key(work)[1] == split_session_key(home)[1], "both are at the same address"
 
 
 @pytest.mark.parametrize("key", ["agent:main:web:dm:a~1", "agent:main~x:web:dm:1", "agent:main~0:web:dm:1"])
 def test_key_of_no_work_is_its_own_home(key: str) -> None:
-    assert (home_of(key), work_of(key)) == (key, None)
+    assert (parent_session_key(key), background_number(key)) == (key, None)

@@ -10,7 +10,7 @@ from perdure.tools.addresses import is_public
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "192.169.0.1", "100.128.0.1", "2606:4700::1111"]
 NOT_PUBLIC = [
-    "0.0.0.0",  # noqa: S104 reason: an address like others here
+    "0.0.0.0",
     "0.1.2.3",
     "10.0.0.1",
     "100.64.0.1",

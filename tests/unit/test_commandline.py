@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.tools.judging.commandline import COMMANDS, LENGTH, WORDS, Command, read
-from perdure.tools.judging.words import BRACE, HERE, HOLE, Unreadable
+from perdure.tools.judging.commandline import (
+    MAX_CHARACTERS,
+    MAX_COMMANDS,
+    MAX_WORDS,
+    SimpleCommand,
+    parse_command_line,
+)
+from perdure.tools.judging.words import BRACE_MARK, UNKNOWN_MARK, WORKING_DIRECTORY_MARK, Unreadable
 
 pytestmark = pytest.mark.unit
 
 
 def words(line: str) -> list[list[str]]:
     """The words of every command, with `?` for what cannot be known, `{` for braces and `.` for `$PWD`."""
-    shown = str.maketrans({HOLE: "?", BRACE: "{", HERE: "."})
-    return [[word.text.translate(shown) for word in command.words] for command in read(line)]
+    shown = str.maketrans({UNKNOWN_MARK: "?", BRACE_MARK: "{", WORKING_DIRECTORY_MARK: "."})
+    return [[word.text.translate(shown) for word in command.words] for command in parse_command_line(line)]
 
 
-def only(line: str) -> Command:
-    [command] = read(line)
+def only(line: str) -> SimpleCommand:
+    [command] = parse_command_line(line)
     return command
 
 
@@ -101,20 +107,20 @@ def test_line_is_read(line: str, expected: list[list[str]]) -> None:
 @pytest.mark.parametrize("line", REFUSED, ids=repr)
 def test_line_is_refused(line: str) -> None:
     with pytest.raises(Unreadable) as refused:
-        read(line)
+        parse_command_line(line)
     assert str(refused.value)
 
 
 @pytest.mark.parametrize("line", ["[[ a ]]", "echo $'a'"])
 def test_line_is_refused_when_only_bash_reads_it(line: str) -> None:
-    assert read(line)
+    assert parse_command_line(line)
     with pytest.raises(Unreadable):
-        read(line, bash=False)
+        parse_command_line(line, bash=False)
 
 
 def test_redirections_are_read() -> None:
     found = only("a 2>&1 >x >>'y z' <in 3<>$w &>all >|over >&both <<<text")
-    assert [(each.number, each.sign, each.target.source) for each in found.redirects] == [
+    assert [(each.descriptor, each.operator, each.target.source) for each in found.redirects] == [
         ("2", ">&", "1"),
         ("", ">", "x"),
         ("", ">>", "'y z'"),
@@ -130,7 +136,9 @@ def test_redirections_are_read() -> None:
 
 def test_redirections_of_a_group_are_read() -> None:
     assert [
-        each.redirects[0].target.text for each in read("{ a; } >x; (b) >y; if c; then d; fi >z") if each.redirects
+        each.redirects[0].target.text
+        for each in parse_command_line("{ a; } >x; (b) >y; if c; then d; fi >z")
+        if each.redirects
     ] == [
         "x",
         "y",
@@ -140,11 +148,11 @@ def test_redirections_of_a_group_are_read() -> None:
 
 def test_body_of_a_here_document_is_kept() -> None:
     assert only("a <<'X'\nb $c\n\nX\n").redirects[0].body == "b $c\n\n"
-    assert only('a <<X\n"b" $c \\$d\nX\n').redirects[0].body == f'"b" {HOLE} $d\n'
+    assert only('a <<X\n"b" $c \\$d\nX\n').redirects[0].body == f'"b" {UNKNOWN_MARK} $d\n'
 
 
 def test_source_is_the_command_alone() -> None:
-    assert [each.source for each in read("x=1 a 'b c' >d # e\nif f; then g; fi")] == [
+    assert [each.source for each in parse_command_line("x=1 a 'b c' >d # e\nif f; then g; fi")] == [
         "x=1 a 'b c' >d # e",
         "f",
         "g",
@@ -167,7 +175,10 @@ def test_word_knows_what_it_may_become() -> None:
 
 
 def test_function_is_known_to_the_commands_in_it() -> None:
-    assert [(each.words[0].text, each.within) for each in read("f() { a; (b); g() { c $(d); }; }; e")] == [
+    assert [
+        (each.words[0].text, each.enclosing_functions)
+        for each in parse_command_line("f() { a; (b); g() { c $(d); }; }; e")
+    ] == [
         ("a", ("f",)),
         ("b", ("f",)),
         ("d", ("f", "g")),
@@ -176,7 +187,7 @@ def test_function_is_known_to_the_commands_in_it() -> None:
     ]
 
 
-@pytest.mark.parametrize("line", ["x" * (LENGTH + 1), "a;" * (COMMANDS + 1), "a " * (WORDS + 1)])
+@pytest.mark.parametrize("line", ["x" * (MAX_CHARACTERS + 1), "a;" * (MAX_COMMANDS + 1), "a " * (MAX_WORDS + 1)])
 def test_line_is_refused_when_it_is_too_long(line: str) -> None:
     with pytest.raises(Unreadable):
-        read(line)
+        parse_command_line(line)

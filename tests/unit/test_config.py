@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.config import Settings, describe, load, seconds
+from perdure.config import Settings, describe_settings, load_settings, parse_duration
 from perdure.core.notes import SYSTEM_PROMPT
 from perdure.errors import ConfigurationError
 from perdure.settings import PlatformSettings
@@ -95,7 +95,7 @@ DEFAULTS = {
 def configured(home: Path, toml: str | bytes, **environ: str) -> Settings:
     content = toml if isinstance(toml, bytes) else toml.encode()
     (home / "config.toml").write_bytes(content)
-    return load(home, environ)
+    return load_settings(home, environ)
 
 
 def problems(home: Path, toml: str | bytes, **environ: str) -> list[str]:
@@ -118,7 +118,7 @@ def variable(key: str) -> str:
 
 def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: Path) -> None:
     home = tmp_path / "not" / "made" / "yet"
-    settings = load(home, {})
+    settings = load_settings(home, {})
     assert settings == Settings(home=home)
     assert settings.store_url == f"sqlite:///{home}/perdure.db"
     assert (settings.web.host, settings.web.port, settings.model.name) == ("127.0.0.1", 8420, "offline")
@@ -131,11 +131,11 @@ def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: P
 
 
 def test_described_settings_are_those_of_the_contract() -> None:
-    assert {key: default for key, _, default, _ in describe()} == DEFAULTS
+    assert {key: default for key, _, default, _ in describe_settings()} == DEFAULTS
 
 
 def test_every_setting_has_a_type_and_a_sentence_in_words() -> None:
-    for key, kind, _, sentence in describe():
+    for key, kind, _, sentence in describe_settings():
         assert kind, key
         assert sentence.endswith("."), key
 
@@ -150,7 +150,7 @@ def test_every_described_default_is_accepted_when_it_is_written_down(tmp_path: P
 
 def test_file_is_read_when_it_stands_in_the_home_of_the_environment(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[web]\nport = 0\n[recovery]\nmax_tokens = 5\npolicy = 'off'\n")
-    settings = load(environ={"PERDURE_HOME": str(tmp_path)})
+    settings = load_settings(environ={"PERDURE_HOME": str(tmp_path)})
     assert settings.home == tmp_path
     assert settings.web.port == 0
     assert (settings.recovery.max_tokens, settings.recovery.policy) == (5, "off")
@@ -162,12 +162,12 @@ def test_home_is_in_the_users_directory_when_none_is_named(
     chosen: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load(environ=chosen).home == tmp_path / ".perdure"
+    assert load_settings(environ=chosen).home == tmp_path / ".perdure"
 
 
 def test_home_becomes_absolute_when_it_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = load(environ={"PERDURE_HOME": "here"})
+    settings = load_settings(environ={"PERDURE_HOME": "here"})
     assert settings.home == tmp_path / "here"
     assert settings.store_url == f"sqlite:///{tmp_path}/here/perdure.db"
 
@@ -175,7 +175,7 @@ def test_home_becomes_absolute_when_it_is_relative(tmp_path: Path, monkeypatch: 
 def test_process_environment_is_read_when_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
     monkeypatch.setenv("PERDURE_RECOVERY__CONCURRENCY", "7")
-    assert load().recovery.concurrency == 7
+    assert load_settings().recovery.concurrency == 7
 
 
 def test_environment_wins_when_the_file_says_otherwise(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_environment_is_parsed_by_the_type_of_its_setting(tmp_path: Path) -> Non
         "PERDURE_AGENT__SYSTEM_PROMPT": "",
         "PERDURE_DELIVERY__UNKNOWN": "drop",
     }
-    settings = load(tmp_path, environ)
+    settings = load_settings(tmp_path, environ)
     assert settings.web.port == 0
     assert (settings.drain.deadline, settings.delivery.max_age) == (1.5, 604800.0)
     assert (settings.agent.name, settings.agent.system_prompt) == ("42", "")
@@ -214,7 +214,7 @@ def test_variables_without_a_double_underscore_are_no_settings(tmp_path: Path) -
         "PERDURE_WEB_PORT": "tcp://10.0.0.1:80",
         "A__B": "1",
     }
-    assert load(tmp_path, environ) == Settings(home=tmp_path)
+    assert load_settings(tmp_path, environ) == Settings(home=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_file_is_read_when_an_editor_put_a_byte_order_mark_before_it(tmp_path: P
     ],
 )
 def test_duration_is_a_number_of_seconds_or_a_text_with_a_unit(written: object, meant: float | None) -> None:
-    assert seconds(written) == meant
+    assert parse_duration(written) == meant
 
 
 # ── platforms ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -305,7 +305,7 @@ def test_empty_group_of_sections_changes_nothing(tmp_path: Path) -> None:
 def test_platform_is_read_from_the_environment(
     name: str, text: str, meant: PlatformSettings, tmp_path: Path
 ) -> None:
-    settings = load(tmp_path, {f"PERDURE_PLATFORMS__WEB__{name}": text})
+    settings = load_settings(tmp_path, {f"PERDURE_PLATFORMS__WEB__{name}": text})
     assert settings.platforms.web == meant
 
 
@@ -522,7 +522,7 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
     (told,) = problems(tmp_path, "", **{variable(key): "\udce9"})
     name, _, value = told.partition("Write for example: ")[2].partition("=")
     assert name == variable(key)
-    load(tmp_path, {name: value})
+    load_settings(tmp_path, {name: value})
 
 
 @pytest.mark.parametrize(
@@ -833,14 +833,14 @@ def test_file_that_cannot_be_read_is_told_with_its_path(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.mkdir()
     with pytest.raises(ConfigurationError) as caught:
-        load(tmp_path, {})
+        load_settings(tmp_path, {})
     remedy = f"Make {file} a file that this user may read, or remove it."
     assert f"1. config.toml: it cannot be read: Is a directory. {remedy}" in str(caught.value)
 
 
 def test_home_that_nobody_knows_is_told() -> None:
     with pytest.raises(ConfigurationError, match="Write for example: PERDURE_HOME=/var/lib/perdure"):
-        load(environ={"PERDURE_HOME": "~no-such-user/perdure"})
+        load_settings(environ={"PERDURE_HOME": "~no-such-user/perdure"})
 
 
 def test_all_problems_of_file_and_environment_are_told_at_once(tmp_path: Path) -> None:
@@ -879,7 +879,7 @@ def test_message_reads_as_promised(tmp_path: Path) -> None:
 
 def test_nothing_heavy_is_imported_when_settings_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[web]\nport = 1\n")
-    program = "import sys, perdure.config; perdure.config.load(); print(*sys.modules)"
+    program = "import sys, perdure.config; perdure.config.load_settings(); print(*sys.modules)"
     environ = {**os.environ, "PERDURE_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
     heavy = {"asyncio", "difflib", "pydantic", "sqlalchemy", "structlog", "httpx", "typer", "starlette"}
@@ -888,6 +888,6 @@ def test_nothing_heavy_is_imported_when_settings_are_loaded(tmp_path: Path) -> N
 
 def test_token_of_a_bot_is_shown_nowhere(tmp_path: Path) -> None:
     settings = configured(tmp_path, "[platforms.telegram]\ntoken = '1:hunter2'\n")
-    assert settings.platforms.telegram.token == "1:hunter2"  # noqa: S105 reason: it opens nothing
+    assert settings.platforms.telegram.token == "1:hunter2"
     assert "hunter2" not in repr(settings)
     assert "hunter2" not in " ".join(problems(tmp_path, "[platforms.telegram]\ntoken = ['1:hunter2']\n"))

@@ -10,8 +10,8 @@ import pytest
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected
 from perdure.platforms.api import Adapter, Event
-from perdure.runtime.connections import LONGEST_PAUSE, Connections
-from support.leaping import Leaping
+from perdure.runtime.connections import MAX_DELAY_SECONDS, Connections
+from support.leaping import FastForwardLoop
 
 Scene = Callable[[int], Exception | None]  # what the n-th connection ends with, if it does not just end
 
@@ -46,13 +46,15 @@ class Failing(Adapter):
 
 
 @pytest.fixture
-def loop() -> Iterator[Leaping]:
-    loop = Leaping()
+def loop() -> Iterator[FastForwardLoop]:
+    loop = FastForwardLoop()
     yield loop
     loop.close()
 
 
-def pauses(loop: Leaping, scene: Scene, tries: int, lasts: Callable[[int], float] = lambda _: 0.0) -> list[float]:
+def pauses(
+    loop: FastForwardLoop, scene: Scene, tries: int, lasts: Callable[[int], float] = lambda _: 0.0
+) -> list[float]:
     """How long it was left alone after each connection."""
     adapter = loop.run_until_complete(_attend(scene, tries, lasts))
     ended = [began + lasts(number) for number, began in enumerate(adapter.tried, 1)]
@@ -63,7 +65,7 @@ async def _attend(scene: Scene, tries: int, lasts: Callable[[int], float]) -> Fa
     async def nobody(_: object) -> None: ...
 
     adapter = Failing(scene, tries=tries, lasts=lasts)
-    attending = asyncio.create_task(Connections([adapter], nobody).attend(adapter, nobody))
+    attending = asyncio.create_task(Connections([adapter], nobody).keep_connected(adapter, nobody))
     await adapter.enough.wait()
     attending.cancel()
     await asyncio.wait({attending})
@@ -75,36 +77,40 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_adapter_that_connects_and_fails_at_once_is_left_alone_for_longer_each_time(
-    loop: Leaping, caplog: pytest.LogCaptureFixture
+    loop: FastForwardLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = pauses(loop, lambda number: ValueError(f"no. {number}"), tries=10)
-    assert found == [0.5, 1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE]
+    assert found == [0.5, 1, 2, 4, 8, 16, 32, MAX_DELAY_SECONDS, MAX_DELAY_SECONDS]
     assert tracebacks(caplog) == ["no. 1"]
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert told == ["disconnected"] * 9, "one line for each"
 
 
-def test_platform_that_closes_every_connection_at_once_is_left_alone_for_longer_each_time(loop: Leaping) -> None:
+def test_platform_that_closes_every_connection_at_once_is_left_alone_for_longer_each_time(
+    loop: FastForwardLoop,
+) -> None:
     assert pauses(loop, lambda _: None, tries=4) == [0.5, 1, 2]
 
 
-def test_another_defect_is_told_with_its_traceback(loop: Leaping, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_defect_is_told_with_its_traceback(
+    loop: FastForwardLoop, caplog: pytest.LogCaptureFixture
+) -> None:
     kinds = [ValueError("first"), ValueError("first"), KeyError("other"), ValueError("first"), KeyError("other")]
     pauses(loop, lambda number: kinds[number - 1], tries=5)
     assert tracebacks(caplog) == ["first", "'other'"]
 
 
 def test_adapter_that_has_served_for_long_is_tried_again_soon(
-    loop: Leaping, caplog: pytest.LogCaptureFixture
+    loop: FastForwardLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lasts = [0.0, 0.0, LONGEST_PAUSE, 0.0, 0.0]
+    lasts = [0.0, 0.0, MAX_DELAY_SECONDS, 0.0, 0.0]
     found = pauses(loop, lambda number: ValueError(f"no. {number}"), tries=5, lasts=lambda n: lasts[n - 1])
     assert found == [0.5, 1, 0.5, 1]
     assert tracebacks(caplog) == ["no. 1", "no. 3"], "it was well in between"
 
 
 def test_lost_line_is_no_fault_of_the_adapter_and_tried_again_soon(
-    loop: Leaping, caplog: pytest.LogCaptureFixture
+    loop: FastForwardLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert pauses(loop, lambda _: NotConnected("lost"), tries=4) == [0.5, 0.5, 0.5]
     assert tracebacks(caplog) == []

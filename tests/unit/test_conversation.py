@@ -11,46 +11,46 @@ from perdure.core.conversation import (
     NoteMessage,
     ToolMessage,
     UserMessage,
-    conversation,
-    recalled,
-    views,
+    build_conversation,
+    turn_views,
+    visible_turns,
 )
 from perdure.core.journal import (
-    Answered,
-    Asked,
-    Began,
-    Cancelled,
-    Compacted,
-    Decided,
+    ConversationCompacted,
     Entry,
-    Failed,
-    Finished,
-    Joined,
+    MessagesJoined,
     ModelAsked,
-    Noted,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    RecoveryNoted,
+    TurnBegan,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnUndone,
     TurnView,
-    Undone,
 )
 from support.journals import (
     ADA,
-    again,
+    answer_with_calls,
+    answer_with_text,
     began,
-    calling,
     cause,
     claimed,
-    cut_off,
     ended,
+    interruption,
     joined,
-    saying,
+    journal_records,
+    requeue_and_claim,
     started,
-    told,
-    written,
+    turn_view_of,
 )
 
 
 def heard(*entries: Entry, history: list[TurnView] | None = None) -> list[Message]:
     """What the model reads when the current turn has these entries."""
-    return conversation(history or [], told(*entries)).messages
+    return build_conversation(history or [], turn_view_of(*entries)).messages
 
 
 def words(messages: list[Message]) -> list[str]:
@@ -76,7 +76,14 @@ def assert_every_call_is_followed_by_its_results(messages: list[Message]) -> Non
 
 
 def test_conversation_is_what_was_said_and_done() -> None:
-    first = told(began("find it"), claimed(), calling("a"), started("a"), ended("a"), saying("Found.", step=2))
+    first = turn_view_of(
+        began("find it"),
+        claimed(),
+        answer_with_calls("a"),
+        started("a"),
+        ended("a"),
+        answer_with_text("Found.", step=2),
+    )
     messages = heard(began("thanks"), claimed(), ModelAsked(1, "m"), history=[first])
     assert messages == [
         UserMessage("find it"),
@@ -88,29 +95,44 @@ def test_conversation_is_what_was_said_and_done() -> None:
 
 
 def test_messages_that_joined_stand_where_they_joined() -> None:
-    messages = heard(began("one", "two"), claimed(), calling("a"), ended("a"), joined("three"))
+    messages = heard(began("one", "two"), claimed(), answer_with_calls("a"), ended("a"), joined("three"))
     assert words(messages) == ["user: one", "user: two", "assistant: ", "tool: a: seen", "user: three"]
 
 
 def test_answer_to_a_question_is_the_users() -> None:
-    messages = heard(began("go"), claimed(), Asked("q1", "Which?"), Answered("q1", "the red one", ADA), claimed(2))
+    messages = heard(
+        began("go"),
+        claimed(),
+        QuestionAsked("q1", "Which?"),
+        QuestionAnswered("q1", "the red one", ADA),
+        claimed(2),
+    )
     assert words(messages) == ["user: go", "user: the red one"]
 
 
 def test_response_that_was_cut_off_is_not_told() -> None:
     """B45: it is asked for again, so the model must not take it for its own word."""
-    messages = heard(began("go"), claimed(), saying("Once upon a", finish="length"))
+    messages = heard(began("go"), claimed(), answer_with_text("Once upon a", finish="length"))
     assert words(messages) == ["user: go"]
 
 
 def test_our_own_marks_are_not_told() -> None:
-    messages = heard(began("go"), claimed(), cut_off(), Decided("resume", "why"), *again(), ModelAsked(1, "m"))
+    messages = heard(
+        began("go"),
+        claimed(),
+        interruption(),
+        RecoveryDecided("resume", "why"),
+        *requeue_and_claim(),
+        ModelAsked(1, "m"),
+    )
     assert words(messages) == ["user: go"]
 
 
-@pytest.mark.parametrize("end", [Failed("no"), Cancelled("stopped"), Cancelled("superseded")], ids=str)
+@pytest.mark.parametrize("end", [TurnFailed("no"), TurnCancelled("stopped"), TurnCancelled("superseded")], ids=str)
 def test_earlier_turn_stays_in_the_conversation_when_it_ended_badly(end: Entry) -> None:
-    earlier = told(began("go"), claimed(), calling("a"), ended("a", "cancelled", notes.CANCELLED_CALL), end)
+    earlier = turn_view_of(
+        began("go"), claimed(), answer_with_calls("a"), ended("a", "cancelled", notes.CANCELLED_CALL), end
+    )
     messages = heard(began("again"), claimed(), history=[earlier])
     assert words(messages) == ["user: go", "assistant: ", f"tool: {notes.CANCELLED_CALL}", "user: again"]
     assert_every_call_is_followed_by_its_results(messages)
@@ -119,20 +141,28 @@ def test_earlier_turn_stays_in_the_conversation_when_it_ended_badly(end: Entry) 
 # ── notes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def noted(reason: str) -> Noted:
-    return Noted(notes.recovery_note(reason))
+def noted(reason: str) -> RecoveryNoted:
+    return RecoveryNoted(notes.recovery_note(reason))
 
 
 def test_model_reads_one_note_that_names_the_cause() -> None:
     """B47: and it is not the user's words."""
-    messages = heard(began("go"), claimed(), cut_off("restart_timeout"), *again(), noted("restart_timeout"))
+    messages = heard(
+        began("go"), claimed(), interruption("restart_timeout"), *requeue_and_claim(), noted("restart_timeout")
+    )
     assert messages == [UserMessage("go"), NoteMessage(notes.recovery_note("restart_timeout"))]
 
 
 def test_model_reads_one_note_when_the_turn_was_cut_off_twice() -> None:
     """B47: exactly one note, about the newest interruption."""
-    first = (began("go"), claimed(), cut_off("restart_timeout"), *again(), noted("restart_timeout"))
-    messages = heard(*first, cut_off("shutdown_timeout"), *again(3), noted("shutdown_timeout"))
+    first = (
+        began("go"),
+        claimed(),
+        interruption("restart_timeout"),
+        *requeue_and_claim(),
+        noted("restart_timeout"),
+    )
+    messages = heard(*first, interruption("shutdown_timeout"), *requeue_and_claim(3), noted("shutdown_timeout"))
     assert [message for message in messages if isinstance(message, NoteMessage)] == [
         NoteMessage(notes.recovery_note("shutdown_timeout"))
     ]
@@ -140,7 +170,14 @@ def test_model_reads_one_note_when_the_turn_was_cut_off_twice() -> None:
 
 def test_note_is_not_repeated_in_later_turns() -> None:
     """B47: said once."""
-    earlier = told(began("go"), claimed(), cut_off(), *again(), noted("lease_lost"), saying("Done."))
+    earlier = turn_view_of(
+        began("go"),
+        claimed(),
+        interruption(),
+        *requeue_and_claim(),
+        noted("lease_lost"),
+        answer_with_text("Done."),
+    )
     assert words(heard(began("thanks"), claimed(), history=[earlier])) == [
         "user: go",
         "assistant: Done.",
@@ -150,7 +187,7 @@ def test_note_is_not_repeated_in_later_turns() -> None:
 
 def test_conversation_is_untouched_when_nothing_was_interrupted() -> None:
     """B47: with no interruption there is no note."""
-    messages = heard(began("go"), claimed(), calling("a"), started("a"), ended("a"))
+    messages = heard(began("go"), claimed(), answer_with_calls("a"), started("a"), ended("a"))
     assert not any(isinstance(message, NoteMessage) for message in messages)
 
 
@@ -160,8 +197,8 @@ def test_conversation_is_untouched_when_nothing_was_interrupted() -> None:
 @pytest.mark.parametrize("blank", ["", " ", "\n\t", "\u2003"], ids=repr)
 def test_user_message_is_never_blank(blank: str) -> None:
     """B48: whatever a person sent, the model reads words."""
-    beginnings = [began(blank), began("one", blank), Began((cause(blank, files=["photo.jpg"]),))]
-    joins = [joined(blank), Joined((cause("x"), cause(blank)))]
+    beginnings = [began(blank), began("one", blank), TurnBegan((cause(blank, files=["photo.jpg"]),))]
+    joins = [joined(blank), MessagesJoined((cause("x"), cause(blank)))]
     for beginning in beginnings:
         for join in joins:
             messages = heard(beginning, claimed(), join)
@@ -172,13 +209,15 @@ def test_user_message_is_never_blank(blank: str) -> None:
 
 def test_blank_answer_is_told_in_words() -> None:
     """B48: also when the question was answered with nothing."""
-    messages = heard(began("go"), claimed(), Asked("q1", "Which?"), Answered("q1", " ", ADA), claimed(2))
+    messages = heard(
+        began("go"), claimed(), QuestionAsked("q1", "Which?"), QuestionAnswered("q1", " ", ADA), claimed(2)
+    )
     assert all(message.text.strip() for message in messages)
 
 
 def test_files_are_named_when_a_message_has_no_text() -> None:
     """B48: the model knows at least what came."""
-    (message,) = heard(Began((cause("", files=["photo.jpg", "plan.pdf"]),)), claimed())
+    (message,) = heard(TurnBegan((cause("", files=["photo.jpg", "plan.pdf"]),)), claimed())
     assert "photo.jpg, plan.pdf" in message.text
 
 
@@ -186,7 +225,7 @@ def test_text_of_a_message_is_told_as_it_was_written() -> None:
     assert words(heard(began("  indented\n"), claimed())) == ["user:   indented\n"]
 
 
-CALLED = (began("go"), claimed(), calling("a", "b"), started("a"), started("b"))
+CALLED = (began("go"), claimed(), answer_with_calls("a", "b"), started("a"), started("b"))
 
 
 @pytest.mark.parametrize(
@@ -196,13 +235,15 @@ CALLED = (began("go"), claimed(), calling("a", "b"), started("a"), started("b"))
         pytest.param([*CALLED, ended("b"), ended("a")], id="results in another order"),
         pytest.param([*CALLED, ended("a"), joined("hurry"), ended("b")], id="a message joined between"),
         pytest.param(
-            [*CALLED, ended("a"), cut_off(), *again(), noted("lease_lost"), ended("b")],
+            [*CALLED, ended("a"), interruption(), *requeue_and_claim(), noted("lease_lost"), ended("b")],
             id="cut off between, with a note",
         ),
-        pytest.param([*CALLED, cut_off(), ended("a"), *again(), ended("b", "unknown")], id="a late result"),
+        pytest.param(
+            [*CALLED, interruption(), ended("a"), *requeue_and_claim(), ended("b", "unknown")], id="a late result"
+        ),
         pytest.param([*CALLED, ended("a"), ended("b"), ended("b", "cancelled")], id="a result told twice"),
         pytest.param(
-            [*CALLED, ended("a"), ended("b"), calling("c", step=2), started("c"), ended("c")],
+            [*CALLED, ended("a"), ended("b"), answer_with_calls("c", step=2), started("c"), ended("c")],
             id="two sets of calls",
         ),
     ],
@@ -210,12 +251,12 @@ CALLED = (began("go"), claimed(), calling("a", "b"), started("a"), started("b"))
 def test_every_call_has_exactly_one_result_right_behind_it(facts: list[Entry]) -> None:
     """B64: a crash never leaves a transcript that a provider rejects."""
     assert_every_call_is_followed_by_its_results(heard(*facts))
-    assert_every_call_is_followed_by_its_results(heard(began("next"), claimed(), history=[told(*facts)]))
+    assert_every_call_is_followed_by_its_results(heard(began("next"), claimed(), history=[turn_view_of(*facts)]))
 
 
 def test_note_stands_behind_the_results_of_the_call_that_was_cut_off() -> None:
     """B47 and B64: before the next answer, but not between a call and its result."""
-    messages = heard(*CALLED, ended("a"), cut_off(), *again(), noted("lease_lost"), ended("b"))
+    messages = heard(*CALLED, ended("a"), interruption(), *requeue_and_claim(), noted("lease_lost"), ended("b"))
     assert [type(message) for message in messages[-3:]] == [ToolMessage, ToolMessage, NoteMessage]
 
 
@@ -223,41 +264,51 @@ def test_note_stands_behind_the_results_of_the_call_that_was_cut_off() -> None:
 
 
 def test_records_become_turns_in_the_order_in_which_they_began() -> None:
-    one = written(began("one"), claimed(), Finished("1"))
-    two = written(began("two"), claimed(), Finished("2"), first=4)
-    found = views([("t9", record) for record in one] + [("t1", record) for record in two])
+    one = journal_records(began("one"), claimed(), TurnFinished("1"))
+    two = journal_records(began("two"), claimed(), TurnFinished("2"), first=4)
+    found = turn_views([("t9", record) for record in one] + [("t1", record) for record in two])
     assert [view.causes[0].text for view in found] == ["one", "two"]
-    assert found == [told(*(record.entry for record in one)), told(*(record.entry for record in two), first=4)]
+    assert found == [
+        turn_view_of(*(record.entry for record in one)),
+        turn_view_of(*(record.entry for record in two), first=4),
+    ]
 
 
 def test_turns_are_told_apart_when_their_records_are_mixed() -> None:
     one, two = began("one"), began("two")
-    records = written(one, claimed(), two, claimed(), Finished("1"), Finished("2"))
+    records = journal_records(one, claimed(), two, claimed(), TurnFinished("1"), TurnFinished("2"))
     of = ["t1", "t1", "t2", "t2", "t1", "t2"]
-    found = views(zip(of, records, strict=True))
+    found = turn_views(zip(of, records, strict=True))
     assert [(view.causes[0].text, view.ended) for view in found] == [
-        ("one", Finished("1")),
-        ("two", Finished("2")),
+        ("one", TurnFinished("1")),
+        ("two", TurnFinished("2")),
     ]
 
 
 def test_session_without_records_has_no_turns() -> None:
-    assert views([]) == []
+    assert turn_views([]) == []
 
 
 # ── what was taken back ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_turn_that_was_taken_back_is_not_recalled() -> None:
-    one = told(began("one"), claimed(), Finished("1"))
-    two = told(began("two"), claimed(), Finished("2"), Undone("ada"), first=4)
-    assert recalled([one, two]) == [one]
-    assert recalled([two]) == []
+    one = turn_view_of(began("one"), claimed(), TurnFinished("1"))
+    two = turn_view_of(began("two"), claimed(), TurnFinished("2"), TurnUndone("ada"), first=4)
+    assert visible_turns([one, two]) == [one]
+    assert visible_turns([two]) == []
 
 
 def test_summary_of_a_turn_that_was_taken_back_stands_for_what_came_before_it() -> None:
-    one = told(began("one"), claimed(), Compacted(0, "older"), Finished("1"))
-    two = told(began("two"), claimed(), Compacted(4, "in short"), Finished("2"), Undone("ada"), first=5)
-    three = told(began("three"), claimed(), first=10)
-    talk = conversation(recalled([one, two]), three)
+    one = turn_view_of(began("one"), claimed(), ConversationCompacted(0, "older"), TurnFinished("1"))
+    two = turn_view_of(
+        began("two"),
+        claimed(),
+        ConversationCompacted(4, "in short"),
+        TurnFinished("2"),
+        TurnUndone("ada"),
+        first=5,
+    )
+    three = turn_view_of(began("three"), claimed(), first=10)
+    talk = build_conversation(visible_turns([one, two]), three)
     assert [message.text for message in talk.messages] == [notes.summary("in short"), "three"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from perdure.tools.danger import Verdict, judge, rules
-from perdure.tools.judging.dangers import EXAMPLES, PATTERNS, Seen
+from perdure.tools.danger import Assessment, assess_command, make_policy
+from perdure.tools.judging.dangers import DANGEROUS_COMMANDS, RISK_EXAMPLES, RiskReason
 
 pytestmark = pytest.mark.unit
 
@@ -381,44 +381,44 @@ def by_name(cases: dict[str, str]) -> pytest.MarkDecorator:
 
 @by_name(DANGEROUS | BROKEN | DANGEROUS_BUT_IN_BASH)
 def test_line_is_dangerous(line: str) -> None:
-    verdict = judge(line)
+    verdict = assess_command(line)
     assert verdict.dangerous
-    assert verdict.why
+    assert verdict.reason
 
 
 @by_name(DANGEROUS | BROKEN)
 def test_line_is_dangerous_in_bash_too(line: str) -> None:
-    assert judge(line, bash=True).dangerous
+    assert assess_command(line, bash=True).dangerous
 
 
 @by_name(DANGEROUS_BUT_IN_BASH)
 def test_line_is_harmless_in_bash_alone(line: str) -> None:
-    assert not judge(line, bash=True).dangerous
-    assert judge(f"sh -c {shlex.quote(line)}", bash=True).dangerous
+    assert not assess_command(line, bash=True).dangerous
+    assert assess_command(f"sh -c {shlex.quote(line)}", bash=True).dangerous
 
 
 @by_name(HARMLESS)
 def test_line_is_harmless(line: str) -> None:
-    assert judge(line) == Verdict(False)
+    assert assess_command(line) == Assessment(False)
 
 
 @by_name(HARMLESS | HARMLESS_IN_BASH)
 def test_line_is_harmless_in_bash(line: str) -> None:
-    assert judge(line, bash=True) == Verdict(False)
+    assert assess_command(line, bash=True) == Assessment(False)
 
 
 @pytest.mark.parametrize("form", AROUND.values(), ids=AROUND.keys())
 def test_dangerous_line_stays_dangerous_inside_of(form: str) -> None:
     for line in DANGEROUS.values():
         hidden = around(form, line)
-        assert judge(hidden).dangerous, hidden
-        assert judge(hidden, bash=True).dangerous, hidden
+        assert assess_command(hidden).dangerous, hidden
+        assert assess_command(hidden, bash=True).dangerous, hidden
 
 
 @pytest.mark.parametrize("prefix", PREFIXES, ids=repr)
 def test_dangerous_command_stays_dangerous_behind(prefix: str) -> None:
     for line in SIMPLE.values():
-        assert judge(prefix + line).dangerous, prefix + line
+        assert assess_command(prefix + line).dangerous, prefix + line
 
 
 @settings(deadline=None)
@@ -427,7 +427,7 @@ def test_dangerous_line_stays_dangerous_inside_of_several(forms: list[str], name
     line = DANGEROUS[name]
     for form in forms:
         line = around(AROUND[form], line)
-    assert judge(line).dangerous, line
+    assert assess_command(line).dangerous, line
 
 
 PLAIN = ["bash -c", "a subshell", "a group", "a substitution", "a condition", "a loop", "a case", "what follows"]
@@ -437,94 +437,96 @@ PLAIN = ["bash -c", "a subshell", "a group", "a substitution", "a condition", "a
 def test_harmless_line_stays_harmless_inside_of(form: str) -> None:
     for line in HARMLESS.values():
         hidden = around(form, line or "true")
-        assert judge(hidden) == Verdict(False), hidden
+        assert assess_command(hidden) == Assessment(False), hidden
 
 
 # ── the sentence ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_sentence_names_the_part_when_there_is_more() -> None:
-    verdict = judge("ls -la && rm   -rf build && echo done")
-    assert verdict.why == "it removes folders with all that is in them: `rm -rf build`"
+    verdict = assess_command("ls -la && rm   -rf build && echo done")
+    assert verdict.reason == "it removes folders with all that is in them: `rm -rf build`"
 
 
 def test_sentence_names_the_hidden_part_when_it_is_in_quotes() -> None:
-    assert judge("env A=1 sh -c 'ls; rm -rf build'").why.endswith(": `rm -rf build`")
+    assert assess_command("env A=1 sh -c 'ls; rm -rf build'").reason.endswith(": `rm -rf build`")
 
 
 def test_sentence_prefers_what_is_certain() -> None:
-    assert judge("git push $WHERE; rm -rf build").why.endswith(": `rm -rf build`")
+    assert assess_command("git push $WHERE; rm -rf build").reason.endswith(": `rm -rf build`")
 
 
 def test_sentence_says_what_cannot_be_read() -> None:
-    assert judge("echo 'x").why == "I cannot read this line for certain: a quote in it does not end"
+    assert assess_command("echo 'x").reason == "I cannot read this line for certain: a quote in it does not end"
 
 
 def test_sentence_is_short_when_the_part_is_long() -> None:
-    assert len(judge(f"rm -rf {'build ' * 900}").why) < 300
+    assert len(assess_command(f"rm -rf {'build ' * 900}").reason) < 300
 
 
-@pytest.mark.parametrize(("seen", "line"), EXAMPLES.items(), ids=[seen.name for seen in EXAMPLES])
-def test_example_is_what_it_is_an_example_of(seen: Seen, line: str) -> None:
-    assert judge(line).why.startswith(f"{seen}: ")
+@pytest.mark.parametrize(("seen", "line"), RISK_EXAMPLES.items(), ids=[seen.name for seen in RISK_EXAMPLES])
+def test_example_is_what_it_is_an_example_of(seen: RiskReason, line: str) -> None:
+    assert assess_command(line).reason.startswith(f"{seen}: ")
 
 
 def test_every_kind_has_an_example() -> None:
-    assert set(EXAMPLES) == set(Seen)
+    assert set(RISK_EXAMPLES) == set(RiskReason)
 
 
-@pytest.mark.parametrize(("why", "patterns"), PATTERNS.items(), ids=PATTERNS.keys())
+@pytest.mark.parametrize(("why", "patterns"), DANGEROUS_COMMANDS.items(), ids=DANGEROUS_COMMANDS.keys())
 def test_every_pattern_finds_a_command(why: str, patterns: str) -> None:
     for text in patterns.split(";"):
         letters = re.sub(r"\[(.)[^]]*\]", r"\1", text)
         line = " ".join(word.replace("*", "x") for word in letters.split() if word != "**")
-        assert judge(line).why == f"{why}: `{line}`"
+        assert assess_command(line).reason == f"{why}: `{line}`"
 
 
 # ── the operator's rules ────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_operator_adds_a_danger() -> None:
-    ours = rules(dangerous=["deploy *", "kubectl  scale *"])
-    assert judge("deploy", ours) == Verdict(
+    ours = make_policy(dangerous=["deploy *", "kubectl  scale *"])
+    assert assess_command("deploy", ours) == Assessment(
         True, "the operator calls commands such as `deploy *` dangerous: `deploy`"
     )
-    assert judge("sh -c 'deploy --now'", ours).dangerous
-    assert judge("kubectl scale x", ours).dangerous
-    assert not judge("kubectl get x; redeploy", ours).dangerous
-    assert judge("rm -rf build", ours).dangerous
+    assert assess_command("sh -c 'deploy --now'", ours).dangerous
+    assert assess_command("kubectl scale x", ours).dangerous
+    assert not assess_command("kubectl get x; redeploy", ours).dangerous
+    assert assess_command("rm -rf build", ours).dangerous
 
 
 def test_pattern_without_a_rest_means_the_whole_command() -> None:
-    ours = rules(dangerous=["deploy now"])
-    assert judge("deploy now", ours).dangerous
-    assert not judge("deploy now please", ours).dangerous
-    assert not judge("deploy", ours).dangerous
+    ours = make_policy(dangerous=["deploy now"])
+    assert assess_command("deploy now", ours).dangerous
+    assert not assess_command("deploy now please", ours).dangerous
+    assert not assess_command("deploy", ours).dangerous
 
 
 def test_star_means_one_word_in_the_middle_and_letters_in_a_word() -> None:
-    ours = rules(dangerous=["deploy * prod-?"])
-    assert judge("deploy x prod-1", ours).dangerous
-    assert not judge("deploy prod-1", ours).dangerous
-    assert not judge("deploy x y prod-1", ours).dangerous
+    ours = make_policy(dangerous=["deploy * prod-?"])
+    assert assess_command("deploy x prod-1", ours).dangerous
+    assert not assess_command("deploy prod-1", ours).dangerous
+    assert not assess_command("deploy x y prod-1", ours).dangerous
 
 
 def test_two_stars_mean_any_words() -> None:
-    ours = rules(dangerous=["deploy ** --now"])
-    assert all(judge(line, ours).dangerous for line in ("deploy --now", "deploy a b --now", "deploy --no"))
-    assert not judge("deploy --now later", ours).dangerous
+    ours = make_policy(dangerous=["deploy ** --now"])
+    assert all(
+        assess_command(line, ours).dangerous for line in ("deploy --now", "deploy a b --now", "deploy --no")
+    )
+    assert not assess_command("deploy --now later", ours).dangerous
 
 
 def test_star_alone_means_every_command() -> None:
-    assert judge("ls", rules(dangerous=["*"])).dangerous
-    assert not judge("ls $X", rules(dangerous=["* --now"])).dangerous
+    assert assess_command("ls", make_policy(dangerous=["*"])).dangerous
+    assert not assess_command("ls $X", make_policy(dangerous=["* --now"])).dangerous
 
 
 def test_operator_allows_a_command() -> None:
-    ours = rules(safe=["rm -rf build", "git push --force origin *"])
-    assert not judge("rm -rf build", ours).dangerous
-    assert not judge("make && nice rm -rf build", ours).dangerous
-    assert not judge("git push --force origin topic", ours).dangerous
+    ours = make_policy(safe=["rm -rf build", "git push --force origin *"])
+    assert not assess_command("rm -rf build", ours).dangerous
+    assert not assess_command("make && nice rm -rf build", ours).dangerous
+    assert not assess_command("git push --force origin topic", ours).dangerous
 
 
 @pytest.mark.parametrize(
@@ -547,31 +549,31 @@ def test_operator_allows_a_command() -> None:
     ],
 )
 def test_what_is_allowed_allows_no_more(line: str) -> None:
-    assert judge(line, rules(safe=["rm -rf build"])).dangerous
+    assert assess_command(line, make_policy(safe=["rm -rf build"])).dangerous
 
 
 def test_what_is_allowed_wins_over_the_operators_own_dangers() -> None:
-    ours = rules(dangerous=["terraform *"], safe=["terraform plan *"])
-    assert not judge("terraform plan -out x", ours).dangerous
-    assert judge("terraform apply x", ours).dangerous
+    ours = make_policy(dangerous=["terraform *"], safe=["terraform plan *"])
+    assert not assess_command("terraform plan -out x", ours).dangerous
+    assert assess_command("terraform apply x", ours).dangerous
 
 
 def test_unknown_word_is_allowed_only_as_it_is_written() -> None:
-    ours = rules(safe=["rm -rf $BUILD", "rm *.log"])
-    assert not judge("rm -rf $BUILD; rm *.log; rm x.log", ours).dangerous
-    assert judge("rm -rf $DIST", ours).dangerous
-    assert judge("rm x*.log", ours).dangerous
+    ours = make_policy(safe=["rm -rf $BUILD", "rm *.log"])
+    assert not assess_command("rm -rf $BUILD; rm *.log; rm x.log", ours).dangerous
+    assert assess_command("rm -rf $DIST", ours).dangerous
+    assert assess_command("rm x*.log", ours).dangerous
 
 
 def test_folders_may_be_changed_when_the_operator_says_so() -> None:
-    ours = rules(folders=["/srv/work/"])
-    assert not judge("cd /srv/work/a && echo x > b; cp b /srv/work/c", ours).dangerous
-    assert judge("echo x > /srv/worker", ours).dangerous
-    assert judge("echo x > /srv/work/../other", ours).dangerous
+    ours = make_policy(writable_folders=["/srv/work/"])
+    assert not assess_command("cd /srv/work/a && echo x > b; cp b /srv/work/c", ours).dangerous
+    assert assess_command("echo x > /srv/worker", ours).dangerous
+    assert assess_command("echo x > /srv/work/../other", ours).dangerous
 
 
 def test_empty_patterns_say_nothing() -> None:
-    assert not judge("ls", rules(dangerous=["", " "], safe=[" "])).dangerous
+    assert not assess_command("ls", make_policy(dangerous=["", " "], safe=[" "])).dangerous
 
 
 # ── anything at all ─────────────────────────────────────────────────────────────────────────────────────────
@@ -611,5 +613,5 @@ PIECES = st.sampled_from(
 @settings(deadline=None)
 def test_judge_always_answers(line: str) -> None:
     for bash in (False, True):
-        verdict = judge(line, bash=bash)
-        assert verdict.dangerous is bool(verdict.why)
+        verdict = assess_command(line, bash=bash)
+        assert verdict.dangerous is bool(verdict.reason)

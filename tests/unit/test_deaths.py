@@ -6,19 +6,19 @@ import signal
 
 import pytest
 
-from perdure.core.deaths import Death, Launch, read_launch, write_launch
+from perdure.core.deaths import ExitReport, GatewayLaunch, decode_launch, encode_launch
 from perdure.core.notes import how_it_died
 
-LAUNCH = Launch("b2", (Death("a1", 1_700_000_000_000, -9), Death("b1", 1_700_000_000_500, 1)))
+LAUNCH = GatewayLaunch("b2", (ExitReport("a1", 1_700_000_000_000, -9), ExitReport("b1", 1_700_000_000_500, 1)))
 
 
 def test_launch_is_read_as_it_was_written() -> None:
-    assert read_launch(write_launch(LAUNCH)) == LAUNCH
+    assert decode_launch(encode_launch(LAUNCH)) == LAUNCH
 
 
 def test_launch_of_this_version_is_still_read_in_every_later_one() -> None:
     written = '{"name":"b2","deaths":[{"launch":"a1","at":1700000000000,"code":-9}],"version":1,"more":"later"}'
-    assert read_launch(written) == Launch("b2", LAUNCH.deaths[:1])
+    assert decode_launch(written) == GatewayLaunch("b2", LAUNCH.deaths[:1])
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_launch_of_this_version_is_still_read_in_every_later_one() -> None:
     ["", "x", "7", "[]", '{"deaths":[]}', '{"name":"a","version":2}', '{"name":"a","deaths":[1]}', "\udcff"],
 )
 def test_launch_says_nothing_when_it_is_none_of_ours(text: str) -> None:
-    assert read_launch(text) is None
+    assert decode_launch(text) is None
 
 
 def test_death_is_told_in_words() -> None:

@@ -7,15 +7,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.delivery import (
-    LONGEST_RETRY_MS,
-    OPEN_DELIVERIES,
-    Delivery,
+    MAX_RETRY_MS,
+    OPEN_DELIVERY_STATES,
+    DeliveryState,
     Resolution,
-    UnknownChoice,
+    UnknownSendPolicy,
     delivery_key,
-    resolution,
-    retry_in,
-    split,
+    resolve_unknown_send,
+    retry_delay_ms,
+    split_reply,
 )
 
 # ── keys, retries, the unknown send ─────────────────────────────────────────────────────────────────────────
@@ -27,15 +27,15 @@ def test_delivery_key_is_the_same_for_every_try_and_differs_for_every_part() -> 
 
 
 def test_retries_wait_twice_as_long_each_time_up_to_five_minutes() -> None:
-    assert [retry_in(attempts) for attempts in range(1, 6)] == [1_000, 2_000, 4_000, 8_000, 16_000]
-    assert retry_in(9) == 256_000
-    assert retry_in(10) == LONGEST_RETRY_MS == 300_000
+    assert [retry_delay_ms(attempts) for attempts in range(1, 6)] == [1_000, 2_000, 4_000, 8_000, 16_000]
+    assert retry_delay_ms(9) == 256_000
+    assert retry_delay_ms(10) == MAX_RETRY_MS == 300_000
 
 
 @pytest.mark.parametrize("attempts", [11, 1_000, 10**9])
 def test_retry_never_waits_longer_than_five_minutes(attempts: int) -> None:
     """B75: an answer waits for an hour without using up its patience."""
-    assert retry_in(attempts) == LONGEST_RETRY_MS
+    assert retry_delay_ms(attempts) == MAX_RETRY_MS
 
 
 @pytest.mark.parametrize("choice", ["resend", "drop"])
@@ -48,21 +48,21 @@ def test_retry_never_waits_longer_than_five_minutes(attempts: int) -> None:
     ],
 )
 def test_platform_is_asked_before_the_operator_when_it_can_tell(
-    idempotent: bool, read_back: bool, first: Resolution, choice: UnknownChoice
+    idempotent: bool, read_back: bool, first: Resolution, choice: UnknownSendPolicy
 ) -> None:
     """B74: by key or by read-back where there is one."""
-    assert resolution(idempotent=idempotent, read_back=read_back, choice=choice) is first
+    assert resolve_unknown_send(idempotent=idempotent, read_back=read_back, policy=choice) is first
 
 
 @pytest.mark.parametrize(("choice", "first"), [("resend", Resolution.RESEND), ("drop", Resolution.DROP)])
-def test_operator_chooses_when_the_platform_cannot_tell(choice: UnknownChoice, first: Resolution) -> None:
+def test_operator_chooses_when_the_platform_cannot_tell(choice: UnknownSendPolicy, first: Resolution) -> None:
     """B74: otherwise by the configured choice."""
-    assert resolution(idempotent=False, read_back=False, choice=choice) is first
+    assert resolve_unknown_send(idempotent=False, read_back=False, policy=choice) is first
 
 
 def test_open_deliveries_are_those_that_may_still_move() -> None:
-    closed = {Delivery.SENT, Delivery.REFUSED, Delivery.EXPIRED, Delivery.WITHDRAWN}
-    assert set(Delivery) - set(OPEN_DELIVERIES) == closed
+    closed = {DeliveryState.SENT, DeliveryState.REFUSED, DeliveryState.EXPIRED, DeliveryState.WITHDRAWN}
+    assert set(DeliveryState) - set(OPEN_DELIVERY_STATES) == closed
 
 
 # ── cutting ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +95,7 @@ def test_open_deliveries_are_those_that_may_still_move() -> None:
 )
 def test_long_reply_is_cut_at_the_best_place(text: str, limit: int | None, parts: list[str]) -> None:
     """B75: paragraph before line, line before sentence, sentence before word."""
-    assert split(text, limit) == parts
+    assert split_reply(text, limit) == parts
 
 
 def without_blanks(text: str) -> str:
@@ -113,7 +113,7 @@ replies = st.text(alphabet=st.sampled_from("ab.!… \n\t\u2003é😀"), max_size
 @example(text="\x00", limit=1)
 def test_parts_lose_nothing_but_blanks_and_keep_the_limit(text: str, limit: int) -> None:
     """B75: a long reply in parts is the same reply."""
-    parts = split(text, limit)
+    parts = split_reply(text, limit)
     assert without_blanks("".join(parts)) == without_blanks(text)
     assert all(len(part) <= limit for part in parts)
     assert all(part.strip() == part for part in parts)
@@ -124,11 +124,13 @@ def test_parts_lose_nothing_but_blanks_and_keep_the_limit(text: str, limit: int)
 @given(text=replies, limit=st.integers(1, 40))
 def test_parts_are_the_same_whenever_a_reply_is_cut(text: str, limit: int) -> None:
     """B75: a reply goes on at the right part after a restart."""
-    assert split(text, limit) == split(text, limit)
-    assert [again for part in split(text, limit) for again in split(part, limit)] == split(text, limit)
+    assert split_reply(text, limit) == split_reply(text, limit)
+    assert [again for part in split_reply(text, limit) for again in split_reply(part, limit)] == split_reply(
+        text, limit
+    )
 
 
 @settings(database=None, deadline=None)
 @given(words=st.lists(st.text("abc", min_size=1, max_size=8), min_size=1, max_size=40), limit=st.integers(11, 40))
 def test_words_stay_whole_when_they_are_shorter_than_the_limit(words: list[str], limit: int) -> None:
-    assert " ".join(split(" ".join(words), limit)).split() == words
+    assert " ".join(split_reply(" ".join(words), limit)).split() == words

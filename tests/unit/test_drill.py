@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.core import notes
-from perdure.core.entries import Claimed, Entry, Interrupted, ModelAsked, Noted
-from perdure.store.auditing import Epochs
+from perdure.core.entries import Entry, ModelAsked, RecoveryNoted, TurnClaimed, TurnInterrupted
+from perdure.store.auditing import TurnEpochs
 from perdure.testing.drill import Point, random_points, sweep_points
-from perdure.testing.drill.checks import unfenced, wrong_notes
-from perdure.testing.drill.orders import from_wire, to_wire
-from perdure.testing.drill.points import WEIGHTS, in_rounds
-from perdure.testing.drill.scenes import PLATFORMS, SCENES, talks
-from perdure.testing.drill.settings import apart, for_drill
+from perdure.testing.drill.checks import find_stale_epochs, find_wrong_notes
+from perdure.testing.drill.orders import decode_settings, encode_settings
+from perdure.testing.drill.points import WEIGHTS, group_into_rounds
+from perdure.testing.drill.scenes import PLATFORMS, SCENARIOS, chats_of_round
+from perdure.testing.drill.settings import clock_step_seconds, drill_settings
 
 OURS = Path("/ours")
 
@@ -29,7 +29,7 @@ def test_seed_decides_the_points() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_start_is_killed_only_where_there_is_something_to_recover(seed: int) -> None:
-    rounds = in_rounds(random_points(seed, 200))
+    rounds = group_into_rounds(random_points(seed, 200))
     assert all(first.place != "start" for first, *_ in rounds)
     assert all(len(points) <= 2 for points in rounds)
 
@@ -50,8 +50,10 @@ def test_sweep_goes_before_and_after_each_call() -> None:
 
 
 def test_conversations_take_their_turns_on_every_platform() -> None:
-    where = {(talk.chat.partition("-")[2], talk.platform) for number in range(3) for talk in talks(number)}
-    assert len(where) == len(SCENES) * len(PLATFORMS)
+    where = {
+        (talk.chat.partition("-")[2], talk.platform) for number in range(3) for talk in chats_of_round(number)
+    }
+    assert len(where) == len(SCENARIOS) * len(PLATFORMS)
 
 
 def test_drill_has_the_users_rules_and_none_of_their_places(tmp_path: Path) -> None:
@@ -64,17 +66,17 @@ def test_drill_has_the_users_rules_and_none_of_their_places(tmp_path: Path) -> N
         '[agent]\nmax_steps = 7\nentrypoint = "mine:agent"\ntools = ["clarify"]\n'
         '[platforms.web]\nallow = ["ann"]\n[retention]\nage = "1d"\n'
     )
-    found = for_drill(load(tmp_path, {}), OURS)
+    found = drill_settings(load_settings(tmp_path, {}), OURS)
     assert (found.recovery.policy, found.queue.mode, found.tools.approvals) == ("ask", "collect", "all")
     assert found.agent.max_steps == 7
     assert found.recovery.max_without_progress == 3
-    ours = load(OURS, {})
+    ours = load_settings(OURS, {})
     assert found.store_url == ours.store_url
     assert found.workspace == ours.workspace
     assert (found.model, found.platforms, found.retention) == (ours.model, ours.platforms, ours.retention)
     assert (found.tools.load, found.tools.env) == (ours.tools.load, ours.tools.env)
     assert (found.agent.entrypoint, found.agent.tools) == (ours.agent.entrypoint, ours.agent.tools)
-    assert from_wire(to_wire(found)) == found
+    assert decode_settings(encode_settings(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -86,15 +88,15 @@ def test_drill_has_the_users_rules_and_none_of_their_places(tmp_path: Path) -> N
     ],
 )
 def test_clock_moves_on_with_every_kill_unless_work_would_go_stale(freshness: float, moves: bool) -> None:
-    settings = load(OURS, {})
+    settings = load_settings(OURS, {})
     settings = replace(settings, recovery=replace(settings.recovery, freshness=freshness))
-    assert (apart(settings) > 300) == moves
+    assert (clock_step_seconds(settings) > 300) == moves
 
 
 # ── what the journal must say ───────────────────────────────────────────────────────────────────────────────
 
-CRASH = Interrupted("crash", "r_1")
-NOTE = Noted(notes.recovery_note("crash"))
+CRASH = TurnInterrupted("crash", "r_1")
+NOTE = RecoveryNoted(notes.recovery_note("crash"))
 ASKED = ModelAsked(2, "offline")
 
 
@@ -108,25 +110,27 @@ ASKED = ModelAsked(2, "offline")
         pytest.param([CRASH, ASKED], 1, id="no note"),
         pytest.param([CRASH, NOTE, NOTE, ASKED], 1, id="two notes"),
         pytest.param([NOTE, ASKED], 1, id="a note of nothing"),
-        pytest.param([Interrupted("restart_timeout", "r_1"), NOTE, ASKED], 1, id="another cause"),
+        pytest.param([TurnInterrupted("restart_timeout", "r_1"), NOTE, ASKED], 1, id="another cause"),
         pytest.param([CRASH, NOTE, ASKED, CRASH, ASKED], 1, id="no second note"),
     ],
 )
 def test_b47_exactly_one_note_with_the_cause_is_due_after_an_interruption(
     entries: list[Entry], wrong: int
 ) -> None:
-    assert len(list(wrong_notes(("t_1", entry) for entry in entries))) == wrong
+    assert len(list(find_wrong_notes(("t_1", entry) for entry in entries))) == wrong
 
 
 @pytest.mark.parametrize(
     ("epoch", "entries", "wrong"),
     [
-        pytest.param(1, [Claimed("r_1", 1, 1)], False, id="claimed"),
-        pytest.param(2, [Claimed("r_1", 1, 1), CRASH], False, id="taken over"),
-        pytest.param(1, [Claimed("r_1", 1, 1), CRASH], True, id="taken over with the old epoch"),
-        pytest.param(3, [Claimed("r_1", 1, 1), CRASH, Claimed("r_2", 3, 2)], False, id="claimed again"),
-        pytest.param(1, [Claimed("r_1", 1, 1), CRASH, Claimed("r_2", 1, 2)], True, id="claimed with the old one"),
+        pytest.param(1, [TurnClaimed("r_1", 1, 1)], False, id="claimed"),
+        pytest.param(2, [TurnClaimed("r_1", 1, 1), CRASH], False, id="taken over"),
+        pytest.param(1, [TurnClaimed("r_1", 1, 1), CRASH], True, id="taken over with the old epoch"),
+        pytest.param(3, [TurnClaimed("r_1", 1, 1), CRASH, TurnClaimed("r_2", 3, 2)], False, id="claimed again"),
+        pytest.param(
+            1, [TurnClaimed("r_1", 1, 1), CRASH, TurnClaimed("r_2", 1, 2)], True, id="claimed with the old one"
+        ),
     ],
 )
 def test_turn_that_was_taken_over_has_a_new_epoch(epoch: int, entries: list[Entry], wrong: bool) -> None:
-    assert bool(unfenced([Epochs("t_1", epoch, tuple(entries))])) == wrong
+    assert bool(find_stale_epochs([TurnEpochs("t_1", epoch, tuple(entries))])) == wrong

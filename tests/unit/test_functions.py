@@ -133,7 +133,7 @@ async def test_type_that_holds_itself_keeps_its_references() -> None:
 
 def test_defaults_are_shown_and_make_arguments_optional() -> None:
     @tool
-    def paint(what: str, colour: Colour = Colour.RED, at: list[int] = [1], with_: Any = object()) -> None:  # noqa: B006, B008 reason: what is tested
+    def paint(what: str, colour: Colour = Colour.RED, at: list[int] = [1], with_: Any = object()) -> None:
         """Paint it."""
 
     shown = paint.tool.schema
@@ -362,7 +362,7 @@ def starred(*names: str) -> None: ...
 def keyworded(**names: str) -> None: ...
 def positional(a: int, /) -> None: ...
 def pathlike(a: Path) -> None: ...
-def unknown(a: NotImported) -> None: ...  # type: ignore[name-defined] # noqa: F821
+def unknown(a: NotImported) -> None: ...  # type: ignore[name-defined]
 def doubled(a: Use, b: Use) -> None: ...
 def yielding() -> Iterator[int]:
     yield 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.goals import verdict
+from perdure.core.goals import goal_outcome
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from perdure.core.goals import verdict
     ],
 )
 def test_b84_verdict_is_a_line_by_itself(answer: str, expected: str | None) -> None:
-    assert verdict(answer) == expected
+    assert goal_outcome(answer) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from perdure.store.ids import ROOM, Ids, behind, wall_clock
+from perdure.store.ids import ID_GAP, Ids, id_after, wall_clock
 
 NOON = 1_800_000_000_000
 LETTERS = set("0123456789abcdefghjkmnpqrstvwxyz")
@@ -51,7 +51,7 @@ def test_ids_go_up_when_many_are_made_in_one_millisecond() -> None:
 def test_ids_leave_room_behind_each_when_many_are_made_in_one_millisecond() -> None:
     ids = Ids(lambda: NOON)
     made = [ids.new("out") for _ in range(1000)]
-    assert sorted([*made, *(behind(each, ROOM - 1) for each in made)])[::2] == made
+    assert sorted([*made, *(id_after(each, ID_GAP - 1) for each in made)])[::2] == made
 
 
 def test_ids_differ_when_two_processes_make_them_in_one_millisecond() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from perdure.core.exports import LATEST, read_time, time_text
+from perdure.core.exports import MAX_TIME_MS, format_time, parse_time
 from perdure.core.imports import read_document
-from perdure.core.vetting import read_record
+from perdure.core.vetting import read_session_record
 from perdure.errors import BadImport, RecordRefused
 
 KEY = "agent:main:web:dm:c1"
@@ -79,7 +79,7 @@ def delivery(part: int, **fields: object) -> Json:
 
 
 def read(value: object) -> tuple[Any, list[str]]:
-    return read_record(Raw(json.dumps(value)))
+    return read_session_record(Raw(json.dumps(value)))
 
 
 def put(path: str, value: object) -> Callable[[Json], None]:
@@ -226,7 +226,7 @@ def test_number_that_nobody_can_hold_is_refused_with_its_record() -> None:
     """B5."""
     text = json.dumps(record() | {"mood": 1}).replace('"mood": 1', '"mood": 1e999')
     with pytest.raises(RecordRefused, match="number out of range"):
-        read_record(Raw(text))
+        read_session_record(Raw(text))
 
 
 def test_fields_that_nobody_knows_are_warnings_by_their_place() -> None:
@@ -270,9 +270,9 @@ def test_mark_on_a_turn_that_waits_for_a_person_is_refused() -> None:
         read(waiting)
 
 
-@given(st.integers(0, LATEST))
+@given(st.integers(0, MAX_TIME_MS))
 def test_time_is_the_same_when_written_as_text_and_read(at: int) -> None:
-    assert read_time(time_text(at)) == read_time(at) == at
+    assert parse_time(format_time(at)) == parse_time(at) == at
 
 
 @pytest.mark.parametrize(
@@ -288,10 +288,10 @@ def test_time_is_the_same_when_written_as_text_and_read(at: int) -> None:
         (True, None),
         (-1, None),
         (1.5, None),
-        (LATEST + 1, None),
+        (MAX_TIME_MS + 1, None),
         ([], None),
         (None, None),
     ],
 )
 def test_time_is_read_from_text_or_number(value: object, at: int | None) -> None:
-    assert read_time(value) == at
+    assert parse_time(value) == at

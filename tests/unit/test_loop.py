@@ -11,23 +11,23 @@ from typing import NoReturn
 import msgspec
 import pytest
 
-from perdure.agents.api import Hear, Model, ModelRequest, Reply, TurnContext
-from perdure.agents.loop import Action, AskModel, Bounds, Finish, LoopAgent, RunCalls, next_action
+from perdure.agents.api import Model, ModelRequest, PreviewCallback, Reply, TurnContext
+from perdure.agents.loop import AgentAction, AskModel, Bounds, BuiltinAgent, Finish, RunCalls, next_action
 from perdure.agents.offline import OfflineModel
 from perdure.core import notes
-from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage, conversation
+from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage, build_conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import (
-    Answered,
-    Asked,
     Entry,
-    Finished,
+    JournalRecord,
     ModelAnswered,
     ModelAsked,
-    Noted,
-    Record,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryNoted,
     ToolEnded,
     ToolStarted,
+    TurnFinished,
     TurnView,
 )
 from perdure.core.messages import Attachment
@@ -35,17 +35,17 @@ from perdure.core.tools import Tool, Use
 from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits
 from support.journals import (
     ADA,
-    TICK,
-    again,
+    TICK_MS,
+    answer_with_calls,
+    answer_with_text,
     began,
-    calling,
     claimed,
-    cut_off,
     ended,
+    interruption,
     joined,
-    saying,
+    requeue_and_claim,
     started,
-    told,
+    turn_view_of,
 )
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ class Notebook:
     ) -> None:
         self.turn = "t1"
         self.shows = False
-        self.view = told(*entries)
+        self.view = turn_view_of(*entries)
         self.history = history
         self.diary = [] if diary is None else diary
         self._dies = dies
@@ -93,7 +93,7 @@ class Notebook:
             raise Crash
         for entry in entries:
             seq = len(self.view.records) + 1
-            self.view.apply(Record(seq, seq * TICK, entry))
+            self.view.apply(JournalRecord(seq, seq * TICK_MS, entry))
             self.diary.append(f"saved {entry.kind}{_of(entry)}")
         if dies:
             raise Crash
@@ -112,7 +112,7 @@ class Notebook:
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:
-        await self.append(*also, Asked(question, text, tuple(options), approves=approves))
+        await self.append(*also, QuestionAsked(question, text, tuple(options), approves=approves))
         raise TurnWaits("asked")
 
 
@@ -133,7 +133,7 @@ class Scripted:
 
     async def close(self) -> None: ...
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         self._diary.append(f"model asked {request.step}")
         self.requests.append(request)
         return self._answers[request.step - 1]
@@ -154,7 +154,9 @@ def acting(run: Callable[[Use], Awaitable[str]], effect: Effect = Effect.PURE) -
 
 
 async def run(context: TurnContext, model: Model, *tools: Tool, max_steps: int = 90) -> Reply:
-    return await LoopAgent(model, tools, system_prompt="Be kind.", bounds=Bounds(steps=max_steps)).run(context)
+    return await BuiltinAgent(model, tools, system_prompt="Be kind.", bounds=Bounds(max_steps=max_steps)).run(
+        context
+    )
 
 
 def ran(diary: list[str]) -> list[str]:
@@ -170,44 +172,65 @@ def ran(diary: list[str]) -> list[str]:
     [
         pytest.param([*GO], AskModel(1), id="a message"),
         pytest.param([*GO, ModelAsked(1, "m")], AskModel(1), id="a model call that was cut off"),
-        pytest.param([*GO, calling("a"), started("a"), ended("a")], AskModel(2), id="a result"),
-        pytest.param([*GO, calling("a"), ended("a", "unknown")], AskModel(2), id="a result that nobody knows"),
-        pytest.param([*GO, saying(finish="length")], AskModel(2), id="a response cut off"),
-        pytest.param([*GO, saying(finish=None)], AskModel(2), id="a response without finish"),
-        pytest.param([*GO, saying("Bye.")], Finish("Bye."), id="the final answer"),
-        pytest.param([*GO, saying(""), ModelAsked(2, "m")], Finish(""), id="a final answer of no words"),
+        pytest.param([*GO, answer_with_calls("a"), started("a"), ended("a")], AskModel(2), id="a result"),
         pytest.param(
-            [*GO, saying("Bye."), cut_off(), *again()], Finish("Bye."), id="a final answer, then a crash"
+            [*GO, answer_with_calls("a"), ended("a", "unknown")], AskModel(2), id="a result that nobody knows"
         ),
-        pytest.param([*GO, saying("Bye."), joined("wait")], AskModel(2), id="a message that joined after it"),
+        pytest.param([*GO, answer_with_text(finish="length")], AskModel(2), id="a response cut off"),
+        pytest.param([*GO, answer_with_text(finish=None)], AskModel(2), id="a response without finish"),
+        pytest.param([*GO, answer_with_text("Bye.")], Finish("Bye."), id="the final answer"),
+        pytest.param([*GO, answer_with_text(""), ModelAsked(2, "m")], Finish(""), id="a final answer of no words"),
         pytest.param(
-            [*GO, Asked("q", "Which?"), Answered("q", "this", ADA), claimed(2)],
+            [*GO, answer_with_text("Bye."), interruption(), *requeue_and_claim()],
+            Finish("Bye."),
+            id="a final answer, then a crash",
+        ),
+        pytest.param(
+            [*GO, answer_with_text("Bye."), joined("wait")], AskModel(2), id="a message that joined after it"
+        ),
+        pytest.param(
+            [*GO, QuestionAsked("q", "Which?"), QuestionAnswered("q", "this", ADA), claimed(2)],
             AskModel(1),
             id="an answered question",
         ),
         pytest.param(
-            [*GO, calling("a"), ended("a"), cut_off(), *again(), Noted("[note]")], AskModel(2), id="only our notes"
+            [
+                *GO,
+                answer_with_calls("a"),
+                ended("a"),
+                interruption(),
+                *requeue_and_claim(),
+                RecoveryNoted("[note]"),
+            ],
+            AskModel(2),
+            id="only our notes",
         ),
     ],
 )
-async def test_next_action_is_read_from_the_journal(facts: list[Entry], action: Action) -> None:
-    assert next_action(told(*facts)) == action
+async def test_next_action_is_read_from_the_journal(facts: list[Entry], action: AgentAction) -> None:
+    assert next_action(turn_view_of(*facts)) == action
 
 
 @pytest.mark.parametrize(
     ("facts", "missing"),
     [
-        pytest.param([*GO, calling("a")], ["a"], id="not begun"),
-        pytest.param([*GO, calling("a"), started("a")], ["a"], id="begun"),
-        pytest.param([*GO, calling("a", "b", "c"), started("b"), ended("b")], ["a", "c"], id="a set, partly done"),
-        pytest.param([*GO, calling("a"), ended("a"), calling("b", step=2)], ["b"], id="a second set"),
-        pytest.param([*GO, calling("a", finish="stop")], ["a"], id="calls of a response that calls itself final"),
-        pytest.param([*GO, calling("a"), joined("hurry")], ["a"], id="a message that joined"),
+        pytest.param([*GO, answer_with_calls("a")], ["a"], id="not begun"),
+        pytest.param([*GO, answer_with_calls("a"), started("a")], ["a"], id="begun"),
+        pytest.param(
+            [*GO, answer_with_calls("a", "b", "c"), started("b"), ended("b")], ["a", "c"], id="a set, partly done"
+        ),
+        pytest.param(
+            [*GO, answer_with_calls("a"), ended("a"), answer_with_calls("b", step=2)], ["b"], id="a second set"
+        ),
+        pytest.param(
+            [*GO, answer_with_calls("a", finish="stop")], ["a"], id="calls of a response that calls itself final"
+        ),
+        pytest.param([*GO, answer_with_calls("a"), joined("hurry")], ["a"], id="a message that joined"),
     ],
 )
 async def test_next_action_runs_only_the_calls_that_have_no_result(facts: list[Entry], missing: list[str]) -> None:
     """B60: of a partly finished set only the missing ones."""
-    action = next_action(told(*facts))
+    action = next_action(turn_view_of(*facts))
     assert isinstance(action, RunCalls)
     assert [call.request.id for call in action.calls] == missing
 
@@ -218,7 +241,7 @@ async def test_next_action_runs_only_the_calls_that_have_no_result(facts: list[E
 async def test_intent_is_saved_before_the_tool_runs_and_its_result_before_the_model_sees_it() -> None:
     """B60: append before you act."""
     notebook = Notebook(*GO)
-    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary))
     assert notebook.diary == [
         "saved model_asked",
@@ -235,22 +258,22 @@ async def test_intent_is_saved_before_the_tool_runs_and_its_result_before_the_mo
 async def test_final_answer_is_left_to_be_saved_with_the_end_of_the_turn() -> None:
     """B73: the answer and the end of the turn are one transaction, which is the gateway's."""
     notebook = Notebook(*GO)
-    answer = saying("Bye.")
+    answer = answer_with_text("Bye.")
     assert await run(notebook, Scripted(notebook.diary, answer)) == Reply("Bye.", (answer,))
     assert notebook.diary == ["saved model_asked", "model asked 1"]
 
 
 async def test_final_answer_in_the_journal_is_given_again_when_it_was_not_delivered() -> None:
     """B44: nothing is run again."""
-    notebook = Notebook(*GO, saying("Bye."), cut_off(), *again())
+    notebook = Notebook(*GO, answer_with_text("Bye."), interruption(), *requeue_and_claim())
     assert await run(notebook, Scripted(notebook.diary)) == Reply("Bye.")
     assert notebook.diary == []
 
 
 async def test_model_is_given_the_conversation_the_prompt_and_the_tools() -> None:
-    earlier = told(began("hi"), claimed(), saying("Hello."), Finished("Hello."))
+    earlier = turn_view_of(began("hi"), claimed(), answer_with_text("Hello."), TurnFinished("Hello."))
     notebook = Notebook(*GO, history=[earlier])
-    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary), tool(notebook.diary, "send"))
     first, second = model.requests
     assert (first.step, first.system_prompt) == (1, "Be kind.")
@@ -261,24 +284,26 @@ async def test_model_is_given_the_conversation_the_prompt_and_the_tools() -> Non
 
 async def test_b69_text_that_ends_at_the_length_limit_is_the_answer_and_told_as_cut() -> None:
     notebook = Notebook(*GO)
-    cut = saying("Once upon a", finish="length")
+    cut = answer_with_text("Once upon a", finish="length")
     reply = await run(notebook, Scripted(notebook.diary, cut))
     assert reply.text == f"Once upon a\n\n{notes.ANSWER_CUT}"
-    await notebook.append(*reply.closing, Finished(reply.text))
-    read = conversation([notebook.view], told(*GO)).messages
+    await notebook.append(*reply.closing, TurnFinished(reply.text))
+    read = build_conversation([notebook.view], turn_view_of(*GO)).messages
     assert AssistantMessage("Once upon a") in read, "the model can go on where it was cut"
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
 async def test_b69_empty_answer_is_told_in_words(finish: str) -> None:
     notebook = Notebook(*GO)
-    reply = await run(notebook, Scripted(notebook.diary, saying(" \n", finish=finish)))
+    reply = await run(notebook, Scripted(notebook.diary, answer_with_text(" \n", finish=finish)))
     assert reply.text == notes.EMPTY_ANSWER
 
 
 async def test_b69_summary_that_broke_off_is_none() -> None:
-    notebook = Notebook(*GO, history=[told(began("x" * 4000), claimed(), saying("y" * 4000), Finished("y"))])
-    model = Scripted(notebook.diary, saying("In short", finish="error"))
+    notebook = Notebook(
+        *GO, history=[turn_view_of(began("x" * 4000), claimed(), answer_with_text("y" * 4000), TurnFinished("y"))]
+    )
+    model = Scripted(notebook.diary, answer_with_text("In short", finish="error"))
     model.window = 1000
     with pytest.raises(ModelError, match="could not be summed up"):
         await run(notebook, model)
@@ -287,7 +312,9 @@ async def test_b69_summary_that_broke_off_is_none() -> None:
 async def test_model_is_asked_again_when_its_response_was_cut_off() -> None:
     """B45: a cut-off response is journalled with its cost, and is no answer."""
     notebook = Notebook(*GO)
-    model = Scripted(notebook.diary, saying("Once upon", finish="error"), saying("Once.", step=2))
+    model = Scripted(
+        notebook.diary, answer_with_text("Once upon", finish="error"), answer_with_text("Once.", step=2)
+    )
     assert (await run(notebook, model)).text == "Once."
     assert notebook.view.tokens == 15
     assert model.requests[1].messages == [UserMessage("go")]
@@ -295,7 +322,9 @@ async def test_model_is_asked_again_when_its_response_was_cut_off() -> None:
 
 async def test_turn_fails_when_it_takes_too_many_steps() -> None:
     notebook = Notebook(*GO)
-    model = Scripted(notebook.diary, calling("a"), calling("b", step=2), saying(step=3))
+    model = Scripted(
+        notebook.diary, answer_with_calls("a"), answer_with_calls("b", step=2), answer_with_text(step=3)
+    )
     with pytest.raises(ModelError) as caught:
         await run(notebook, model, tool(notebook.diary), max_steps=2)
     assert caught.value.message == notes.too_many_steps(2)
@@ -322,7 +351,11 @@ async def test_calls_of_one_response_run_side_by_side() -> None:
         return str(use.arguments["at"])
 
     async with asyncio.timeout(30):
-        await run(notebook, Scripted(notebook.diary, calling("a", "b", "c"), saying(step=2)), acting(meet))
+        await run(
+            notebook,
+            Scripted(notebook.diary, answer_with_calls("a", "b", "c"), answer_with_text(step=2)),
+            acting(meet),
+        )
     assert notebook.view.open_calls == []
 
 
@@ -331,7 +364,7 @@ async def test_model_is_told_when_a_tool_fails_and_may_correct_it() -> None:
         raise FileNotFoundError("no such file")
 
     notebook = Notebook(*GO)
-    model = Scripted(notebook.diary, calling("a"), saying("Sorry.", step=2))
+    model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text("Sorry.", step=2))
     assert (await run(notebook, model, acting(fail))).text == "Sorry."
     error = "the tool failed: FileNotFoundError: no such file"
     assert model.requests[1].messages[-1] == ToolMessage("a", "look", error, "error")
@@ -346,7 +379,7 @@ async def test_model_is_told_when_a_tool_cancels_itself() -> None:
             raise RuntimeError("a call that had ended was run again")
         raise asyncio.CancelledError
 
-    model = Scripted(notebook.diary, calling("a"), saying("Sorry.", step=2))
+    model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text("Sorry.", step=2))
     assert (await run(notebook, model, acting(give_up))).text == "Sorry."
     error = "the tool failed: CancelledError: "
     assert model.requests[1].messages[-1] == ToolMessage("a", "look", error, "error")
@@ -355,7 +388,7 @@ async def test_model_is_told_when_a_tool_cancels_itself() -> None:
 async def test_model_is_told_which_tools_there_are_when_it_wishes_another() -> None:
     """B64: also a call of no tool has an intent and a result."""
     notebook = Notebook(*GO)
-    model = Scripted(notebook.diary, calling("a", tool="lok"), saying(step=2))
+    model = Scripted(notebook.diary, answer_with_calls("a", tool="lok"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary), tool(notebook.diary, "about"))
     said = notes.unknown_tool("lok", ["about", "look"])
     assert model.requests[1].messages[-1] == ToolMessage("a", "lok", said, "error")
@@ -370,7 +403,7 @@ async def test_error_of_ours_inside_a_tool_ends_the_attempt(error: Exception) ->
 
     notebook = Notebook(*GO)
     with pytest.raises(type(error)):
-        await run(notebook, Scripted(notebook.diary, calling("a")), acting(fail))
+        await run(notebook, Scripted(notebook.diary, answer_with_calls("a")), acting(fail))
     assert notebook.diary[-1] == "saved tool_started a"
 
 
@@ -384,7 +417,7 @@ async def test_nothing_more_is_saved_when_the_attempt_is_cancelled() -> None:
         return "never"
 
     notebook = Notebook(*GO)
-    attempt = asyncio.create_task(run(notebook, Scripted(notebook.diary, calling("a")), acting(wait)))
+    attempt = asyncio.create_task(run(notebook, Scripted(notebook.diary, answer_with_calls("a")), acting(wait)))
     await under_way.wait()
     attempt.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -399,7 +432,7 @@ async def test_nothing_more_is_saved_when_the_attempt_is_cancelled() -> None:
 def cut_off_call(effect: Effect, *, tool_name: str = "look") -> Notebook:
     """A turn whose call was begun and then cut off; its key is one that only the journal knows."""
     begun = started("a", effect, tool=tool_name, key="t1:a:of-old")
-    return Notebook(*GO, calling("a", tool=tool_name), begun, cut_off(), *again())
+    return Notebook(*GO, answer_with_calls("a", tool=tool_name), begun, interruption(), *requeue_and_claim())
 
 
 @pytest.mark.parametrize("effect", [Effect.PURE, Effect.KEYED, Effect.ATTACHED])
@@ -407,7 +440,9 @@ async def test_call_is_repeated_with_the_same_key_when_it_may_be(effect: Effect)
     """B61: `pure` and `keyed` are run again; an `attached` one finds by its key what runs already."""
     notebook = cut_off_call(effect)
     await run(
-        notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary, effect=effect)
+        notebook,
+        Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2)),
+        tool(notebook.diary, effect=effect),
     )
     assert notebook.diary[:2] == ["ran a t1:a:of-old", "saved tool_ended a"]
 
@@ -415,7 +450,7 @@ async def test_call_is_repeated_with_the_same_key_when_it_may_be(effect: Effect)
 async def test_call_is_told_as_unknown_and_not_run_when_it_may_not_be_repeated() -> None:
     """B62: never run again by us."""
     notebook = cut_off_call(Effect.ONCE)
-    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary, effect=Effect.ONCE))
     assert ran(notebook.diary) == []
     assert model.requests[0].messages[-1] == ToolMessage("a", "look", notes.OUTCOME_UNKNOWN, "unknown")
@@ -423,8 +458,8 @@ async def test_call_is_told_as_unknown_and_not_run_when_it_may_not_be_repeated()
 
 async def test_b63_call_that_was_begun_on_another_machine_is_told_as_unknown_and_not_run() -> None:
     begun = ToolStarted("a", "look", Effect.ATTACHED, "t1:a", where="there:/home")
-    notebook = Notebook(*GO, calling("a"), begun, cut_off(), *again())
-    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    notebook = Notebook(*GO, answer_with_calls("a"), begun, interruption(), *requeue_and_claim())
+    model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2))
     here = msgspec.structs.replace(tool(notebook.diary, effect=Effect.ATTACHED), where="here:/home")
     await run(notebook, model, here)
     assert ran(notebook.diary) == []
@@ -436,9 +471,9 @@ async def test_call_is_told_as_unknown_when_its_tool_declares_nothing() -> None:
     notebook = Notebook(*GO, dies=lambda entry: isinstance(entry, ToolEnded))
     undeclared = Tool("look", "Looks.", tool(notebook.diary).run)
     with pytest.raises(Crash):
-        await run(notebook, Scripted(notebook.diary, calling("a")), undeclared)
-    after = Notebook(*notebook.entries, cut_off(), *again(), diary=notebook.diary)
-    await run(after, Scripted(after.diary, calling("a"), saying(step=2)), undeclared)
+        await run(notebook, Scripted(notebook.diary, answer_with_calls("a")), undeclared)
+    after = Notebook(*notebook.entries, interruption(), *requeue_and_claim(), diary=notebook.diary)
+    await run(after, Scripted(after.diary, answer_with_calls("a"), answer_with_text(step=2)), undeclared)
     assert ran(after.diary) == ["a"]
     assert after.view.calls["a"].ended == ToolEnded("a", "unknown", notes.OUTCOME_UNKNOWN)
 
@@ -447,7 +482,9 @@ async def test_journal_and_not_the_tool_says_what_repeating_means() -> None:
     """B65: the next version of a tool may declare another effect; the call was begun under the old one."""
     notebook = cut_off_call(Effect.ONCE)
     await run(
-        notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary, effect=Effect.PURE)
+        notebook,
+        Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2)),
+        tool(notebook.diary, effect=Effect.PURE),
     )
     assert ran(notebook.diary) == []
 
@@ -456,7 +493,7 @@ async def test_journal_and_not_the_tool_says_what_repeating_means() -> None:
 async def test_call_is_told_as_unknown_when_its_tool_is_gone(effect: Effect) -> None:
     """B65: it may have run, so it would be wrong to say that there is no such tool."""
     notebook = cut_off_call(effect, tool_name="removed")
-    model = Scripted(notebook.diary, calling("a"), saying(step=2))
+    model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary))
     assert model.requests[0].messages[-1] == ToolMessage("a", "removed", notes.OUTCOME_UNKNOWN, "unknown")
 
@@ -464,9 +501,11 @@ async def test_call_is_told_as_unknown_when_its_tool_is_gone(effect: Effect) -> 
 @pytest.mark.parametrize("effect", Effect)
 async def test_call_runs_when_it_was_wished_but_never_begun(effect: Effect) -> None:
     """B60: no intent, so it cannot have run."""
-    notebook = Notebook(*GO, calling("a"), cut_off(), *again())
+    notebook = Notebook(*GO, answer_with_calls("a"), interruption(), *requeue_and_claim())
     await run(
-        notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary, effect=effect)
+        notebook,
+        Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2)),
+        tool(notebook.diary, effect=effect),
     )
     assert notebook.diary[:3] == ["saved tool_started a", "ran a t1:a", "saved tool_ended a"]
 
@@ -475,15 +514,15 @@ async def test_only_the_missing_calls_run_when_a_set_was_partly_finished() -> No
     """B60 and B46: finished steps are not run again, their results are used as recorded."""
     facts = (
         *GO,
-        calling("a", "b", "c"),
+        answer_with_calls("a", "b", "c"),
         started("a"),
         started("b"),
         ended("a", text="of old"),
-        cut_off(),
-        *again(),
+        interruption(),
+        *requeue_and_claim(),
     )
     notebook = Notebook(*facts)
-    model = Scripted(notebook.diary, calling("a", "b", "c"), saying(step=2))
+    model = Scripted(notebook.diary, answer_with_calls("a", "b", "c"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary))
     assert sorted(ran(notebook.diary)) == ["b", "c"]
     results = [message.text for message in model.requests[0].messages if isinstance(message, ToolMessage)]
@@ -506,7 +545,11 @@ async def test_nothing_further_runs_when_something_cannot_be_saved(kind: str, la
     """B60: if saving fails, nothing further runs."""
     notebook = Notebook(*GO, dies=lambda entry: entry.kind == kind)
     with pytest.raises(Crash):
-        await run(notebook, Scripted(notebook.diary, calling("a"), saying(step=2)), tool(notebook.diary))
+        await run(
+            notebook,
+            Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2)),
+            tool(notebook.diary),
+        )
     assert notebook.diary[len(notebook.diary) - len(last) :] == last
     assert f"saved {kind}" not in " ".join(notebook.diary)
 
@@ -529,7 +572,7 @@ async def test_calls_beside_it_are_cut_short_when_one_result_cannot_be_saved() -
 
     async with asyncio.timeout(30):
         with pytest.raises(Crash):
-            await run(notebook, Scripted(notebook.diary, calling("quick", "slow")), acting(look))
+            await run(notebook, Scripted(notebook.diary, answer_with_calls("quick", "slow")), acting(look))
     assert notebook.diary[-1] == "cut short slow"
     assert [call.request.id for call in notebook.view.open_calls] == ["quick", "slow"]
 
@@ -537,17 +580,19 @@ async def test_calls_beside_it_are_cut_short_when_one_result_cannot_be_saved() -
 async def test_calls_beside_it_do_not_begin_when_one_intent_cannot_be_saved() -> None:
     notebook = Notebook(*GO, dies=lambda entry: isinstance(entry, ToolStarted))
     with pytest.raises(Crash):
-        await run(notebook, Scripted(notebook.diary, calling("a", "b", "c")), tool(notebook.diary))
+        await run(notebook, Scripted(notebook.diary, answer_with_calls("a", "b", "c")), tool(notebook.diary))
     assert ran(notebook.diary) == []
 
 
 # ── a crash at every point ──────────────────────────────────────────────────────────────────────────────────
 
 ANSWERS = (
-    ModelAnswered(1, "", (*calling("a").calls, *calling("b", tool="send").calls), "tool_calls"),
-    calling("c", step=2, tool="send"),
-    calling("d", step=3),
-    saying("All done.", step=4),
+    ModelAnswered(
+        1, "", (*answer_with_calls("a").calls, *answer_with_calls("b", tool="send").calls), "tool_calls"
+    ),
+    answer_with_calls("c", step=2, tool="send"),
+    answer_with_calls("d", step=3),
+    answer_with_text("All done.", step=4),
 )
 
 
@@ -559,7 +604,7 @@ async def attempt(notebook: Notebook) -> tuple[Reply, Scripted]:
 
 def assert_transcript_is_whole(view: TurnView) -> None:
     """B64: every call has exactly one result."""
-    messages = conversation([], view).messages
+    messages = build_conversation([], view).messages
     wished = [call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
     results = [message.call for message in messages if isinstance(message, ToolMessage)]
     assert wished == results == ["a", "b", "c", "d"]
@@ -574,7 +619,7 @@ async def crash_at(point: int, *, dies_after: bool) -> bool:
     except Crash:
         done = {call.request.id for call in first.view.calls.values() if call.ended is not None}
         already = Counter(ran(first.diary))
-        marks = (cut_off(), *again(), Noted(notes.recovery_note("restart_interrupted")))
+        marks = (interruption(), *requeue_and_claim(), RecoveryNoted(notes.recovery_note("restart_interrupted")))
         second = Notebook(*first.entries, *marks, diary=first.diary)
         reply, model = await attempt(second)
         total = Counter(ran(second.diary))

@@ -7,18 +7,18 @@ import inspect
 import pytest
 
 from perdure.core import notes
-from perdure.core.recovery import Reason
+from perdure.core.recovery import InterruptionReason
 
 CAUSES = {
-    Reason.RESTART_TIMEOUT: "a gateway restart",
-    Reason.SHUTDOWN_TIMEOUT: "a gateway shutdown",
-    Reason.RESTART_INTERRUPTED: "a gateway interruption",
-    Reason.LEASE_LOST: "a gateway interruption",
+    InterruptionReason.RESTART_TIMEOUT: "a gateway restart",
+    InterruptionReason.SHUTDOWN_TIMEOUT: "a gateway shutdown",
+    InterruptionReason.RESTART_INTERRUPTED: "a gateway interruption",
+    InterruptionReason.LEASE_LOST: "a gateway interruption",
 }
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_recovery_note_names_the_cause_in_words(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", InterruptionReason)
+def test_recovery_note_names_the_cause_in_words(reason: InterruptionReason) -> None:
     """B47: a gateway restart, a gateway shutdown, a gateway interruption."""
     note = notes.recovery_note(reason)
     assert [cause for cause in set(CAUSES.values()) if cause in note] == [CAUSES[reason]]
@@ -31,7 +31,7 @@ def test_recovery_note_names_an_interruption_when_the_reason_is_unknown() -> Non
 
 def test_recovery_note_asks_to_go_on_and_is_no_users_text() -> None:
     """B46: finished steps are not repeated; B47: the note is ours."""
-    note = notes.recovery_note(Reason.RESTART_TIMEOUT, finished=True)
+    note = notes.recovery_note(InterruptionReason.RESTART_TIMEOUT, finished=True)
     assert note.startswith("[Gateway note:")
     assert "do not repeat them" in note
 

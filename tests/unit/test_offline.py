@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from perdure.agents.api import ModelRequest
-from perdure.agents.offline import FLOOD_LIMIT, Action, OfflineModel, parse_script
+from perdure.agents.offline import MAX_FLOOD_CHARS, OfflineModel, ScriptAction, parse_script
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered
-from perdure.core.tail import is_final
+from perdure.core.tail import is_final_response
 from perdure.errors import ModelError
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ async def answer(*messages: Message, step: int = 1, earlier: int = 0) -> ModelAn
 async def said(text: str) -> str:
     """What the model says to a message, for good."""
     answered = await answer(UserMessage(text))
-    assert is_final(answered)
+    assert is_final_response(answered)
     return answered.text
 
 
@@ -49,25 +49,27 @@ async def taken(script: str, steps: int) -> list[Message]:
 @pytest.mark.parametrize(
     ("text", "actions"),
     [
-        pytest.param("step research", [Action("step", "research")], id="a step"),
-        pytest.param("step research 2s", [Action("step", "research", 2.0)], id="a step that takes its time"),
-        pytest.param("once pay 0.5s", [Action("once", "pay", 0.5)], id="once, for half a second"),
-        pytest.param("  step   a\t3s  ", [Action("step", "a", 3.0)], id="blanks anywhere"),
-        pytest.param("step 2s", [Action("step", "2s")], id="a name that looks like a time"),
-        pytest.param("say: All done.", [Action("say", "All done.")], id="say"),
-        pytest.param("say:", [Action("say", "")], id="say nothing"),
-        pytest.param("say:no blank", [Action("say", "no blank")], id="no blank behind the colon"),
-        pytest.param("say: a: b", [Action("say", "a: b")], id="a colon in the text"),
-        pytest.param("parallel: a, b, c", [Action("parallel", "a, b, c")], id="parallel"),
-        pytest.param("stream: slowly", [Action("stream", "slowly")], id="stream"),
-        pytest.param("fail: no credit", [Action("fail", "no credit")], id="fail"),
-        pytest.param("flood: 5000", [Action("flood", "5000")], id="flood"),
-        pytest.param("run: ls -l", [Action("run", "ls -l")], id="run"),
-        pytest.param("background: sleep 9", [Action("background", "sleep 9")], id="background"),
-        pytest.param("watch: ERROR tail -f x", [Action("watch", "ERROR tail -f x")], id="watch"),
-        pytest.param("ask: Which? | A | B", [Action("ask", "Which? | A | B")], id="ask"),
-        pytest.param("danger: rm -r x", [Action("danger", "rm -r x")], id="danger"),
-        pytest.param("step a\r\n\n  say: b\n", [Action("step", "a"), Action("say", "b")], id="several lines"),
+        pytest.param("step research", [ScriptAction("step", "research")], id="a step"),
+        pytest.param("step research 2s", [ScriptAction("step", "research", 2.0)], id="a step that takes its time"),
+        pytest.param("once pay 0.5s", [ScriptAction("once", "pay", 0.5)], id="once, for half a second"),
+        pytest.param("  step   a\t3s  ", [ScriptAction("step", "a", 3.0)], id="blanks anywhere"),
+        pytest.param("step 2s", [ScriptAction("step", "2s")], id="a name that looks like a time"),
+        pytest.param("say: All done.", [ScriptAction("say", "All done.")], id="say"),
+        pytest.param("say:", [ScriptAction("say", "")], id="say nothing"),
+        pytest.param("say:no blank", [ScriptAction("say", "no blank")], id="no blank behind the colon"),
+        pytest.param("say: a: b", [ScriptAction("say", "a: b")], id="a colon in the text"),
+        pytest.param("parallel: a, b, c", [ScriptAction("parallel", "a, b, c")], id="parallel"),
+        pytest.param("stream: slowly", [ScriptAction("stream", "slowly")], id="stream"),
+        pytest.param("fail: no credit", [ScriptAction("fail", "no credit")], id="fail"),
+        pytest.param("flood: 5000", [ScriptAction("flood", "5000")], id="flood"),
+        pytest.param("run: ls -l", [ScriptAction("run", "ls -l")], id="run"),
+        pytest.param("background: sleep 9", [ScriptAction("background", "sleep 9")], id="background"),
+        pytest.param("watch: ERROR tail -f x", [ScriptAction("watch", "ERROR tail -f x")], id="watch"),
+        pytest.param("ask: Which? | A | B", [ScriptAction("ask", "Which? | A | B")], id="ask"),
+        pytest.param("danger: rm -r x", [ScriptAction("danger", "rm -r x")], id="danger"),
+        pytest.param(
+            "step a\r\n\n  say: b\n", [ScriptAction("step", "a"), ScriptAction("say", "b")], id="several lines"
+        ),
         pytest.param("", None, id="nothing"),
         pytest.param(" \n ", None, id="nothing but blanks"),
         pytest.param("hello", None, id="a greeting"),
@@ -80,7 +82,7 @@ async def taken(script: str, steps: int) -> list[Message]:
         pytest.param("sing: la la", None, id="an action nobody knows"),
     ],
 )
-def test_message_is_a_script_when_every_line_is_an_action(text: str, actions: list[Action] | None) -> None:
+def test_message_is_a_script_when_every_line_is_an_action(text: str, actions: list[ScriptAction] | None) -> None:
     assert parse_script(text) == actions
 
 
@@ -103,7 +105,7 @@ async def test_step_calls_the_tool_of_its_name(verb: str) -> None:
     answered = await answer(UserMessage(f"{verb} pay 1.5s"))
     (call,) = answered.calls
     assert (call.tool, call.arguments) == (verb, {"name": "pay", "seconds": 1.5})
-    assert not is_final(answered)
+    assert not is_final_response(answered)
 
 
 async def test_parallel_calls_a_pure_step_for_every_name() -> None:
@@ -134,7 +136,7 @@ async def test_flood_says_as_much_as_was_wished() -> None:
     "size", ["1000001", "9" * 30, "9" * 5_000], ids=["one more", "many", "more digits than a number has"]
 )
 async def test_flood_has_a_limit(size: str) -> None:
-    assert len(await said(f"flood: {size}")) == FLOOD_LIMIT
+    assert len(await said(f"flood: {size}")) == MAX_FLOOD_CHARS
 
 
 @pytest.mark.parametrize("size", ["", "many", "-1", "1.5", "5 000"])
@@ -193,7 +195,7 @@ async def test_action_means_the_newest_process_that_was_told_of() -> None:
 
 
 async def test_news_is_passed_on_when_nobody_has_written() -> None:
-    told = NoteMessage(notes.news("It ended."), cause=True)
+    told = NoteMessage(notes.news("It ended."), is_report=True)
     answered = await answer(UserMessage("say: hello"), AssistantMessage("hello"), told, earlier=2)
     assert answered.text == "It ended."
 

@@ -5,36 +5,45 @@ from __future__ import annotations
 import pytest
 
 from perdure.core import notes
-from perdure.core.people import MAY, MEANING, ROLES, VERBS, Lists, Role, Verb, may
-from perdure.store.pairings import ALPHABET, digest_of, new_code
+from perdure.core.people import (
+    ALL_RIGHTS,
+    RIGHT_MEANINGS,
+    RIGHTS_BY_ROLE,
+    ROLES,
+    AllowLists,
+    Right,
+    Role,
+    has_right,
+)
+from perdure.store.pairings import CODE_ALPHABET, code_digest, new_code
 
-RIGHTS: dict[Role, set[Verb]] = {
+RIGHTS: dict[Role, set[Right]] = {
     "guest": {"talk", "look", "end"},
     "member": {"talk", "look", "end", "command", "approve"},
     "owner": {"talk", "look", "end", "command", "approve", "restart"},
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ALL_RIGHTS)
 @pytest.mark.parametrize("role", ROLES)
-def test_role_may_what_the_table_says(role: Role, verb: Verb) -> None:
-    assert may(role, verb) == (verb in RIGHTS[role])
-    assert may(role, verb, shared=True) == (verb in RIGHTS[role] and role != "guest")
+def test_role_may_what_the_table_says(role: Role, verb: Right) -> None:
+    assert has_right(role, verb) == (verb in RIGHTS[role])
+    assert has_right(role, verb, shared=True) == (verb in RIGHTS[role] and role != "guest")
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_b100_stranger_may_nothing(verb: Verb) -> None:
-    assert not may(None, verb)
+@pytest.mark.parametrize("verb", ALL_RIGHTS)
+def test_b100_stranger_may_nothing(verb: Right) -> None:
+    assert not has_right(None, verb)
 
 
 def test_every_role_and_right_is_explained() -> None:
-    assert set(MAY) == set(ROLES) == set(notes.RIGHTS)
-    assert set(MEANING) == set(VERBS)
-    assert MAY["guest"] < MAY["member"] < MAY["owner"]
+    assert set(RIGHTS_BY_ROLE) == set(ROLES) == set(notes.RIGHTS)
+    assert set(RIGHT_MEANINGS) == set(ALL_RIGHTS)
+    assert RIGHTS_BY_ROLE["guest"] < RIGHTS_BY_ROLE["member"] < RIGHTS_BY_ROLE["owner"]
 
 
-LISTS = Lists(frozenset({"ann"}), {"7": frozenset({"bob"}), "8": frozenset({"*"})}, everybody=False)
-OPEN = Lists(frozenset({"ann"}), {"7": frozenset({"bob"})}, everybody=True)
+LISTS = AllowLists(frozenset({"ann"}), {"7": frozenset({"bob"}), "8": frozenset({"*"})}, everybody=False)
+OPEN = AllowLists(frozenset({"ann"}), {"7": frozenset({"bob"})}, everybody=True)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +68,7 @@ OPEN = Lists(frozenset({"ann"}), {"7": frozenset({"bob"})}, everybody=True)
     ],
 )
 def test_role_of_a_person_in_a_chat(
-    lists: Lists, person: str, chat: str, here: Role | None, anywhere: Role | None, role: Role | None
+    lists: AllowLists, person: str, chat: str, here: Role | None, anywhere: Role | None, role: Role | None
 ) -> None:
     assert lists.role_of(person, chat, here, anywhere) == role
 
@@ -67,13 +76,13 @@ def test_role_of_a_person_in_a_chat(
 def test_b100_codes_are_easily_read_and_hard_to_guess() -> None:
     codes = {new_code() for _ in range(1000)}
     assert len(codes) == 1000
-    assert not set("01ILOUV") & set(ALPHABET)
-    assert all(len(code) == 9 and code[4] == "-" and set(code) <= {*ALPHABET, "-"} for code in codes)
+    assert not set("01ILOUV") & set(CODE_ALPHABET)
+    assert all(len(code) == 9 and code[4] == "-" and set(code) <= {*CODE_ALPHABET, "-"} for code in codes)
 
 
 @pytest.mark.parametrize("written", ["abcd-efgh", "ABCDEFGH", " AbCd EfGh ", "ABCD–EFGH"])
 def test_code_is_the_same_however_it_is_written(written: str) -> None:
-    assert digest_of(written) == digest_of("ABCD-EFGH")
+    assert code_digest(written) == code_digest("ABCD-EFGH")
 
 
 @pytest.mark.parametrize(

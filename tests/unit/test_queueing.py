@@ -5,25 +5,34 @@ from __future__ import annotations
 import pytest
 
 from perdure.core import notes
-from perdure.core.queueing import MODES, Mode, Rules, Waiting, ends_turn, is_due, needs_quiet, together
-from perdure.core.turn import State
+from perdure.core.queueing import (
+    QUEUE_MODE_NAMES,
+    QueueMode,
+    QueueRules,
+    WaitingMessage,
+    interrupts_turn,
+    is_due,
+    messages_of_next_turn,
+    needs_quiet,
+)
+from perdure.core.turn import TurnState
 
 
-def waiting(*words: str) -> list[Waiting]:
+def waiting(*words: str) -> list[WaitingMessage]:
     """Messages by their manners, with the name of an album behind a slash."""
     found = []
     for number, word in enumerate(words):
         manner, _, album = word.partition("/")
-        given: Mode | None = next((mode for mode in MODES if mode == manner), None)
-        found.append(Waiting(str(number), given, album or None, received_at=1000 + number))
+        given: QueueMode | None = next((mode for mode in QUEUE_MODE_NAMES if mode == manner), None)
+        found.append(WaitingMessage(str(number), given, album or None, received_at=1000 + number))
     return found
 
 
-@pytest.mark.parametrize("mode", [*MODES, None])
-@pytest.mark.parametrize("state", State)
-def test_only_what_interrupts_ends_a_turn_and_only_one_that_runs(mode: Mode | None, state: State) -> None:
+@pytest.mark.parametrize("mode", [*QUEUE_MODE_NAMES, None])
+@pytest.mark.parametrize("state", TurnState)
+def test_only_what_interrupts_ends_a_turn_and_only_one_that_runs(mode: QueueMode | None, state: TurnState) -> None:
     """B80, B49: one that waits for a person, or was cut off, takes the message in."""
-    assert ends_turn(mode, state) == (mode == "interrupt" and state in ("queued", "running"))
+    assert interrupts_turn(mode, state) == (mode == "interrupt" and state in ("queued", "running"))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +54,7 @@ def test_only_what_interrupts_ends_a_turn_and_only_one_that_runs(mode: Mode | No
     ],
 )
 def test_messages_that_belong_together_make_up_one_turn(words: list[str], turn: str) -> None:
-    assert "".join(each.id for each in together(waiting(*words))) == turn
+    assert "".join(each.id for each in messages_of_next_turn(waiting(*words))) == turn
 
 
 @pytest.mark.parametrize("word", ["queue", "steer", "interrupt", "none"])
@@ -62,21 +71,21 @@ def test_turn_of_several_begins_when_the_newest_is_old_enough(word: str) -> None
 
 
 def test_quiet_is_needed_where_more_may_come() -> None:
-    assert [mode for mode in MODES if needs_quiet(mode, None)] == ["collect"]
-    assert all(needs_quiet(mode, "x") for mode in MODES)
+    assert [mode for mode in QUEUE_MODE_NAMES if needs_quiet(mode, None)] == ["collect"]
+    assert all(needs_quiet(mode, "x") for mode in QUEUE_MODE_NAMES)
 
 
 def test_nothing_is_too_old_when_there_is_no_limit() -> None:
-    assert Rules().too_old_before(10**13) == 0
-    assert Rules(max_age_ms=1000).too_old_before(5000) == 4000
+    assert QueueRules().too_old_before(10**13) == 0
+    assert QueueRules(max_age_ms=1000).too_old_before(5000) == 4000
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_mode_is_told_with_what_it_means_and_how_to_switch_it(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
+def test_mode_is_told_with_what_it_means_and_how_to_switch_it(mode: QueueMode) -> None:
     told = notes.queue_shown(mode, 2)
     assert notes.QUEUE_MODES[mode] in told
     assert "2 messages wait." in told
-    assert all(f"/queue {other}" in told for other in MODES if other != mode)
+    assert all(f"/queue {other}" in told for other in QUEUE_MODE_NAMES if other != mode)
     assert "Nothing waits." in notes.queue_shown(mode, 0)
     assert "1 message waits." in notes.queue_shown(mode, 1)
 

@@ -5,33 +5,51 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.core.journal import Asked, Began, Decided, Entry, ModelAsked, Noted, TurnView
+from perdure.core.journal import (
+    Entry,
+    ModelAsked,
+    QuestionAsked,
+    RecoveryDecided,
+    RecoveryNoted,
+    TurnBegan,
+    TurnView,
+)
 from perdure.core.recovery import (
-    AUTO_RESUME,
-    SUPERSEDED,
-    Choice,
-    Decision,
-    Reason,
+    AUTO_RESUME_REASONS,
+    HELD_BACK_RULES,
+    InterruptionReason,
+    RecoveryChoice,
+    RecoveryContext,
+    RecoveryDecision,
     RecoveryPolicy,
-    Rule,
-    Surroundings,
+    RecoveryRule,
     decide,
 )
 from perdure.core.session import SessionState
 from perdure.core.tail import Tail
-from support.journals import again, began, calling, claimed, cut_off, ended, saying, started, told
+from support.journals import (
+    answer_with_calls,
+    answer_with_text,
+    began,
+    claimed,
+    ended,
+    interruption,
+    requeue_and_claim,
+    started,
+    turn_view_of,
+)
 
 HOUR = 3_600_000
 NOW = 100 * HOUR
 ALIVE = NOW - 1_000
 
-FRESH = Surroundings(last_sign_of_life=ALIVE)
+FRESH = RecoveryContext(last_sign_of_life=ALIVE)
 AUTO = RecoveryPolicy()
 MESSAGE = (began(), claimed())
-QUESTION = Asked("q1", "Which?")
+QUESTION = QuestionAsked("q1", "Which?")
 
 
-def around(**known: object) -> Surroundings:
+def around(**known: object) -> RecoveryContext:
     """Surroundings in which a turn goes on, but for what is named."""
     return msgspec.structs.replace(FRESH, **known)
 
@@ -44,15 +62,15 @@ def attempts(count: int, *facts: Entry) -> TurnView:
     """A turn that was cut off so many times, each attempt after these facts of its own."""
     entries: list[Entry] = [*MESSAGE]
     for number in range(2, count + 2):
-        entries += [*facts, cut_off(), *again(number)]
-    return told(*entries[:-2])
+        entries += [*facts, interruption(), *requeue_and_claim(number)]
+    return turn_view_of(*entries[:-2])
 
 
 def decided(
-    *facts: Entry, where: Surroundings = FRESH, wish: RecoveryPolicy = AUTO, reason: str = "restart_interrupted"
-) -> Decision:
+    *facts: Entry, where: RecoveryContext = FRESH, wish: RecoveryPolicy = AUTO, reason: str = "restart_interrupted"
+) -> RecoveryDecision:
     """The decision about a turn that was cut off after these facts."""
-    return decide(told(*facts, cut_off(reason)), where, wish, NOW)
+    return decide(turn_view_of(*facts, interruption(reason)), where, wish, NOW)
 
 
 # ── the tail ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -61,27 +79,39 @@ def decided(
 @pytest.mark.parametrize(
     ("facts", "choice"),
     [
-        pytest.param([began(), claimed(), saying()], Choice.DELIVER, id="the final answer"),
-        pytest.param([Began(()), claimed()], Choice.CLEAR, id="nothing but ours"),
+        pytest.param([began(), claimed(), answer_with_text()], RecoveryChoice.DELIVER, id="the final answer"),
+        pytest.param([TurnBegan(()), claimed()], RecoveryChoice.CLEAR, id="nothing but ours"),
         pytest.param(
-            [Began(()), claimed(), Noted("[note]"), ModelAsked(1, "m")], Choice.CLEAR, id="only our notes"
+            [TurnBegan(()), claimed(), RecoveryNoted("[note]"), ModelAsked(1, "m")],
+            RecoveryChoice.CLEAR,
+            id="only our notes",
         ),
-        pytest.param([began(), claimed()], Choice.RESUME, id="an unanswered message"),
-        pytest.param([began(), claimed(), calling("a")], Choice.RESUME, id="a call not begun"),
-        pytest.param([began(), claimed(), calling("a"), started("a")], Choice.RESUME, id="a call without result"),
-        pytest.param([began(), claimed(), calling("a"), ended("a")], Choice.RESUME, id="a result without answer"),
-        pytest.param([began(), claimed(), saying(finish="length")], Choice.RESUME, id="a response cut off"),
+        pytest.param([began(), claimed()], RecoveryChoice.RESUME, id="an unanswered message"),
+        pytest.param([began(), claimed(), answer_with_calls("a")], RecoveryChoice.RESUME, id="a call not begun"),
+        pytest.param(
+            [began(), claimed(), answer_with_calls("a"), started("a")],
+            RecoveryChoice.RESUME,
+            id="a call without result",
+        ),
+        pytest.param(
+            [began(), claimed(), answer_with_calls("a"), ended("a")],
+            RecoveryChoice.RESUME,
+            id="a result without answer",
+        ),
+        pytest.param(
+            [began(), claimed(), answer_with_text(finish="length")], RecoveryChoice.RESUME, id="a response cut off"
+        ),
     ],
 )
-def test_tail_decides_when_nothing_speaks_against_going_on(facts: list[Entry], choice: Choice) -> None:
+def test_tail_decides_when_nothing_speaks_against_going_on(facts: list[Entry], choice: RecoveryChoice) -> None:
     """B44: one case for every tail."""
     assert decided(*facts).choice is choice
 
 
 def test_question_waits_for_the_person_when_it_is_open() -> None:
     """B44: a question to the user waits for the user."""
-    view = told(*MESSAGE, QUESTION)
-    assert decide(view, FRESH, AUTO, NOW).choice is Choice.WAIT_FOR_USER
+    view = turn_view_of(*MESSAGE, QUESTION)
+    assert decide(view, FRESH, AUTO, NOW).choice is RecoveryChoice.WAIT_FOR_USER
 
 
 @pytest.mark.parametrize(
@@ -94,14 +124,20 @@ def test_question_waits_for_the_person_when_it_is_open() -> None:
         pytest.param(around(has_address=False, paused=True), id="without address, while paused"),
     ],
 )
-def test_final_answer_is_delivered_whatever_else_is_true(where: Surroundings) -> None:
+def test_final_answer_is_delivered_whatever_else_is_true(where: RecoveryContext) -> None:
     """B44: a final answer already journalled is never run again, and its delivery is owed."""
-    assert decided(began(), claimed(), saying(), where=where, wish=policy(policy="off")).rule is Rule.FINAL_ANSWER
+    assert (
+        decided(began(), claimed(), answer_with_text(), where=where, wish=policy(policy="off")).rule
+        is RecoveryRule.FINAL_ANSWER
+    )
 
 
 def test_old_question_is_not_stale() -> None:
     """B67: a question waits for a person, never for a clock."""
-    assert decide(told(*MESSAGE, QUESTION), around(last_sign_of_life=0), AUTO, NOW).rule is Rule.QUESTION
+    assert (
+        decide(turn_view_of(*MESSAGE, QUESTION), around(last_sign_of_life=0), AUTO, NOW).rule
+        is RecoveryRule.QUESTION
+    )
 
 
 # ── every condition of an automatic resume ──────────────────────────────────────────────────────────────────
@@ -111,33 +147,55 @@ def test_old_question_is_not_stale() -> None:
     ("where", "choice", "rule", "why"),
     [
         pytest.param(
-            around(session=SessionState.SUSPENDED), Choice.SKIP, Rule.NOT_OPEN, "is suspended", id="suspended"
+            around(session=SessionState.SUSPENDED),
+            RecoveryChoice.SKIP,
+            RecoveryRule.NOT_OPEN,
+            "is suspended",
+            id="suspended",
         ),
-        pytest.param(around(session=SessionState.CLOSED), Choice.SKIP, Rule.NOT_OPEN, "is closed", id="closed"),
-        pytest.param(around(has_address=False), Choice.SKIP, Rule.NO_ADDRESS, "no address", id="no address"),
         pytest.param(
-            around(authorised=False), Choice.SKIP, Rule.UNAUTHORISED, "no longer authorised", id="not authorised"
+            around(session=SessionState.CLOSED),
+            RecoveryChoice.SKIP,
+            RecoveryRule.NOT_OPEN,
+            "is closed",
+            id="closed",
         ),
-        pytest.param(around(last_sign_of_life=NOW - HOUR - 1), Choice.SKIP, Rule.STALE, "60 min ago", id="stale"),
+        pytest.param(
+            around(has_address=False), RecoveryChoice.SKIP, RecoveryRule.NO_ADDRESS, "no address", id="no address"
+        ),
+        pytest.param(
+            around(authorised=False),
+            RecoveryChoice.SKIP,
+            RecoveryRule.UNAUTHORISED,
+            "no longer authorised",
+            id="not authorised",
+        ),
+        pytest.param(
+            around(last_sign_of_life=NOW - HOUR - 1),
+            RecoveryChoice.SKIP,
+            RecoveryRule.STALE,
+            "60 min ago",
+            id="stale",
+        ),
         pytest.param(
             around(last_sign_of_life=None),
-            Choice.SKIP,
-            Rule.STALE,
+            RecoveryChoice.SKIP,
+            RecoveryRule.STALE,
             "no sign of life is known",
             id="no sign of life",
         ),
-        pytest.param(around(paused=True), Choice.SKIP, Rule.PAUSED, "paused", id="paused"),
+        pytest.param(around(paused=True), RecoveryChoice.SKIP, RecoveryRule.PAUSED, "paused", id="paused"),
         pytest.param(
             around(connected=False),
-            Choice.WAIT_FOR_PLATFORM,
-            Rule.NOT_CONNECTED,
+            RecoveryChoice.WAIT_FOR_PLATFORM,
+            RecoveryRule.NOT_CONNECTED,
             "not connected",
             id="not connected",
         ),
     ],
 )
 def test_turn_does_not_go_on_when_its_surroundings_forbid_it(
-    where: Surroundings, choice: Choice, rule: Rule, why: str
+    where: RecoveryContext, choice: RecoveryChoice, rule: RecoveryRule, why: str
 ) -> None:
     """B42: each refusal has its reason, for programs and in words."""
     decision = decided(*MESSAGE, where=where)
@@ -148,70 +206,79 @@ def test_turn_does_not_go_on_when_its_surroundings_forbid_it(
 @pytest.mark.parametrize(
     ("wish", "choice", "rule", "why"),
     [
-        pytest.param(policy(policy="off"), Choice.SKIP, Rule.OFF, "switched off here", id="off"),
-        pytest.param(policy(policy="ask"), Choice.ASK_USER, Rule.ASK, "ask first", id="ask"),
-        pytest.param(policy(max_tokens=15), Choice.SKIP, Rule.TOKENS, "reached: 15 of 15 tokens", id="cost"),
+        pytest.param(policy(policy="off"), RecoveryChoice.SKIP, RecoveryRule.OFF, "switched off here", id="off"),
+        pytest.param(policy(policy="ask"), RecoveryChoice.ASK_USER, RecoveryRule.ASK, "ask first", id="ask"),
+        pytest.param(
+            policy(max_tokens=15), RecoveryChoice.SKIP, RecoveryRule.TOKENS, "reached: 15 of 15 tokens", id="cost"
+        ),
         pytest.param(
             policy(max_interruptions=1),
-            Choice.SUSPEND,
-            Rule.TOO_OFTEN,
+            RecoveryChoice.SUSPEND,
+            RecoveryRule.TOO_OFTEN,
             "cut off once in all",
             id="too often",
         ),
     ],
 )
 def test_turn_does_not_go_on_by_itself_when_the_policy_forbids_it(
-    wish: RecoveryPolicy, choice: Choice, rule: Rule, why: str
+    wish: RecoveryPolicy, choice: RecoveryChoice, rule: RecoveryRule, why: str
 ) -> None:
     """B42, B55 and B56: the operator's wish, with its reason."""
-    decision = decided(*MESSAGE, calling("a"), wish=wish)
+    decision = decided(*MESSAGE, answer_with_calls("a"), wish=wish)
     assert (decision.choice, decision.rule) == (choice, rule)
     assert why in decision.why
 
 
 def test_turn_goes_on_when_its_cost_is_below_the_limit() -> None:
     """B56: the limit is reached, not approached."""
-    assert decided(*MESSAGE, calling("a"), wish=policy(max_tokens=16)).choice is Choice.RESUME
-    assert decided(*MESSAGE, calling("a"), wish=policy(max_tokens=None)).choice is Choice.RESUME
+    assert decided(*MESSAGE, answer_with_calls("a"), wish=policy(max_tokens=16)).choice is RecoveryChoice.RESUME
+    assert decided(*MESSAGE, answer_with_calls("a"), wish=policy(max_tokens=None)).choice is RecoveryChoice.RESUME
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_turn_goes_on_by_itself_after_every_known_reason(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", InterruptionReason)
+def test_turn_goes_on_by_itself_after_every_known_reason(reason: InterruptionReason) -> None:
     """B42: the auto-resume set."""
-    assert decided(*MESSAGE, reason=reason).choice is Choice.RESUME
+    assert decided(*MESSAGE, reason=reason).choice is RecoveryChoice.RESUME
 
 
 def test_auto_resume_set_is_as_promised() -> None:
-    assert sorted(AUTO_RESUME) == ["lease_lost", "restart_interrupted", "restart_timeout", "shutdown_timeout"]
+    assert sorted(AUTO_RESUME_REASONS) == [
+        "lease_lost",
+        "restart_interrupted",
+        "restart_timeout",
+        "shutdown_timeout",
+    ]
 
 
 def test_unknown_reason_is_skipped_and_no_error() -> None:
     """B42: a reason of another version, or of an import."""
     decision = decided(*MESSAGE, reason="act_of_god")
-    assert (decision.choice, decision.rule) == (Choice.SKIP, Rule.REASON)
+    assert (decision.choice, decision.rule) == (RecoveryChoice.SKIP, RecoveryRule.REASON)
     assert "'act_of_god'" in decision.why
 
 
 @pytest.mark.parametrize(
     ("where", "wish", "rule"),
     [
-        pytest.param(around(last_sign_of_life=0), AUTO, Rule.STALE, id="stale"),
-        pytest.param(around(authorised=False), AUTO, Rule.UNAUTHORISED, id="unauthorised"),
-        pytest.param(FRESH, policy(max_tokens=15), Rule.TOKENS, id="over its cost limit"),
-        pytest.param(FRESH, policy(max_interruptions=1), Rule.TOO_OFTEN, id="interrupted too often"),
-        pytest.param(around(paused=True), policy(policy="off"), Rule.REASON, id="nothing that a message ends"),
+        pytest.param(around(last_sign_of_life=0), AUTO, RecoveryRule.STALE, id="stale"),
+        pytest.param(around(authorised=False), AUTO, RecoveryRule.UNAUTHORISED, id="unauthorised"),
+        pytest.param(FRESH, policy(max_tokens=15), RecoveryRule.TOKENS, id="over its cost limit"),
+        pytest.param(FRESH, policy(max_interruptions=1), RecoveryRule.TOO_OFTEN, id="interrupted too often"),
+        pytest.param(
+            around(paused=True), policy(policy="off"), RecoveryRule.REASON, id="nothing that a message ends"
+        ),
     ],
 )
 def test_unknown_reason_hides_nothing_that_keeps_a_message_from_joining(
-    where: Surroundings, wish: RecoveryPolicy, rule: Rule
+    where: RecoveryContext, wish: RecoveryPolicy, rule: RecoveryRule
 ) -> None:
     """B49: work that is stale, unauthorised or over budget is superseded, whatever cut it off."""
-    assert decided(*MESSAGE, calling("a"), where=where, wish=wish, reason="act_of_god").rule is rule
+    assert decided(*MESSAGE, answer_with_calls("a"), where=where, wish=wish, reason="act_of_god").rule is rule
 
 
 def test_turn_that_was_never_interrupted_is_skipped_and_no_error() -> None:
-    decision = decide(told(*MESSAGE), FRESH, AUTO, NOW)
-    assert (decision.choice, decision.rule) == (Choice.SKIP, Rule.REASON)
+    decision = decide(turn_view_of(*MESSAGE), FRESH, AUTO, NOW)
+    assert (decision.choice, decision.rule) == (RecoveryChoice.SKIP, RecoveryRule.REASON)
 
 
 # ── freshness ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,13 +287,13 @@ def test_turn_that_was_never_interrupted_is_skipped_and_no_error() -> None:
 @pytest.mark.parametrize(
     ("sign", "choice"),
     [
-        pytest.param(NOW, Choice.RESUME, id="this instant"),
-        pytest.param(NOW - HOUR, Choice.RESUME, id="exactly as old as allowed"),
-        pytest.param(NOW - HOUR - 1, Choice.SKIP, id="a millisecond older"),
-        pytest.param(NOW + 50 * HOUR, Choice.RESUME, id="in the future, when the clock was wrong"),
+        pytest.param(NOW, RecoveryChoice.RESUME, id="this instant"),
+        pytest.param(NOW - HOUR, RecoveryChoice.RESUME, id="exactly as old as allowed"),
+        pytest.param(NOW - HOUR - 1, RecoveryChoice.SKIP, id="a millisecond older"),
+        pytest.param(NOW + 50 * HOUR, RecoveryChoice.RESUME, id="in the future, when the clock was wrong"),
     ],
 )
-def test_turn_goes_on_when_its_last_sign_of_life_is_fresh(sign: int, choice: Choice) -> None:
+def test_turn_goes_on_when_its_last_sign_of_life_is_fresh(sign: int, choice: RecoveryChoice) -> None:
     """B43: negative age is zero."""
     assert decided(*MESSAGE, where=around(last_sign_of_life=sign)).choice is choice
 
@@ -240,30 +307,44 @@ def test_age_is_zero_when_the_sign_of_life_is_in_the_future() -> None:
 def test_turn_goes_on_at_any_age_when_the_check_is_switched_off(sign: int | None) -> None:
     """B43: 0 switches the check off."""
     wish = policy(freshness_ms=0)
-    assert decided(*MESSAGE, where=around(last_sign_of_life=sign), wish=wish).choice is Choice.RESUME
+    assert decided(*MESSAGE, where=around(last_sign_of_life=sign), wish=wish).choice is RecoveryChoice.RESUME
 
 
 @pytest.mark.parametrize("sign", [0, None], ids=["ancient", "unknown"])
 def test_turn_is_fresh_when_a_command_of_it_is_still_alive(sign: int | None) -> None:
     """B43: a command still attached and alive is fresh."""
-    assert decided(*MESSAGE, where=around(last_sign_of_life=sign, attached_alive=True)).choice is Choice.RESUME
+    assert (
+        decided(*MESSAGE, where=around(last_sign_of_life=sign, attached_alive=True)).choice
+        is RecoveryChoice.RESUME
+    )
 
 
 def test_fresh_mark_does_not_revive_an_old_turn() -> None:
     """B43: marks never count, however new they are; the sign of life alone does."""
-    marks = (Decided("resume", "why"), *again(), Noted("[note]"))
-    facts = (*MESSAGE, cut_off(), *marks, cut_off(), *again(3))
+    marks = (RecoveryDecided("resume", "why"), *requeue_and_claim(), RecoveryNoted("[note]"))
+    facts = (*MESSAGE, interruption(), *marks, interruption(), *requeue_and_claim(3))
     old = around(last_sign_of_life=NOW - 2 * HOUR)
-    assert decide(told(*facts, cut_off(), first=NOW // 1_000), old, AUTO, NOW).choice is Choice.SKIP
+    assert (
+        decide(turn_view_of(*facts, interruption(), first=NOW // 1_000), old, AUTO, NOW).choice
+        is RecoveryChoice.SKIP
+    )
 
 
 # ── budgets ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("count", "choice"), [(1, Choice.RESUME), (2, Choice.RESUME), (3, Choice.SUSPEND), (4, Choice.SUSPEND)]
+    ("count", "choice"),
+    [
+        (1, RecoveryChoice.RESUME),
+        (2, RecoveryChoice.RESUME),
+        (3, RecoveryChoice.SUSPEND),
+        (4, RecoveryChoice.SUSPEND),
+    ],
 )
-def test_session_is_suspended_after_three_interruptions_without_progress(count: int, choice: Choice) -> None:
+def test_session_is_suspended_after_three_interruptions_without_progress(
+    count: int, choice: RecoveryChoice
+) -> None:
     """B52: three in a row."""
     decision = decide(attempts(count), FRESH, AUTO, NOW)
     assert decision.choice is choice
@@ -272,23 +353,30 @@ def test_session_is_suspended_after_three_interruptions_without_progress(count: 
 
 def test_interruptions_are_counted_by_any_mix_of_reasons() -> None:
     """B52: crash and drain deadline count alike."""
-    view = told(*MESSAGE, cut_off("restart_timeout"), *again(), cut_off("lease_lost"), *again(3), cut_off())
+    view = turn_view_of(
+        *MESSAGE,
+        interruption("restart_timeout"),
+        *requeue_and_claim(),
+        interruption("lease_lost"),
+        *requeue_and_claim(3),
+        interruption(),
+    )
     decision = decide(view, FRESH, AUTO, NOW)
-    assert (decision.choice, decision.rule) == (Choice.SUSPEND, Rule.NO_PROGRESS)
+    assert (decision.choice, decision.rule) == (RecoveryChoice.SUSPEND, RecoveryRule.NO_PROGRESS)
 
 
 def test_turn_goes_on_when_every_attempt_finished_a_step() -> None:
     """B52: progress forgives, up to ten in all."""
-    assert decide(attempts(9, saying(finish="length")), FRESH, AUTO, NOW).choice is Choice.RESUME
-    decision = decide(attempts(10, saying(finish="length")), FRESH, AUTO, NOW)
-    assert (decision.choice, decision.rule) == (Choice.SUSPEND, Rule.TOO_OFTEN)
+    assert decide(attempts(9, answer_with_text(finish="length")), FRESH, AUTO, NOW).choice is RecoveryChoice.RESUME
+    decision = decide(attempts(10, answer_with_text(finish="length")), FRESH, AUTO, NOW)
+    assert (decision.choice, decision.rule) == (RecoveryChoice.SUSPEND, RecoveryRule.TOO_OFTEN)
 
 
 def test_command_still_alive_is_progress() -> None:
     """B52: but it does not lift the limit of ten in all."""
     alive = around(attached_alive=True)
-    assert decide(attempts(5), alive, AUTO, NOW).choice is Choice.RESUME
-    assert decide(attempts(10), alive, AUTO, NOW).choice is Choice.SUSPEND
+    assert decide(attempts(5), alive, AUTO, NOW).choice is RecoveryChoice.RESUME
+    assert decide(attempts(10), alive, AUTO, NOW).choice is RecoveryChoice.SUSPEND
 
 
 @pytest.mark.parametrize(
@@ -296,8 +384,8 @@ def test_command_still_alive_is_progress() -> None:
     [around(authorised=False), around(last_sign_of_life=0), around(session=SessionState.SUSPENDED)],
     ids=["unauthorised", "stale", "suspended already"],
 )
-def test_session_is_not_suspended_when_its_turn_would_be_skipped_anyway(where: Surroundings) -> None:
-    assert decide(attempts(5), where, AUTO, NOW).choice is Choice.SKIP
+def test_session_is_not_suspended_when_its_turn_would_be_skipped_anyway(where: RecoveryContext) -> None:
+    assert decide(attempts(5), where, AUTO, NOW).choice is RecoveryChoice.SKIP
 
 
 # ── the decision as a record ────────────────────────────────────────────────────────────────────────────────
@@ -305,7 +393,7 @@ def test_session_is_not_suspended_when_its_turn_would_be_skipped_anyway(where: S
 
 def test_decision_tells_its_evidence() -> None:
     """B42: shown by `perdure why`."""
-    decision = decided(*MESSAGE, calling("a"), started("a"), reason="restart_timeout")
+    decision = decided(*MESSAGE, answer_with_calls("a"), started("a"), reason="restart_timeout")
     assert decision.why == "it ends with a tool call without result and may go on"
     assert decision.evidence == {
         "tail": Tail.OPEN_CALL,
@@ -318,8 +406,8 @@ def test_decision_tells_its_evidence() -> None:
 
 
 def test_empty_turn_and_resumed_turn_name_their_rules() -> None:
-    assert decided(Began(()), claimed()).rule is Rule.NOTHING_DONE
-    assert decided(*MESSAGE).rule is Rule.RESUME
+    assert decided(TurnBegan(()), claimed()).rule is RecoveryRule.NOTHING_DONE
+    assert decided(*MESSAGE).rule is RecoveryRule.RESUME
 
 
 def test_evidence_reads_back_as_plain_words_and_numbers() -> None:
@@ -329,7 +417,12 @@ def test_evidence_reads_back_as_plain_words_and_numbers() -> None:
 
 def test_message_joins_what_may_still_go_on_and_supersedes_what_may_not() -> None:
     """B49: stale, over budget, unauthorised: superseded. Off, ask, a pause, an unknown reason: joined."""
-    assert set(SUPERSEDED) == {Rule.STALE, Rule.TOKENS, Rule.UNAUTHORISED, Rule.NO_ADDRESS}
+    assert set(HELD_BACK_RULES) == {
+        RecoveryRule.STALE,
+        RecoveryRule.TOKENS,
+        RecoveryRule.UNAUTHORISED,
+        RecoveryRule.NO_ADDRESS,
+    }
 
 
 def test_deciding_changes_nothing() -> None:

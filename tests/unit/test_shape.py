@@ -67,7 +67,7 @@ def owner(node: ast.expr) -> str:
 
 
 def test_claiming_is_the_only_door_into_running() -> None:
-    assert where(calls("Claimed")) == {"store/claims.py"}
+    assert where(calls("TurnClaimed")) == {"store/claims.py"}
     assert where(says(r"UPDATE turns SET state = 'running'")) == {"store/claims.py"}
     # An import brings back turns that had ended or were cut off, and vets them before.
     assert where(says(r"INSERT INTO turns")) <= {"store/claims.py", "store/load.py"}
@@ -125,13 +125,15 @@ def test_epochs_grow_in_one_place_only() -> None:
 
 def test_sending_is_said_in_one_place_only() -> None:
     assert where(says(r"SET state = 'sending'")) == {"store/outbox.py"}
-    assert where(calls("start", of="outbox")) == {"runtime/sender.py"}, "it is said right before it is done"
+    assert where(calls("start_sending", of="outbox")) == {"runtime/sender.py"}, (
+        "it is said right before it is done"
+    )
 
 
 def test_recovery_is_decided_in_one_place_only() -> None:
     """Whoever wants a turn to go on says so to the recoverer, or is a person."""
     assert where(calls("decide")) == {"runtime/recoverer.py"}
-    assert where(calls("Requeued")) == {"runtime/recoverer.py", "store/claims.py", "store/verbs.py"}
+    assert where(calls("TurnRequeued")) == {"runtime/recoverer.py", "store/claims.py", "store/verbs.py"}
 
 
 def test_nobody_looks_at_the_clock_who_is_given_one() -> None:

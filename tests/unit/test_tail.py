@@ -4,46 +4,81 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.journal import Answered, Asked, Began, Decided, Entry, ModelAsked, Noted, Requeued
-from perdure.core.tail import RESUMABLE, Tail, is_final, tail_of
-from support.journals import ADA, again, began, calling, claimed, cut_off, ended, joined, saying, started, told
+from perdure.core.journal import (
+    Entry,
+    ModelAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    RecoveryNoted,
+    TurnBegan,
+    TurnRequeued,
+)
+from perdure.core.tail import RESUMABLE_TAILS, Tail, is_final_response, tail_of
+from support.journals import (
+    ADA,
+    answer_with_calls,
+    answer_with_text,
+    began,
+    claimed,
+    ended,
+    interruption,
+    joined,
+    requeue_and_claim,
+    started,
+    turn_view_of,
+)
 
-QUESTION = Asked("q1", "Which?", ("a", "b"))
-MARKS: tuple[Entry, ...] = (cut_off(), Decided("resume", "why"), Requeued(), claimed(2, "r2"), Noted("[note]"))
+QUESTION = QuestionAsked("q1", "Which?", ("a", "b"))
+MARKS: tuple[Entry, ...] = (
+    interruption(),
+    RecoveryDecided("resume", "why"),
+    TurnRequeued(),
+    claimed(2, "r2"),
+    RecoveryNoted("[note]"),
+)
 
 
 @pytest.mark.parametrize(
     ("facts", "tail"),
     [
-        pytest.param([Began(()), claimed()], Tail.NOTHING, id="imported for its mark"),
+        pytest.param([TurnBegan(()), claimed()], Tail.NOTHING, id="imported for its mark"),
         pytest.param([began(), claimed()], Tail.MESSAGE, id="an unanswered message"),
         pytest.param([began(), claimed(), ModelAsked(1, "m")], Tail.MESSAGE, id="a model call that was cut off"),
-        pytest.param([began(), claimed(), calling("a")], Tail.OPEN_CALL, id="a call that was not begun"),
-        pytest.param([began(), claimed(), calling("a"), started("a")], Tail.OPEN_CALL, id="a call under way"),
+        pytest.param([began(), claimed(), answer_with_calls("a")], Tail.OPEN_CALL, id="a call that was not begun"),
         pytest.param(
-            [began(), claimed(), calling("a", "b"), started("a"), ended("a")], Tail.OPEN_CALL, id="half of a set"
+            [began(), claimed(), answer_with_calls("a"), started("a")], Tail.OPEN_CALL, id="a call under way"
         ),
         pytest.param(
-            [began(), claimed(), calling("a"), started("a"), joined("hurry")],
+            [began(), claimed(), answer_with_calls("a", "b"), started("a"), ended("a")],
+            Tail.OPEN_CALL,
+            id="half of a set",
+        ),
+        pytest.param(
+            [began(), claimed(), answer_with_calls("a"), started("a"), joined("hurry")],
             Tail.OPEN_CALL,
             id="a call under way beside a message that joined",
         ),
         pytest.param(
-            [began(), claimed(), calling("a"), started("a"), ended("a")], Tail.RESULT, id="a result without answer"
+            [began(), claimed(), answer_with_calls("a"), started("a"), ended("a")],
+            Tail.RESULT,
+            id="a result without answer",
         ),
         pytest.param(
-            [began(), claimed(), calling("a"), started("a"), ended("a", "unknown")],
+            [began(), claimed(), answer_with_calls("a"), started("a"), ended("a", "unknown")],
             Tail.RESULT,
             id="a result that nobody knows",
         ),
         pytest.param(
-            [began(), claimed(), calling("a"), started("a"), ended("a", "cancelled")],
+            [began(), claimed(), answer_with_calls("a"), started("a"), ended("a", "cancelled")],
             Tail.OPEN_CALL,
             id="a result that we wrote when the turn ended",
         ),
         pytest.param([began(), claimed(), QUESTION], Tail.QUESTION, id="a question"),
         pytest.param(
-            [began(), claimed(), calling("a"), QUESTION], Tail.OPEN_CALL, id="a call unfinished beside a question"
+            [began(), claimed(), answer_with_calls("a"), QUESTION],
+            Tail.OPEN_CALL,
+            id="a call unfinished beside a question",
         ),
         pytest.param(
             [began(), claimed(), QUESTION, joined("by the way")],
@@ -51,18 +86,24 @@ MARKS: tuple[Entry, ...] = (cut_off(), Decided("resume", "why"), Requeued(), cla
             id="a question, and an unrelated message",
         ),
         pytest.param(
-            [began(), claimed(), QUESTION, Answered("q1", "a", ADA), claimed(2)],
+            [began(), claimed(), QUESTION, QuestionAnswered("q1", "a", ADA), claimed(2)],
             Tail.MESSAGE,
             id="a question that was answered",
         ),
-        pytest.param([began(), claimed(), saying(finish="length")], Tail.CUT_OFF, id="a response cut off"),
-        pytest.param([began(), claimed(), saying(finish=None)], Tail.CUT_OFF, id="a response without finish"),
-        pytest.param([began(), claimed(), saying()], Tail.FINAL, id="the final answer"),
         pytest.param(
-            [began(), claimed(), saying(""), ModelAsked(2, "m")], Tail.FINAL, id="a final answer of no words"
+            [began(), claimed(), answer_with_text(finish="length")], Tail.TRUNCATED, id="a response cut off"
         ),
         pytest.param(
-            [began(), claimed(), saying(), joined("one more thing")],
+            [began(), claimed(), answer_with_text(finish=None)], Tail.TRUNCATED, id="a response without finish"
+        ),
+        pytest.param([began(), claimed(), answer_with_text()], Tail.FINAL, id="the final answer"),
+        pytest.param(
+            [began(), claimed(), answer_with_text(""), ModelAsked(2, "m")],
+            Tail.FINAL,
+            id="a final answer of no words",
+        ),
+        pytest.param(
+            [began(), claimed(), answer_with_text(), joined("one more thing")],
             Tail.MESSAGE,
             id="a message that joined after the answer",
         ),
@@ -70,33 +111,35 @@ MARKS: tuple[Entry, ...] = (cut_off(), Decided("resume", "why"), Requeued(), cla
 )
 def test_tail_is_what_the_content_ends_with(facts: list[Entry], tail: Tail) -> None:
     """B44: one case for every tail."""
-    assert tail_of(told(*facts)) is tail
+    assert tail_of(turn_view_of(*facts)) is tail
 
 
 @pytest.mark.parametrize(
     ("facts", "tail"),
     [
-        pytest.param([Began(()), claimed()], Tail.NOTHING, id="nothing"),
+        pytest.param([TurnBegan(()), claimed()], Tail.NOTHING, id="nothing"),
         pytest.param([began(), claimed()], Tail.MESSAGE, id="a message"),
-        pytest.param([began(), claimed(), calling("a"), started("a")], Tail.OPEN_CALL, id="a call"),
-        pytest.param([began(), claimed(), calling("a"), ended("a")], Tail.RESULT, id="a result"),
-        pytest.param([began(), claimed(), saying(finish="length")], Tail.CUT_OFF, id="a response cut off"),
-        pytest.param([began(), claimed(), saying()], Tail.FINAL, id="the final answer"),
+        pytest.param([began(), claimed(), answer_with_calls("a"), started("a")], Tail.OPEN_CALL, id="a call"),
+        pytest.param([began(), claimed(), answer_with_calls("a"), ended("a")], Tail.RESULT, id="a result"),
+        pytest.param(
+            [began(), claimed(), answer_with_text(finish="length")], Tail.TRUNCATED, id="a response cut off"
+        ),
+        pytest.param([began(), claimed(), answer_with_text()], Tail.FINAL, id="the final answer"),
     ],
 )
 def test_marks_decisions_and_notes_are_never_the_tail(facts: list[Entry], tail: Tail) -> None:
     """B44: our own entries leave the tail what it was, however many there are."""
-    twice = (*MARKS, cut_off(), *again(3))
-    assert tail_of(told(*facts, *twice)) is tail
+    twice = (*MARKS, interruption(), *requeue_and_claim(3))
+    assert tail_of(turn_view_of(*facts, *twice)) is tail
 
 
 def test_question_stays_the_tail_when_the_turn_was_cut_off_before_it_was_asked_again() -> None:
-    view = told(began(), claimed(), cut_off(), QUESTION)
+    view = turn_view_of(began(), claimed(), interruption(), QUESTION)
     assert tail_of(view) is Tail.QUESTION
 
 
 def test_what_goes_on_is_what_waits_for_the_agent() -> None:
-    assert set(Tail) - RESUMABLE == {Tail.NOTHING, Tail.QUESTION, Tail.FINAL}
+    assert set(Tail) - RESUMABLE_TAILS == {Tail.NOTHING, Tail.QUESTION, Tail.FINAL}
 
 
 # ── finishes ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,18 +188,18 @@ def spellings(providers: dict[str, list[str | None]]) -> list[object]:
 @pytest.mark.parametrize("finish", spellings(FINAL))
 def test_response_is_final_when_it_finished_in_any_providers_words(finish: str) -> None:
     """B45: an explicit finish, however the provider spells it."""
-    assert is_final(saying(finish=finish))
-    assert is_final(saying(finish=finish.lower()))
-    assert is_final(saying(finish=finish.upper()))
+    assert is_final_response(answer_with_text(finish=finish))
+    assert is_final_response(answer_with_text(finish=finish.lower()))
+    assert is_final_response(answer_with_text(finish=finish.upper()))
 
 
 @pytest.mark.parametrize("finish", spellings(CUT_OFF))
 def test_response_is_not_final_when_it_was_cut_off(finish: str | None) -> None:
     """B45: length, error, filter or no word at all is no finish."""
-    assert not is_final(saying(finish=finish))
+    assert not is_final_response(answer_with_text(finish=finish))
 
 
 @pytest.mark.parametrize("finish", ["stop", "end_turn", "STOP", "COMPLETE"])
 def test_response_is_not_final_when_it_wishes_a_tool_call(finish: str) -> None:
     """B45: some providers say that they finished while they wait for a tool."""
-    assert not is_final(calling("a", finish=finish))
+    assert not is_final_response(answer_with_calls("a", finish=finish))

@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.address import Address
-from perdure.core.delivery import split
+from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Button, Inbound, Pick
-from perdure.core.questions import names, question_name
-from perdure.platforms.telegram.buttons import MOST_BYTES, command_behind, keyboard
-from perdure.platforms.telegram.markup import render, units
-from perdure.platforms.telegram.updates import NotUnderstood, Reader, Update, User
-from perdure.testing.telegram.texts import formatted
+from perdure.core.questions import is_id_of_question, question_id
+from perdure.platforms.telegram.buttons import MAX_CALLBACK_BYTES, decode_command, keyboard
+from perdure.platforms.telegram.markup import render, utf16_units
+from perdure.platforms.telegram.updates import NotUnderstood, Update, UpdateReader, User
+from perdure.testing.telegram.texts import parse_text
 
 SMILE = "\N{GRINNING FACE}"
 US = User(7, is_bot=True, first_name="Bot", username="Our_Bot")
@@ -66,14 +66,14 @@ def test_markdown_becomes_entities(markdown: str, text: str, entities: list[tupl
 @example("```" + "a" * 3990 + "`")
 def test_any_text_is_taken_by_telegram_and_grows_no_longer(markdown: str) -> None:
     text, entities = render(markdown)
-    assert units(text) <= units(markdown)
+    assert utf16_units(text) <= utf16_units(markdown)
     if text.strip():
-        assert formatted({"text": text, "entities": entities}) == (text, entities)
+        assert parse_text({"text": text, "entities": entities}) == (text, entities)
 
 
 @given(st.text(alphabet=f"a {SMILE}\n", max_size=300), st.integers(2, 40))
 def test_parts_have_room_when_counted_as_telegram_does(text: str, limit: int) -> None:
-    assert all(units(part) <= limit for part in split(text, limit))
+    assert all(utf16_units(part) <= limit for part in split_reply(text, limit))
 
 
 # ── buttons ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -97,9 +97,9 @@ def test_button_says_its_command_when_it_is_pressed(button: Button) -> None:
     assert shown is not None
     there = {each["callback_data"]: each["text"] for row in shown["inline_keyboard"] for each in row}
     assert len(there) == 3
-    assert all(len(data.encode()) <= MOST_BYTES for data in there)
+    assert all(len(data.encode()) <= MAX_CALLBACK_BYTES for data in there)
     data = next(data for data, text in there.items() if text == button.label)
-    assert command_behind(data, there) == button.command
+    assert decode_command(data, there) == button.command
 
 
 def test_button_is_left_out_when_its_command_is_too_long() -> None:
@@ -109,7 +109,7 @@ def test_button_is_left_out_when_its_command_is_too_long() -> None:
 
 @pytest.mark.parametrize("data", ["", "x", "+", "+1:gone", "+x:y"])
 def test_button_of_somebody_else_means_nothing(data: str) -> None:
-    assert command_behind(data, {}) is None
+    assert decode_command(data, {}) is None
 
 
 # ── updates ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -126,7 +126,7 @@ def update(kind: str = "message", extra: dict[str, Any] | None = None, **fields:
 
 
 def read(kind: str = "message", **fields: Any) -> Inbound | None:
-    return Reader(US).read(update(kind, **fields))
+    return UpdateReader(US).read(update(kind, **fields))
 
 
 def test_message_is_read() -> None:
@@ -196,7 +196,7 @@ def test_b102_group_is_heard_only_when_it_is_meant_for_us(fields: dict[str, Any]
 
 
 def test_all_of_an_album_is_heard_when_one_part_is_meant_for_us() -> None:
-    reader, photo = Reader(US), [{"file_id": "small"}, {"file_id": "large", "file_size": 5}]
+    reader, photo = UpdateReader(US), [{"file_id": "small"}, {"file_id": "large", "file_size": 5}]
     part: dict[str, Any] = {"chat": GROUP, "photo": photo, "media_group_id": "m"}
     assert reader.read(update(**part)) is None
     first = reader.read(update(**part, caption="@our_bot look", caption_entities=[MENTION]))
@@ -220,7 +220,7 @@ def press(data: str, person: int = 1) -> Inbound | None:
     shown = {"inline_keyboard": [[{"text": "Left", "callback_data": "=Left"}]]}
     message = {"message_id": 3, "chat": PRIVATE, "reply_markup": shown}
     query = {"id": "q", "from": {"id": person}, "message": message, "data": data}
-    return Reader(US).read(msgspec.convert({"update_id": 9, "callback_query": query}, Update))
+    return UpdateReader(US).read(msgspec.convert({"update_id": 9, "callback_query": query}, Update))
 
 
 def test_b71_answer_by_button_counts_once_for_each_person_and_a_command_each_time() -> None:
@@ -234,13 +234,13 @@ def test_b71_answer_by_button_counts_once_for_each_person_and_a_command_each_tim
 
 def test_b67_option_names_its_question_however_long_that_name_is() -> None:
     for question in ("c1.1", "a question that a function has given a name of its own, and a long one"):
-        pick = Pick(question_name("t_0123456789abcdefghjkmn", question), 7)
+        pick = Pick(question_id("t_0123456789abcdefghjkmn", question), 7)
         shown = keyboard([Button("Left", "Left", pick)])
         assert shown is not None
         pressed = press(shown["inline_keyboard"][0][0]["callback_data"])
         assert pressed is not None and pressed.pick is not None
-        assert names(pressed.pick.question, "t_0123456789abcdefghjkmn", question)
-        assert not names(pressed.pick.question, "t_0123456789abcdefghjkmn", "another")
+        assert is_id_of_question(pressed.pick.question, "t_0123456789abcdefghjkmn", question)
+        assert not is_id_of_question(pressed.pick.question, "t_0123456789abcdefghjkmn", "another")
         assert pressed.pick.option == 7
     old = press("=Left")
     assert old is not None and old.pick == Pick(under="3")
@@ -249,8 +249,8 @@ def test_b67_option_names_its_question_however_long_that_name_is() -> None:
 @pytest.mark.parametrize("kind", ["sticker", "location", "new_chat_photo"])
 def test_message_without_words_is_not_understood(kind: str) -> None:
     with pytest.raises(NotUnderstood):
-        Reader(US).read(update(extra={kind: {}}))
+        UpdateReader(US).read(update(extra={kind: {}}))
 
 
 def test_other_bots_are_not_heard() -> None:
-    assert Reader(US).read(update(text="hi", extra={"from": {"id": 8, "is_bot": True}})) is None
+    assert UpdateReader(US).read(update(text="hi", extra={"from": {"id": 8, "is_bot": True}})) is None

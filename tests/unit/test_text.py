@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from perdure.core.text import as_json, checked, mended_json, storable, to_json
+from perdure.core.text import encode_storable, make_storable, repair_json, to_json, validate_struct
 
 HALF, LATTER = "\ud83d", "\ude00"
 BAD = "\N{REPLACEMENT CHARACTER}"
@@ -30,19 +30,19 @@ class Named(Struct, frozen=True):
     ],
 )
 def test_b14_text_is_cleaned(text: str, stored: str) -> None:
-    assert storable(text) == stored
-    assert storable(stored) == stored
+    assert make_storable(text) == stored
+    assert make_storable(stored) == stored
 
 
 def test_b14_text_that_needs_no_cleaning_is_the_same_object() -> None:
     for text in ("plain", "Grüße 👋🏽"):
-        assert storable(text) is text
+        assert make_storable(text) is text
     named = Named("plain", {"a": ["b"]})
-    assert as_json(named)[1] is named
+    assert encode_storable(named)[1] is named
 
 
 def test_b14_struct_is_cleaned_at_every_depth() -> None:
-    body, kept = as_json(Named(f"a{HALF}", {f"b{HALF}": ["c\0"]}))
+    body, kept = encode_storable(Named(f"a{HALF}", {f"b{HALF}": ["c\0"]}))
     assert kept == Named(f"a{BAD}", {f"b{BAD}": [f"c{BAD}"]})
     assert msgspec.json.decode(body, type=Named) == kept
     assert to_json(Named(f"a{HALF}", {f"b{HALF}": ["c\0"]})) == body
@@ -50,15 +50,15 @@ def test_b14_struct_is_cleaned_at_every_depth() -> None:
 
 def test_b14_words_that_only_look_like_nul_stay() -> None:
     named = Named("\\u0000")
-    assert as_json(named)[1] == named
+    assert encode_storable(named)[1] == named
 
 
 def test_b59_struct_with_a_field_of_the_wrong_type_is_named() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"\$\.name"):
-        checked(Named(None))  # type: ignore[arg-type]
+        validate_struct(Named(None))  # type: ignore[arg-type]
 
 
 def test_b14_json_with_half_a_character_can_be_read() -> None:
-    assert msgspec.json.decode(mended_json(b'{"a": "\\ud83d", "b": "\\ud83d\\ude00"}')) == {"a": BAD, "b": "😀"}
+    assert msgspec.json.decode(repair_json(b'{"a": "\\ud83d", "b": "\\ud83d\\ude00"}')) == {"a": BAD, "b": "😀"}
     for body in (b'{"a": 1}', b"no JSON \\ud83d"):
-        assert mended_json(body) == body
+        assert repair_json(body) == body

@@ -10,8 +10,8 @@ import pytest
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt
 from perdure.platforms.api import Adapter, Capabilities, Event
-from perdure.runtime.typing import FIRST, Typing
-from support.leaping import Leaping
+from perdure.runtime.typing import FIRST_DELAY_SECONDS, TypingIndicator
+from support.leaping import FastForwardLoop
 
 CHAT = Address("there", "dm", "ann")
 
@@ -41,40 +41,44 @@ class Typist(Adapter):
 
 
 @pytest.fixture
-def loop() -> Iterator[Leaping]:
-    loop = Leaping()
+def loop() -> Iterator[FastForwardLoop]:
+    loop = FastForwardLoop()
     yield loop
     loop.close()
 
 
 async def _type(adapter: Adapter, seconds: float, then: float = 0.0) -> None:
     """Begin to type, end it after a while, and wait for longer."""
-    typing = Typing(CHAT, lambda: adapter)
+    typing = TypingIndicator(CHAT, lambda: adapter)
     typing.begin()
     await asyncio.sleep(seconds)
     typing.end()
     await asyncio.sleep(then)
 
 
-def test_typing_is_shown_every_so_many_seconds_until_it_ends(loop: Leaping) -> None:
+def test_typing_is_shown_every_so_many_seconds_until_it_ends(loop: FastForwardLoop) -> None:
     adapter = Typist(4.0)
     loop.run_until_complete(_type(adapter, seconds=10, then=1000))
-    assert adapter.told == [(CHAT, FIRST), (CHAT, FIRST + 4), (CHAT, FIRST + 8)]
+    assert adapter.told == [
+        (CHAT, FIRST_DELAY_SECONDS),
+        (CHAT, FIRST_DELAY_SECONDS + 4),
+        (CHAT, FIRST_DELAY_SECONDS + 8),
+    ]
 
 
-def test_typing_is_not_shown_when_the_answer_is_there_at_once(loop: Leaping) -> None:
+def test_typing_is_not_shown_when_the_answer_is_there_at_once(loop: FastForwardLoop) -> None:
     adapter = Typist(4.0)
-    loop.run_until_complete(_type(adapter, seconds=FIRST / 2, then=1000))
+    loop.run_until_complete(_type(adapter, seconds=FIRST_DELAY_SECONDS / 2, then=1000))
     assert adapter.told == []
 
 
-def test_typing_is_never_shown_where_it_is_not_claimed(loop: Leaping) -> None:
+def test_typing_is_never_shown_where_it_is_not_claimed(loop: FastForwardLoop) -> None:
     adapter = Typist(None)
     loop.run_until_complete(_type(adapter, seconds=1000))
     assert adapter.told == []
 
 
-def test_typing_is_not_shown_again_while_a_slow_platform_still_shows_it(loop: Leaping) -> None:
+def test_typing_is_not_shown_again_while_a_slow_platform_still_shows_it(loop: FastForwardLoop) -> None:
     adapter = Typist(4.0, slow=10.0)
     loop.run_until_complete(_type(adapter, seconds=14))
-    assert adapter.told == [(CHAT, FIRST), (CHAT, FIRST + 12)]
+    assert adapter.told == [(CHAT, FIRST_DELAY_SECONDS), (CHAT, FIRST_DELAY_SECONDS + 12)]

@@ -10,9 +10,23 @@ from typing import Any
 
 import pytest
 
-from perdure.core.compaction import Instructions, cut, instructions, is_full, shortened, weight
-from perdure.core.conversation import AssistantMessage, Conversation, Told, UserMessage
-from perdure.core.windows import PLACES, WORDINGS, KnownWindow, Refusal, refusal, told
+from perdure.core.compaction import (
+    InstructionTokens,
+    clip_to_tokens,
+    estimate_tokens,
+    find_cut,
+    is_full,
+    measure_instructions,
+)
+from perdure.core.conversation import AssistantMessage, Conversation, ConversationSegment, UserMessage
+from perdure.core.windows import (
+    REFUSAL_PATTERNS,
+    WINDOW_ENDPOINTS,
+    ContextRefusal,
+    KnownWindow,
+    parse_refusal,
+    window_in_answer,
+)
 
 LLAMA = {
     "code": 400,
@@ -21,18 +35,22 @@ LLAMA = {
     "n_prompt_tokens": 1027,
     "n_ctx": 1024,
 }
-REFUSALS: list[tuple[str, Any, Refusal]] = [
-    ("llama.cpp", LLAMA, Refusal(1027, 1024)),
+REFUSALS: list[tuple[str, Any, ContextRefusal]] = [
+    ("llama.cpp", LLAMA, ContextRefusal(1027, 1024)),
     (
         "llama.cpp, 2025",
         LLAMA | {"message": "the request exceeds the available context size. try increasing the context size"},
-        Refusal(1027, 1024),
+        ContextRefusal(1027, 1024),
     ),
-    ("llama.cpp, full while it answers", {"code": 500, "message": "Context size has been exceeded."}, Refusal()),
+    (
+        "llama.cpp, full while it answers",
+        {"code": 500, "message": "Context size has been exceeded."},
+        ContextRefusal(),
+    ),
     (
         "llama-cpp-python",
         {"message": "Requested tokens (2285) exceed context window of 2048", "code": None},
-        Refusal(2285, 2048),
+        ContextRefusal(2285, 2048),
     ),
     (
         "vLLM",
@@ -40,7 +58,7 @@ REFUSALS: list[tuple[str, Any, Refusal]] = [
             "This model's maximum context length is 200 tokens. However, your request has 203 input tokens. "
             "Please reduce the length of the input messages. None"
         ),
-        Refusal(203, 200),
+        ContextRefusal(203, 200),
     ),
     (
         "vLLM, with a length for the answer",
@@ -48,7 +66,7 @@ REFUSALS: list[tuple[str, Any, Refusal]] = [
             "This model's maximum context length is 131072 tokens. However, you requested 128000 output tokens"
             " and your prompt contains at least 3073 input tokens, for a total of at least 131073 tokens."
         ),
-        Refusal(3073, 131072),
+        ContextRefusal(3073, 131072),
     ),
     (
         "vLLM, older",
@@ -56,18 +74,18 @@ REFUSALS: list[tuple[str, Any, Refusal]] = [
             "This model's maximum context length is 16384 tokens. However, you requested 19591 tokens (9591 in "
             "the messages, 10000 in the completion). Please reduce the length of the messages or completion."
         ),
-        Refusal(9591, 16384),
+        ContextRefusal(9591, 16384),
     ),
-    ("Ollama", "prompt too long; exceeded max context length by 100918 tokens", Refusal()),
-    ("Ollama, over llama.cpp", json.dumps({"error": LLAMA}), Refusal(1027, 1024)),
-    ("Ollama, embedded", "the input length exceeds the context length", Refusal()),
+    ("Ollama", "prompt too long; exceeded max context length by 100918 tokens", ContextRefusal()),
+    ("Ollama, over llama.cpp", json.dumps({"error": LLAMA}), ContextRefusal(1027, 1024)),
+    ("Ollama, embedded", "the input length exceeds the context length", ContextRefusal()),
     (
         "LM Studio",
         (
             "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: "
             "10978>= n_ctx: 8192). Try to load the model with a larger context length, or provide a shorter input."
         ),
-        Refusal(10978, 8192),
+        ContextRefusal(10978, 8192),
     ),
     (
         "LM Studio, older",
@@ -75,9 +93,9 @@ REFUSALS: list[tuple[str, Any, Refusal]] = [
             "Trying to keep the first 14538 tokens when context the overflows. However, the model is loaded "
             "with context length of only 2048 tokens, which is not enough."
         ),
-        Refusal(14538, 2048),
+        ContextRefusal(14538, 2048),
     ),
-    ("LM Studio, MLX", "Context size has been exceeded", Refusal()),
+    ("LM Studio, MLX", "Context size has been exceeded", ContextRefusal()),
     (
         "OpenAI",
         {
@@ -85,26 +103,26 @@ REFUSALS: list[tuple[str, Any, Refusal]] = [
             "4294 tokens. Please reduce the length of the messages.",
             "code": "context_length_exceeded",
         },
-        Refusal(4294, 4097),
+        ContextRefusal(4294, 4097),
     ),
-    ("OpenAI, newer", "Your input exceeds the context window of this model.", Refusal()),
-    ("OpenAI, by its code", {"message": "Too many tokens.", "code": "context_length_exceeded"}, Refusal()),
-    ("Anthropic", "prompt is too long: 210000 tokens > 200000 maximum", Refusal(210_000, 200_000)),
+    ("OpenAI, newer", "Your input exceeds the context window of this model.", ContextRefusal()),
+    ("OpenAI, by its code", {"message": "Too many tokens.", "code": "context_length_exceeded"}, ContextRefusal()),
+    ("Anthropic", "prompt is too long: 210000 tokens > 200000 maximum", ContextRefusal(210_000, 200_000)),
     (
         "Gemini",
         "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
-        Refusal(1_196_265, 1_048_575),
+        ContextRefusal(1_196_265, 1_048_575),
     ),
 ]
 
 
 @pytest.mark.parametrize(("said", "meant"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS])
-def test_b87_refusal_is_known_in_the_wording_of_each_server(said: Any, meant: Refusal) -> None:
-    assert refusal(f"400: {said}") == meant
+def test_b87_refusal_is_known_in_the_wording_of_each_server(said: Any, meant: ContextRefusal) -> None:
+    assert parse_refusal(f"400: {said}") == meant
 
 
 def test_b87_every_server_of_the_table_has_a_case() -> None:
-    named = {name for wording in WORDINGS for name in wording.server.split(", ")}
+    named = {name for wording in REFUSAL_PATTERNS for name in wording.server.split(", ")}
     assert named == {case[0].split(",")[0] for case in REFUSALS}
 
 
@@ -118,7 +136,7 @@ def test_b87_every_server_of_the_table_has_a_case() -> None:
     ],
 )
 def test_b87_other_errors_are_not_taken_for_it(said: str) -> None:
-    assert refusal(said) is None
+    assert parse_refusal(said) is None
 
 
 LISTED = {"id": "small", "max_model_len": 2048}
@@ -144,8 +162,8 @@ LISTED = {"id": "small", "max_model_len": 2048}
     ],
 )
 def test_b87_window_is_read_where_a_server_tells_it(path: str, answer: Any, window: int) -> None:
-    assert path in {place.path for place in PLACES}
-    assert told(path, "small", answer) == window
+    assert path in {place.path for place in WINDOW_ENDPOINTS}
+    assert window_in_answer(path, "small", answer) == window
 
 
 # ── what is learnt ──────────────────────────────────────────────────────────────────────────────────────────
@@ -153,37 +171,37 @@ def test_b87_window_is_read_where_a_server_tells_it(path: str, answer: Any, wind
 
 def test_b87_refusal_teaches_a_smaller_window_but_none_below_what_was_answered() -> None:
     known = KnownWindow(128_000)
-    known.was_refused(5_000)
+    known.learn_from_refusal(5_000)
     assert known.tokens == 5_000
-    known.was_answered(3_000, 500)
-    known.was_refused(100)
+    known.learn_from_answer(3_000, 500)
+    known.learn_from_refusal(100)
     assert known.tokens == 3_500
-    known.was_refused(90_000)
+    known.learn_from_refusal(90_000)
     assert known.tokens == 3_500
 
 
 def test_b87_what_a_server_says_counts_up_to_what_was_configured() -> None:
     known, limited = KnownWindow(128_000), KnownWindow(2_000, configured=True)
     for each in (known, limited):
-        each.server_says(200_000)
+        each.learn_from_server(200_000)
     assert (known.tokens, limited.tokens) == (200_000, 2_000)
-    limited.server_says(1_024)
+    limited.learn_from_server(1_024)
     assert limited.tokens == 1_024
 
 
 def test_b87_answers_that_are_cut_off_at_the_same_sum_teach_the_window() -> None:
     known = KnownWindow(128_000)
-    known.was_cut_off(600, 424)
+    known.learn_from_truncation(600, 424)
     assert known.tokens == 1_024
-    known.was_cut_off(300, 724)
+    known.learn_from_truncation(300, 724)
     assert known.tokens == 1_024
 
 
 def test_b87_answers_that_are_cut_off_at_the_same_length_teach_nothing() -> None:
     known = KnownWindow(128_000)
-    known.was_cut_off(600, 512)
-    known.was_cut_off(300, 512)
-    known.was_cut_off(300, 512)
+    known.learn_from_truncation(600, 512)
+    known.learn_from_truncation(300, 512)
+    known.learn_from_truncation(300, 512)
     assert known.tokens == 128_000
 
 
@@ -193,43 +211,45 @@ def test_b87_answers_that_are_cut_off_at_the_same_length_teach_nothing() -> None
 def talked(count: int, text: str = "some words of a person " * 4) -> Conversation:
     """Turns of a message and its answer; the newest is the one to be answered."""
     said = [
-        Told(2 * number + each, (UserMessage(f"{number} {text}") if each == 0 else AssistantMessage(text),))
+        ConversationSegment(
+            2 * number + each, (UserMessage(f"{number} {text}") if each == 0 else AssistantMessage(text),)
+        )
         for number in range(count)
         for each in (0, 1)
     ]
-    return Conversation((), tuple(said), (Told(2 * count, (UserMessage("now"),), stays=True),))
+    return Conversation((), tuple(said), (ConversationSegment(2 * count, (UserMessage("now"),), pinned=True),))
 
 
 def test_b87_summary_is_made_of_no_more_than_the_model_can_read() -> None:
     talk, through = talked(40), 0
     for _ in range(100):
-        found = cut(talk, 800, 500)
+        found = find_cut(talk, 800, 500)
         if found is None:
             break
         assert found.through >= through
-        assert weight([UserMessage(found.transcript)]) <= 510
+        assert estimate_tokens([UserMessage(found.transcript)]) <= 510
         through = found.through
         talk = Conversation(
-            (UserMessage("in short"),), tuple(each for each in talk.earlier if each.seq > through), talk.now
+            (UserMessage("in short"),), tuple(each for each in talk.earlier if each.seq > through), talk.current
         )
     assert not is_full(talk, 800)
-    assert [each.seq for each in talk.now] == [80]
+    assert [each.seq for each in talk.current] == [80]
 
 
 def test_b87_one_message_that_is_longer_than_the_model_reads_is_shortened_for_its_summary() -> None:
-    found = cut(talked(2, "long " * 4_000), 800, 500)
+    found = find_cut(talked(2, "long " * 4_000), 800, 500)
     assert found is not None
-    assert weight([UserMessage(found.transcript)]) <= 520
+    assert estimate_tokens([UserMessage(found.transcript)]) <= 520
     assert "characters left out" in found.transcript
 
 
 def test_b87_letters_count_by_their_bytes() -> None:
-    assert weight([UserMessage("\u597d" * 400)]) >= 300
-    assert len(shortened("\u597d" * 400, 30)) < 100
-    assert shortened("short", 30) == "short"
+    assert estimate_tokens([UserMessage("\u597d" * 400)]) >= 300
+    assert len(clip_to_tokens("\u597d" * 400, 30)) < 100
+    assert clip_to_tokens("short", 30) == "short"
 
 
 def test_b87_conversation_keeps_a_part_of_the_window_however_long_the_instructions_are() -> None:
-    assert Instructions(prompt=100, tools=300, count=2).room(1_000) == 600
-    assert Instructions(prompt=5_000, tools=0, count=0).room(1_000) == 250
-    assert instructions("four" * 10, ()) == Instructions(10, 0, 0)
+    assert InstructionTokens(prompt=100, tools=300, tool_count=2).room(1_000) == 600
+    assert InstructionTokens(prompt=5_000, tools=0, tool_count=0).room(1_000) == 250
+    assert measure_instructions("four" * 10, ()) == InstructionTokens(10, 0, 0)

@@ -23,13 +23,13 @@ import msgspec
 
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
-from perdure.store.database import Work
+from perdure.store.database import Transaction
 from perdure.store.ids import wall_clock
 from perdure.testing import CrashingDatabase, SimulatedPlatform
 from perdure.version import __version__
 from support.inprocess import serving
-from support.keeping import end_all
-from support.people import CODE, change
+from support.keeping import end_all_commands
+from support.people import PAIRING_NOTICE, change_people
 from support.recovering import key_of
 from support.stopping import HangingPlatform
 from support.waiting import eventually
@@ -64,8 +64,8 @@ def die() -> None:
 class Doomed(CrashingDatabase):
     """Kills the gateway as soon as a turn is put back in the queue."""
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
-        result = await super().write(work, key=key)
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+        result = await super().write(transaction, key=key)
         if await self.beneath.read(lambda tx: tx.one("SELECT 1 FROM turns WHERE state = 'queued'")):
             die()
         return result
@@ -146,14 +146,14 @@ class Play:
         platform = self._platforms["web"]
         platform.write("may I come in?", chat=person, sender=person)
         [told] = await eventually("a code is told", lambda: platform.replies(person))
-        code = CODE.fullmatch(told)
+        code = PAIRING_NOTICE.fullmatch(told)
         assert code is not None, told
-        await change(self._gateway, "pair", code=code[1])
+        await change_people(self._gateway, "pair", code=code[1])
 
     async def _set_aside(self, chat: str) -> None:
         session = await self._gateway.store.sessions.current(key_of(self._platforms["web"], chat))
         assert session is not None
-        assert await self._gateway.operators.suspend(session)
+        assert await self._gateway.operator_verbs.suspend(session)
 
     async def _replies_are_open(self) -> None:
         for state in ("owed", "sending", "unknown"):
@@ -196,7 +196,7 @@ def main() -> None:
     assert not folder.exists(), f"{folder} is there already, and what a version wrote is never written again"
     with tempfile.TemporaryDirectory(prefix="perdure-upgrade-") as name:
         home = Path(name) / "home"
-        for _ in end_all(home / "keepers"):
+        for _ in end_all_commands(home / "keepers"):
             play(home, "first")
             play(home, "second")
             put_away(home, folder)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.entries import ENTRIES, decode, encode
+from perdure.core.entries import ENTRY_TYPES, decode_entry, encode_entry
 
 WRITTEN = [
     msgspec.json.decode(line) for line in Path(__file__).with_name("entries.jsonl").read_text().splitlines()
@@ -21,9 +21,9 @@ WRITTEN = [
 
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: str(written["kind"]))
 def test_an_entry_is_read_and_written_with_every_field(written: dict[str, Any]) -> None:
-    entry = decode(written["kind"], written["version"], msgspec.json.encode(written["body"]))
-    assert msgspec.json.decode(encode(entry)) == written["body"]
+    entry = decode_entry(written["kind"], written["version"], msgspec.json.encode(written["body"]))
+    assert msgspec.json.decode(encode_entry(entry)) == written["body"]
 
 
 def test_every_kind_of_entry_is_on_file() -> None:
-    assert {written["kind"] for written in WRITTEN} == set(ENTRIES)
+    assert {written["kind"] for written in WRITTEN} == set(ENTRY_TYPES)

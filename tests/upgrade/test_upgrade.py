@@ -16,8 +16,8 @@ from perdure.store.ids import wall_clock
 from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.version import __version__
 from support.inprocess import crashing_at_the_end, serving
-from support.keeping import end_all
-from support.sweeping import check_turn, open_work, turns_of
+from support.keeping import end_all_commands
+from support.sweeping import all_turn_views, check_turn, open_rows
 from support.waiting import eventually
 from upgrade.manifest import Manifest, counted, read, unpack, versions
 from upgrade.scenes import STATES, Scene
@@ -29,7 +29,7 @@ MINUTES = 600  # between the kill and the upgrade
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    for _ in end_all(tmp_path / "home" / "keepers"):
+    for _ in end_all_commands(tmp_path / "home" / "keepers"):
         yield tmp_path / "home"
 
 
@@ -99,7 +99,7 @@ async def test_b65_everything_is_carried_on_as_promised(version: str, home: Path
         for scene in manifest.scenes:
             await upgrade.is_carried_on(scene, scene.sees)
         await eventually("nothing is left to do", lambda: _is_done(gateway.store))
-        for view in await turns_of(gateway.store):
+        for view in await all_turn_views(gateway.store):
             check_turn(view)
         rows = await gateway.store.database.read(lambda tx: tx.all("SELECT state FROM goals"))
     assert rows == [("reached",)]
@@ -120,4 +120,4 @@ async def test_b65_nothing_is_said_twice_when_the_new_version_is_killed_as_well(
 
 
 async def _is_done(store: Any) -> bool:
-    return not await open_work(store)
+    return not await open_rows(store)

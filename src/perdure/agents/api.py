@@ -100,13 +100,13 @@ class ModelRequest(Struct, frozen=True):
 
     messages: Sequence[Message]
     step: int
-    earlier: int = 0  # how many of the messages belong to earlier turns
+    history_count: int = 0  # how many of the messages belong to earlier turns
     system_prompt: str = ""
     tools: Sequence[Tool] = ()
     purpose: Literal["answer", "summary"] = "answer"
 
 
-Hear = Callable[[str], None]  # takes the text of an answer as far as it has come
+PreviewCallback = Callable[[str], None]  # takes the text of an answer as far as it has come
 
 
 class Model(Protocol):
@@ -121,7 +121,7 @@ class Model(Protocol):
     async def close(self) -> None:
         """Let go of whatever it holds. Nobody asks it afterwards."""
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         """Answer once, whole; `hear` is told, while it grows, what the answer is so far.
 
         `ModelError` says, for people, why there is no answer; `ContextTooLong` that the request was too long.

@@ -9,7 +9,7 @@ from perdure.agents.api import TurnContext
 from perdure.boundary import raise_uncontained
 from perdure.core import notes
 from perdure.core.effects import REMEDIES, Effect, Remedy
-from perdure.core.journal import Call, Outcome, Sight, ToolEnded, ToolStarted, is_approval
+from perdure.core.journal import CallProgress, ObservedExit, ToolEnded, ToolOutcome, ToolStarted, is_approval
 from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
@@ -17,14 +17,14 @@ from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
 CLARIFY = "clarify"  # the tool that asks a person
 
 
-async def _ask_through_the_turn(use: Use) -> str:
+async def _refuse_direct_run(use: Use) -> str:
     raise ToolFailed(notes.NO_QUESTION)  # a question ends the attempt: `Calls.clarify` puts it, nobody runs it
 
 
 CLARIFY_TOOL = Tool(
     CLARIFY,
     notes.CLARIFY,
-    _ask_through_the_turn,
+    _refuse_direct_run,
     Effect.PURE,
     {
         "type": "object",
@@ -38,37 +38,39 @@ CLARIFY_TOOL = Tool(
 )
 
 
-class Calls:
+class ToolCallRunner:
     """The hands of an agent in one turn."""
 
-    def __init__(self, context: TurnContext, tools: Mapping[str, Tool], *, result: int, timeout: float) -> None:
+    def __init__(
+        self, context: TurnContext, tools: Mapping[str, Tool], *, max_result_chars: int, timeout: float
+    ) -> None:
         self._context = context
         self._tools = tools
-        self._result = result  # characters of one result that the model reads
+        self._max_result_chars = max_result_chars  # characters of one result that the model reads
         self._timeout = timeout
 
-    def asks(self, call: Call) -> bool:
+    def needs_person(self, call: CallProgress) -> bool:
         """Whether a person must be asked before the call can have its result."""
         if call.request.problem or call.request.tool == CLARIFY:
             return not call.request.problem
-        return call.request.id not in self._context.view.verdicts and bool(self._guarded(call))
+        return call.request.id not in self._context.view.verdicts and bool(self._approval_reason(call))
 
-    async def ask(self, call: Call) -> None:
+    async def ask_person(self, call: CallProgress) -> None:
         """Ask the person, or take the answer that came."""
         if call.request.tool == CLARIFY:
             await self._clarify(call)
             return
-        text = notes.approval(call.request.tool, call.request.arguments, self._guarded(call))
+        text = notes.approval(call.request.tool, call.request.arguments, self._approval_reason(call))
         await self._context.ask(call.request.id, text, notes.VERDICTS, approves=call.request.id)
 
-    def _guarded(self, call: Call) -> str:
+    def _approval_reason(self, call: CallProgress) -> str:
         """Why a person must approve the call; empty if nobody must, or it has begun already."""
         tool = self._tools.get(call.request.tool)
         if tool is None or tool.guard is None or call.started is not None:
             return ""
         return tool.guard(call.request.arguments)
 
-    async def perform(self, call: Call) -> None:
+    async def perform(self, call: CallProgress) -> None:
         """Bring one call to its result, from wherever its journal ends."""
         request, tool = call.request, self._tools.get(call.request.tool)
         verdict = self._context.view.verdicts.get(request.id)
@@ -83,15 +85,15 @@ class Calls:
         elif call.started is None and verdict is not None and not is_approval(verdict):
             await self.refuse(call, notes.not_approved(verdict.text if verdict.chosen else ""))
         else:
-            await self._use(call, tool, verdict.by.id if verdict is not None else "")
+            await self._run_tool(call, tool, verdict.by.id if verdict is not None else "")
 
-    async def refuse(self, call: Call, why: str) -> None:
+    async def refuse(self, call: CallProgress, why: str) -> None:
         """Give a call that is not run its result, so that the model can do something else."""
         request = call.request
         began = () if call.started else (ToolStarted(request.id, request.tool, Effect.PURE, ""),)
         await self._context.append(*began, ToolEnded(request.id, "error", why))
 
-    async def _clarify(self, call: Call) -> None:
+    async def _clarify(self, call: CallProgress) -> None:
         request, answer = call.request, self._context.view.answer
         if answer is not None and answer.question == request.id:
             text = answer.text if answer.chosen else notes.NOT_ANSWERED
@@ -103,13 +105,13 @@ class Calls:
         if not question:
             await self.refuse(call, notes.NO_QUESTION)
             return
-        began = ToolStarted(request.id, CLARIFY, Effect.PURE, self._key(call))
+        began = ToolStarted(request.id, CLARIFY, Effect.PURE, self._idempotency_key(call))
         await self._context.ask(request.id, question, options, *(() if call.started else (began,)))
 
-    async def _use(self, call: Call, tool: Tool, approved_by: str) -> None:
-        key = call.started.key if call.started else self._key(call)
+    async def _run_tool(self, call: CallProgress, tool: Tool, approved_by: str) -> None:
+        key = call.started.key if call.started else self._idempotency_key(call)
         if call.started is None:
-            if problem := await _problem_of_preparing(tool, key):
+            if problem := await _preparation_problem(tool, key):
                 await self.refuse(call, problem)
                 return
             await self._context.append(
@@ -117,18 +119,20 @@ class Calls:
                     call.request.id, tool.name, tool.effect, key, where=tool.where, approved_by=approved_by
                 )
             )
-        saw: list[Sight] = []
+        saw: list[ObservedExit] = []
         files: list[SentFile] = []
         use = Use(call.request.arguments, key, self._context.alive, saw.append, files.append)
-        outcome, text = await _outcome(tool, use, tool.timeout or self._timeout)
+        outcome, text = await _run_with_timeout(tool, use, tool.timeout or self._timeout)
         came = (tuple(saw), tuple(files)) if outcome == "ok" else ()
-        await self._context.append(ToolEnded(call.request.id, outcome, notes.clipped(text, self._result), *came))
+        await self._context.append(
+            ToolEnded(call.request.id, outcome, notes.clipped(text, self._max_result_chars), *came)
+        )
 
-    def _key(self, call: Call) -> str:
+    def _idempotency_key(self, call: CallProgress) -> str:
         return f"{self._context.turn}:{call.request.id}"
 
 
-async def _problem_of_preparing(tool: Tool, key: str) -> str:
+async def _preparation_problem(tool: Tool, key: str) -> str:
     """Let a tool make ready what the evidence of its call is kept in; why it could not, if it could not."""
     try:
         if tool.prepare is not None:
@@ -138,7 +142,7 @@ async def _problem_of_preparing(tool: Tool, key: str) -> str:
     return ""
 
 
-async def _outcome(tool: Tool, use: Use, timeout: float) -> tuple[Outcome, str]:
+async def _run_with_timeout(tool: Tool, use: Use, timeout: float) -> tuple[ToolOutcome, str]:
     limit = asyncio.timeout(timeout)
     try:
         async with limit:
@@ -155,6 +159,6 @@ async def _outcome(tool: Tool, use: Use, timeout: float) -> tuple[Outcome, str]:
         late = notes.took_too_long(timeout)
         repeatable = REMEDIES[tool.effect] is Remedy.REPEAT
         return ("error", late) if repeatable else ("unknown", notes.outcome_unknown(late))
-    except BaseException as error:  # noqa: BLE001 reason: a tool may fail in any way; the model is told
+    except BaseException as error:
         raise_uncontained(error)
         return "error", notes.tool_failed(error)

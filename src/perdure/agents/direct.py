@@ -19,10 +19,10 @@ from openai.resources.chat import AsyncCompletions
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import ValidationError
 
-from perdure.agents.pieces import Pieces
+from perdure.agents.pieces import ChatCompletionStream
 
 
-def send_as_given(client: AsyncOpenAI, http: AsyncClient) -> None:
+def install_direct_completions(client: AsyncOpenAI, http: AsyncClient) -> None:
     """Let chat requests of a client go out as they are."""
     vars(client.chat)["completions"] = _Completions(client, http)  # where the property keeps what it has made once
 
@@ -51,7 +51,7 @@ class _Completions(AsyncCompletions):
         if not response.is_success:
             raise _refusal(response)
         if streamed:
-            return Pieces(cast_to=ChatCompletionChunk, response=response, client=self._client)
+            return ChatCompletionStream(cast_to=ChatCompletionChunk, response=response, client=self._client)
         return _completion(response)
 
     async def _sent(self, request: Request, streamed: bool) -> Response:

@@ -20,38 +20,40 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from perdure.core import notes
 from perdure.core.journal import ModelAnswered
-from perdure.core.tail import STOPPED_FINISHES
+from perdure.core.tail import STOPPED_FINISH_REASONS
 from perdure.errors import ModelCallFailed
 
-FINISH = "finish_reason"  # where the library keeps the provider's own word
-INVENTED = ("stop", "tool_call")  # what the library says where the provider said nothing
-WORDLESS = frozenset(("xai",))  # providers whose own word the library does not pass on, and never invents
+FINISH_DETAIL = "finish_reason"  # where the library keeps the provider's own word
+INVENTED_FINISH_REASONS = ("stop", "tool_call")  # what the library says where the provider said nothing
+PROVIDERS_WITHOUT_FINISH_DETAIL = frozenset(
+    ("xai",)
+)  # providers whose own word the library does not pass on, and never invents
 END_MARK = re.compile(rb"(?:^|[\r\n])(?:data: ?\[DONE\]|event: ?message_stop)")
-LONGEST_MARK = 32  # bytes
+MAX_MARK_BYTES = 32  # bytes
 
 
-def broke_off(why: str) -> ModelCallFailed:
+def incomplete_answer_error(why: str) -> ModelCallFailed:
     """The failure of a call whose answer has no end."""
     return ModelCallFailed(notes.MODEL_BROKE_OFF, said=why, broke_off=True)
 
 
-def require_end(response: ModelResponse) -> str | None:
+def require_finish_reason(response: ModelResponse) -> str | None:
     """The finish reason of a whole answer; raises `ModelCallFailed` for half an answer.
 
     A model without an address is a function of this process: its answers are whole when they are there.
     """
-    finish, said = response.finish_reason, (response.provider_details or {}).get(FINISH)
-    if said or response.provider_url is None or response.provider_name in WORDLESS:
+    finish, said = response.finish_reason, (response.provider_details or {}).get(FINISH_DETAIL)
+    if said or response.provider_url is None or response.provider_name in PROVIDERS_WITHOUT_FINISH_DETAIL:
         return finish or (said if isinstance(said, str) else None)
-    if finish is None or finish in INVENTED:
-        raise broke_off(notes.NO_FINISH)
+    if finish is None or finish in INVENTED_FINISH_REASONS:
+        raise incomplete_answer_error(notes.NO_FINISH)
     return finish
 
 
-def require_whole_calls(answer: ModelAnswered) -> ModelAnswered:
+def require_complete_calls(answer: ModelAnswered) -> ModelAnswered:
     """The answer, unless its provider stopped the model inside a tool call: then nothing of it counts."""
-    if answer.calls and (answer.finish or "").lower() in STOPPED_FINISHES:
-        raise broke_off(notes.half_a_call(str(answer.finish)))
+    if answer.calls and (answer.finish or "").lower() in STOPPED_FINISH_REASONS:
+        raise incomplete_answer_error(notes.half_a_call(str(answer.finish)))
     return answer
 
 
@@ -60,20 +62,20 @@ def require_whole_calls(answer: ModelAnswered) -> ModelAnswered:
 
 def watch_streams(model: Model) -> None:
     """From now on, look for the mark that ends a stream in whatever the model's HTTP client reads."""
-    for each in _parts(model):
+    for each in _leaf_models(model):
         http = getattr(getattr(each, "client", None), "_client", None)
         if isinstance(http, AsyncClient) and _watch not in http.event_hooks["response"]:
             http.event_hooks["response"].append(_watch)
 
 
-def with_end_mark(stream: StreamedResponse) -> ModelResponse:
+def response_with_end_mark(stream: StreamedResponse) -> ModelResponse:
     """The answer of a stream that was read; where the provider gave no finish reason, the end mark is one."""
     response = stream.get()
     details = response.provider_details or {}
-    if details.get(FINISH) or not _is_marked(stream):
+    if details.get(FINISH_DETAIL) or not _end_seen(stream):
         return response
     finish = response.finish_reason or "stop"
-    return replace(response, finish_reason=finish, provider_details=details | {FINISH: finish})
+    return replace(response, finish_reason=finish, provider_details=details | {FINISH_DETAIL: finish})
 
 
 class _WatchedStream(AsyncByteStream):
@@ -82,13 +84,13 @@ class _WatchedStream(AsyncByteStream):
     def __init__(self, stream: AsyncByteStream) -> None:
         self._stream = stream
         self._last = b""
-        self.marked = False
+        self.end_seen = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
             read = self._last + piece
-            self.marked = self.marked or END_MARK.search(read) is not None
-            self._last = read[-LONGEST_MARK:]
+            self.end_seen = self.end_seen or END_MARK.search(read) is not None
+            self._last = read[-MAX_MARK_BYTES:]
             yield piece
 
     async def aclose(self) -> None:
@@ -100,18 +102,18 @@ async def _watch(response: Response) -> None:
         response.stream = _WatchedStream(cast("AsyncByteStream", response.stream))
 
 
-def _is_marked(stream: Any) -> bool:
+def _end_seen(stream: Any) -> bool:
     source = getattr(getattr(stream, "_response", None), "source", None)
     body = getattr(getattr(source, "response", None), "stream", None)
-    return isinstance(body, _WatchedStream) and body.marked
+    return isinstance(body, _WatchedStream) and body.end_seen
 
 
-def _parts(model: Model) -> Iterator[Model]:
+def _leaf_models(model: Model) -> Iterator[Model]:
     """The models that a model is made of."""
     if isinstance(model, WrapperModel):
-        yield from _parts(model.wrapped)
+        yield from _leaf_models(model.wrapped)
     elif isinstance(model, FallbackModel):
         for each in model.models:
-            yield from _parts(each)
+            yield from _leaf_models(each)
     else:
         yield model

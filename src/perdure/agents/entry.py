@@ -15,35 +15,35 @@ HINT = "docs/writing-an-agent.md shows one of each."
 def as_agent(found: Any, name: str) -> Agent:
     """The agent that this object is, or that is made of it; `name` is where it came from."""
     if inspect.isclass(found):
-        raise _refused(
+        raise _not_an_agent(
             name, f"it is the class {found.__name__}", f"Name an object: add `agent = {found.__name__}(…)`."
         )
     if any(base.__module__.split(".")[0] == "pydantic_ai" for base in type(found).__mro__):
-        return _of_pydantic(found, name)
+        return _wrap_pydantic_agent(found, name)
     if inspect.iscoroutinefunction(found):
-        return _of_function(found, name)
+        return _wrap_function(found, name)
     run = getattr(found, "run", None)
     if inspect.iscoroutinefunction(run) and _takes_one(run):
         agent: Agent = found
         return agent
-    raise _refused(name, f"it is {_described(found, run)}")
+    raise _not_an_agent(name, f"it is {_describe(found, run)}")
 
 
-def _of_pydantic(found: Any, name: str) -> Agent:
+def _wrap_pydantic_agent(found: Any, name: str) -> Agent:
     from pydantic_ai.agent import AbstractAgent  # whoever made this object has loaded it already
 
     from perdure.agents.pydantic import PydanticAgent
 
     if not isinstance(found, AbstractAgent):
-        raise _refused(name, f"it is {_described(found)} of pydantic-ai")
+        raise _not_an_agent(name, f"it is {_describe(found)} of pydantic-ai")
     return PydanticAgent(found)
 
 
-def _of_function(found: Any, name: str) -> Agent:
+def _wrap_function(found: Any, name: str) -> Agent:
     from perdure.agents.function import FunctionAgent
 
     if not _takes_one(found):
-        raise _refused(name, f"it takes {inspect.signature(found)}", "It gets one argument, the StepContext.")
+        raise _not_an_agent(name, f"it takes {inspect.signature(found)}", "It gets one argument, the StepContext.")
     return FunctionAgent(found)
 
 
@@ -55,7 +55,7 @@ def _takes_one(function: Any) -> bool:
     return True
 
 
-def _described(found: Any, run: Any = None) -> str:
+def _describe(found: Any, run: Any = None) -> str:
     if inspect.isroutine(found):
         return "a function that is not async"
     kind = type(found).__name__
@@ -63,5 +63,5 @@ def _described(found: Any, run: Any = None) -> str:
     return f"{article} {kind}" + (" whose `run` is not async with one parameter" if run is not None else "")
 
 
-def _refused(name: str, came: str, hint: str = HINT) -> ConfigurationError:
+def _not_an_agent(name: str, came: str, hint: str = HINT) -> ConfigurationError:
     return ConfigurationError(f"{name!r} is no agent: {came}; {EXPECTED}.", hint=hint)

@@ -12,7 +12,7 @@ from perdure.core.journal import Entry, TurnView
 from perdure.core.messages import Attachment
 
 
-class Fenced:
+class GuardedTurn:
     """A turn that remembers why nothing more can be saved in it.
 
     The code of an agent may catch whatever it likes, also the news that its turn was stopped, waits for a
@@ -21,7 +21,7 @@ class Fenced:
 
     def __init__(self, context: TurnContext) -> None:
         self._context = context
-        self._over: BaseException | None = None
+        self._ended_by: BaseException | None = None
 
     @property
     def turn(self) -> str:
@@ -40,7 +40,7 @@ class Fenced:
         return self._context.shows
 
     def show(self, text: str) -> None:
-        if self._over is None:
+        if self._ended_by is None:
             self._context.show(text)
 
     def find(self, file: Attachment) -> str | None:
@@ -50,33 +50,33 @@ class Fenced:
         self._context.alive()
 
     async def append(self, *entries: Entry) -> None:
-        with self._watched():
+        with self._remember_end():
             await self._context.append(*entries)
 
     async def listen(self) -> None:
-        with self._watched():
+        with self._remember_end():
             await self._context.listen()
 
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:
-        with self._watched():
+        with self._remember_end():
             await self._context.ask(question, text, options, *also, approves=approves)
         raise AssertionError("a question always ends the attempt")
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _remember_end(self) -> Iterator[None]:
         """Remember what ends the turn, if something does."""
-        self.check()
+        self.raise_if_ended()
         try:
             yield
         except asyncio.CancelledError:  # may be a deadline of the agent's own, which is not the end of the turn
             raise
         except BaseException as error:  # reason: whatever it is, it is said again to whoever goes on
-            self._over = error
+            self._ended_by = error
             raise
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Say again why the turn is over, if it is."""
-        if self._over is not None:
-            raise self._over
+        if self._ended_by is not None:
+            raise self._ended_by

@@ -8,32 +8,32 @@ from functools import partial
 
 from msgspec import Struct
 
-from perdure.agents.api import Hear, Model, ModelRequest, Reply, TurnContext
-from perdure.agents.calls import Calls
-from perdure.agents.summaries import Shortener, fills_window
-from perdure.agents.tries import ask_until_answered
+from perdure.agents.api import Model, ModelRequest, PreviewCallback, Reply, TurnContext
+from perdure.agents.calls import ToolCallRunner
+from perdure.agents.summaries import Compactor, fills_window
+from perdure.agents.tries import ask_with_retries
 from perdure.boundary import raise_uncontained
 from perdure.core import notes
-from perdure.core.compaction import instructions
-from perdure.core.conversation import Conversation, conversation
-from perdure.core.journal import Call, ModelAnswered, ModelAsked, TurnView
-from perdure.core.tail import is_cut_text, is_final
+from perdure.core.compaction import measure_instructions
+from perdure.core.conversation import Conversation, build_conversation
+from perdure.core.journal import CallProgress, ModelAnswered, ModelAsked, TurnView
+from perdure.core.tail import is_final_response, is_length_limited
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ContextTooLong, ModelError
 
-CUT_OFFS = 3  # responses in a row that end without an end; then the turn fails
-WITHHELD = frozenset(("content_filter", "refusal", "safety"))  # asking again would not help
-PATIENCE = 10  # times that a model may wish for the very same; half of them are granted
+MAX_INCOMPLETE_RESPONSES = 3  # responses in a row that end without an end; then the turn fails
+WITHHELD_FINISH_REASONS = frozenset(("content_filter", "refusal", "safety"))  # asking again would not help
+MAX_IDENTICAL_RESPONSES = 10  # times that a model may wish for the very same; half of them are granted
 
 
 class Bounds(Struct, frozen=True):
     """How far one turn may go."""
 
-    steps: int = 90  # model calls
-    tokens: int | None = None
-    result: int = 30_000  # characters of one result that the model reads
-    call: float = 600.0  # seconds that one call may take
-    pause: float = 1.0  # seconds before a failed model call is made again; doubled with every try
+    max_steps: int = 90  # model calls
+    max_tokens: int | None = None
+    max_result_chars: int = 30_000  # characters of one result that the model reads
+    call_timeout_seconds: float = 600.0  # seconds that one call may take
+    retry_backoff_seconds: float = 1.0  # seconds before a failed model call is made again; doubled with every try
 
 
 class AskModel(Struct, frozen=True):
@@ -41,26 +41,26 @@ class AskModel(Struct, frozen=True):
 
 
 class RunCalls(Struct, frozen=True):
-    calls: tuple[Call, ...]
+    calls: tuple[CallProgress, ...]
 
 
 class Finish(Struct, frozen=True):
     text: str
 
 
-Action = AskModel | RunCalls | Finish
+AgentAction = AskModel | RunCalls | Finish
 
 
-def next_action(view: TurnView) -> Action:
+def next_action(view: TurnView) -> AgentAction:
     """What the journal calls for next. Of a partly finished set of calls, only the missing ones."""
     if view.open_calls:
         return RunCalls(tuple(view.open_calls))
-    if view.responses and is_final(view.responses[-1]) and view.content[-1].entry is view.responses[-1]:
+    if view.responses and is_final_response(view.responses[-1]) and view.content[-1].entry is view.responses[-1]:
         return Finish(view.responses[-1].text)
     return AskModel(len(view.responses) + 1)
 
 
-def repeats(responses: Sequence[ModelAnswered]) -> int:
+def count_identical_responses(responses: Sequence[ModelAnswered]) -> int:
     """How many responses in a row, up to the newest, wish for the very same."""
     wishes = [[(call.tool, call.arguments) for call in response.calls] for response in responses]
     count = 0
@@ -69,7 +69,7 @@ def repeats(responses: Sequence[ModelAnswered]) -> int:
     return count
 
 
-class LoopAgent:
+class BuiltinAgent:
     """A model with tools."""
 
     def __init__(
@@ -92,33 +92,35 @@ class LoopAgent:
                 case Finish(text):
                     return Reply(notes.model_reply(text))
                 case RunCalls(calls):
-                    await self._perform_all(context, calls, tools)
+                    await self._run_calls(context, calls, tools)
                 case AskModel(step):
-                    reply = await self._ask(context, step, tools)
+                    reply = await self._ask_model(context, step, tools)
                     if reply is not None:
                         return reply
 
     # ── the model ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _ask(self, context: TurnContext, step: int, tools: Mapping[str, Tool]) -> Reply | None:
+    async def _ask_model(self, context: TurnContext, step: int, tools: Mapping[str, Tool]) -> Reply | None:
         """Ask the model. A final answer is not appended here: it is committed with the end of the turn."""
         await context.listen()
         self._check_bounds(context.view, step)
-        talk = conversation(context.history, context.view, context.find)
-        begins = instructions(self._system_prompt, list(tools.values()))
-        shortener = Shortener(self._model, context, step, talk, begins, partial(self._answer, context))
-        if await shortener.make_room():
+        talk = build_conversation(context.history, context.view, context.find)
+        begins = measure_instructions(self._system_prompt, list(tools.values()))
+        shortener = Compactor(
+            self._model, context, step, talk, begins, partial(self._respond_with_retries, context)
+        )
+        if await shortener.compact_if_full():
             return None
-        if (unfinished := shortener.cut_answer) is not None:  # nothing more can be left out for its sake
+        if (unfinished := shortener.truncated_answer) is not None:  # nothing more can be left out for its sake
             return Reply(notes.model_reply(unfinished.text, cut=True))
         await context.append(ModelAsked(step, self._model.name))
         try:
             answered = await self._respond(context, step, talk, tools)
         except ContextTooLong as refused:
-            await shortener.make_it_fit(refused)
+            await shortener.compact_to_fit(refused)
             return None
-        cut = is_cut_text(answered)
-        if is_final(answered) or (cut and not fills_window(answered, self._model.window)):
+        cut = is_length_limited(answered)
+        if is_final_response(answered) or (cut and not fills_window(answered, self._model.window)):
             return Reply(notes.model_reply(answered.text, cut=cut), (answered,))
         await context.append(answered)
         return None
@@ -126,61 +128,74 @@ class LoopAgent:
     async def _respond(
         self, context: TurnContext, step: int, talk: Conversation, tools: Mapping[str, Tool]
     ) -> ModelAnswered:
-        request = ModelRequest(talk.messages, step, len(talk.before), self._system_prompt, tuple(tools.values()))
-        return await self._answer(context, request, context.show if context.shows else None)
+        request = ModelRequest(
+            talk.messages, step, len(talk.previous_messages), self._system_prompt, tuple(tools.values())
+        )
+        return await self._respond_with_retries(context, request, context.show if context.shows else None)
 
-    async def _answer(
-        self, context: TurnContext, request: ModelRequest, hear: Hear | None = None
+    async def _respond_with_retries(
+        self, context: TurnContext, request: ModelRequest, show_preview: PreviewCallback | None = None
     ) -> ModelAnswered:
         """A whole answer of the model, however many tries that takes."""
-        return await ask_until_answered(
+        return await ask_with_retries(
             context,
             request.step,
             self._model.name,
-            lambda: self._model.respond(request, hear),
-            self._bounds.pause,
+            lambda: self._model.respond(request, show_preview),
+            self._bounds.retry_backoff_seconds,
         )
 
     def _check_bounds(self, view: TurnView, step: int) -> None:
-        if step > self._bounds.steps:
-            raise ModelError(notes.too_many_steps(self._bounds.steps))
-        if self._bounds.tokens is not None and view.tokens >= self._bounds.tokens:
-            raise ModelError(notes.too_many_tokens(view.tokens, self._bounds.tokens))
+        if step > self._bounds.max_steps:
+            raise ModelError(notes.too_many_steps(self._bounds.max_steps))
+        if self._bounds.max_tokens is not None and view.tokens >= self._bounds.max_tokens:
+            raise ModelError(notes.too_many_tokens(view.tokens, self._bounds.max_tokens))
         cut_off = [
-            one for one in view.responses[-CUT_OFFS:] if not (one.calls or is_final(one) or is_cut_text(one))
+            one
+            for one in view.responses[-MAX_INCOMPLETE_RESPONSES:]
+            if not (one.calls or is_final_response(one) or is_length_limited(one))
         ]
-        if len(cut_off) == CUT_OFFS or any(one.finish in WITHHELD for one in cut_off):
+        if len(cut_off) == MAX_INCOMPLETE_RESPONSES or any(
+            one.finish in WITHHELD_FINISH_REASONS for one in cut_off
+        ):
             raise ModelError(notes.no_whole_answer(cut_off[-1].finish, cut_off[-1].text))
-        if repeats(view.responses) >= PATIENCE:
-            raise ModelError(notes.going_in_circles(PATIENCE))
+        if count_identical_responses(view.responses) >= MAX_IDENTICAL_RESPONSES:
+            raise ModelError(notes.going_in_circles(MAX_IDENTICAL_RESPONSES))
 
     # ── the calls ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _perform_all(self, context: TurnContext, calls: Sequence[Call], tools: Mapping[str, Tool]) -> None:
+    async def _run_calls(
+        self, context: TurnContext, calls: Sequence[CallProgress], tools: Mapping[str, Tool]
+    ) -> None:
         """Run the calls side by side; a question to a person comes when everything else is done."""
-        hands = Calls(context, tools, result=self._bounds.result, timeout=self._bounds.call)
-        questions = [call for call in calls if hands.asks(call)]
+        hands = ToolCallRunner(
+            context,
+            tools,
+            max_result_chars=self._bounds.max_result_chars,
+            timeout=self._bounds.call_timeout_seconds,
+        )
+        questions = [call for call in calls if hands.needs_person(call)]
         if len(questions) == len(calls):
-            await hands.ask(questions[0])
+            await hands.ask_person(questions[0])
             return
-        tired = repeats(context.view.responses) > PATIENCE // 2
+        tired = count_identical_responses(context.view.responses) > MAX_IDENTICAL_RESPONSES // 2
         try:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
                     if call not in questions:
                         work = hands.refuse(call, notes.SAME_AGAIN) if tired else hands.perform(call)
-                        group.create_task(_told_if_cancelled(work))
+                        group.create_task(_fail_if_cancelled(work))
         except BaseExceptionGroup as failures:
             first = failures.exceptions[0]  # the first that cannot be journalled ends them all
             raise first from first.__cause__
 
 
-async def _told_if_cancelled(work: Coroutine[None, None, None]) -> None:
+async def _fail_if_cancelled(call_run: Coroutine[None, None, None]) -> None:
     """Do the work. A task group would overlook that it was cancelled by nobody but itself."""
     try:
-        await work
+        await call_run
     except asyncio.CancelledError as error:
         raise_uncontained(error)
         raise RuntimeError("a call was cancelled, and nobody had asked for that") from error
     finally:
-        work.close()
+        call_run.close()

@@ -25,33 +25,33 @@ from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from perdure.agents.api import Hear, ModelRequest
-from perdure.agents.endings import broke_off, watch_streams, with_end_mark
-from perdure.agents.pictures import Picture, pictures, shown
+from perdure.agents.api import ModelRequest, PreviewCallback
+from perdure.agents.endings import incomplete_answer_error, response_with_end_mark, watch_streams
+from perdure.agents.pictures import LoadedImage, load_images, visible_images
 from perdure.agents.transport import open_client
-from perdure.agents.windows import ModelWindow, WindowQuestion
-from perdure.agents.wire import answered, as_messages
+from perdure.agents.windows import ModelWindow, WindowProbe
+from perdure.agents.wire import to_model_answered, to_provider_messages
 from perdure.core import notes
-from perdure.core.discretion import discreet
+from perdure.core.discretion import redact
 from perdure.core.journal import ModelAnswered
-from perdure.core.windows import KnownWindow, Refusal, refusal
+from perdure.core.windows import ContextRefusal, KnownWindow, parse_refusal
 from perdure.errors import ConfigurationError, ModelCallFailed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-WINDOW = 128_000  # tokens, of a model that nobody knows better
-SIGHT_REFUSED = (400, 404, 413, 415, 422)  # how providers say that they do not take a picture
-LONGEST_SAYING = 300  # characters of what a provider says of its refusal without a form
-LONGEST_ANSWER = 400_000  # characters; what comes behind is not read
+DEFAULT_WINDOW_TOKENS = 128_000  # tokens, of a model that nobody knows better
+IMAGE_REFUSAL_STATUSES = (400, 404, 413, 415, 422)  # how providers say that they do not take a picture
+MAX_ERROR_CHARS = 300  # characters of what a provider says of its refusal without a form
+MAX_ANSWER_CHARS = 400_000  # characters; what comes behind is not read
 
-AGAIN = (
+RETRYABLE_ERRORS = (
     failures.ModelRateLimitError,
     failures.ModelUnavailableError,
     failures.ModelServerError,
     failures.ModelConnectionError,
 )
-UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout)  # nothing was sent
+CONNECT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout)  # nothing was sent
 
 
 class ProviderModel:
@@ -67,7 +67,7 @@ class ProviderModel:
         silence: float = 120.0,
         client: AsyncClient | None = None,
         secrets: Sequence[str] = (),
-        question: WindowQuestion | None = None,
+        window_probe: WindowProbe | None = None,
     ) -> None:
         """`client` is what the provider's requests go through, and is closed with the model.
 
@@ -75,16 +75,18 @@ class ProviderModel:
         errors: some repeat the key.
         """
         self.name = name
-        known = KnownWindow(window or provider.context_window or WINDOW, configured=window is not None)
-        self._window = ModelWindow(known, question)
+        known = KnownWindow(
+            window or provider.context_window or DEFAULT_WINDOW_TOKENS, configured=window is not None
+        )
+        self._window = ModelWindow(known, window_probe)
         self._provider = provider
         self._timeout = timeout
         self._silence = silence
         self._client = client
         self._secrets = secrets
-        self._retries = _without_retries(provider)
+        self._retries = _disable_library_retries(provider)
         watch_streams(provider)
-        self._unseen: set[str] = set()  # pictures that it did not want to see
+        self._refused_images: set[str] = set()  # pictures that it did not want to see
 
     @property
     def window(self) -> int:
@@ -97,47 +99,49 @@ class ProviderModel:
         if self._client is not None:
             await self._client.aclose()
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         await self._window.check(request)
-        answer = await self._respond(request, hear)
-        if len(answer.text) < LONGEST_ANSWER:  # beyond that, it was cut off by us
+        answer = await self._respond(request, show_preview)
+        if len(answer.text) < MAX_ANSWER_CHARS:  # beyond that, it was cut off by us
             self._window.learn_from_answer(request, answer)
         return answer
 
-    async def _respond(self, request: ModelRequest, hear: Hear | None) -> ModelAnswered:
+    async def _respond(self, request: ModelRequest, show_preview: PreviewCallback | None) -> ModelAnswered:
         while True:
-            seen = await self._look_at(request)
+            seen = await self._load_images(request)
             try:
                 async with asyncio.timeout(self._timeout):  # pydantic-ai's own has its price with every piece
-                    return answered(request.step, await self._request_that_fits(request, hear, seen))
+                    return to_model_answered(
+                        request.step, await self._request_learning_window(request, show_preview, seen)
+                    )
             except TimeoutError as error:
                 late = notes.no_answer_within(self._timeout)
                 raise ModelCallFailed(notes.MODEL_SILENT, said=late, again=False) from error
             except (failures.AgentRunError, failures.UserError) as error:
-                if not (seen and _refuses_sight(error)):
-                    raise failed_call(error, self._secrets) from error
-                self._unseen |= set(seen)  # the same is asked once more, in words alone
+                if not (seen and _may_refuse_images(error)):
+                    raise call_failure(error, self._secrets) from error
+                self._refused_images |= set(seen)  # the same is asked once more, in words alone
 
-    async def _look_at(self, request: ModelRequest) -> dict[str, Picture]:
+    async def _load_images(self, request: ModelRequest) -> dict[str, LoadedImage]:
         """The pictures to show, but none that was refused before."""
-        wanted = shown(request.messages, self._unseen)
-        return await asyncio.to_thread(pictures, wanted) if wanted else {}
+        wanted = visible_images(request.messages, self._refused_images)
+        return await asyncio.to_thread(load_images, wanted) if wanted else {}
 
-    async def _request_that_fits(
-        self, request: ModelRequest, hear: Hear | None, seen: Mapping[str, Picture]
+    async def _request_learning_window(
+        self, request: ModelRequest, show_preview: PreviewCallback | None, loaded_images: Mapping[str, LoadedImage]
     ) -> ModelResponse:
         try:
-            return await self._request(request, hear, seen)
+            return await self._request(request, show_preview, loaded_images)
         except failures.ModelAPIError as error:
-            refused = _too_long(error)
+            refused = _window_refusal(error)
             if refused is None:
                 raise
             raise await self._window.learn_from_refusal(request, refused) from error
 
     async def _request(
-        self, request: ModelRequest, hear: Hear | None, seen: Mapping[str, Picture]
+        self, request: ModelRequest, show_preview: PreviewCallback | None, loaded_images: Mapping[str, LoadedImage]
     ) -> ModelResponse:
-        messages = as_messages(request, self._provider, seen)
+        messages = to_provider_messages(request, self._provider, loaded_images)
         parameters = ModelRequestParameters(
             function_tools=[
                 ToolDefinition(
@@ -146,7 +150,7 @@ class ProviderModel:
                 for tool in request.tools
             ]
         )
-        if hear is None:
+        if show_preview is None:
             whole = self._settings(silence=self._timeout)
             return await model_request(
                 self._provider, messages, model_settings=whole, model_request_parameters=parameters
@@ -157,13 +161,13 @@ class ProviderModel:
             model_settings=self._settings(silence=self._silence),
             model_request_parameters=parameters,
         ) as stream:
-            return await heard(stream, hear)
+            return await read_stream(stream, show_preview)
 
     def _settings(self, *, silence: float) -> ModelSettings:
         return ModelSettings(timeout=silence, **self._retries)
 
 
-def _without_retries(provider: Provider) -> ModelSettings:
+def _disable_library_retries(provider: Provider) -> ModelSettings:
     """Turn a library's own retries off: once for all, or else what says so with every request.
 
     To a client that can be told once, a request that says so costs a copy of the client.
@@ -175,27 +179,27 @@ def _without_retries(provider: Provider) -> ModelSettings:
     return ModelSettings()
 
 
-def _too_long(error: failures.ModelAPIError) -> Refusal | None:
+def _window_refusal(error: failures.ModelAPIError) -> ContextRefusal | None:
     """The refusal of what is too long, in any wording that we know, or that pydantic-ai does."""
-    found = refusal(f"{error.message} {error.body}")
-    return found or (Refusal() if isinstance(error, failures.ModelContextWindowExceededError) else None)
+    found = parse_refusal(f"{error.message} {error.body}")
+    return found or (ContextRefusal() if isinstance(error, failures.ModelContextWindowExceededError) else None)
 
 
-def _refuses_sight(error: Exception) -> bool:
+def _may_refuse_images(error: Exception) -> bool:
     """Whether pictures may be why a request was refused."""
-    return isinstance(error, failures.ModelHTTPError) and error.status_code in SIGHT_REFUSED
+    return isinstance(error, failures.ModelHTTPError) and error.status_code in IMAGE_REFUSAL_STATUSES
 
 
-async def heard(stream: StreamedResponse, hear: Hear) -> ModelResponse:
+async def read_stream(stream: StreamedResponse, show_preview: PreviewCallback) -> ModelResponse:
     """Read a stream to its end; one that becomes too long is given up, and is no answer."""
     text = ""
     async for piece in _pieces(stream):
         text += piece
-        hear(text)
-        if len(text) > LONGEST_ANSWER:
+        show_preview(text)
+        if len(text) > MAX_ANSWER_CHARS:
             await stream.cancel()
-            raise broke_off(notes.endless_answer(LONGEST_ANSWER))
-    return with_end_mark(stream)
+            raise incomplete_answer_error(notes.endless_answer(MAX_ANSWER_CHARS))
+    return response_with_end_mark(stream)
 
 
 async def _pieces(stream: StreamedResponse) -> AsyncIterator[str]:
@@ -207,30 +211,30 @@ async def _pieces(stream: StreamedResponse) -> AsyncIterator[str]:
                 yield text
 
 
-def failed_call(error: Exception, secrets: Sequence[str] = ()) -> ModelCallFailed:
+def call_failure(error: Exception, secrets: Sequence[str] = ()) -> ModelCallFailed:
     """The failure of a call with the provider's status and words, but without secrets."""
-    broken = _is_broken(error)
+    broken = _is_incomplete_answer(error)
     lost = broken and isinstance(error, failures.ModelConnectionError)
     late = isinstance(error, failures.ModelTimeoutError)
     return ModelCallFailed(
-        notes.MODEL_BROKE_OFF if lost and not late else discreet(in_words(error), secrets),
-        said=discreet(_heard_of(error), secrets),
+        notes.MODEL_BROKE_OFF if lost and not late else redact(failure_text(error), secrets),
+        said=redact(_failure_detail(error), secrets),
         status=getattr(error, "status_code", None),
-        again=broken or isinstance(error, AGAIN),
+        again=broken or isinstance(error, RETRYABLE_ERRORS),
         wait=getattr(error, "retry_after", None),
         broke_off=broken,
     )
 
 
-def _is_broken(error: Exception) -> bool:
+def _is_incomplete_answer(error: Exception) -> bool:
     """Whether a provider that took a request gave half an answer to it, or one that cannot be read."""
     match error:
         case failures.ModelConnectionError():
-            return not any(isinstance(each, UNREACHED) for each in _causes(error))
+            return not any(isinstance(each, CONNECT_ERRORS) for each in _causes(error))
         case failures.ModelRequestRejectedError() | failures.ModelQuotaExceededError():
             return False
         case failures.ModelAPIError():
-            return error.in_stream or not isinstance(error, (*AGAIN, failures.ModelHTTPError))
+            return error.in_stream or not isinstance(error, (*RETRYABLE_ERRORS, failures.ModelHTTPError))
         case _:
             return isinstance(error, failures.UnexpectedModelBehavior)
 
@@ -243,13 +247,13 @@ def _causes(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _heard_of(error: Exception) -> str:
+def _failure_detail(error: Exception) -> str:
     """What is known of a failure: the provider's words, or why its words did not come."""
     if isinstance(error, failures.ModelConnectionError):
         said = str(_causes(error)[-1]) or str(error)
     else:
-        said = _said(error) if isinstance(error, failures.ModelAPIError) else str(error)
-    return notes.beginning(said, LONGEST_SAYING)
+        said = _provider_message(error) if isinstance(error, failures.ModelAPIError) else str(error)
+    return notes.beginning(said, MAX_ERROR_CHARS)
 
 
 def environment_secrets() -> list[str]:
@@ -257,7 +261,7 @@ def environment_secrets() -> list[str]:
     return [os.environ[each] for each in os.environ if each.endswith("_KEY")]
 
 
-def in_words(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """Why there is no answer, for the person who waits for it; never with a key in it."""
     match error:
         case failures.ModelAuthenticationError():
@@ -275,18 +279,18 @@ def in_words(error: Exception) -> str:
         case failures.ModelServerError():
             return notes.MODEL_BROKEN
         case failures.ModelAPIError():
-            return notes.model_refused(_said(error))
+            return notes.model_refused(_provider_message(error))
         case _:
             return notes.MODEL_GARBLED
 
 
-def _said(error: failures.ModelAPIError) -> str:
+def _provider_message(error: failures.ModelAPIError) -> str:
     """The provider's own sentence, where it gave one, in whichever of the usual forms."""
     said: Any = error.body
     for name in ("error", "message", "detail"):
         if isinstance(said, dict):
             said = said.get(name) or said
-    return notes.beginning(said, LONGEST_SAYING) if isinstance(said, str) and said else error.message
+    return notes.beginning(said, MAX_ERROR_CHARS) if isinstance(said, str) and said else error.message
 
 
 # ── which one ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -329,18 +333,18 @@ def open_model(
         silence=silence,
         client=client,
         secrets=[api_key or "", *environment_secrets()],
-        question=_question(kind, model, base_url, provider, client),
+        window_probe=_window_probe(kind, model, base_url, provider, client),
     )
 
 
-def _question(
+def _window_probe(
     kind: str, model: str, base_url: str | None, provider: Provider, client: AsyncClient
-) -> WindowQuestion | None:
+) -> WindowProbe | None:
     """Servers of one's own are asked for their window; what a service's models read is known."""
     if base_url is None or kind not in ("openai", "openai-chat"):
         return None
     known: Any = getattr(provider, "client", None)
-    return WindowQuestion(client, base_url, model, dict(known.auth_headers))
+    return WindowProbe(client, base_url, model, dict(known.auth_headers))
 
 
 def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, client: AsyncClient) -> Provider:
@@ -350,7 +354,7 @@ def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, 
         from pydantic_ai.providers.openai import OpenAIProvider
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        from perdure.agents.direct import send_as_given
+        from perdure.agents.direct import install_direct_completions
 
         provider: AnyProvider[AsyncOpenAI]
         if base_url is None:
@@ -358,7 +362,7 @@ def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, 
         else:
             key = api_key or os.environ.get("OPENAI_API_KEY") or "none"  # many local servers want none
             provider = OpenAICompatibleProvider(kind, base_url=base_url, api_key=key, http_client=client)
-        send_as_given(provider.client, client)
+        install_direct_completions(provider.client, client)
         return OpenAIChatModel(model, provider=provider)
     if kind == "anthropic":
         from pydantic_ai.models.anthropic import AnthropicModel

@@ -13,110 +13,112 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.agents.api import Hear, ModelRequest
+from perdure.agents.api import ModelRequest, PreviewCallback
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
-from perdure.core.journal import ModelAnswered, ToolCall, Usage
+from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
 from perdure.errors import ModelError
 
 _TIMED = re.compile(r"(step|once)\s+(\S+)(?:\s+(\d+(?:\.\d+)?)s)?")
 _VERBAL = re.compile(r"(say|stream|fail|flood|parallel|run|background|watch|process|ask|danger|send):\s*(.*)")
 _PROCESS = re.compile(r"\bp_[0-9a-z]{22}\b")
-STEPS = frozenset(("step", "once", "parallel", "ask", "run", "danger", "background", "watch", "process", "send"))
-COMMANDS = {"run": ("shell", "command"), "danger": ("danger", "command"), "send": ("send_file", "path")}
-FLOOD_LIMIT = 1_000_000
-WINDOW = 1_000_000_000  # it reads whatever there is, unless it is told to read less
-WORD = 0.2  # seconds that a streamed word takes
+STEP_VERBS = frozenset(
+    ("step", "once", "parallel", "ask", "run", "danger", "background", "watch", "process", "send")
+)
+TOOL_BY_VERB = {"run": ("shell", "command"), "danger": ("danger", "command"), "send": ("send_file", "path")}
+MAX_FLOOD_CHARS = 1_000_000
+WINDOW_TOKENS = 1_000_000_000  # it reads whatever there is, unless it is told to read less
+WORD_SECONDS = 0.2  # seconds that a streamed word takes
 
 
-class Action(Struct, frozen=True):
+class ScriptAction(Struct, frozen=True):
     verb: str
-    rest: str
+    argument: str
     seconds: float = 0.0
 
 
-def parse_script(text: str) -> list[Action] | None:
+def parse_script(text: str) -> list[ScriptAction] | None:
     """The actions of a message, or None if it is no script: then it is just a message."""
     actions = [_parse_line(line.strip()) for line in text.splitlines() if line.strip()]
     script = [action for action in actions if action is not None]
     return script if script and len(script) == len(actions) else None
 
 
-def _parse_line(line: str) -> Action | None:
+def _parse_line(line: str) -> ScriptAction | None:
     if found := _TIMED.fullmatch(line):
-        return Action(found[1], found[2], float(found[3] or 0))
+        return ScriptAction(found[1], found[2], float(found[3] or 0))
     if found := _VERBAL.fullmatch(line):
-        return Action(found[1], found[2].strip())
+        return ScriptAction(found[1], found[2].strip())
     return None
 
 
-class Plan(Struct, frozen=True):
+class ScriptPlan(Struct, frozen=True):
     """What the messages that are not answered yet ask for: steps first, then what to say."""
 
-    steps: list[Action]
-    ends: list[Action]
+    steps: list[ScriptAction]
+    final_actions: list[ScriptAction]
 
 
-def plan_for(messages: Sequence[UserMessage]) -> Plan:
-    steps: list[Action] = []
-    ends: list[Action] = []
+def plan_for(messages: Sequence[UserMessage]) -> ScriptPlan:
+    steps: list[ScriptAction] = []
+    ends: list[ScriptAction] = []
     for message in messages:
         for action in parse_script(message.text) or [
-            Action("greet", notes.offline_files([file.line for file in message.files]))
+            ScriptAction("greet", notes.offline_files([file.description for file in message.files]))
         ]:
-            if action.verb not in STEPS:
+            if action.verb not in STEP_VERBS:
                 ends.append(action)
                 break
             steps.append(action)
-    return Plan(steps, ends)
+    return ScriptPlan(steps, ends)
 
 
 class OfflineModel:
     name = "offline"
 
     def __init__(self, window: int | None = None) -> None:
-        self.window = window or WINDOW
+        self.window = window or WINDOW_TOKENS
 
     async def close(self) -> None:
         """There is nothing to let go of."""
 
-    async def respond(self, request: ModelRequest, hear: Hear | None = None) -> ModelAnswered:
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         if request.purpose == "summary":
             return _final(request.step, notes.OFFLINE_SUMMARY)
-        since = _to_answer(request)
+        since = _unanswered_messages(request)
         plan = plan_for([message for message in since if isinstance(message, UserMessage)])
-        if not plan.steps + plan.ends:
-            return _final(request.step, "\n".join(_news(since)))
-        taken = _taken(since, request)
+        if not plan.steps + plan.final_actions:
+            return _final(request.step, "\n".join(_process_reports(since)))
+        taken = _count_taken_steps(since, request)
         if taken < len(plan.steps):
-            return _act(request, plan.steps[taken])
-        said = [_end(action) for action in plan.ends]
-        text = "\n".join(said) if said else _summary(since)
-        if any(action.verb == "stream" for action in plan.ends):
-            await _speak(text, hear)
+            return _action_response(request, plan.steps[taken])
+        said = [_final_text(action) for action in plan.final_actions]
+        text = "\n".join(said) if said else _joined_results(since)
+        if any(action.verb == "stream" for action in plan.final_actions):
+            await _stream_words(text, show_preview)
         return _final(request.step, text)
 
 
-async def _speak(text: str, hear: Hear | None) -> None:
+async def _stream_words(text: str, show_preview: PreviewCallback | None) -> None:
     """Take one's time over every word."""
     for place in [found.end() for found in re.finditer(r"\S+", text)]:
-        if hear is not None:
-            hear(text[:place])
-        await asyncio.sleep(WORD)
+        if show_preview is not None:
+            show_preview(text[:place])
+        await asyncio.sleep(WORD_SECONDS)
 
 
-def _to_answer(request: ModelRequest) -> Sequence[Message]:
+def _unanswered_messages(request: ModelRequest) -> Sequence[Message]:
     """The messages of this turn; of one that began without words, from the last words before it on."""
-    now = request.messages[request.earlier :]
-    if any(isinstance(message, UserMessage) for message in now) or _news(now):
+    now = request.messages[request.history_count :]
+    if any(isinstance(message, UserMessage) for message in now) or _process_reports(now):
         return now
     spoken = [n for n, message in enumerate(request.messages) if isinstance(message, UserMessage)]
     return request.messages[spoken[-1] :]
 
 
-def _taken(since: Sequence[Message], request: ModelRequest) -> int:
+def _count_taken_steps(since: Sequence[Message], request: ModelRequest) -> int:
     """How many steps were taken. One that may be repeated, and was cancelled with its turn, is taken again."""
-    now = request.messages[request.earlier :]
+    now = request.messages[request.history_count :]
     told = sum(isinstance(message, AssistantMessage) for message in now)
     taken = [True] * (request.step - 1 - told)  # steps of this turn that were compacted
     for message in since:
@@ -128,36 +130,36 @@ def _taken(since: Sequence[Message], request: ModelRequest) -> int:
     return sum(taken)
 
 
-def _news(messages: Sequence[Message]) -> list[str]:
+def _process_reports(messages: Sequence[Message]) -> list[str]:
     """What the gateway tells of processes: the offline model passes it on."""
-    notices = [message for message in messages if isinstance(message, NoteMessage) and message.cause]
+    notices = [message for message in messages if isinstance(message, NoteMessage) and message.is_report]
     return [notes.bare_news(message.text) for message in notices]
 
 
-def _act(request: ModelRequest, action: Action) -> ModelAnswered:
+def _action_response(request: ModelRequest, action: ScriptAction) -> ModelAnswered:
     step = request.step
     if action.verb in ("background", "watch", "process"):
         tool = "process" if action.verb == "process" else "shell"
-        wish = ToolCall(f"c{step}.1", tool, _in_background(request, action))
-        return ModelAnswered(step, "", (wish,), "tool_calls", Usage(1, 1))
+        wish = ToolCall(f"c{step}.1", tool, _process_arguments(request, action))
+        return ModelAnswered(step, "", (wish,), "tool_calls", TokenUsage(1, 1))
     if action.verb == "parallel":
-        return _calls(step, "step", [name.strip() for name in action.rest.split(",") if name.strip()], 0.0)
+        return _calls(step, "step", [name.strip() for name in action.argument.split(",") if name.strip()], 0.0)
     if action.verb == "ask":
-        question, *options = [part.strip() for part in action.rest.split("|")]
+        question, *options = [part.strip() for part in action.argument.split("|")]
         wish = ToolCall(f"c{step}.1", "clarify", {"question": question, "options": options})
-        return ModelAnswered(step, "", (wish,), "tool_calls", Usage(1, 1))
-    if action.verb in COMMANDS:
-        tool, argument = COMMANDS[action.verb]
-        command = ToolCall(f"c{step}.1", tool, {argument: action.rest})
-        return ModelAnswered(step, "", (command,), "tool_calls", Usage(1, 1))
-    return _calls(step, action.verb, [action.rest], action.seconds)
+        return ModelAnswered(step, "", (wish,), "tool_calls", TokenUsage(1, 1))
+    if action.verb in TOOL_BY_VERB:
+        tool, argument = TOOL_BY_VERB[action.verb]
+        command = ToolCall(f"c{step}.1", tool, {argument: action.argument})
+        return ModelAnswered(step, "", (command,), "tool_calls", TokenUsage(1, 1))
+    return _calls(step, action.verb, [action.argument], action.seconds)
 
 
-def _in_background(request: ModelRequest, action: Action) -> dict[str, Any]:
+def _process_arguments(request: ModelRequest, action: ScriptAction) -> dict[str, Any]:
     """The arguments of an action with a process; one that looks after a process means the newest."""
     if action.verb == "background":
-        return {"command": action.rest, "background": True}
-    word, _, rest = action.rest.partition(" ")
+        return {"command": action.argument, "background": True}
+    word, _, rest = action.argument.partition(" ")
     if action.verb == "watch":
         patterns = {"watch_patterns": [word], "notify_on_complete": False}
         return {"command": rest.strip(), "background": True} | patterns
@@ -166,16 +168,16 @@ def _in_background(request: ModelRequest, action: Action) -> dict[str, Any]:
     return {"action": word, "id": known[-1] if known else "", "text": rest.strip()}
 
 
-def _end(action: Action) -> str:
+def _final_text(action: ScriptAction) -> str:
     match action.verb:
         case "greet":
-            return action.rest or notes.OFFLINE_GREETING
+            return action.argument or notes.OFFLINE_GREETING
         case "say" | "stream":
-            return action.rest
+            return action.argument
         case "flood":
-            return "x" * _flood_size(action.rest)
+            return "x" * _flood_size(action.argument)
         case _:
-            raise ModelError(action.rest or "the offline model was told to fail")
+            raise ModelError(action.argument or "the offline model was told to fail")
 
 
 def _calls(step: int, tool: str, names: Sequence[str], seconds: float) -> ModelAnswered:
@@ -183,19 +185,21 @@ def _calls(step: int, tool: str, names: Sequence[str], seconds: float) -> ModelA
         ToolCall(f"c{step}.{number}", tool, {"name": name, "seconds": seconds})
         for number, name in enumerate(names, 1)
     )
-    return ModelAnswered(step, "", calls, "tool_calls", Usage(1, 1)) if calls else _final(step, notes.NO_NAMES)
+    return (
+        ModelAnswered(step, "", calls, "tool_calls", TokenUsage(1, 1)) if calls else _final(step, notes.NO_NAMES)
+    )
 
 
 def _flood_size(text: str) -> int:
     if not text.isdecimal():
         raise ModelError(notes.bad_flood(text))
-    return min(int(text[:20]), FLOOD_LIMIT)  # Python reads no number of thousands of digits
+    return min(int(text[:20]), MAX_FLOOD_CHARS)  # Python reads no number of thousands of digits
 
 
 def _final(step: int, text: str) -> ModelAnswered:
-    return ModelAnswered(step, text, (), "stop", Usage(1, len(text) // 4 + 1))
+    return ModelAnswered(step, text, (), "stop", TokenUsage(1, len(text) // 4 + 1))
 
 
-def _summary(since: Sequence[Message]) -> str:
+def _joined_results(since: Sequence[Message]) -> str:
     """What came of the steps, for a script that says nothing itself."""
     return "\n".join(message.text for message in since if isinstance(message, ToolMessage)) or notes.NOTHING_TO_SAY

@@ -18,22 +18,22 @@ from openai.types.chat import ChatCompletionChunk
 from pydantic import ValidationError
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
-FAILED = "the provider failed while it answered"
-REST = 0.1  # seconds
-LARGEST_LINE = 8 * 1024 * 1024  # bytes
-PADDING = "obfuscation"  # of no meaning, and of another length each time
+STREAM_FAILED = "the provider failed while it answered"
+DRAIN_SECONDS = 0.1  # seconds
+MAX_LINE_BYTES = 8 * 1024 * 1024  # bytes
+PADDING_FIELD = "obfuscation"  # of no meaning, and of another length each time
 
 
-class Pieces(AsyncStream[ChatCompletionChunk]):
+class ChatCompletionStream(AsyncStream[ChatCompletionChunk]):
     """The stream of one answer."""
 
     async def __stream__(self) -> AsyncIterator[ChatCompletionChunk]:
-        events, reads = Events(), self.response.aiter_bytes()
+        events, reads = SseDecoder(), self.response.aiter_bytes()
         try:
             async for read in reads:
-                for data in together(events.told(read)):
+                for data in merge_text_chunks(events.decode(read)):
                     yield self._chunk(data)
-                if events.over:
+                if events.done:
                     await _read_out(reads)
                     return
         except httpx2.TimeoutException as error:
@@ -48,7 +48,7 @@ class Pieces(AsyncStream[ChatCompletionChunk]):
             raise UnexpectedModelBehavior(f"a piece of the answer is no object: {data!r:.100}")
         if error := data.get("error"):
             said = error.get("message") if isinstance(error, dict) else error
-            raise APIError(str(said or FAILED), self.response.request, body=error)
+            raise APIError(str(said or STREAM_FAILED), self.response.request, body=error)
         try:
             return ChatCompletionChunk.model_validate(data)
         except ValidationError:
@@ -58,21 +58,21 @@ class Pieces(AsyncStream[ChatCompletionChunk]):
 async def _read_out(reads: AsyncIterator[bytes]) -> None:
     """Read what still comes behind a whole answer, for a moment, so that its connection can be used again."""
     with suppress(TimeoutError, httpx2.RequestError):
-        async with asyncio.timeout(REST):
+        async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in reads:
                 pass
 
 
-class Events:
+class SseDecoder:
     """Server-sent events whose data is JSON, until one says that it was the last."""
 
     def __init__(self) -> None:
-        self.over = False
+        self.done = False
         self._rest = b""
         self._data: list[bytes] = []
         self._half = False  # a line has ended that may have one more sign to its end
 
-    def told(self, read: bytes) -> Iterator[Any]:
+    def decode(self, read: bytes) -> Iterator[Any]:
         """What the events tell that have become whole with what was read."""
         for line in self._lines(read):
             field, _, value = line.partition(b":")
@@ -81,7 +81,7 @@ class Events:
             elif not line and self._data:
                 data, self._data = b"\n".join(self._data), []
                 if data.strip().startswith(b"[DONE]"):
-                    self.over = True
+                    self.done = True
                     return
                 yield _decoded(data)
 
@@ -92,8 +92,8 @@ class Events:
         self._half = read.endswith(b"\r")
         lines = (self._rest + read).splitlines(keepends=True)
         self._rest = b"" if not lines or lines[-1].endswith((b"\r", b"\n")) else lines.pop()
-        if len(self._rest) > LARGEST_LINE:
-            raise UnexpectedModelBehavior(f"a piece of the answer is larger than {LARGEST_LINE} bytes")
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise UnexpectedModelBehavior(f"a piece of the answer is larger than {MAX_LINE_BYTES} bytes")
         for line in lines:
             yield line.rstrip(b"\r\n")
 
@@ -105,7 +105,7 @@ def _decoded(data: bytes) -> Any:
         raise UnexpectedModelBehavior(f"a piece of the answer is no JSON: {error}") from error
 
 
-def together(chunks: Iterable[Any]) -> Iterator[Any]:
+def merge_text_chunks(chunks: Iterable[Any]) -> Iterator[Any]:
     """The chunks, but neighbours that differ in their words alone as one."""
     last: Any = None
     beside: Any = None
@@ -130,4 +130,4 @@ def _apart(chunk: Any) -> tuple[str, Any]:
         return "", None
     if name != "content" or not isinstance(words, str) or chunk.get("usage"):  # what they cost is added up
         return "", None
-    return words, {**chunk, "choices": {**choice, "delta": None}, PADDING: None}
+    return words, {**chunk, "choices": {**choice, "delta": None}, PADDING_FIELD: None}

@@ -35,21 +35,23 @@ from pydantic_ai.usage import UsageLimits
 from perdure.agents.api import ModelRequest, Reply, TurnContext
 from perdure.agents.calls import CLARIFY, CLARIFY_TOOL
 from perdure.agents.endings import watch_streams
-from perdure.agents.fence import Fenced
-from perdure.agents.journalled import Journal, idempotency_key
+from perdure.agents.fence import GuardedTurn
+from perdure.agents.journalled import PydanticJournal, idempotency_key
 from perdure.agents.loop import Bounds, Finish, next_action
-from perdure.agents.models import environment_secrets, failed_call, heard
-from perdure.agents.replay import as_reply
-from perdure.agents.wire import as_messages
+from perdure.agents.models import call_failure, environment_secrets, read_stream
+from perdure.agents.replay import reply_text
+from perdure.agents.wire import to_provider_messages
 from perdure.core import notes
-from perdure.core.conversation import conversation
+from perdure.core.conversation import build_conversation
 from perdure.core.effects import Effect
 from perdure.errors import ConfigurationError, ModelError
 
 __all__ = ["PydanticAgent", "idempotency_key"]
 
-EFFECT = "perdure_effect"  # in the metadata of a tool
-OF_THE_LIBRARY = frozenset(("tool-search", "capability-load"))  # kinds of tools that only look, and answer in kind
+EFFECT_METADATA_KEY = "perdure_effect"  # in the metadata of a tool
+LIBRARY_TOOL_KINDS = frozenset(
+    ("tool-search", "capability-load")
+)  # kinds of tools that only look, and answer in kind
 
 pydantic_ai.BANNER_ENABLED = False  # a gateway's terminal is its log
 
@@ -80,43 +82,50 @@ class PydanticAgent:
         action = next_action(context.view)
         if isinstance(action, Finish):
             return Reply(action.text)
-        fenced = Fenced(context)
-        journal = Journal(fenced, self._bounds)
-        opening = _opening(context, journal)
+        fenced = GuardedTurn(context)
+        journal = PydanticJournal(fenced, self._bounds)
+        opening = _opening_messages(context, journal)
         try:
             result = await self._agent.run(
                 message_history=opening,
                 deps=self._deps,
-                usage_limits=UsageLimits(request_limit=self._bounds.steps, total_tokens_limit=self._bounds.tokens),
-                capabilities=[ReinjectSystemPrompt(), _Journalled(journal, self._effects, clarify=self._clarify)],
+                usage_limits=UsageLimits(
+                    request_limit=self._bounds.max_steps, total_tokens_limit=self._bounds.max_tokens
+                ),
+                capabilities=[
+                    ReinjectSystemPrompt(),
+                    _JournalCapability(journal, self._effects, clarify=self._clarify),
+                ],
             )
         except Exception as error:  # reason: an agent of somebody else may fail in any way
-            fenced.check()  # what ended the turn goes before what the library made of it
-            raise self._told(error, context) from error
-        fenced.check()
+            fenced.raise_if_ended()  # what ended the turn goes before what the library made of it
+            raise self._explained_error(error, context) from error
+        fenced.raise_if_ended()
         if isinstance(result.output, DeferredToolRequests):
             tools = [call.tool_name for call in [*result.output.calls, *result.output.approvals]]
             raise ModelError(notes.put_off(tools))
-        text = as_reply(result.output)
-        closing = journal.closing(result.all_messages(), text)
+        text = reply_text(result.output)
+        closing = journal.closing_entries(result.all_messages(), text)
         said = isinstance(result.output, str)
-        return Reply(notes.model_reply(text, cut=journal.is_cut) if said else text, closing)
+        return Reply(notes.model_reply(text, cut=journal.is_truncated) if said else text, closing)
 
-    def _told(self, error: Exception, context: TurnContext) -> Exception:
+    def _explained_error(self, error: Exception, context: TurnContext) -> Exception:
         """The error with a sentence for people, if it is not a mistake in the agent's code."""
         match error:
             case exceptions.UsageLimitExceeded():
-                used, most = context.view.tokens, self._bounds.tokens
+                used, most = context.view.tokens, self._bounds.max_tokens
                 spent = most is not None and used >= most
                 return ModelError(
-                    notes.too_many_tokens(used, most or 0) if spent else notes.too_many_steps(self._bounds.steps)
+                    notes.too_many_tokens(used, most or 0)
+                    if spent
+                    else notes.too_many_steps(self._bounds.max_steps)
                 )
             case exceptions.FallbackExceptionGroup():  # every model was tried: the last one's words will do
-                return self._told(error.exceptions[-1], context)
+                return self._explained_error(error.exceptions[-1], context)
             case exceptions.ModelContextWindowExceededError():
                 return ModelError(notes.TOO_LONG)
             case exceptions.ModelAPIError() | exceptions.UnexpectedModelBehavior():
-                failed = failed_call(error, environment_secrets())
+                failed = call_failure(error, environment_secrets())
                 return ModelError(notes.model_failed(failed.message, failed.status, failed.said, 1))
             case _:
                 return error
@@ -132,11 +141,11 @@ def _effect(name: str, effect: Effect | str | None) -> Effect:
     return Effect(effect)
 
 
-def _opening(context: TurnContext, journal: Journal) -> list[ModelMessage]:
+def _opening_messages(context: TurnContext, journal: PydanticJournal) -> list[ModelMessage]:
     """The conversation up to the first response of this turn."""
-    before = conversation(context.history, context.view, context.find).before
+    before = build_conversation(context.history, context.view, context.find).previous_messages
     # No response in it is given back word for word, so it does not matter which provider it is for.
-    opening = as_messages(ModelRequest([*before, *journal.news()], 1))
+    opening = to_provider_messages(ModelRequest([*before, *journal.unseen_messages()], 1))
     if not opening[-1].parts:
         opening[-1] = Request([UserPromptPart(notes.wordless())])
     return opening
@@ -145,10 +154,10 @@ def _opening(context: TurnContext, journal: Journal) -> list[ModelMessage]:
 # ── the journal in the library's clothes ────────────────────────────────────────────────────────────────────
 
 
-class _Journalled(AbstractCapability[Any]):
+class _JournalCapability(AbstractCapability[Any]):
     """Stands around everything else that wraps models and tools: what they do belongs to the step."""
 
-    def __init__(self, journal: Journal, effects: Mapping[str, Effect], *, clarify: bool) -> None:
+    def __init__(self, journal: PydanticJournal, effects: Mapping[str, Effect], *, clarify: bool) -> None:
         self._journal = journal
         self._effects = effects
         self._clarify = clarify
@@ -157,10 +166,10 @@ class _Journalled(AbstractCapability[Any]):
         return CapabilityOrdering(position="outermost")
 
     def get_wrapper_model(self, model: Model) -> Model:
-        return _Model(model, self._journal)
+        return _JournalledModel(model, self._journal)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        return _Tools(toolset, self._journal, self._effects)
+        return _JournalledToolset(toolset, self._journal, self._effects)
 
     def get_toolset(self) -> AbstractToolset[Any] | None:
         return ExternalToolset([_definition()]) if self._clarify else None
@@ -168,9 +177,9 @@ class _Journalled(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        await self._journal.settle(ctx.messages)
+        await self._journal.record_library_results(ctx.messages)
         await self._journal.listen()
-        for message in self._journal.news():
+        for message in self._journal.unseen_messages():
             ctx.enqueue(UserPromptPart(message.text))
         return request_context
 
@@ -194,10 +203,10 @@ def _definition() -> ToolDefinition:
     )
 
 
-class _Model(WrapperModel):
+class _JournalledModel(WrapperModel):
     """Whichever model serves a request."""
 
-    def __init__(self, wrapped: Model, journal: Journal) -> None:
+    def __init__(self, wrapped: Model, journal: PydanticJournal) -> None:
         super().__init__(wrapped)
         watch_streams(wrapped)
         self._journal = journal
@@ -213,10 +222,10 @@ class _Model(WrapperModel):
             if not (context.shows and _streams(self.wrapped)):
                 return await self.wrapped.request(messages, model_settings, model_request_parameters)
             async with self.wrapped.request_stream(messages, model_settings, model_request_parameters) as stream:
-                return await heard(stream, context.show)
+                return await read_stream(stream, context.show)
 
         finals = {tool.name for tool in model_request_parameters.output_tools}
-        return await self._journal.response(self.wrapped.model_name, finals, ask)
+        return await self._journal.next_response(self.wrapped.model_name, finals, ask)
 
     @asynccontextmanager
     async def request_stream(
@@ -240,10 +249,10 @@ def _streams(model: Model) -> bool:
 
 
 @dataclass
-class _Tools(WrapperToolset[Any]):
+class _JournalledToolset(WrapperToolset[Any]):
     """All tools of the agent."""
 
-    journal: Journal
+    journal: PydanticJournal
     effects: Mapping[str, Effect]
 
     async def call_tool(
@@ -252,10 +261,10 @@ class _Tools(WrapperToolset[Any]):
         async def run() -> Any:
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
 
-        if tool.tool_def.tool_kind in OF_THE_LIBRARY:
+        if tool.tool_def.tool_kind in LIBRARY_TOOL_KINDS:
             return await run()
-        return await self.journal.use(ctx.tool_call_id, self._effect_of(tool.tool_def), run)
+        return await self.journal.run_tool(ctx.tool_call_id, self._effect_of(tool.tool_def), run)
 
     def _effect_of(self, tool: ToolDefinition) -> Effect:
-        declared = (tool.metadata or {}).get(EFFECT, Effect.ONCE)
+        declared = (tool.metadata or {}).get(EFFECT_METADATA_KEY, Effect.ONCE)
         return self.effects.get(tool.name) or _effect(tool.name, declared)

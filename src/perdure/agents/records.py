@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from perdure.core import notes
-from perdure.core.journal import Outcome, ToolEnded, ToolStarted
+from perdure.core.journal import ToolEnded, ToolOutcome, ToolStarted
 from perdure.core.text import to_json
 from perdure.errors import OutcomeUnknown, StepFailed
 
-LARGEST = 256 * 1024  # bytes, of the arguments of one step and of its result
+MAX_STEP_BYTES = 256 * 1024  # bytes, of the arguments of one step and of its result
 
 
-def named_arguments(
+def encode_arguments(
     name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], key: str | None
 ) -> dict[str, Any]:
     """The arguments by name, as the journal keeps them; a call that does not fit is refused before it is begun."""
@@ -35,24 +35,26 @@ def named_arguments(
             "ids and texts, and let the function find the rest"
         ) from error
     size = len(text.encode())
-    if size > LARGEST:
-        raise ValueError(f"the arguments of the step {name!r} are {size} bytes long; at most {LARGEST} are kept")
+    if size > MAX_STEP_BYTES:
+        raise ValueError(
+            f"the arguments of the step {name!r} are {size} bytes long; at most {MAX_STEP_BYTES} are kept"
+        )
     return msgspec.json.decode(text, type=dict[str, Any])
 
 
-def kept(result: Any) -> tuple[Outcome, str, BaseException | None]:
+def encode_result(result: Any) -> tuple[ToolOutcome, str, BaseException | None]:
     """A result as the journal keeps it; one that cannot be kept is an error."""
     try:
         text = to_json(result, ordered=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return "error", notes.unkeepable_result(type(result).__name__, error), error
     size = len(text.encode())
-    if size > LARGEST:
-        return "error", notes.large_result(size, LARGEST), None
+    if size > MAX_STEP_BYTES:
+        return "error", notes.large_result(size, MAX_STEP_BYTES), None
     return "ok", text, None
 
 
-def given(step: ToolStarted, ended: ToolEnded) -> Any:
+def decode_result(step: ToolStarted, ended: ToolEnded) -> Any:
     """What the function gets for a step: the same the first time and from the record."""
     match ended.outcome:
         case "ok":
@@ -60,9 +62,9 @@ def given(step: ToolStarted, ended: ToolEnded) -> Any:
         case "error":
             raise StepFailed(notes.step_failed(step.tool, ended.text))
         case _:
-            raise OutcomeUnknown(notes.step_unknown(written(step, step.arguments), ended.text))
+            raise OutcomeUnknown(notes.step_unknown(describe_step(step, step.arguments), ended.text))
 
 
-def written(step: ToolStarted, arguments: Mapping[str, Any]) -> str:
+def describe_step(step: ToolStarted, arguments: Mapping[str, Any]) -> str:
     """The step with these arguments, as one would write it."""
     return notes.clipped(notes.call(step.tool, arguments), 300)

@@ -12,33 +12,42 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.agents.fence import Fenced
-from perdure.agents.records import given, kept, named_arguments, written
+from perdure.agents.fence import GuardedTurn
+from perdure.agents.records import decode_result, describe_step, encode_arguments, encode_result
 from perdure.boundary import raise_uncontained
 from perdure.core import notes
 from perdure.core.conversation import Message
 from perdure.core.effects import REMEDIES, Effect, Remedy
-from perdure.core.journal import Answered, Asked, Call, Noted, Outcome, ToolEnded, ToolStarted, TurnView
+from perdure.core.journal import (
+    CallProgress,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryNoted,
+    ToolEnded,
+    ToolOutcome,
+    ToolStarted,
+    TurnView,
+)
 from perdure.errors import OutcomeUnknown, StepChanged, StepFailed
 
-_inside: ContextVar[str | None] = ContextVar("step", default=None)
+_current_step: ContextVar[str | None] = ContextVar("step", default=None)
 
 
-class Past(Struct, frozen=True):
+class RecordedSteps(Struct, frozen=True):
     """What is on record of a part of the work, from this attempt's point of view."""
 
-    calls: Mapping[str, Call]
-    asked: Mapping[str, Asked]
-    answers: Mapping[str, Answered]
+    calls: Mapping[str, CallProgress]
+    asked: Mapping[str, QuestionAsked]
+    answers: Mapping[str, QuestionAnswered]
     prefix: str  # of the names on record: what joined a turn is a part of its own, with names of its own
 
     @classmethod
-    def of(cls, story: Sequence[TurnView], part: int) -> Past:
-        entries = [record.entry for view in story for record in view.records]
+    def from_turns(cls, turns: Sequence[TurnView], part: int) -> RecordedSteps:
+        entries = [record.entry for view in turns for record in view.records]
         return cls(
-            {name: call for view in story for name, call in view.calls.items()},
-            {entry.question: entry for entry in entries if isinstance(entry, Asked)},
-            {entry.question: entry for entry in entries if isinstance(entry, Answered)},
+            {name: call for view in turns for name, call in view.calls.items()},
+            {entry.question: entry for entry in entries if isinstance(entry, QuestionAsked)},
+            {entry.question: entry for entry in entries if isinstance(entry, QuestionAnswered)},
             f"{part}." if part > 1 else "",
         )
 
@@ -46,9 +55,11 @@ class Past(Struct, frozen=True):
 class StepContext:
     """What the function of an agent works with: the message, what was said before it, and steps."""
 
-    def __init__(self, context: Fenced, past: Past, message: str, history: Sequence[Message]) -> None:
+    def __init__(
+        self, context: GuardedTurn, recorded: RecordedSteps, message: str, history: Sequence[Message]
+    ) -> None:
         self._context = context
-        self._past = past
+        self._recorded = recorded
         self._uses: Counter[str] = Counter()
         self._running: set[str] = set()
         self._asking = False
@@ -68,7 +79,7 @@ class StepContext:
     @property
     def note(self) -> str | None:
         """What a model should be told about an interruption, or about a reply that came late, if there was one."""
-        told = [entry.text for entry in self._entries() if isinstance(entry, Noted)]
+        told = [entry.text for entry in self._entries() if isinstance(entry, RecoveryNoted)]
         return told[-1] if told else None
 
     def say(self, text: str) -> None:
@@ -85,13 +96,13 @@ class StepContext:
         The first time this does not return: the attempt ends, and the turn waits for as long as it takes. Then
         the function begins anew, and gets the answer here.
         """
-        self._refuse_inside(f"ask {question!r}")
+        self._refuse_nested(f"ask {question!r}")
         if self._running:
             raise RuntimeError(
                 f"ask {question!r} when the steps are done: {_names(self._running)} would be cut off"
             )
-        name = self._next("q")
-        asked, answer = self._past.asked.get(name), self._past.answers.get(name)
+        name = self._next_record_id("q")
+        asked, answer = self._recorded.asked.get(name), self._recorded.answers.get(name)
         if asked is not None and (asked.text, asked.options) != (question, tuple(options)):
             raise StepChanged(
                 notes.step_changed(notes.asking(asked.text, asked.options), notes.asking(question, options))
@@ -123,84 +134,86 @@ class StepContext:
         If we die inside: the step was not begun, is in doubt, or has its result.
         """
         kind = _effect(name, effect, key_argument)
-        arguments = named_arguments(name, function, args, kwargs, key_argument)
-        self._refuse_inside(f"run the step {name!r}")
+        arguments = encode_arguments(name, function, args, kwargs, key_argument)
+        self._refuse_nested(f"run the step {name!r}")
         if self._asking or name in self._running:
-            raise RuntimeError(_beside(name, asking=self._asking))
-        call = self._next("s", name)
+            raise RuntimeError(_overlap_message(name, asking=self._asking))
+        call = self._next_record_id("s", name)
         self._running.add(name)
         try:
             started = ToolStarted(call, name, kind, f"{self.turn}:{call}", arguments)
-            return await self._take(started, key_argument, partial(function, *args, **kwargs))
+            return await self._run_step(started, key_argument, partial(function, *args, **kwargs))
         finally:
             self._running.discard(name)
 
-    async def _take(self, step: ToolStarted, key_argument: str | None, function: Callable[..., Any]) -> Any:
+    async def _run_step(self, step: ToolStarted, key_argument: str | None, function: Callable[..., Any]) -> Any:
         """Bring a step to its result, from wherever its record ends."""
-        before = self._past.calls.get(step.call)
+        before = self._recorded.calls.get(step.call)
         if before is not None and before.request.arguments != step.arguments:
             raise StepChanged(
-                notes.step_changed(written(step, before.request.arguments), written(step, step.arguments))
+                notes.step_changed(
+                    describe_step(step, before.request.arguments), describe_step(step, step.arguments)
+                )
             )
         if before is not None and before.ended is not None and before.ended.outcome != "cancelled":
-            return given(step, before.ended)
+            return decode_result(step, before.ended)
         if before is not None and before.started is not None:
             step = msgspec.structs.replace(step, key=before.started.key)
             if not _repeatable(before.started.effect, step.effect):
-                return await self._end(step, "unknown", notes.CUT_OFF)
-        if beginning := self._beginning(step):
+                return await self._finish_step(step, "unknown", notes.CUT_OFF)
+        if beginning := self._unrecorded_start(step):
             await self._context.append(*beginning)
-        self._context.check()  # one that is run again has nothing to append that would tell
+        self._context.raise_if_ended()  # one that is run again has nothing to append that would tell
         keyed = partial(function, **{key_argument: step.key}) if key_argument else function
-        outcome, text, error = await _outcome(step.tool, keyed)
-        return await self._end(step, outcome, text, error)
+        outcome, text, error = await _run_function(step.tool, keyed)
+        return await self._finish_step(step, outcome, text, error)
 
-    async def _end(
-        self, step: ToolStarted, outcome: Outcome, text: str, error: BaseException | None = None
+    async def _finish_step(
+        self, step: ToolStarted, outcome: ToolOutcome, text: str, error: BaseException | None = None
     ) -> Any:
         ended = ToolEnded(step.call, outcome, text)
-        await self._context.append(*self._beginning(step), ended)
+        await self._context.append(*self._unrecorded_start(step), ended)
         try:
-            return given(step, ended)
+            return decode_result(step, ended)
         except (StepFailed, OutcomeUnknown) as failure:
             raise failure from error
 
-    def _beginning(self, step: ToolStarted) -> tuple[ToolStarted, ...]:
+    def _unrecorded_start(self, step: ToolStarted) -> tuple[ToolStarted, ...]:
         """The intent, unless this turn has it on record; one before it that was set aside may have it too."""
         return () if step.call in self._context.view.calls else (step,)
 
-    def _next(self, kind: str, name: str = "") -> str:
+    def _next_record_id(self, kind: str, name: str = "") -> str:
         """The name on record of the next use."""
         self._uses[kind + name] += 1
-        number = f"{self._past.prefix}{kind}{self._uses[kind + name]}"
+        number = f"{self._recorded.prefix}{kind}{self._uses[kind + name]}"
         return f"{number}.{name}" if name else number
 
     def _entries(self) -> list[Any]:
         return [record.entry for record in self._context.view.records]
 
-    def _refuse_inside(self, what: str) -> None:
-        if (outer := _inside.get()) is not None:
+    def _refuse_nested(self, what: str) -> None:
+        if (outer := _current_step.get()) is not None:
             raise RuntimeError(f"cannot {what} inside of the step {outer!r}: do it before or after that")
 
 
 # ── one step ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _outcome(name: str, function: Callable[[], Any]) -> tuple[Outcome, str, BaseException | None]:
+async def _run_function(name: str, function: Callable[[], Any]) -> tuple[ToolOutcome, str, BaseException | None]:
     """What came of it, as it is kept, and the error if there was one."""
-    token = _inside.set(name)
+    token = _current_step.set(name)
     try:
         result = function()
         if inspect.isawaitable(result):
             result = await result
     except OutcomeUnknown as error:
         return "unknown", error.message, error
-    except BaseException as error:  # noqa: BLE001 reason: it may fail in any way, and that is its result
+    except BaseException as error:
         raise_uncontained(error)
         return "error", notes.step_error(error), error
     finally:
-        _inside.reset(token)
-    return kept(result)
+        _current_step.reset(token)
+    return encode_result(result)
 
 
 def _repeatable(*effects: Effect) -> bool:
@@ -222,7 +235,7 @@ def _effect(name: str, effect: Effect | str, key_argument: str | None) -> Effect
     return Effect(effect)
 
 
-def _beside(name: str, *, asking: bool) -> str:
+def _overlap_message(name: str, *, asking: bool) -> str:
     if asking:
         return f"the step {name!r} is begun beside a question, which ends the attempt: ask before or after it"
     return (

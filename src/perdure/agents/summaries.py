@@ -6,25 +6,44 @@ from collections.abc import Awaitable, Callable
 
 from perdure.agents.api import Model, ModelRequest, TurnContext
 from perdure.core import notes
-from perdure.core.compaction import FULL, KEPT, Cut, Instructions, cut, instructions, is_full, shortened, weight
+from perdure.core.compaction import (
+    COMPACTION_THRESHOLD,
+    RETAINED_FRACTION,
+    CompactionCut,
+    InstructionTokens,
+    clip_to_tokens,
+    estimate_tokens,
+    find_cut,
+    is_full,
+    measure_instructions,
+)
 from perdure.core.conversation import Conversation, UserMessage
-from perdure.core.journal import Compacted, ModelAnswered, ModelAsked
-from perdure.core.tail import is_cut_text, is_final
-from perdure.core.windows import FILLED
+from perdure.core.journal import ConversationCompacted, ModelAnswered, ModelAsked
+from perdure.core.tail import is_final_response, is_length_limited
+from perdure.core.windows import FULL_WINDOW_FRACTION
 from perdure.errors import ContextTooLong, ModelError
 
-TRIES = 5  # at a summary whose request is too long itself; each sends half as much as the one before
-CUT_ANSWERS = 3  # of one turn; then the conversation is not shortened any more for the sake of its answer
-SHORTEST = 64  # tokens, of a summary and of what it is made from
-ASKING = instructions(notes.SUMMARISER, ()).tokens + weight([UserMessage(notes.sum_up(""))])
+MAX_SUMMARY_REQUESTS = (
+    5  # at a summary whose request is too long itself; each sends half as much as the one before
+)
+MAX_TRUNCATED_ANSWERS = (
+    3  # of one turn; then the conversation is not shortened any more for the sake of its answer
+)
+MIN_SUMMARY_TOKENS = 64  # tokens, of a summary and of what it is made from
+SUMMARY_PROMPT_TOKENS = measure_instructions(notes.SUMMARISER, ()).tokens + estimate_tokens(
+    [UserMessage(notes.sum_up(""))]
+)
 
 
 def fills_window(response: ModelAnswered, window: int) -> bool:
     """Whether a response was cut off because the model's window was full."""
-    return is_cut_text(response) and response.usage.input + response.usage.output >= window * FILLED
+    return (
+        is_length_limited(response)
+        and response.usage.input + response.usage.output >= window * FULL_WINDOW_FRACTION
+    )
 
 
-class Shortener:
+class Compactor:
     """Shortens one conversation before it is answered."""
 
     def __init__(
@@ -32,78 +51,78 @@ class Shortener:
         model: Model,
         context: TurnContext,
         step: int,
-        talk: Conversation,
-        begins: Instructions,
-        answer: Callable[[ModelRequest], Awaitable[ModelAnswered]],
+        conversation: Conversation,
+        preamble: InstructionTokens,
+        ask_model: Callable[[ModelRequest], Awaitable[ModelAnswered]],
     ) -> None:
         self._model = model
         self._context = context
         self._step = step
-        self._talk = talk
-        self._begins = begins
-        self._answer = answer
-        self._size = begins.tokens + weight(talk.messages)
+        self._conversation = conversation
+        self._preamble = preamble
+        self._ask_model = ask_model
+        self._request_tokens = preamble.tokens + estimate_tokens(conversation.messages)
 
-    async def make_room(self) -> bool:
+    async def compact_if_full(self) -> bool:
         """Shorten what is nearly full, or what left too little room for its answer. False: nothing was changed."""
-        room = self._begins.room(self._model.window)
-        if found := self.cut_answer:
-            if sum(map(is_cut_text, self._context.view.responses)) >= CUT_ANSWERS:
+        room = self._preamble.room(self._model.window)
+        if found := self.truncated_answer:
+            if sum(map(is_length_limited, self._context.view.responses)) >= MAX_TRUNCATED_ANSWERS:
                 return False
-            fits = self._model.window * self._size // max(self._size, found.usage.input)
-            room = self._begins.room(fits) // 2
-        elif not is_full(self._talk, room):
+            fits = self._model.window * self._request_tokens // max(self._request_tokens, found.usage.input)
+            room = self._preamble.room(fits) // 2
+        elif not is_full(self._conversation, room):
             return False
-        return await self._sum_up(room)
+        return await self._compact(room)
 
-    async def make_it_fit(self, refused: ContextTooLong) -> None:
+    async def compact_to_fit(self, refused: ContextTooLong) -> None:
         """Shorten what was refused as too long, or say which part of it is too long to be shortened."""
-        alone = refused.fits and self._begins.tokens >= refused.fits
-        room = self._begins.room(refused.fits or self._size // 2)
-        if alone or not await self._sum_up(min(room, weight(self._talk.messages) // 2)):
-            raise ModelError(self._explain(refused.fits or self._size // 2)) from refused
+        alone = refused.fits and self._preamble.tokens >= refused.fits
+        room = self._preamble.room(refused.fits or self._request_tokens // 2)
+        if alone or not await self._compact(min(room, estimate_tokens(self._conversation.messages) // 2)):
+            raise ModelError(self._too_long_reason(refused.fits or self._request_tokens // 2)) from refused
 
     @property
-    def cut_answer(self) -> ModelAnswered | None:
+    def truncated_answer(self) -> ModelAnswered | None:
         """The answer that was cut off because it filled the window, if nothing was summed up since."""
         for record in reversed(self._context.view.records):
             if isinstance(record.entry, ModelAnswered):
                 return record.entry if fills_window(record.entry, self._model.window) else None
-            if isinstance(record.entry, Compacted):
+            if isinstance(record.entry, ConversationCompacted):
                 return None
         return None
 
-    def _explain(self, fits: int) -> str:
-        window, begins = self._model.window, self._begins
+    def _too_long_reason(self, fits: int) -> str:
+        window, begins = self._model.window, self._preamble
         if begins.tokens >= fits:
-            return notes.instructions_too_long(window, begins.prompt, begins.tools, begins.count)
-        now = [message for told in self._talk.now for message in told.messages]
-        return notes.message_too_long(window, weight(now), begins.tokens)
+            return notes.instructions_too_long(window, begins.prompt, begins.tools, begins.tool_count)
+        now = [message for told in self._conversation.current for message in told.messages]
+        return notes.message_too_long(window, estimate_tokens(now), begins.tokens)
 
-    async def _sum_up(self, room: int) -> bool:
+    async def _compact(self, room: int) -> bool:
         """Let the model sum up as much as it can read at once. False: there is nothing to leave out."""
-        readable = max(int(self._model.window * FULL) - ASKING, SHORTEST)
-        for _ in range(TRIES):
-            where = cut(self._talk, room, readable)
+        readable = max(int(self._model.window * COMPACTION_THRESHOLD) - SUMMARY_PROMPT_TOKENS, MIN_SUMMARY_TOKENS)
+        for _ in range(MAX_SUMMARY_REQUESTS):
+            where = find_cut(self._conversation, room, readable)
             if where is None:
                 return False
             try:
                 summed = await self._ask_for_summary(where)
             except ContextTooLong as refused:
-                readable = max(min(readable, refused.fits or readable) // 2, SHORTEST)
+                readable = max(min(readable, refused.fits or readable) // 2, MIN_SUMMARY_TOKENS)
                 continue
             except ModelError as error:
                 raise ModelError(notes.summary_failed(error.message)) from error
-            text = shortened(summed.text, max(int(room * KEPT), SHORTEST))
-            await self._context.append(Compacted(where.through, text, summed.usage))
+            text = clip_to_tokens(summed.text, max(int(room * RETAINED_FRACTION), MIN_SUMMARY_TOKENS))
+            await self._context.append(ConversationCompacted(where.through, text, summed.usage))
             return True
         raise ModelError(notes.summary_failed(notes.SUMMARY_TOO_LONG))
 
-    async def _ask_for_summary(self, where: Cut) -> ModelAnswered:
+    async def _ask_for_summary(self, where: CompactionCut) -> ModelAnswered:
         await self._context.append(ModelAsked(self._step, self._model.name))
         asking = [UserMessage(notes.sum_up(where.transcript))]
         request = ModelRequest(asking, self._step, system_prompt=notes.SUMMARISER, purpose="summary")
-        summed = await self._answer(request)
-        if not summed.text.strip() or not (is_final(summed) or is_cut_text(summed)):
+        summed = await self._ask_model(request)
+        if not summed.text.strip() or not (is_final_response(summed) or is_length_limited(summed)):
             raise ModelError(notes.NO_SUMMARY)
         return summed

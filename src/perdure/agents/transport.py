@@ -14,19 +14,19 @@ import h11
 import httpx2
 from httpx2 import AsyncBaseTransport, AsyncByteStream, AsyncClient, Limits, Request, Response
 
-from perdure.http11 import Connection, Server, reason
+from perdure.http11 import ConnectionPool, HttpConnection, failure_reason
 
-MOST_IDLE = 100  # connections to a proxy
-CONNECTING = (httpx2.ConnectTimeout, httpx2.ConnectError)
-WRITING = (httpx2.WriteTimeout, httpx2.WriteError)
-READING = (httpx2.ReadTimeout, httpx2.ReadError)
-FAILURES = (OSError, EOFError, ValueError, h11.ProtocolError)
+MAX_IDLE_CONNECTIONS = 100  # connections to a proxy
+CONNECT_FAILURES = (httpx2.ConnectTimeout, httpx2.ConnectError)
+WRITE_FAILURES = (httpx2.WriteTimeout, httpx2.WriteError)
+READ_FAILURES = (httpx2.ReadTimeout, httpx2.ReadError)
+CONNECTION_ERRORS = (OSError, EOFError, ValueError, h11.ProtocolError)
 
 
 def open_client() -> AsyncClient:
     """A client for providers. Where the environment names proxies, it goes its own way, which knows them."""
     if getproxies().keys() - {"no"}:
-        return AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=MOST_IDLE))
+        return AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS))
     return AsyncClient(transport=Transport())
 
 
@@ -34,15 +34,15 @@ class Transport(AsyncBaseTransport):
     """Sends requests over connections of ours, as many at once as are wanted."""
 
     def __init__(self) -> None:
-        self._servers: dict[tuple[str, str, int], Server] = {}
+        self._servers: dict[tuple[str, str, int], ConnectionPool] = {}
 
     async def handle_async_request(self, request: Request) -> Response:
         at_most = request.extensions.get("timeout", {})
         server = self._server(request)
         try:
             connection = await server.connect(at_most.get("connect"))
-        except FAILURES as error:
-            raise _failure(error, *CONNECTING) from error
+        except CONNECTION_ERRORS as error:
+            raise _client_error(error, *CONNECT_FAILURES) from error
         body = _Body(server, connection, at_most.get("read"))
         try:
             await _send(connection, request)
@@ -56,19 +56,19 @@ class Transport(AsyncBaseTransport):
         for server in self._servers.values():
             server.close()
 
-    def _server(self, request: Request) -> Server:
+    def _server(self, request: Request) -> ConnectionPool:
         url = request.url
         tls = url.scheme == "https"
         origin = (url.scheme, url.host, url.port or (443 if tls else 80))
         if origin not in self._servers:
-            self._servers[origin] = Server(*origin[1:], httpx2.create_ssl_context if tls else None)
+            self._servers[origin] = ConnectionPool(*origin[1:], httpx2.create_ssl_context if tls else None)
         return self._servers[origin]
 
 
 class _Body(AsyncByteStream):
     """The body of an answer. Once it is read to its end, the next request may have its connection."""
 
-    def __init__(self, server: Server, connection: Connection, silence: float | None) -> None:
+    def __init__(self, server: ConnectionPool, connection: HttpConnection, silence: float | None) -> None:
         self._server = server
         self._connection = connection
         self._silence = silence  # seconds in which something must come
@@ -77,38 +77,38 @@ class _Body(AsyncByteStream):
     async def head(self) -> h11.Response:
         try:
             async with asyncio.timeout(self._silence):
-                return await self._connection.head()
-        except FAILURES as error:
-            raise _failure(error, *READING) from error
+                return await self._connection.read_head()
+        except CONNECTION_ERRORS as error:
+            raise _client_error(error, *READ_FAILURES) from error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while (piece := await self._piece()) is not None:
             yield piece
         self._over = True
-        self._server.keep(self._connection)
+        self._server.release(self._connection)
 
     async def _piece(self) -> bytes | None:
         try:
             async with asyncio.timeout(self._silence):
-                return await self._connection.piece()
-        except FAILURES as error:
-            raise _failure(error, *READING) from error
+                return await self._connection.read_chunk()
+        except CONNECTION_ERRORS as error:
+            raise _client_error(error, *READ_FAILURES) from error
 
     async def aclose(self) -> None:
         if not self._over:
             self._connection.abort()
 
 
-async def _send(connection: Connection, request: Request) -> None:
+async def _send(connection: HttpConnection, request: Request) -> None:
     try:
         asking = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
         await connection.send(asking, cast("AsyncByteStream", request.stream))
-    except FAILURES as error:
-        raise _failure(error, *WRITING) from error
+    except CONNECTION_ERRORS as error:
+        raise _client_error(error, *WRITE_FAILURES) from error
 
 
-def _failure(
+def _client_error(
     error: Exception, late: type[httpx2.TransportError], broken: type[httpx2.TransportError]
 ) -> httpx2.TransportError:
     """The error of the client's own that says the same."""
-    return (late if isinstance(error, TimeoutError) else broken)(reason(error))
+    return (late if isinstance(error, TimeoutError) else broken)(failure_reason(error))

@@ -11,30 +11,30 @@ from httpx2 import URL, AsyncClient
 
 from perdure.agents.api import ModelRequest
 from perdure.core import notes
-from perdure.core.compaction import instructions, weight
+from perdure.core.compaction import estimate_tokens, measure_instructions
 from perdure.core.journal import ModelAnswered
-from perdure.core.windows import PLACES, KnownWindow, Refusal, told
+from perdure.core.windows import WINDOW_ENDPOINTS, ContextRefusal, KnownWindow, window_in_answer
 from perdure.errors import ContextTooLong
 
-PATIENCE_SECONDS = 3.0  # for all the places together
-LARGEST_ANSWER = 4 * 1024 * 1024  # bytes
-WORTH_ASKING = 1_000  # tokens; what is shorter is sent without asking for the window first
-MOST_QUESTIONS = 3  # to a server that tells nothing; some tell only while the model is loaded
+PROBE_TIMEOUT_SECONDS = 3.0  # for all the places together
+MAX_ANSWER_BYTES = 4 * 1024 * 1024  # bytes
+MIN_PROBED_TOKENS = 1_000  # tokens; what is shorter is sent without asking for the window first
+MAX_PROBES = 3  # to a server that tells nothing; some tell only while the model is loaded
 
 
-def size(request: ModelRequest) -> int:
+def request_tokens(request: ModelRequest) -> int:
     """About how many tokens a model reads of a request."""
-    return instructions(request.system_prompt, request.tools).tokens + weight(request.messages)
+    return measure_instructions(request.system_prompt, request.tools).tokens + estimate_tokens(request.messages)
 
 
 class ModelWindow:
     """What is known of the window of one model, in one run of the gateway."""
 
-    def __init__(self, known: KnownWindow, question: WindowQuestion | None = None) -> None:
+    def __init__(self, known: KnownWindow, probe: WindowProbe | None = None) -> None:
         self._known = known
-        self._question = question
-        self._questions = 0
-        self._told = False
+        self._probe = probe
+        self._failed_probes = 0
+        self._confirmed = False
 
     @property
     def tokens(self) -> int:
@@ -45,40 +45,43 @@ class ModelWindow:
 
         Some servers leave out the beginning of what is too long, and say nothing.
         """
-        sent = size(request)
-        if sent > WORTH_ASKING and not self._told:
-            await self._ask()
-        if self._told and sent > self.tokens:
+        sent = request_tokens(request)
+        if sent > MIN_PROBED_TOKENS and not self._confirmed:
+            await self._probe_server()
+        if self._confirmed and sent > self.tokens:
             raise ContextTooLong(notes.TOO_LONG, fits=self.tokens)
 
-    async def learn_from_refusal(self, request: ModelRequest, refusal: Refusal) -> ContextTooLong:
+    async def learn_from_refusal(self, request: ModelRequest, refusal: ContextRefusal) -> ContextTooLong:
         """What is known after a request was refused as too long, as the error that says so."""
-        sent = size(request)
+        sent = request_tokens(request)
         if refusal.window:
-            self._known.server_says(refusal.window)
+            self._known.learn_from_server(refusal.window)
             fits = sent * refusal.window // max(refusal.sent, refusal.window)
             return ContextTooLong(notes.TOO_LONG, fits=fits if refusal.sent else min(refusal.window, sent))
-        await self._ask()
-        self._known.was_refused(sent)
+        await self._probe_server()
+        self._known.learn_from_refusal(sent)
         return ContextTooLong(notes.TOO_LONG)
 
     def learn_from_answer(self, request: ModelRequest, answer: ModelAnswered) -> None:
-        read, written = max(answer.usage.input, size(request) // 2), answer.usage.output  # some count nothing
+        read, written = (
+            max(answer.usage.input, request_tokens(request) // 2),
+            answer.usage.output,
+        )  # some count nothing
         if answer.finish == "length":
-            self._known.was_cut_off(read, written)
+            self._known.learn_from_truncation(read, written)
         else:
-            self._known.was_answered(read, written)
+            self._known.learn_from_answer(read, written)
 
-    async def _ask(self) -> None:
-        if self._question is None or self._questions == MOST_QUESTIONS:
+    async def _probe_server(self) -> None:
+        if self._probe is None or self._failed_probes == MAX_PROBES:
             return
-        self._questions += 1
-        if tokens := await self._question.ask():
-            self._told, self._questions = True, 0
-            self._known.server_says(tokens)
+        self._failed_probes += 1
+        if tokens := await self._probe.ask():
+            self._confirmed, self._failed_probes = True, 0
+            self._known.learn_from_server(tokens)
 
 
-class WindowQuestion:
+class WindowProbe:
     """The question for the window of one model, to one server."""
 
     def __init__(self, client: AsyncClient, base_url: str, model: str, headers: Mapping[str, str]) -> None:
@@ -90,22 +93,22 @@ class WindowQuestion:
     async def ask(self) -> int:
         """The window that the server tells; 0: it tells none."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                for path in dict.fromkeys(place.path for place in PLACES):
-                    if found := told(path, self._model, await self._answer(path)):
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                for path in dict.fromkeys(place.path for place in WINDOW_ENDPOINTS):
+                    if found := window_in_answer(path, self._model, await self._get_json(path)):
                         return found
         except (TimeoutError, httpx2.HTTPError):
             pass  # a server that does not answer this is asked nothing more
         return 0
 
-    async def _answer(self, path: str) -> object:
+    async def _get_json(self, path: str) -> object:
         body = b""
         async with self._client.stream("GET", self._base.join(path), headers=self._headers) as response:
             if not response.is_success:
                 return None
             async for piece in response.aiter_bytes():
                 body += piece
-                if len(body) > LARGEST_ANSWER:
+                if len(body) > MAX_ANSWER_BYTES:
                     return None
         try:
             return msgspec.json.decode(body)

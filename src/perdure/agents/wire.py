@@ -24,29 +24,29 @@ from pydantic_ai.messages import ModelRequest as Request
 from pydantic_ai.models import Model as Provider
 
 from perdure.agents.api import ModelRequest
-from perdure.agents.endings import require_end, require_whole_calls
-from perdure.agents.pictures import Picture
+from perdure.agents.endings import require_complete_calls, require_finish_reason
+from perdure.agents.pictures import LoadedImage
 from perdure.core import notes
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
-from perdure.core.journal import ModelAnswered, ToolCall, Usage
-from perdure.core.text import storable, to_json
+from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
+from perdure.core.text import make_storable, to_json
 
-MOST_CALLS = 64  # in one response
-LARGEST_ARGUMENTS = 256 * 1024  # bytes, of one call
+MAX_CALLS = 64  # in one response
+MAX_ARGUMENT_BYTES = 256 * 1024  # bytes, of one call
 
 
 # ── what we ask ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_messages(
-    request: ModelRequest, provider: Provider | None = None, seen: Mapping[str, Picture] | None = None
+def to_provider_messages(
+    request: ModelRequest, provider: Provider | None = None, loaded_images: Mapping[str, LoadedImage] | None = None
 ) -> list[ModelMessage]:
     """The conversation as pydantic-ai wants it: requests and responses in turn, every call with its result.
 
     What only the provider of a response understands goes back to that provider alone. Of the pictures in it, those
     that are given here are shown.
     """
-    ids = _Ids()
+    ids = _WireCallIds()
     told: list[ModelMessage] = []
     asked: list[ModelRequestPart] = []
     for message in request.messages:
@@ -56,48 +56,52 @@ def as_messages(
                 asked = []
             told.append(_response(message, ids, provider))
         else:
-            asked.append(_request_part(message, ids, seen or {}))
+            asked.append(_request_part(message, ids, loaded_images or {}))
     told.append(Request(asked, instructions=request.system_prompt or None))
     return told
 
 
-class _Ids:
+class _WireCallIds:
     """Ids of calls on the wire. Ours are unique in their turn only, and some providers want short ones."""
 
     def __init__(self) -> None:
         self._count = 0
         self._open: dict[str, str] = {}
 
-    def give(self, call: str) -> str:
+    def assign(self, call: str) -> str:
         self._count += 1
         self._open[call] = f"call{self._count:05}"
         return self._open[call]
 
-    def of(self, call: str) -> str:
+    def find(self, call: str) -> str:
         return self._open[call]
 
 
-def _request_part(message: Message, ids: _Ids, seen: Mapping[str, Picture]) -> ModelRequestPart:
+def _request_part(
+    message: Message, ids: _WireCallIds, loaded_images: Mapping[str, LoadedImage]
+) -> ModelRequestPart:
     match message:
         case ToolMessage(call, tool, text, outcome):
             failed = outcome != "ok"
             content = text if text.strip() else notes.NO_OUTPUT
-            return ToolReturnPart(tool, content, ids.of(call), outcome="failed" if failed else "success")
+            return ToolReturnPart(tool, content, ids.find(call), outcome="failed" if failed else "success")
         case UserMessage():
-            shown = [seen[file.place] for file in message.files if file.place and file.place in seen]
+            shown = [
+                loaded_images[file.path] for file in message.files if file.path and file.path in loaded_images
+            ]
             images = [BinaryContent(each.content, media_type=each.media_type) for each in shown]
-            return UserPromptPart([message.whole, *images] if images else message.whole)
+            return UserPromptPart([message.text_with_files, *images] if images else message.text_with_files)
         case NoteMessage(text):
             return UserPromptPart(text)
         case AssistantMessage():
             raise AssertionError("what an assistant said is no part of a request")
 
 
-def _response(message: AssistantMessage, ids: _Ids, provider: Provider | None) -> ModelResponse:
-    given = [ids.give(call.id) for call in message.calls]
-    native = _native(message, provider)
+def _response(message: AssistantMessage, ids: _WireCallIds, provider: Provider | None) -> ModelResponse:
+    given = [ids.assign(call.id) for call in message.calls]
+    native = _load_native(message, provider)
     if native is not None:
-        return replace(native, parts=list(_renamed(native.parts, iter(given))))
+        return replace(native, parts=list(_with_call_ids(native.parts, iter(given))))
     parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text.strip() else []
     parts += [
         ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, given, strict=True)
@@ -105,7 +109,7 @@ def _response(message: AssistantMessage, ids: _Ids, provider: Provider | None) -
     return ModelResponse(parts or [TextPart(notes.EMPTY_SAID)])
 
 
-def _native(message: AssistantMessage, provider: Provider | None) -> ModelResponse | None:
+def _load_native(message: AssistantMessage, provider: Provider | None) -> ModelResponse | None:
     """The response as its provider gave it, if this is that provider and the library still reads it."""
     if provider is None or message.native is None or message.native.get("provider_name") != provider.system:
         return None
@@ -117,31 +121,31 @@ def _native(message: AssistantMessage, provider: Provider | None) -> ModelRespon
     return found if isinstance(found, ModelResponse) and len(calls) == len(message.calls) else None
 
 
-def _renamed(parts: Sequence[ModelResponsePart], given: Iterator[str]) -> Iterator[ModelResponsePart]:
+def _with_call_ids(parts: Sequence[ModelResponsePart], call_ids: Iterator[str]) -> Iterator[ModelResponsePart]:
     for part in parts:
-        yield replace(part, tool_call_id=next(given)) if isinstance(part, ToolCallPart) else part
+        yield replace(part, tool_call_id=next(call_ids)) if isinstance(part, ToolCallPart) else part
 
 
 # ── what we get ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def answered(step: int, response: ModelResponse) -> ModelAnswered:
+def to_model_answered(step: int, response: ModelResponse) -> ModelAnswered:
     """A response as the journal keeps it; `ModelCallFailed` if it is half a response."""
-    finish = require_end(response)
+    finish = require_finish_reason(response)
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     wishes = [part for part in response.parts if isinstance(part, ToolCallPart)]
-    calls = tuple(_call(f"c{step}.{number}", part) for number, part in enumerate(wishes[:MOST_CALLS], 1))
-    if len(wishes) > MOST_CALLS:
-        text = f"{text}\n{notes.dropped_calls(len(wishes) - MOST_CALLS)}".strip()
-    usage = Usage(response.usage.input_tokens, response.usage.output_tokens)
-    native = _kept(response) if len(wishes) <= MOST_CALLS else None
-    return require_whole_calls(ModelAnswered(step, text, calls, finish, usage, native))
+    calls = tuple(_call(f"c{step}.{number}", part) for number, part in enumerate(wishes[:MAX_CALLS], 1))
+    if len(wishes) > MAX_CALLS:
+        text = f"{text}\n{notes.dropped_calls(len(wishes) - MAX_CALLS)}".strip()
+    usage = TokenUsage(response.usage.input_tokens, response.usage.output_tokens)
+    native = _dump_native(response) if len(wishes) <= MAX_CALLS else None
+    return require_complete_calls(ModelAnswered(step, text, calls, finish, usage, native))
 
 
 def _call(call: str, part: ToolCallPart) -> ToolCall:
-    written = storable(part.args) if isinstance(part.args, str) else to_json(part.args or {})
-    if len(written.encode()) > LARGEST_ARGUMENTS:
-        return ToolCall(call, part.tool_name, {}, notes.large_arguments(len(written), LARGEST_ARGUMENTS))
+    written = make_storable(part.args) if isinstance(part.args, str) else to_json(part.args or {})
+    if len(written.encode()) > MAX_ARGUMENT_BYTES:
+        return ToolCall(call, part.tool_name, {}, notes.large_arguments(len(written), MAX_ARGUMENT_BYTES))
     try:
         arguments = msgspec.json.decode(written or "{}", type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -149,7 +153,7 @@ def _call(call: str, part: ToolCallPart) -> ToolCall:
     return ToolCall(call, part.tool_name, arguments)
 
 
-def _kept(response: ModelResponse) -> dict[str, Any] | None:
+def _dump_native(response: ModelResponse) -> dict[str, Any] | None:
     """The response word for word, if it holds more than words and calls: signatures, thoughts, ids of its own."""
     if not any(_has_more(part) for part in response.parts):
         return None

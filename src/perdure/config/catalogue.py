@@ -13,23 +13,23 @@ from typing import cast
 import msgspec
 from msgspec import inspect
 
-from perdure.settings import LONGEST, PluggedSettings, Settings
+from perdure.settings import MAX_DURATION_SECONDS, PluginPlatformSettings, Settings
 
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?")
+UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?")
 
 
-def describe() -> list[tuple[str, str, str, str]]:
+def describe_settings() -> list[tuple[str, str, str, str]]:
     """Return each setting as key, type, default and description, in words, in the order of the Structs."""
-    return [(each.key, each.expected, each.default, each.description) for each in KNOWN.values()]
+    return [(each.key, each.expected, each.default, each.description) for each in SETTINGS_BY_KEY.values()]
 
 
-def seconds(value: object) -> float | None:
+def parse_duration(value: object) -> float | None:
     """Read a duration, a number of seconds or a text such as "15m"; None if it is neither or out of range."""
     if isinstance(value, str):
-        written = DURATION.fullmatch(value.strip())
-        value = float(written[1]) * UNITS[written[2] or "s"] if written else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST:
+        written = DURATION_PATTERN.fullmatch(value.strip())
+        value = float(written[1]) * UNIT_SECONDS[written[2] or "s"] if written else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_DURATION_SECONDS:
         return None
     return float(value)
 
@@ -48,24 +48,24 @@ class Setting:
             inner = inner.type
         self.kind = inner
         self.secret: bool = extra.get("secret", False)
-        self.expected: str = extra.get("expected") or _in_words(self.kind)
+        self.expected: str = extra.get("expected") or _type_in_words(self.kind)
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        self.default: str = extra.get("default") or _as_default(default)
+        self.default: str = extra.get("default") or _default_in_words(default)
         self.example: object = schema.get("examples", [default])[0]
         self.description: str = schema["description"]
 
     def accept(self, value: object) -> object:
         """Return the value as its Struct keeps it; raise ValueError or ValidationError if it does not fit."""
         if isinstance(self.kind, inspect.FloatType):
-            value = seconds(value)
+            value = parse_duration(value)
         return getattr(msgspec.convert({self.name: value}, self.struct), self.name)
 
     def accept_text(self, text: str) -> object:
         """Return what a text of the environment means; an empty one is "none" where there may be none."""
         text.encode()  # the environment may hold bytes that are no text; they could never be stored
-        return None if self.optional and not text else self.accept(read(text, self.kind))
+        return None if self.optional and not text else self.accept(parse_environment_value(text, self.kind))
 
-    def inside(self, value: dict[str, object]) -> str:
+    def nested_problem(self, value: dict[str, object]) -> str:
         """What is wrong inside a table of tables, in words that hold none of its values; empty for any other."""
         if not isinstance(self.kind, inspect.DictType) or not isinstance(self.kind.value_type, inspect.StructType):
             return ""
@@ -76,7 +76,7 @@ class Setting:
                 return f'"{name}" is wrong: {error}'
         return ""
 
-    def fits(self, value: object) -> bool:
+    def accepts(self, value: object) -> bool:
         """Whether the file may say so."""
         try:
             self.accept(value)
@@ -88,42 +88,42 @@ class Setting:
 # ── how they are written ────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_text(value: object) -> str:
+def to_environment(value: object) -> str:
     """Write a value for the environment: 86400.0 is 24h."""
     if isinstance(value, float):
         if not value:
             return "0s"
-        unit = next((unit for unit in ("h", "m", "s") if value % UNITS[unit] == 0), "ms")
-        return f"{value / UNITS[unit]:g}{unit}"
+        unit = next((unit for unit in ("h", "m", "s") if value % UNIT_SECONDS[unit] == 0), "ms")
+        return f"{value / UNIT_SECONDS[unit]:g}{unit}"
     if isinstance(value, list):
-        return ",".join(map(as_text, value))
+        return ",".join(map(to_environment, value))
     if isinstance(value, dict):
         nested = any(isinstance(each, dict | list) for each in value.values())
         return (
             msgspec.json.encode(value).decode()
             if nested
-            else ",".join(f"{k}={as_text(v)}" for k, v in value.items())
+            else ",".join(f"{k}={to_environment(v)}" for k, v in value.items())
         )
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def as_toml(value: object) -> str:
+def to_toml(value: object) -> str:
     """Write a value for the file."""
     if isinstance(value, list):
-        return f"[{', '.join(map(as_toml, value))}]"
+        return f"[{', '.join(map(to_toml, value))}]"
     if isinstance(value, dict):
-        pairs = ", ".join(f'"{key}" = {as_toml(each)}' for key, each in value.items())
+        pairs = ", ".join(f'"{key}" = {to_toml(each)}' for key, each in value.items())
         return f"{{ {pairs} }}" if pairs else "{}"
-    return as_text(value) if isinstance(value, int) else f'"{as_text(value)}"'
+    return to_environment(value) if isinstance(value, int) else f'"{to_environment(value)}"'
 
 
-def _as_default(value: object) -> str:
+def _default_in_words(value: object) -> str:
     if isinstance(value, list | dict):
-        return as_toml(value)
-    return "none" if value is None else as_text(value)
+        return to_toml(value)
+    return "none" if value is None else to_environment(value)
 
 
-def _in_words(kind: inspect.Type) -> str:
+def _type_in_words(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.IntType):
         return f"a whole number from {kind.ge} to {kind.le}"
     if isinstance(kind, inspect.LiteralType):
@@ -131,30 +131,30 @@ def _in_words(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.BoolType):
         return "true or false"
     if isinstance(kind, inspect.DictType):
-        return f"a table in which each value is {_in_words(kind.value_type)}"
+        return f"a table in which each value is {_type_in_words(kind.value_type)}"
     return "a list of texts" if isinstance(kind, inspect.ListType) else "text"
 
 
-def read(text: str, kind: inspect.Type) -> object:
+def parse_environment_value(text: str, kind: inspect.Type) -> object:
     """Return what a text of the environment stands for, or the text itself, to be refused, if for nothing."""
     if isinstance(kind, inspect.IntType) and re.fullmatch(r"-?[0-9]+", text.strip()):
         return int(text)
     if isinstance(kind, inspect.BoolType):
         return {"true": True, "false": False}.get(text.strip().lower(), text)
     if isinstance(kind, inspect.ListType):
-        return _entries(text)
+        return _split_list(text)
     if not isinstance(kind, inspect.DictType):
         return text
     nested = isinstance(kind.value_type, inspect.StructType | inspect.ListType)
-    return msgspec.json.decode(text) if nested else _table(text)
+    return msgspec.json.decode(text) if nested else _parse_table(text)
 
 
-def _entries(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
-def _table(text: str) -> dict[str, str]:
-    pairs = [entry.rpartition("=") for entry in _entries(text)]
+def _parse_table(text: str) -> dict[str, str]:
+    pairs = [entry.rpartition("=") for entry in _split_list(text)]
     table = {key.strip(): value.strip() for key, _, value in pairs}
     if len(table) < len(pairs):
         raise ValueError("a key stands there twice")
@@ -174,17 +174,19 @@ def _sections(struct: inspect.StructType, within: str = "") -> dict[str, inspect
     return found
 
 
-def plugged_setting(platform: str, name: str) -> Setting | None:
+def plugin_platform_setting(platform: str, name: str) -> Setting | None:
     """One of the settings that every platform has, of one that another package brings; None: it is its own."""
-    struct = cast("inspect.StructType", inspect.type_info(PluggedSettings))
+    struct = cast("inspect.StructType", inspect.type_info(PluginPlatformSettings))
     found = [field for field in struct.fields if field.name == name and name not in ("own", "texts")]
     return Setting(f"platforms.{platform}", struct.cls, found[0]) if found else None
 
 
-EVERYTHING = cast("inspect.StructType", inspect.type_info(Settings))
-SECTIONS = _sections(EVERYTHING)
-GROUPS = {name.rpartition(".")[0] for name in SECTIONS if "." in name}  # these hold sections and no settings
-KNOWN = {
+SETTINGS_TYPE = cast("inspect.StructType", inspect.type_info(Settings))
+SECTIONS = _sections(SETTINGS_TYPE)
+SECTION_GROUPS = {
+    name.rpartition(".")[0] for name in SECTIONS if "." in name
+}  # these hold sections and no settings
+SETTINGS_BY_KEY = {
     f"{name}.{field.name}": Setting(name, section.cls, field)
     for name, section in SECTIONS.items()
     for field in section.fields

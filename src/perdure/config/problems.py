@@ -8,82 +8,84 @@ from functools import cache
 
 from msgspec import inspect
 
-from perdure.config.catalogue import GROUPS, KNOWN, SECTIONS, Setting, as_text, as_toml
+from perdure.config.catalogue import SECTION_GROUPS, SECTIONS, SETTINGS_BY_KEY, Setting, to_environment, to_toml
 from perdure.errors import ConfigurationError
 
-PLATFORMS = "platforms"
-PREFIX = "PERDURE_"
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,19}:/{1,3}")
+PLATFORMS_SECTION = "platforms"
+VARIABLE_PREFIX = "PERDURE_"
+URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,19}:/{1,3}")
 
 
-def refusal(problems: list[str]) -> ConfigurationError:
+def configuration_error(problems: list[str]) -> ConfigurationError:
     """List the problems, one line each, whatever characters stand in them."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = [f"  {number}. {_printable(problem)}" for number, problem in enumerate(problems, 1)]
     return ConfigurationError("\n".join([f"The configuration has {count}; nothing was started:", *lines]))
 
 
-def wrong_entry(setting: Setting, value: object) -> str:
+def describe_wrong_entry(setting: Setting, value: object) -> str:
     """Say what the file should hold for a setting, and what it holds."""
-    line = f"{setting.name} = {as_toml(setting.example)}"
-    return f"expected {setting.expected}, got {_came(setting, value)}. Write for example: {line}"
+    line = f"{setting.name} = {to_toml(setting.example)}"
+    return f"expected {setting.expected}, got {_describe_value(setting, value)}. Write for example: {line}"
 
 
-def wrong_variable(setting: Setting, text: str) -> str:
+def describe_wrong_variable(setting: Setting, text: str) -> str:
     """Say what a variable should hold for a setting, and what it holds."""
-    line = f"{variable(setting.key)}={as_text(setting.example)}"
-    return f"expected {setting.expected}, got {_shown(text, setting.secret)}. Write for example: {line}"
+    line = f"{setting_variable(setting.key)}={to_environment(setting.example)}"
+    return f"expected {setting.expected}, got {_spell_value(text, setting.secret)}. Write for example: {line}"
 
 
-def stray(key: str, content: object) -> Iterator[tuple[str, str]]:
+def stray_entries(key: str, content: object) -> Iterator[tuple[str, str]]:
     """Yield the place of, and what is wrong with, an entry of the file that stands in none of our sections."""
-    if key in SECTIONS or key in GROUPS:
-        yield key, _no_section(key, content)
+    if key in SECTIONS or key in SECTION_GROUPS:
+        yield key, _describe_no_section(key, content)
     elif not isinstance(content, dict):
-        yield key, unknown_key(key)
+        yield key, describe_unknown_key(key)
     elif "." not in key and content and all(isinstance(each, dict) for each in content.values()):
         for name in content:  # what somebody wrote is [platform.web], not [platform]
-            yield joined(key, name), _unknown_section(joined(key, name))
+            yield join_key(key, name), _describe_unknown_section(join_key(key, name))
     else:
-        yield key, _unknown_section(key)
+        yield key, _describe_unknown_section(key)
 
 
-def unknown_key(key: str, spell: Callable[[str], str] = str) -> str:
+def describe_unknown_key(key: str, spell: Callable[[str], str] = str) -> str:
     """Say which setting an unknown key may have meant, or which there are."""
-    near = [] if _keys_of(key) else [spell(each) for each in _nearest(key)]  # a section is no misspelt key
+    near = (
+        [] if _keys_of(key) else [spell(each) for each in _nearest_settings(key)]
+    )  # a section is no misspelt key
     if near:
         return f"unknown key. Did you mean {' or '.join(near)}?"
     siblings = [spell(each) for each in _keys_of(key) or _keys_of(key.rpartition(".")[0])]
-    if not siblings and key.startswith(f"{PLATFORMS}."):
-        return _unknown_platform()
+    if not siblings and key.startswith(f"{PLATFORMS_SECTION}."):
+        return _describe_unknown_platform()
     there_is = (
         f"this section has: {', '.join(siblings)}" if siblings else f"the sections are: {', '.join(SECTIONS)}"
     )
     return f"unknown key. Remove it; {there_is}."
 
 
-def variable(key: str) -> str:
+def setting_variable(key: str) -> str:
     """Return the name of a setting in the environment."""
-    return PREFIX + key.upper().replace(".", "__")
+    return VARIABLE_PREFIX + key.upper().replace(".", "__")
 
 
 @cache
-def installed() -> frozenset[str]:
+def installed_platforms() -> frozenset[str]:
     """The platforms that other packages bring. Looked for only when one is named that is none of ours."""
     from importlib import metadata  # a start that needs no plug-ins should not pay for it
 
     return frozenset(point.name for point in metadata.entry_points(group="perdure.platforms"))
 
 
-def plugged_platform(key: str) -> str | None:
+def plugin_platform_of(key: str) -> str | None:
     """The platform of another package that a key is about, if it is about one."""
     group, _, rest = key.partition(".")
     platform, _, name = rest.partition(".")
-    ours = group != PLATFORMS or not name or f"{group}.{platform}" in SECTIONS
-    return None if ours or platform not in installed() else platform
+    ours = group != PLATFORMS_SECTION or not name or f"{group}.{platform}" in SECTIONS
+    return None if ours or platform not in installed_platforms() else platform
 
 
-def joined(within: str, name: str) -> str:
+def join_key(within: str, name: str) -> str:
     """Return the dotted name of an entry; a dot of its own makes it another one, so that is kept in quotes."""
     name = f'"{name}"' if "." in name else name
     return f"{within}.{name}" if within else name
@@ -96,20 +98,24 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _came(setting: Setting, value: object) -> str:
+def _describe_value(setting: Setting, value: object) -> str:
     """Spell a value that came, and if it is the list or the table asked for, its first entry that is wrong."""
     wrong: list[str] = []
     if isinstance(value, list) and isinstance(setting.kind, inspect.ListType):
-        wrong = [_shown(each) for each in value if not setting.fits([each])]
+        wrong = [_spell_value(each) for each in value if not setting.accepts([each])]
     elif isinstance(value, dict) and isinstance(setting.kind, inspect.DictType):
-        wrong = [f"{_shown(k)} = {_shown(each)}" for k, each in value.items() if not setting.fits({k: each})]
-    if isinstance(value, dict) and (inside := setting.inside(value)):
+        wrong = [
+            f"{_spell_value(k)} = {_spell_value(each)}"
+            for k, each in value.items()
+            if not setting.accepts({k: each})
+        ]
+    if isinstance(value, dict) and (inside := setting.nested_problem(value)):
         return f"a table in which {inside}"
-    shown = _shown(value, setting.secret)
+    shown = _spell_value(value, setting.secret)
     return f"{shown} with {wrong[0]} in it" if wrong and not setting.secret else shown
 
 
-def _shown(value: object, secret: bool = False) -> str:
+def _spell_value(value: object, secret: bool = False) -> str:
     """Spell a value that came, or of a secret no more than cannot hurt."""
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
@@ -117,48 +123,50 @@ def _shown(value: object, secret: bool = False) -> str:
         return "a number too large to show"
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if secret or ("://" in text and "@" in text):  # a URL with a password may stand in any wrong place
-        scheme = SCHEME.match(text)
+        scheme = URL_SCHEME.match(text)
         return f'"{scheme[0]}…"' if scheme else "(hidden)"
     text = text if len(text) <= 60 else f"{text[:60]}…"
     return f'"{text}"' if isinstance(value, str) else text
 
 
-def _no_section(key: str, content: object) -> str:
+def _describe_no_section(key: str, content: object) -> str:
     within = [name for name in SECTIONS if f"{name}.".startswith(f"{key}.")]
-    secret = any(setting.secret for setting in KNOWN.values() if setting.section in within)
+    secret = any(setting.secret for setting in SETTINGS_BY_KEY.values() if setting.section in within)
     advice = f"Write [{within[0]}] on a line of its own, and its keys beneath it."
-    return f"expected a section, got {_shown(content, secret)}. {advice}"
+    return f"expected a section, got {_spell_value(content, secret)}. {advice}"
 
 
 # ── what was meant ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _unknown_section(key: str) -> str:
+def _describe_unknown_section(key: str) -> str:
     near = [f"[{each}]" for each in _near_sections(key)]
     if near:
         return f"unknown section. Did you mean {' or '.join(near)}?"
-    if key.startswith(f"{PLATFORMS}."):
-        return _unknown_platform()
+    if key.startswith(f"{PLATFORMS_SECTION}."):
+        return _describe_unknown_platform()
     return f"unknown section. Remove it; the sections are: {', '.join(SECTIONS)}."
 
 
-def _unknown_platform() -> str:
-    known = [name.removeprefix(f"{PLATFORMS}.") for name in SECTIONS if name.startswith(f"{PLATFORMS}.")]
-    there_is = ", ".join([*known, *sorted(installed() - {*known})])
+def _describe_unknown_platform() -> str:
+    known = [
+        name.removeprefix(f"{PLATFORMS_SECTION}.") for name in SECTIONS if name.startswith(f"{PLATFORMS_SECTION}.")
+    ]
+    there_is = ", ".join([*known, *sorted(installed_platforms() - {*known})])
     return f"unknown platform. Install the package that brings it, or remove this; the platforms are: {there_is}."
 
 
-def _nearest(key: str) -> list[str]:
+def _nearest_settings(key: str) -> list[str]:
     """Return the settings of the closest name: the same before a similar one, near before elsewhere."""
     section, _, name = key.rpartition(".")
-    if section in KNOWN:
+    if section in SETTINGS_BY_KEY:
         return [section]
     here = [each for near in _near_sections(section) for each in _keys_of(near)]
     # What somebody sets for a platform that is not there is not meant for the others.
-    elsewhere = list(KNOWN) if here or "." not in section else []
+    elsewhere = list(SETTINGS_BY_KEY) if here or "." not in section else []
     for keys, likeness in ((here, 1.0), (elsewhere, 1.0), (here, 0.6), (elsewhere, 0.8)):
-        for match in _closest(name, [KNOWN[each].name for each in keys], likeness):
-            return [each for each in keys if KNOWN[each].name == match]
+        for match in _closest(name, [SETTINGS_BY_KEY[each].name for each in keys], likeness):
+            return [each for each in keys if SETTINGS_BY_KEY[each].name == match]
     return []
 
 
@@ -174,7 +182,7 @@ def _near_sections(key: str) -> list[str]:
 
 
 def _keys_of(section: str) -> list[str]:
-    return [key for key, setting in KNOWN.items() if setting.section == section]
+    return [key for key, setting in SETTINGS_BY_KEY.items() if setting.section == section]
 
 
 def _closest(word: str, words: Iterable[str], likeness: float = 0.6) -> list[str]:

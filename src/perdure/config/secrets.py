@@ -7,20 +7,25 @@ from urllib.parse import unquote, urlsplit
 
 from perdure.settings import Settings
 
-KEYS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")  # how variables end that hold one, `OPENAI_API_KEY` for one
+SECRET_SUFFIXES = (
+    "_KEY",
+    "_TOKEN",
+    "_SECRET",
+    "_PASSWORD",
+)  # how variables end that hold one, `OPENAI_API_KEY` for one
 
 
-def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """Every secret that we know of, as it may turn up in a text."""
-    return [secret for secret in {*_configured(settings), *keys_in(environ)} if secret]
+    return [secret for secret in {*_configured_secrets(settings), *secret_variables(environ)} if secret]
 
 
-def keys_in(environ: Mapping[str, str]) -> Iterator[str]:
+def secret_variables(environ: Mapping[str, str]) -> Iterator[str]:
     """Keys for others, which the gateway was given as variables."""
-    yield from (value for name, value in environ.items() if name.endswith(KEYS))
+    yield from (value for name, value in environ.items() if name.endswith(SECRET_SUFFIXES))
 
 
-def _configured(settings: Settings) -> Iterator[str]:
+def _configured_secrets(settings: Settings) -> Iterator[str]:
     yield settings.model.api_key or ""
     yield settings.platforms.telegram.token or ""
     password = urlsplit(settings.store.url or "").password or ""

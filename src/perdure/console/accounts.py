@@ -7,15 +7,15 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from perdure.core.address import Address
-from perdure.core.delivery import Delivery, Mend
-from perdure.core.lives import Attempt, Span
-from perdure.core.turn import State
-from perdure.store.overview import Counts
-from perdure.store.previews import Kept
+from perdure.core.delivery import DeliveryState, OutboxVerb
+from perdure.core.lives import AttemptSpan, Span
+from perdure.core.turn import TurnState
+from perdure.store.overview import OpenCounts
+from perdure.store.previews import StoredPreview
 from perdure.store.runs import Run
 
 
-class Reply(Struct, frozen=True):
+class DeliveryResource(Struct, frozen=True):
     """A message of ours to a chat: what became of it, and what can be done about it."""
 
     id: str
@@ -26,34 +26,34 @@ class Reply(Struct, frozen=True):
     part: int
     text: str
     file: str | None
-    state: Delivery
+    state: DeliveryState
     attempts: int
     due_at: int
     created_at: int
     updated_at: int
     receipt: str | None
     problem: str | None
-    can: list[Mend]
+    can: list[OutboxVerb]
     advice: str
 
 
-class Replies(Struct, frozen=True):
+class OutboxResponse(Struct, frozen=True):
     """A page of replies, the newest first."""
 
-    outbox: list[Reply]
+    outbox: list[DeliveryResource]
     more: bool
     next: str | None
 
 
-class MendedReply(Struct, frozen=True):
+class OutboxVerbResponse(Struct, frozen=True):
     id: str
-    verb: Mend
+    verb: OutboxVerb
     done: bool
     said: str
     again: str | None
 
 
-class DecisionOfTurn(Struct, frozen=True):
+class DecisionResource(Struct, frozen=True):
     """What recovery decided, and why."""
 
     at: int
@@ -67,22 +67,22 @@ class DecisionOfTurn(Struct, frozen=True):
     words: list[str]
 
 
-class ListedDecision(DecisionOfTurn, frozen=True):
+class ListedDecisionResource(DecisionResource, frozen=True):
     session: str
     key: str
     turn: str
     interrupted_at: int
 
 
-class Decisions(Struct, frozen=True):
+class DecisionListResponse(Struct, frozen=True):
     """A page of decisions, those about the newest interruptions first."""
 
-    decisions: list[ListedDecision]
+    decisions: list[ListedDecisionResource]
     more: bool
     next: str | None
 
 
-class TakenMessage(Struct, frozen=True):
+class TurnMessageResource(Struct, frozen=True):
     """What a turn began with, or what joined it."""
 
     id: str
@@ -97,7 +97,7 @@ class TakenMessage(Struct, frozen=True):
     taken_at: int | None
 
 
-class InterruptionOfTurn(Struct, frozen=True):
+class InterruptionResource(Struct, frozen=True):
     at: int
     found_at: int
     reason: str
@@ -107,24 +107,24 @@ class InterruptionOfTurn(Struct, frozen=True):
     death: str | None
 
 
-class RunOfTurn(Run, frozen=True, kw_only=True):
+class TurnRunResource(Run, frozen=True, kw_only=True):
     """A start of the gateway that had the turn."""
 
     death: str | None
 
 
-class Fact(Struct, frozen=True):
+class FactResource(Struct, frozen=True):
     at: int
     what: str
     detail: str
 
 
-class ListedTurn(Struct, frozen=True):
+class TurnResource(Struct, frozen=True):
     id: str
     session: str
     key: str
     address: Address
-    state: State
+    state: TurnState
     said: str
     attempt: int
     generation: int
@@ -132,31 +132,31 @@ class ListedTurn(Struct, frozen=True):
     updated_at: int
 
 
-class PastTurn(ListedTurn, frozen=True):
+class PastTurnResource(TurnResource, frozen=True):
     """A turn of a session, with what it began with."""
 
     words: str
     interruptions: int
 
 
-class Life(ListedTurn, frozen=True):
+class TurnTimelineResponse(TurnResource, frozen=True):
     """All that is on record of a turn, with its times."""
 
     whole: bool
-    messages: list[TakenMessage]
-    attempts: list[Attempt]
+    messages: list[TurnMessageResource]
+    attempts: list[AttemptSpan]
     steps: list[Span]
     calls: list[Span]
     questions: list[Span]
-    interruptions: list[InterruptionOfTurn]
-    decisions: list[DecisionOfTurn]
-    replies: list[Reply]
-    previews: list[Kept]
-    runs: list[RunOfTurn]
-    facts: list[Fact]
+    interruptions: list[InterruptionResource]
+    decisions: list[DecisionResource]
+    replies: list[DeliveryResource]
+    previews: list[StoredPreview]
+    runs: list[TurnRunResource]
+    facts: list[FactResource]
 
 
-class Situation(Struct, frozen=True):
+class StatusResponse(Struct, frozen=True):
     """How the gateway is."""
 
     phase: str
@@ -166,11 +166,11 @@ class Situation(Struct, frozen=True):
     platforms: list[str]
     running: int
     resume_paused: bool
-    counts: Counts
+    counts: OpenCounts
     summary: list[str]
 
 
-class Act(Struct, frozen=True):
+class ActionResource(Struct, frozen=True):
     """What can be done: `body` posted to `path`."""
 
     label: str
@@ -182,7 +182,7 @@ class Act(Struct, frozen=True):
     danger: bool
 
 
-class Need(Struct, frozen=True):
+class AttentionItem(Struct, frozen=True):
     """Something that does not go on by itself."""
 
     level: Literal["warn", "bad"]
@@ -191,27 +191,27 @@ class Need(Struct, frozen=True):
     at: int | None
     where: str | None
     link: str | None
-    acts: list[Act]
+    acts: list[ActionResource]
 
 
-class PlatformStanding(Struct, frozen=True):
+class PlatformStatusResource(Struct, frozen=True):
     name: str
     problem: str
 
 
-class WholeSituation(Situation, frozen=True):
+class OverviewResponse(StatusResponse, frozen=True):
     """How the gateway is, and what needs somebody."""
 
     version: str
     model: str
-    adapters: list[PlatformStanding]
+    adapters: list[PlatformStatusResource]
     well: str
-    attention: list[Need]
-    turns: list[ListedTurn]
-    decisions: list[ListedDecision]
+    attention: list[AttentionItem]
+    turns: list[TurnResource]
+    decisions: list[ListedDecisionResource]
 
 
-class BackgroundProcess(Struct, frozen=True):
+class ProcessResource(Struct, frozen=True):
     """A process in the background, and what became of it."""
 
     id: str
@@ -229,12 +229,12 @@ class BackgroundProcess(Struct, frozen=True):
     told: str | None
 
 
-class Processes(Struct, frozen=True):
-    processes: list[BackgroundProcess]
+class ProcessListResponse(Struct, frozen=True):
+    processes: list[ProcessResource]
     more: bool
 
 
-class Output(BackgroundProcess, frozen=True):
+class ProcessOutputResponse(ProcessResource, frozen=True):
     """A process in the background, with some of what it has said."""
 
     output: str
@@ -244,7 +244,7 @@ class Output(BackgroundProcess, frozen=True):
     here: bool
 
 
-class EffectiveSetting(Struct, frozen=True):
+class SettingResource(Struct, frozen=True):
     key: str
     value: Any
     shown: str
@@ -254,6 +254,6 @@ class EffectiveSetting(Struct, frozen=True):
     description: str
 
 
-class Configuration(Struct, frozen=True):
+class ConfigurationResponse(Struct, frozen=True):
     home: str
-    settings: list[EffectiveSetting]
+    settings: list[SettingResource]

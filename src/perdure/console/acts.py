@@ -5,29 +5,33 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from perdure.console.accounts import Act
-from perdure.console.wording import place
-from perdure.core.entries import Asked
+from perdure.console.accounts import ActionResource
+from perdure.console.wording import chat_label
+from perdure.core.entries import QuestionAsked
 from perdure.core.notes import ASKED_BEFORE, beginning
-from perdure.core.questions import question_name
+from perdure.core.questions import question_id
 from perdure.store.moves import Turn
 from perdure.store.sessions import Session
 
-DANGEROUS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
+DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
 
 
-def act(name: str, path: str, body: dict[str, Any] | None = None, about: str = "", label: str = "") -> Act:
+def make_action(
+    name: str, path: str, body: dict[str, Any] | None = None, about: str = "", label: str = ""
+) -> ActionResource:
     """One button. Its label is the usual one of what it does, unless another is given."""
     usual, question, means = ASKED_BEFORE[name]
-    return Act(label or usual, question, means, path, body or {}, about, name in DANGEROUS)
+    return ActionResource(label or usual, question, means, path, body or {}, about, name in DANGEROUS_ACTIONS)
 
 
-def of_session(session: Session, begun: Turn | None) -> list[Act]:
+def session_actions(session: Session, open_turn: Turn | None) -> list[ActionResource]:
     """`begun` is the turn that its chat is at, if there is one."""
     if session.state == "closed":
-        back = act("bring_back", f"/api/sessions/{quote(session.id)}/resume", about=place(session.key))
-        return [] if begun else [back]
-    turn = begun.state if begun is not None and begun.session == session.id else None
+        back = make_action(
+            "bring_back", f"/api/sessions/{quote(session.id)}/resume", about=chat_label(session.key)
+        )
+        return [] if open_turn else [back]
+    turn = open_turn.state if open_turn is not None and open_turn.session == session.id else None
     possible = {
         "resume": turn == "interrupted" or session.state == "suspended",
         "drop": turn == "interrupted",
@@ -35,42 +39,50 @@ def of_session(session: Session, begun: Turn | None) -> list[Act]:
         "suspend": session.state == "open",
     }
     verbs = [verb for verb, can in possible.items() if can]
-    return _verbs(session.id, session.key, *verbs)
+    return _session_verb_actions(session.id, session.key, *verbs)
 
 
-def of_turn(turn: Turn, asked: Asked | None) -> list[Act]:
+def turn_actions(turn: Turn, question: QuestionAsked | None) -> list[ActionResource]:
     """Of one that waits, also to answer what it `asked`."""
     if turn.state == "interrupted":
-        return _verbs(turn.session, turn.key, "resume", "drop")
+        return _session_verb_actions(turn.session, turn.key, "resume", "drop")
     if turn.state not in ("queued", "running", "waiting"):
         return []
-    return [*(_answers(turn, asked) if asked else ()), *_verbs(turn.session, turn.key, "stop")]
+    return [
+        *(_answer_actions(turn, question) if question else ()),
+        *_session_verb_actions(turn.session, turn.key, "stop"),
+    ]
 
 
-def _answers(turn: Turn, asked: Asked) -> list[Act]:
+def _answer_actions(turn: Turn, question: QuestionAsked) -> list[ActionResource]:
     """The same as in the chat: a verdict, or one of the options."""
-    if asked.approves:
-        path = f"/api/approvals/{quote(question_name(turn.id, asked.approves), safe='')}"
+    if question.approves:
+        path = f"/api/approvals/{quote(question_id(turn.id, question.approves), safe='')}"
         verdicts = {"approve": True, "deny": False}
-        return [act(name, path, {"approve": approve}, asked.text) for name, approve in verdicts.items()]
-    path = f"/api/questions/{quote(question_name(turn.id, asked.question), safe='')}/answer"
-    return [act("answer", path, {"answer": each}, f"{asked.text} {each}", label=each) for each in asked.options]
+        return [make_action(name, path, {"approve": approve}, question.text) for name, approve in verdicts.items()]
+    path = f"/api/questions/{quote(question_id(turn.id, question.question), safe='')}/answer"
+    return [
+        make_action("answer", path, {"answer": each}, f"{question.text} {each}", label=each)
+        for each in question.options
+    ]
 
 
-def of_reply(row: dict[str, Any]) -> list[Act]:
+def delivery_actions(row: dict[str, Any]) -> list[ActionResource]:
     """By what its state allows."""
     names = {"resend": "resend", "drop": "drop_reply"}
     about = beginning(row["text"], 80)
-    return [act(names[can], f"/api/outbox/{row['id']}/{can}", about=about) for can in row["can"]]
+    return [make_action(names[can], f"/api/outbox/{row['id']}/{can}", about=about) for can in row["can"]]
 
 
-def of_person(person: dict[str, Any]) -> list[Act]:
-    return [act("remove", "/api/people/remove", {"who": person["who"], "chat": person["chat"]}, person["who"])]
+def person_actions(person: dict[str, Any]) -> list[ActionResource]:
+    return [
+        make_action("remove", "/api/people/remove", {"who": person["who"], "chat": person["chat"]}, person["who"])
+    ]
 
 
-def resuming(session: Session) -> list[Act]:
-    return _verbs(session.id, session.key, "resume")
+def resume_actions(session: Session) -> list[ActionResource]:
+    return _session_verb_actions(session.id, session.key, "resume")
 
 
-def _verbs(session: str, key: str, *verbs: str) -> list[Act]:
-    return [act(verb, f"/api/sessions/{quote(session)}/{verb}", about=place(key)) for verb in verbs]
+def _session_verb_actions(session: str, key: str, *verbs: str) -> list[ActionResource]:
+    return [make_action(verb, f"/api/sessions/{quote(session)}/{verb}", about=chat_label(key)) for verb in verbs]

@@ -12,80 +12,80 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.pages import page
+from perdure.console.pages import render_page
 from perdure.errors import PerdureError, Unavailable
 
-OUR_ID = re.compile(r"[a-z]+_[0-9a-z]+")
+ID_PATTERN = re.compile(r"[a-z]+_[0-9a-z]+")
 
 
-class Problem(Struct, frozen=True):
+class ErrorResponse(Struct, frozen=True):
     """What every error looks like."""
 
     error: str
     hint: str
 
 
-class Refusal(PerdureError):
+class HttpRefusal(PerdureError):
     """A request that cannot be served, and why."""
 
-    def __init__(self, status: int, message: str, hint: str, *, again: int = 0) -> None:
+    def __init__(self, status: int, message: str, hint: str, *, retry_after_seconds: int = 0) -> None:
         """`again` is in how many seconds the same may be asked with success."""
         super().__init__(message, hint=hint)
         self.status = status
-        self.again = again
+        self.retry_after_seconds = retry_after_seconds
 
 
-def answer(body: Any, status: int = 200) -> Response:
+def json_response(body: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(body), status, media_type="application/json")
 
 
-def not_done(request: Request, error: str, hint: str | None, status: int) -> Response:
+def error_response(request: Request, error: str, hint: str | None, status: int) -> Response:
     """An error: a page for whoever wanted one, and JSON for programs."""
     if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
-        return page("problem.html", status, error=error, hint=hint)
-    return answer(Problem(error, hint or ""), status)
+        return render_page("problem.html", status, error=error, hint=hint)
+    return json_response(ErrorResponse(error, hint or ""), status)
 
 
-async def refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)  # noqa: S101 reason: registered for this class alone
-    response = not_done(request, error.message, error.hint, error.status)
+async def refusal_response(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HttpRefusal)
+    response = error_response(request, error.message, error.hint, error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if error.again:
-        response.headers["Retry-After"] = str(error.again)
+    if error.retry_after_seconds:
+        response.headers["Retry-After"] = str(error.retry_after_seconds)
     return response
 
 
-async def unavailable(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Unavailable)  # noqa: S101 reason: registered for this class alone
+async def unavailable_response(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Unavailable)
     hint = "Ask again in a moment." if request.method in ("GET", "HEAD") else "Nothing was stored; send it again."
-    return not_done(request, error.message, error.hint or hint, 503)
+    return error_response(request, error.message, error.hint or hint, 503)
 
 
-def answered_with(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
+def error_responder(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
     """Answers errors of ours, which say themselves what is wrong, with a status."""
 
     async def said(request: Request, error: Exception) -> Response:
-        assert isinstance(error, PerdureError)  # noqa: S101 reason: registered for classes of ours alone
-        return not_done(request, error.message, error.hint, status)
+        assert isinstance(error, PerdureError)
+        return error_response(request, error.message, error.hint, status)
 
     return said
 
 
-async def http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 reason: registered for this class alone
+async def http_error_response(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
     allowed = (error.headers or {}).get("Allow", "see docs/http.md")
     known = {
         404: (f"there is nothing at {request.url.path}", "docs/http.md lists what there is."),
         405: (f"{request.method} is not possible here", f"Allowed: {allowed}."),
     }
     sentence, hint = known.get(error.status_code, (error.detail, ""))
-    response = not_done(request, sentence, hint, error.status_code)
+    response = error_response(request, sentence, hint, error.status_code)
     response.headers.update(error.headers or {})
     return response
 
 
-async def crashed(request: Request, error: Exception) -> Response:
+async def crash_response(request: Request, error: Exception) -> Response:
     """The traceback goes to the log, by whoever called us; the caller learns that it is there."""
     hint = f"The gateway's log has the details ({type(error).__name__})."
-    return not_done(request, "something went wrong inside the gateway", hint, 500)
+    return error_response(request, "something went wrong inside the gateway", hint, 500)

@@ -6,28 +6,35 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from perdure.console.answers import Refusal, answered_with, crashed, http_error, refused, unavailable
+from perdure.console.answers import (
+    HttpRefusal,
+    crash_response,
+    error_responder,
+    http_error_response,
+    refusal_response,
+    unavailable_response,
+)
 from perdure.console.chats import ChatApi
 from perdure.console.configuration import ConfigurationApi
-from perdure.console.demo import Demo, is_scripted
-from perdure.console.desk import Desk
-from perdure.console.files import FileApi
-from perdure.console.gate import Gate
-from perdure.console.headers import Headers
-from perdure.console.health import Health
-from perdure.console.hooks import HookApi
-from perdure.console.metrics import Metrics
-from perdure.console.openapi import Description
+from perdure.console.demo import DemoApi, uses_only_offline_model
+from perdure.console.desk import ConsolePages
+from perdure.console.files import AttachmentApi
+from perdure.console.gate import Authenticator
+from perdure.console.headers import SecurityHeaders
+from perdure.console.health import HealthApi
+from perdure.console.hooks import WebhookApi
+from perdure.console.metrics import MetricsApi
+from perdure.console.openapi import DescriptionApi
 from perdure.console.overview import OverviewApi
-from perdure.console.pages import Pages
+from perdure.console.pages import StaticFileApi
 from perdure.console.people import PeopleApi
 from perdure.console.processes import ProcessApi
 from perdure.console.questions import QuestionApi
-from perdure.console.routes import calls
+from perdure.console.routes import collect_routes
 from perdure.console.sessions import SessionApi
-from perdure.console.sites import Names
+from perdure.console.sites import HostNames
 from perdure.console.talking import ChatPage
-from perdure.console.talks import TalkApi
+from perdure.console.talks import ChatListApi
 from perdure.console.turns import OutboxApi, TurnApi
 from perdure.errors import BadPerson, NewerEntry, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
@@ -39,32 +46,36 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
 
     `supervised` if somebody starts the gateway again when it dies.
     """
-    gate = Gate(token, Names(gateway.settings.web.names, loopback=loopback))
-    demo = loopback and is_scripted(gateway.settings)
+    gate = Authenticator(token, HostNames(gateway.settings.web.names, loopback=loopback))
+    demo = loopback and uses_only_offline_model(gateway.settings)
     app = Starlette(
-        routes=gate.routes(calls(*rooms(gateway, gate, demo=demo, supervised=supervised))),
+        routes=gate.build_routes(
+            collect_routes(*route_providers(gateway, gate, demo=demo, supervised=supervised))
+        ),
         exception_handlers={
-            Refusal: refused,
-            Unavailable: unavailable,
-            BadPerson: answered_with(400),
-            NotTaken: answered_with(403),
-            NotFound: answered_with(404),
-            NewerEntry: answered_with(409),
-            TooManyTries: answered_with(429),
-            HTTPException: http_error,
-            Exception: crashed,
+            HttpRefusal: refusal_response,
+            Unavailable: unavailable_response,
+            BadPerson: error_responder(400),
+            NotTaken: error_responder(403),
+            NotFound: error_responder(404),
+            NewerEntry: error_responder(409),
+            TooManyTries: error_responder(429),
+            HTTPException: http_error_response,
+            Exception: crash_response,
         },
     )
-    return Headers(app)
+    return SecurityHeaders(app)
 
 
-def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool = False) -> list[object]:
+def route_providers(
+    gateway: Gateway, authenticator: Authenticator, *, demo: bool = True, supervised: bool = False
+) -> list[object]:
     """Who answers: each of their methods with a `@call` above it is a route."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
     rooms: list[object] = [
-        TalkApi(gateway),
+        ChatListApi(gateway),
         ChatApi(gateway, web),
-        FileApi(gateway),
+        AttachmentApi(gateway),
         QuestionApi(gateway),
         SessionApi(gateway),
         PeopleApi(gateway),
@@ -74,12 +85,12 @@ def rooms(gateway: Gateway, gate: Gate, *, demo: bool = True, supervised: bool =
         OutboxApi(gateway),
         ConfigurationApi(gateway),
         OverviewApi(gateway),
-        Desk(gateway),
-        Pages(),
-        gate,
-        HookApi(gateway),
-        Health(gateway),
-        Metrics(gateway),
-        *([Demo(gateway.settings.home)] if demo else []),
+        ConsolePages(gateway),
+        StaticFileApi(),
+        authenticator,
+        WebhookApi(gateway),
+        HealthApi(gateway),
+        MetricsApi(gateway),
+        *([DemoApi(gateway.settings.home)] if demo else []),
     ]
-    return [*rooms, Description(each for each, _ in calls(*rooms))]
+    return [*rooms, DescriptionApi(each for each, _ in collect_routes(*rooms))]

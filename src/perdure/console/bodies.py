@@ -7,11 +7,11 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from perdure.console.answers import Refusal
+from perdure.console.answers import HttpRefusal
 
 T = TypeVar("T")
 
-MOST_BYTES = 1 << 20
+MAX_BODY_BYTES = 1 << 20
 
 
 async def read_body(request: Request) -> bytes:
@@ -19,17 +19,19 @@ async def read_body(request: Request) -> bytes:
     try:
         async for piece in request.stream():
             body += piece
-            if len(body) > MOST_BYTES:
-                raise Refusal(413, f"the body is larger than {MOST_BYTES} bytes", "Send less at a time.")
+            if len(body) > MAX_BODY_BYTES:
+                raise HttpRefusal(413, f"the body is larger than {MAX_BODY_BYTES} bytes", "Send less at a time.")
     except ClientDisconnect as error:
-        raise Refusal(400, "the connection closed before the message was whole", "Send it again.") from error
+        raise HttpRefusal(400, "the connection closed before the message was whole", "Send it again.") from error
     return bytes(body)
 
 
-async def read_json(request: Request, shape: type[T], example: str, problem: str = "the body does not fit") -> T:
+async def read_json(
+    request: Request, body_type: type[T], example: str, problem: str = "the body does not fit"
+) -> T:
     """The body as what is expected there; whatever else it is, is refused with the problem and the example."""
     body = await read_body(request)
     try:
-        return msgspec.json.decode(body, type=shape)
+        return msgspec.json.decode(body, type=body_type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, f"{problem}: {error}", example) from error
+        raise HttpRefusal(400, f"{problem}: {error}", example) from error

@@ -10,12 +10,12 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from perdure.console.answers import OUR_ID, Refusal, answer
+from perdure.console.answers import ID_PATTERN, HttpRefusal, json_response
 from perdure.console.bodies import read_json
-from perdure.console.events import Cursor, follow, read_cursor
-from perdure.console.files import named
-from perdure.console.routes import EVENTS, call
-from perdure.console.shapes import Altered, Messages, Written
+from perdure.console.events import EventCursor, read_cursor, stream_events
+from perdure.console.files import find_uploads
+from perdure.console.routes import EVENT_STREAM, route
+from perdure.console.shapes import ChangedMessageResponse, MessageListResponse, StoredMessageResponse
 from perdure.core import notes
 from perdure.core.address import Address, session_key
 from perdure.core.messages import Inbound, Stored
@@ -24,22 +24,22 @@ from perdure.core.queueing import Fate
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 
-MOST_FILES = 20  # in one message
-PAGE = 500
+MAX_FILES = 20  # in one message
+PAGE_SIZE = 500
 # No control characters, and not the one that stands for bytes which were no text.
-_CHAT = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd]{1,200}")
+_CHAT_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd]{1,200}")
 _POSITION = re.compile(r"[0-9]{1,18}")
 
 
-class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
+class NewMessageRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a message to send. The id is the sender's own: sent again, it is the same message."""
 
     id: str
     text: str = ""
-    attachments: Annotated[tuple[str, ...], Meta(max_length=MOST_FILES)] = ()
+    attachments: Annotated[tuple[str, ...], Meta(max_length=MAX_FILES)] = ()
 
 
-class NewWords(Struct, frozen=True, forbid_unknown_fields=True):
+class EditMessageRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a change."""
 
     text: str
@@ -50,128 +50,130 @@ class ChatApi:
         self._gateway = gateway
         self._web = web
 
-    @call(
+    @route(
         "POST",
         "/api/chats/{chat:path}/messages",
         "takes a message: 202, or 200 if it is here already",
-        body=NewMessage,
-        answer=Written,
+        body=NewMessageRequest,
+        response_type=StoredMessageResponse,
         statuses=(202, 200),
     )
     async def write(self, request: Request) -> Response:
         """Write a message to a chat."""
-        address, body = _address(request), await _read_message(request)
-        files = await named(self._gateway, body.attachments)
+        address, body = _read_address(request), await _read_message(request)
+        files = await find_uploads(self._gateway, body.attachments)
         stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text, attachments=files))
         if stored.fate is Fate.FULL:
             cap = self._gateway.settings.queue.cap
-            raise Refusal(
+            raise HttpRefusal(
                 429, notes.queue_was_full(cap), "Wait until some are answered; then send it with a new id."
             )
         if stored.fate is Fate.ERASED:
-            raise Refusal(410, "a message of this id was here, and was erased", "Send it with a new id.")
-        return answer(_found(stored), 202 if stored.fresh else 200)
+            raise HttpRefusal(410, "a message of this id was here, and was erased", "Send it with a new id.")
+        return json_response(_message_fields(stored), 202 if stored.fresh else 200)
 
-    @call(
+    @route(
         "PUT",
         "/api/chats/{chat:path}/messages/{id:path}",
         "gives a message that has not begun other words, see [below](#change-a-message)",
-        body=NewWords,
-        answer=Altered,
+        body=EditMessageRequest,
+        response_type=ChangedMessageResponse,
     )
     async def change(self, request: Request) -> Response:
         """Give a message that has not begun other words."""
-        name, address = request.path_params["id"], _address(request)
-        text = await _read_words(request)
-        return await self._alter(
+        name, address = request.path_params["id"], _read_address(request)
+        text = await _read_new_text(request)
+        return await self._submit_change(
             Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
         )
 
-    @call(
+    @route(
         "DELETE",
         "/api/chats/{chat:path}/messages/{id:path}",
         "takes a message back that has not begun",
-        answer=Altered,
+        response_type=ChangedMessageResponse,
     )
     async def take_back(self, request: Request) -> Response:
         """Take a message back that has not begun."""
-        return await self._alter(
-            Inbound(_address(request), request.path_params["id"], TOKEN_HOLDER, "", kind="delete")
+        return await self._submit_change(
+            Inbound(_read_address(request), request.path_params["id"], TOKEN_HOLDER, "", kind="delete")
         )
 
-    async def _alter(self, change: Inbound) -> Response:
+    async def _submit_change(self, change: Inbound) -> Response:
         stored = await self._web.submit(change)
         if stored.fate in (Fate.UNKNOWN, Fate.TOO_LATE):
             known = stored.fate is Fate.TOO_LATE
-            raise Refusal(409 if known else 404, notes.not_waiting(known=known), NOT_CHANGED[stored.fate])
-        return answer(_found(stored) | {"fate": stored.fate})
+            raise HttpRefusal(
+                409 if known else 404, notes.not_waiting(known=known), NOT_CHANGED_HINTS[stored.fate]
+            )
+        return json_response(_message_fields(stored) | {"fate": stored.fate})
 
-    @call(
+    @route(
         "GET",
         "/api/chats/{chat:path}/messages",
         "what is in the chat, in order",
         query=("after",),
-        answer=Messages,
+        response_type=MessageListResponse,
     )
     async def read(self, request: Request) -> Response:
         """What is in a chat."""
-        key = self._key(request)
-        after = await self._place(key, request.query_params.get("after") or "0")
-        seen = await self._gateway.store.inbox.seen(key, after, PAGE + 1)
-        return answer({"messages": seen[:PAGE], "more": len(seen) > PAGE})
+        key = self._read_session_key(request)
+        after = await self._message_position(key, request.query_params.get("after") or "0")
+        seen = await self._gateway.store.inbox.chat_messages(key, after, PAGE_SIZE + 1)
+        return json_response({"messages": seen[:PAGE_SIZE], "more": len(seen) > PAGE_SIZE})
 
-    @call(
+    @route(
         "GET",
         "/api/chats/{chat:path}/events",
         "what happens in the chat, as it happens",
         query=("after",),
-        kind=EVENTS,
+        media_type=EVENT_STREAM,
     )
     async def events(self, request: Request) -> Response:
         """Follow what happens in a chat."""
-        key = self._key(request)
+        key = self._read_session_key(request)
         cursor = read_cursor(request.headers.get("last-event-id") or request.query_params.get("after", ""))
         await self._check_cursor(key, cursor)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         if request.method == "HEAD":  # it has no body, so it must not wait for the end of one
-            return Response(None, headers=headers, media_type=EVENTS)
-        stream = follow(self._gateway, self._web, key, cursor)
-        return StreamingResponse(stream, media_type=EVENTS, headers=headers)
+            return Response(None, headers=headers, media_type=EVENT_STREAM)
+        stream = stream_events(self._gateway, self._web, key, cursor)
+        return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
-    def _key(self, request: Request) -> str:
-        return session_key(self._gateway.settings.agent.name, _address(request))
+    def _read_session_key(self, request: Request) -> str:
+        return session_key(self._gateway.settings.agent.name, _read_address(request))
 
-    async def _place(self, key: str, after: str) -> int:
+    async def _message_position(self, key: str, after: str) -> int:
         """A place in the chat, given as a number or as the id of a message."""
         if _POSITION.fullmatch(after):
             return int(after)
-        place = await self._gateway.store.inbox.place(key, after) if OUR_ID.fullmatch(after) else None
+        place = await self._gateway.store.inbox.position_of(key, after) if ID_PATTERN.fullmatch(after) else None
         if place is None:
-            raise Refusal(
+            raise HttpRefusal(
                 400, f"after={after[:60]!r} names no message of this chat", "Give the id or position of one."
             )
         return place
 
-    async def _check_cursor(self, key: str, cursor: Cursor) -> None:
+    async def _check_cursor(self, key: str, cursor: EventCursor) -> None:
         """An event id leads into the journal of a session: that must be one of this chat."""
         store = self._gateway.store
         session = await store.sessions.get(cursor.session) if cursor.session else None
-        if session is None and cursor.session and await store.erasing.knows(cursor.session):
+        if session is None and cursor.session and await store.erasure.was_erased(cursor.session):
             return  # what was behind it is gone: the stream goes on with what came since
         if cursor.session and (session is None or session.key != key):
-            raise Refusal(
+            raise HttpRefusal(
                 400, f"Last-Event-ID {str(cursor)!r} is not of this chat", "Send the id of an event of this chat."
             )
 
 
-def _found(stored: Stored) -> dict[str, str]:
+def _message_fields(stored: Stored) -> dict[str, str]:
     return {"message": stored.message, "session": stored.session, "key": stored.key}
 
 
-def _address(request: Request) -> Address:
+def _read_address(request: Request) -> Address:
     chat = request.path_params["chat"]
-    if not _CHAT.fullmatch(chat):
-        raise Refusal(
+    if not _CHAT_NAME.fullmatch(chat):
+        raise HttpRefusal(
             400,
             "the name of the chat cannot be used",
             "Use 1 to 200 characters, none of them a control character.",
@@ -179,38 +181,38 @@ def _address(request: Request) -> Address:
     return Address("web", "dm", chat)
 
 
-async def _read_message(request: Request) -> NewMessage:
-    message = await read_json(request, NewMessage, EXAMPLE, "the body is not a message")
+async def _read_message(request: Request) -> NewMessageRequest:
+    message = await read_json(request, NewMessageRequest, MESSAGE_EXAMPLE, "the body is not a message")
     if not 0 < len(message.id) <= 200:
-        raise Refusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", EXAMPLE)
+        raise HttpRefusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", MESSAGE_EXAMPLE)
     if not message.attachments:
-        _check_said(message.text, EXAMPLE)
-    _check_storable("id", message.id, EXAMPLE)
-    _check_storable("text", message.text, EXAMPLE)
+        _check_not_blank(message.text, MESSAGE_EXAMPLE)
+    _check_storable("id", message.id, MESSAGE_EXAMPLE)
+    _check_storable("text", message.text, MESSAGE_EXAMPLE)
     return message
 
 
-async def _read_words(request: Request) -> str:
-    text = (await read_json(request, NewWords, WORDS_EXAMPLE, "the body has no new words")).text
-    _check_said(text, WORDS_EXAMPLE)
-    _check_storable("text", text, WORDS_EXAMPLE)
+async def _read_new_text(request: Request) -> str:
+    text = (await read_json(request, EditMessageRequest, EDIT_EXAMPLE, "the body has no new words")).text
+    _check_not_blank(text, EDIT_EXAMPLE)
+    _check_storable("text", text, EDIT_EXAMPLE)
     return text
 
 
-def _check_said(text: str, example: str) -> None:
+def _check_not_blank(text: str, example: str) -> None:
     if not text.strip():
-        raise Refusal(400, "text: expected something to answer, got nothing but blanks", example)
+        raise HttpRefusal(400, "text: expected something to answer, got nothing but blanks", example)
 
 
 def _check_storable(name: str, text: str, example: str) -> None:
     """PostgreSQL keeps no text with a zero, and one gateway must not take what another one cannot."""
     if "\0" in text:
-        raise Refusal(400, f"{name}: expected characters other than NUL (U+0000), got one", example)
+        raise HttpRefusal(400, f"{name}: expected characters other than NUL (U+0000), got one", example)
 
 
-NOT_CHANGED = {
+NOT_CHANGED_HINTS = {
     Fate.TOO_LATE: "It has begun, or was answered, dropped or deleted. Write a new message instead.",
     Fate.UNKNOWN: "Name it by the id that you gave it when you wrote it.",
 }
-WORDS_EXAMPLE = 'Send JSON such as {"text": "hello"}.'
-EXAMPLE = 'Send JSON such as {"id": "1", "text": "hello"}, with an id of your own for every new message.'
+EDIT_EXAMPLE = 'Send JSON such as {"text": "hello"}.'
+MESSAGE_EXAMPLE = 'Send JSON such as {"id": "1", "text": "hello"}, with an id of your own for every new message.'

@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.accounts import Configuration
-from perdure.console.answers import answer
-from perdure.console.routes import call
-from perdure.operations.configuration import effective
+from perdure.console.accounts import ConfigurationResponse
+from perdure.console.answers import json_response
+from perdure.console.routes import route
+from perdure.operations.configuration import effective_settings
 from perdure.runtime.gateway import Gateway
 
 
@@ -16,7 +16,12 @@ class ConfigurationApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/config", "the settings in effect, without the secrets among them", answer=Configuration)
+    @route(
+        "GET",
+        "/api/config",
+        "the settings in effect, without the secrets among them",
+        response_type=ConfigurationResponse,
+    )
     async def get(self, _: Request) -> Response:
         settings = self._gateway.settings
-        return answer({"home": str(settings.home), "settings": effective(settings)})
+        return json_response({"home": str(settings.home), "settings": effective_settings(settings)})

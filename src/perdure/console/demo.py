@@ -15,47 +15,52 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import answer
-from perdure.console.routes import call
+from perdure.console.answers import json_response
+from perdure.console.routes import route
 from perdure.settings import Settings
-from perdure.tools.rehearsal import runs
+from perdure.tools.rehearsal import recent_runs
 
-OFFLINE = "offline"
+OFFLINE_MODEL = "offline"
 
 
-def is_scripted(settings: Settings) -> bool:
+def uses_only_offline_model(settings: Settings) -> bool:
     """Whether nothing is lost with a gateway: on the web, the offline model alone answers."""
     model = settings.platform("web").model or settings.model.name
-    return model == OFFLINE and settings.agent.entrypoint is None
+    return model == OFFLINE_MODEL and settings.agent.entrypoint is None
 
 
-class Killed(Struct, frozen=True):
+class KillResponse(Struct, frozen=True):
     killed: int  # the process
 
 
-class Runs(Struct, frozen=True):
+class StepRunsResponse(Struct, frozen=True):
     runs: dict[str, int]  # by turn and call
 
 
-class Demo:
+class DemoApi:
     def __init__(self, home: Path) -> None:
-        self._trace = home / "rehearsal.log"
+        self._step_log = home / "rehearsal.log"
 
-    @call(
+    @route(
         "POST",
         "/api/demo/kill",
         "kills the gateway with `SIGKILL`; only [in the demo](web.md#the-demo)",
-        answer=Killed,
+        response_type=KillResponse,
         statuses=(202,),
     )
     async def kill(self, _: Request) -> Response:
         """Answer, and die of a real SIGKILL: nothing is written, closed or said any more."""
         dying = BackgroundTask(os.kill, os.getpid(), signal.SIGKILL)
-        response = answer(Killed(os.getpid()), 202)
+        response = json_response(KillResponse(os.getpid()), 202)
         response.background = dying
         return response
 
-    @call("GET", "/api/demo/runs", "how often each step of a script really ran; only in the demo", answer=Runs)
+    @route(
+        "GET",
+        "/api/demo/runs",
+        "how often each step of a script really ran; only in the demo",
+        response_type=StepRunsResponse,
+    )
     async def runs(self, _: Request) -> Response:
         """Counted from the trace that the steps leave, not from the journal."""
-        return answer(Runs(Counter(runs(self._trace))))
+        return json_response(StepRunsResponse(Counter(recent_runs(self._step_log))))

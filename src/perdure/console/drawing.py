@@ -7,17 +7,17 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from perdure.console.wording import length, sentence
-from perdure.core.lives import is_planned
+from perdure.console.wording import capitalised, duration
+from perdure.core.lives import is_planned_stop
 from perdure.core.notes import NO_GATEWAY_THEN, NO_SIGN_OF_LIFE, cause_of, until_found
 
-WIDTH, LEFT, RIGHT = 1000.0, 92.0, 14.0  # units of the drawing; names of lanes stand on the left
-ROW, TOP = 30.0, 26.0
-THINNEST = 3.0  # what took no time is seen all the same
-LETTER = 6.6  # about as wide as a letter
-MOST_TICKS, MOST_ROWS = 9, 8
-CLOSE_UP = 0.25  # an attempt that is a smaller share of the whole is also drawn on its own
-STEPS = [base * unit for unit, bases in (
+WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 1000.0, 92.0, 14.0  # units of the drawing; names of lanes stand on the left
+ROW_HEIGHT, TOP_MARGIN = 30.0, 26.0
+MIN_BAR_WIDTH = 3.0  # what took no time is seen all the same
+LETTER_WIDTH = 6.6  # about as wide as a letter
+MAX_TICKS, MAX_TOOL_ROWS = 9, 8
+CLOSE_UP_SHARE = 0.25  # an attempt that is a smaller share of the whole is also drawn on its own
+TICK_STEPS_MS = [base * unit for unit, bases in (
     (1, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     (1_000, (1, 2, 5, 10, 15, 30)),
     (60_000, (1, 2, 5, 10, 15, 30)),
@@ -26,7 +26,7 @@ STEPS = [base * unit for unit, bases in (
 ) for base in bases]  # fmt: skip
 
 
-class Bar(Struct):
+class TimelineBar(Struct):
     """Something that took time. `kind` is its colour, `mark` says that it was cut off or goes on."""
 
     at: int
@@ -41,180 +41,201 @@ class Bar(Struct):
     @property
     def shown(self) -> str:
         """As much of its name as has room in it."""
-        return self.text if self.holds(self.text) else self.text[: self._room - 1] + "…" if self._room > 4 else ""
+        return (
+            self.text
+            if self.holds(self.text)
+            else self.text[: self._letters_that_fit - 1] + "…"
+            if self._letters_that_fit > 4
+            else ""
+        )
 
     def holds(self, text: str) -> bool:
         """Whether the whole text has room in it."""
-        return len(text) <= self._room
+        return len(text) <= self._letters_that_fit
 
     @property
-    def _room(self) -> int:
-        return int((self.width - 10) / LETTER)
+    def _letters_that_fit(self) -> int:
+        return int((self.width - 10) / LETTER_WIDTH)
 
 
-class Down(Bar):
+class OutageBar(TimelineBar):
     """Time without a gateway, as far as is known; `death` says how the last one died, if somebody saw it."""
 
     death: str = ""
 
 
-B = TypeVar("B", bound=Bar)
+B = TypeVar("B", bound=TimelineBar)
 
 
-class Lane(Struct):
+class TimelineLane(Struct):
     name: str
-    bars: list[Bar]
+    bars: list[TimelineBar]
     y: float = 0.0
 
 
-class Tick(Struct, frozen=True):
+class AxisTick(Struct, frozen=True):
     x: float
     text: str
 
 
-class Drawing(Struct):
+class TimelineDiagram(Struct):
     name: str
     begin: int
     end: int
-    lanes: list[Lane]
-    downs: list[Down]  # from the death of a gateway, or its last sign of life, until that was found
-    ticks: list[Tick] = field(default_factory=list)
+    lanes: list[TimelineLane]
+    downs: list[OutageBar]  # from the death of a gateway, or its last sign of life, until that was found
+    ticks: list[AxisTick] = field(default_factory=list)
 
     @property
     def height(self) -> float:
-        return TOP + ROW * len(self.lanes) + 8
+        return TOP_MARGIN + ROW_HEIGHT * len(self.lanes) + 8
 
 
-def drawings(life: dict[str, Any], now: int) -> list[Drawing]:
+def timeline_diagrams(timeline: dict[str, Any], now: int) -> list[TimelineDiagram]:
     """The whole life; and close-ups of attempts that would be too small to see in it."""
-    lanes, downs = _lanes(life, now), _downs(life)
-    begin, end = _extent([bar for lane in lanes for bar in lane.bars])
-    whole = _draw("The whole turn", lanes, downs, begin, end)
-    return [whole, *(_close_up(life, one, now) for one in _small(life, now, end - begin))]
+    lanes, downs = _lanes(timeline, now), _outage_bars(timeline)
+    begin, end = _time_range([bar for lane in lanes for bar in lane.bars])
+    whole = _lay_out("The whole turn", lanes, downs, begin, end)
+    return [whole, *(_close_up_diagram(timeline, one, now) for one in _short_attempts(timeline, now, end - begin))]
 
 
-def _small(life: dict[str, Any], now: int, total: int) -> list[dict[str, Any]]:
-    if len(life["attempts"]) < 2 and not life["interruptions"]:
+def _short_attempts(timeline: dict[str, Any], now: int, total: int) -> list[dict[str, Any]]:
+    if len(timeline["attempts"]) < 2 and not timeline["interruptions"]:
         return []
-    return [one for one in life["attempts"] if (one["until"] or now) - one["at"] < CLOSE_UP * total]
+    return [one for one in timeline["attempts"] if (one["until"] or now) - one["at"] < CLOSE_UP_SHARE * total]
 
 
-def _close_up(life: dict[str, Any], attempt: dict[str, Any], now: int) -> Drawing:
+def _close_up_diagram(timeline: dict[str, Any], attempt: dict[str, Any], now: int) -> TimelineDiagram:
     begin, end = attempt["at"], max(attempt["until"] or now, attempt["at"] + 1)
     name = f"Attempt {attempt['number']}, at its own scale"
-    return _draw(name, _lanes(life, now), _downs(life), begin, end)
+    return _lay_out(name, _lanes(timeline, now), _outage_bars(timeline), begin, end)
 
 
-def _draw(name: str, lanes: Sequence[Lane], downs: Iterable[Down], begin: int, end: int) -> Drawing:
+def _lay_out(
+    name: str, lanes: Sequence[TimelineLane], downs: Iterable[OutageBar], begin: int, end: int
+) -> TimelineDiagram:
     end = max(end, begin + 1)
-    kept = [Lane(lane.name, _placed(lane.bars, begin, end)) for lane in lanes]
+    kept = [TimelineLane(lane.name, _place_bars(lane.bars, begin, end)) for lane in lanes]
     kept = [lane for lane in kept if lane.bars]
     for row, lane in enumerate(kept):
-        lane.y = TOP + ROW * row
-    return Drawing(name, begin, end, kept, _placed(downs, begin, end), _ticks(begin, end))
+        lane.y = TOP_MARGIN + ROW_HEIGHT * row
+    return TimelineDiagram(name, begin, end, kept, _place_bars(downs, begin, end), _axis_ticks(begin, end))
 
 
-def _placed(bars: Iterable[B], begin: int, end: int) -> list[B]:
+def _place_bars(bars: Iterable[B], begin: int, end: int) -> list[B]:
     """The bars that are to be seen between two moments, each in its place."""
     found = []
     for bar in bars:
         if bar.until < begin or bar.at > end:
             continue
-        left, right = (_x(min(max(at, begin), end), begin, end) for at in (bar.at, bar.until))
-        width = max(right - left, THINNEST)
-        bar.x, bar.width = round(min(left, WIDTH - RIGHT - width), 1), round(width, 1)
+        left, right = (_x_position(min(max(at, begin), end), begin, end) for at in (bar.at, bar.until))
+        width = max(right - left, MIN_BAR_WIDTH)
+        bar.x, bar.width = round(min(left, WIDTH - RIGHT_MARGIN - width), 1), round(width, 1)
         found.append(bar)
     return found
 
 
-def _x(at: int, begin: int, end: int) -> float:
-    return LEFT + (at - begin) / (end - begin) * (WIDTH - LEFT - RIGHT)
+def _x_position(at: int, begin: int, end: int) -> float:
+    return LEFT_MARGIN + (at - begin) / (end - begin) * (WIDTH - LEFT_MARGIN - RIGHT_MARGIN)
 
 
-def _ticks(begin: int, end: int) -> list[Tick]:
-    step = next((step for step in STEPS if (end - begin) / step <= MOST_TICKS), STEPS[-1])
-    places = range(0, end - begin + 1, step)[: MOST_TICKS + 1]
-    return [Tick(round(_x(begin + place, begin, end), 1), length(place) if place else "0") for place in places]
+def _axis_ticks(begin: int, end: int) -> list[AxisTick]:
+    step = next((step for step in TICK_STEPS_MS if (end - begin) / step <= MAX_TICKS), TICK_STEPS_MS[-1])
+    places = range(0, end - begin + 1, step)[: MAX_TICKS + 1]
+    return [
+        AxisTick(round(_x_position(begin + place, begin, end), 1), duration(place) if place else "0")
+        for place in places
+    ]
 
 
-def _extent(bars: Sequence[Bar]) -> tuple[int, int]:
+def _time_range(bars: Sequence[TimelineBar]) -> tuple[int, int]:
     return min((bar.at for bar in bars), default=0), max((bar.until for bar in bars), default=1)
 
 
 # ── what there is to draw ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _lanes(life: dict[str, Any], now: int) -> list[Lane]:
-    tools = _apart([_span(each, now) for each in life["calls"]])
+def _lanes(timeline: dict[str, Any], now: int) -> list[TimelineLane]:
+    tools = _split_overlapping([_span_bar(each, now) for each in timeline["calls"]])
     return [
-        Lane("Messages", [_message(each) for each in life["messages"]]),
-        Lane(
-            "Attempts", [*(_attempt(each, now) for each in life["attempts"]), *map(_decision, life["decisions"])]
+        TimelineLane("Messages", [_message_bar(each) for each in timeline["messages"]]),
+        TimelineLane(
+            "Attempts",
+            [
+                *(_attempt_bar(each, now) for each in timeline["attempts"]),
+                *map(_decision_bar, timeline["decisions"]),
+            ],
         ),
-        Lane("Model", [_span(each, now) for each in life["steps"]]),
-        *(Lane("" if row else "Tools", bars) for row, bars in enumerate(tools)),
-        Lane("Person", [_span(each, now) for each in life["questions"]]),
-        Lane("Replies", [_reply(each, now) for each in life["replies"]]),
+        TimelineLane("Model", [_span_bar(each, now) for each in timeline["steps"]]),
+        *(TimelineLane("" if row else "Tools", bars) for row, bars in enumerate(tools)),
+        TimelineLane("Person", [_span_bar(each, now) for each in timeline["questions"]]),
+        TimelineLane("Replies", [_delivery_bar(each, now) for each in timeline["replies"]]),
     ]
 
 
-def _message(each: dict[str, Any]) -> Bar:
+def _message_bar(each: dict[str, Any]) -> TimelineBar:
     begin = min(each["sent_at"] or each["received_at"], each["received_at"])
     end = each["taken_at"] or each["received_at"]
-    title = f"Message of {each['by']}: stored, and taken {length(end - each['received_at'])} later"
-    return Bar(begin, end, "message", title)
+    title = f"Message of {each['by']}: stored, and taken {duration(end - each['received_at'])} later"
+    return TimelineBar(begin, end, "message", title)
 
 
-def _attempt(each: dict[str, Any], now: int) -> Bar:
+def _attempt_bar(each: dict[str, Any], now: int) -> TimelineBar:
     end = each["until"] or now
     how = "goes on" if each["until"] is None else each["ending"]
     cause = f" by {cause_of(each['reason'])}" if each["reason"] else ""
-    title = f"Attempt {each['number']}: {length(end - each['at'])}, {how}{cause}"
+    title = f"Attempt {each['number']}: {duration(end - each['at'])}, {how}{cause}"
     mark = "open" if each["until"] is None else "cut" if each["ending"] == "interrupted" else ""
-    return Bar(each["at"], end, "attempt", title, f"attempt {each['number']}", mark)
+    return TimelineBar(each["at"], end, "attempt", title, f"attempt {each['number']}", mark)
 
 
-def _decision(each: dict[str, Any]) -> Bar:
-    return Bar(each["at"], each["at"], "decided", f"Decided: {each['choice_in_words']}. {each['rule_in_words']}.")
+def _decision_bar(each: dict[str, Any]) -> TimelineBar:
+    return TimelineBar(
+        each["at"], each["at"], "decided", f"Decided: {each['choice_in_words']}. {each['rule_in_words']}."
+    )
 
 
-def _span(each: dict[str, Any], now: int) -> Bar:
+def _span_bar(each: dict[str, Any], now: int) -> TimelineBar:
     end = each["until"] if each["until"] is not None else now
     outcome = each["outcome"] or "goes on"
-    title = f"{each['name']} ({each['id']}): {length(end - each['at'])}, {outcome}"
+    title = f"{each['name']} ({each['id']}): {duration(end - each['at'])}, {outcome}"
     mark = {"cut": "cut", "unknown": "cut", None: "open"}.get(each["outcome"], "")
     kind = f"{each['kind']} failed" if each["outcome"] == "error" else each["kind"]
-    return Bar(each["at"], end, kind, title, each["name"], mark)
+    return TimelineBar(each["at"], end, kind, title, each["name"], mark)
 
 
-def _reply(each: dict[str, Any], now: int) -> Bar:
+def _delivery_bar(each: dict[str, Any], now: int) -> TimelineBar:
     settled = each["state"] not in ("owed", "sending", "unknown")
     end = each["updated_at"] if settled else max(now, each["created_at"])
-    title = f"Reply, part {each['part'] + 1}: {length(end - each['created_at'])}, {each['state']}"
+    title = f"Reply, part {each['part'] + 1}: {duration(end - each['created_at'])}, {each['state']}"
     kind = "reply" if each["state"] == "sent" else "reply failed" if settled else "reply"
-    return Bar(each["created_at"], end, kind, title, each["state"], "" if settled else "open")
+    return TimelineBar(each["created_at"], end, kind, title, each["state"], "" if settled else "open")
 
 
-def _downs(life: dict[str, Any]) -> list[Down]:
+def _outage_bars(timeline: dict[str, Any]) -> list[OutageBar]:
     """Where nothing is known to have been alive; where somebody saw the gateway die, none was there."""
-    return [_down(each) for each in life["interruptions"]]
+    return [_outage_bar(each) for each in timeline["interruptions"]]
 
 
-def _down(each: dict[str, Any]) -> Down:
+def _outage_bar(each: dict[str, Any]) -> OutageBar:
     death, text = each["death"] or "", NO_GATEWAY_THEN if each["death"] else NO_SIGN_OF_LIFE
-    lasted = f"{text} for {length(each['found_at'] - each['at'])}"
-    title = until_found(death, each["reason"]) if is_planned(each["reason"]) else f"{death}; {lasted}".lstrip("; ")
-    return Down(each["at"], each["found_at"], "down", sentence(title), text, death=death)
+    lasted = f"{text} for {duration(each['found_at'] - each['at'])}"
+    title = (
+        until_found(death, each["reason"])
+        if is_planned_stop(each["reason"])
+        else f"{death}; {lasted}".lstrip("; ")
+    )
+    return OutageBar(each["at"], each["found_at"], "down", capitalised(title), text, death=death)
 
 
-def _apart(bars: Sequence[Bar]) -> list[list[Bar]]:
+def _split_overlapping(bars: Sequence[TimelineBar]) -> list[list[TimelineBar]]:
     """Bars that overlap go into rows of their own; beyond a few rows, they share the last one."""
-    rows: list[list[Bar]] = []
+    rows: list[list[TimelineBar]] = []
     for bar in sorted(bars, key=lambda bar: bar.at):
         free = [row for row in rows if row[-1].until <= bar.at]
         if free:
             free[0].append(bar)
-        elif len(rows) < MOST_ROWS:
+        elif len(rows) < MAX_TOOL_ROWS:
             rows.append([bar])
         else:
             rows[-1].append(bar)

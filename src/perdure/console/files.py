@@ -7,73 +7,73 @@ from collections.abc import AsyncIterator
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 
-from perdure.console.answers import OUR_ID, Refusal, answer
-from perdure.console.routes import call
-from perdure.console.shapes import Uploaded
+from perdure.console.answers import ID_PATTERN, HttpRefusal, json_response
+from perdure.console.routes import route
+from perdure.console.shapes import UploadResponse
 from perdure.core import notes
 from perdure.core.messages import Attachment
 from perdure.errors import FileTooLarge, NotFound
 from perdure.runtime.gateway import Gateway
-from perdure.store.attachments import StoredFile
+from perdure.store.attachments import StoredAttachment
 
 # Whatever somebody sent is never shown as a page of ours, and runs nothing.
-_HARMLESS = {
+_DOWNLOAD_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cache-Control": "private, no-store",
 }
 
 
-class FileApi:
+class AttachmentApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call(
+    @route(
         "POST",
         "/api/attachments",
         "takes a file for a message to come, see [below](#files): 201",
         query=("name",),
-        answer=Uploaded,
+        response_type=UploadResponse,
         statuses=(201,),
     )
     async def upload(self, request: Request) -> Response:
         """Take a file in: the body is its bytes."""
         name = request.query_params.get("name", "")
         if not name.strip():
-            raise Refusal(400, "the file has no name", "Send it to /api/attachments?name=notes.txt, say.")
+            raise HttpRefusal(400, "the file has no name", "Send it to /api/attachments?name=notes.txt, say.")
         kind = request.headers.get("content-type", "")
         try:
-            stored = await self._gateway.loops.uploads.take(name, kind, _body(request))
+            stored = await self._gateway.loops.uploads.receive(name, kind, _stream_body(request))
         except FileTooLarge as error:
-            most = notes.size_of(self._gateway.settings.max_file)
-            raise Refusal(413, f"{error.message}, and no more is taken", f"Send at most {most}.") from error
+            most = notes.size_of(self._gateway.settings.max_file_bytes)
+            raise HttpRefusal(413, f"{error.message}, and no more is taken", f"Send at most {most}.") from error
         except OSError as error:
             words = f"the file could not be kept: {error.strerror or error}"
-            raise Refusal(503, words, "Make room on the gateway's disk, and send it again.") from error
-        return answer(Uploaded(stored.id, stored.name, stored.size or 0, stored.media_type), 201)
+            raise HttpRefusal(503, words, "Make room on the gateway's disk, and send it again.") from error
+        return json_response(UploadResponse(stored.id, stored.name, stored.size or 0, stored.media_type), 201)
 
-    @call("GET", "/api/attachments/{id}", "gives a file back", kind="*/*")
+    @route("GET", "/api/attachments/{id}", "gives a file back", media_type="*/*")
     async def get(self, request: Request) -> Response:
         """Give a file back, always as one to be saved."""
         name = request.path_params["id"]
-        stored = await self._gateway.store.attachments.get(name) if OUR_ID.fullmatch(name) else None
-        place = self._gateway.loops.cabinet.find(stored.path) if stored else None
+        stored = await self._gateway.store.attachments.get(name) if ID_PATTERN.fullmatch(name) else None
+        place = self._gateway.loops.attachments.find(stored.path) if stored else None
         if stored is None or place is None:
-            raise NotFound(f"there is no file {name[:60]!r}", hint=_why(stored))
-        return FileResponse(place, headers=_HARMLESS, media_type=stored.media_type, filename=stored.name)
+            raise NotFound(f"there is no file {name[:60]!r}", hint=_missing_file_hint(stored))
+        return FileResponse(place, headers=_DOWNLOAD_HEADERS, media_type=stored.media_type, filename=stored.name)
 
 
-async def named(gateway: Gateway, ids: tuple[str, ...]) -> tuple[Attachment, ...]:
+async def find_uploads(gateway: Gateway, ids: tuple[str, ...]) -> tuple[Attachment, ...]:
     """The files that a message names: each was uploaded, and is still here."""
     found = []
     for each in ids:
-        stored = await gateway.store.attachments.get(each) if OUR_ID.fullmatch(each) else None
+        stored = await gateway.store.attachments.get(each) if ID_PATTERN.fullmatch(each) else None
         if stored is None or stored.reference != stored.id:
-            raise Refusal(400, f"attachments: {each[:60]!r} was not uploaded", notes.UPLOAD_FIRST)
+            raise HttpRefusal(400, f"attachments: {each[:60]!r} was not uploaded", notes.UPLOAD_FIRST)
         found.append(Attachment(stored.name, stored.id, stored.media_type, stored.size))
     return tuple(found)
 
 
-def _why(stored: StoredFile | None) -> str:
+def _missing_file_hint(stored: StoredAttachment | None) -> str:
     if stored is not None and stored.state == "failed":
         return f"It could not be fetched: {stored.problem}."
     if stored is not None and stored.state == "referenced":
@@ -81,9 +81,9 @@ def _why(stored: StoredFile | None) -> str:
     return "Messages list the ids of their files."
 
 
-async def _body(request: Request) -> AsyncIterator[bytes]:
+async def _stream_body(request: Request) -> AsyncIterator[bytes]:
     try:
         async for piece in request.stream():
             yield piece
     except ClientDisconnect as error:
-        raise Refusal(400, "the connection closed before the file was whole", "Send it again.") from error
+        raise HttpRefusal(400, "the connection closed before the file was whole", "Send it again.") from error

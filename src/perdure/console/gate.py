@@ -9,15 +9,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from perdure.console.answers import Refusal
+from perdure.console.answers import HttpRefusal
 from perdure.console.bodies import read_body
-from perdure.console.pages import page
-from perdure.console.routes import FORM, PAGE, Call, Endpoint, call
-from perdure.console.seal import LASTS, Seal
-from perdure.console.shapes import Token
-from perdure.console.sites import Names, is_foreign, is_ours
-from perdure.console.tokens import same_token
-from perdure.console.tries import Tries
+from perdure.console.pages import render_page
+from perdure.console.routes import FORM, HTML, Endpoint, RouteSpec, route
+from perdure.console.seal import COOKIE_MAX_AGE_SECONDS, LoginCookie
+from perdure.console.shapes import LoginForm
+from perdure.console.sites import HostNames, is_cross_site, is_from_our_page
+from perdure.console.tokens import tokens_match
+from perdure.console.tries import LoginThrottle
 from perdure.core import notes
 from perdure.logs import Log
 from perdure.store.ids import wall_clock
@@ -25,94 +25,94 @@ from perdure.store.ids import wall_clock
 log = Log("gate")
 
 
-class Gate:
+class Authenticator:
     """Lets in whoever shows the token, or the cookie that it was once exchanged for.
 
     A header with the right token counts always: nobody can send it for somebody else, and no stranger's wrong ones
     keep its owner out. The cookie counts only if a page of ours sends it, under a name of ours.
     """
 
-    def __init__(self, token: str, names: Names) -> None:
+    def __init__(self, token: str, host_names: HostNames) -> None:
         self._token = token
-        self._names = names
-        self._seal = Seal(token)
-        self._tries = Tries()
+        self._host_names = host_names
+        self._cookie = LoginCookie(token)
+        self._throttle = LoginThrottle()
 
-    def routes(self, calls: Iterable[tuple[Call, Endpoint]]) -> list[Route]:
+    def build_routes(self, specs: Iterable[tuple[RouteSpec, Endpoint]]) -> list[Route]:
         """One route for each path, so that a method which it has not is answered with those that it has."""
-        doors = {"no": lambda endpoint: endpoint, "api": self.api, "page": self.page}
+        doors = {"no": lambda endpoint: endpoint, "api": self.require_api_login, "page": self.require_page_login}
         paths: dict[str, dict[str, Endpoint]] = {}
-        for each, endpoint in calls:
+        for each, endpoint in specs:
             paths.setdefault(each.path, {})[each.method] = doors[each.login](endpoint)
-        return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in paths.items()]
+        return [Route(path, _dispatch_by_method(methods), methods=[*methods]) for path, methods in paths.items()]
 
-    def api(self, endpoint: Endpoint) -> Endpoint:
+    def require_api_login(self, endpoint: Endpoint) -> Endpoint:
         """A call for programs: without a login it is refused in JSON."""
 
         async def guarded(request: Request) -> Response:
-            if not self._is_known(request):
-                raise Refusal(401, notes.LOGIN_NEEDED, notes.HOW_TO_LOG_IN)
+            if not self._is_logged_in(request):
+                raise HttpRefusal(401, notes.LOGIN_NEEDED, notes.HOW_TO_LOG_IN)
             return await endpoint(request)
 
         return guarded
 
-    def page(self, endpoint: Endpoint) -> Endpoint:
+    def require_page_login(self, endpoint: Endpoint) -> Endpoint:
         """A page for people: without a login it leads to the form for it."""
 
         async def guarded(request: Request) -> Response:
-            return await endpoint(request) if self._is_known(request) else _go("/login")
+            return await endpoint(request) if self._is_logged_in(request) else _redirect("/login")
 
         return guarded
 
-    @call(
+    @route(
         "GET",
         "/login",
         "a form; or, with `token`, what the link does that the gateway prints",
         login="no",
         query=("token",),
-        kind=PAGE,
+        media_type=HTML,
         statuses=(200, 303),
     )
-    async def ask(self, request: Request) -> Response:
+    async def login_form(self, request: Request) -> Response:
         """The link that the gateway prints logs in; without a token, there is a form."""
         given = request.query_params.get("token")
-        return page("login.html", problem="") if given is None else self._admit(request, given)
+        return render_page("login.html", problem="") if given is None else self._log_in_with_token(request, given)
 
-    @call(
+    @route(
         "POST",
         "/login",
         "logs a browser in, with the `token` of the form",
         login="no",
-        body=Token,
-        takes=FORM,
+        body=LoginForm,
+        body_media_type=FORM,
         statuses=(303,),
     )
     async def log_in(self, request: Request) -> Response:
         """What the form sends."""
         fields = parse_qs((await read_body(request)).decode(errors="replace"))
-        return self._admit(request, fields.get("token", [""])[0].strip())
+        return self._log_in_with_token(request, fields.get("token", [""])[0].strip())
 
-    @call("POST", "/logout", "logs this browser out", login="no", statuses=(303,))
+    @route("POST", "/logout", "logs this browser out", login="no", statuses=(303,))
     async def log_out(self, request: Request) -> Response:
         """This browser forgets the login; others keep theirs."""
-        self._check_site(request, is_foreign(request))
-        response = _go("/login")
-        response.delete_cookie(self._seal.name, httponly=True, samesite="lax")
+        self._check_origin(request, is_cross_site(request))
+        response = _redirect("/login")
+        response.delete_cookie(self._cookie.name, httponly=True, samesite="lax")
         return response
 
-    def _admit(self, request: Request, given: str) -> Response:
+    def _log_in_with_token(self, request: Request, given: str) -> Response:
         # Before it is counted: no other site must use up the tries of whoever visits it.
-        self._check_site(request, is_foreign(request))
-        if wait := self._tries.wait(_client(request)):
-            raise Refusal(429, notes.TOO_MANY_LOGINS, notes.log_in_later(wait), again=wait)
-        if not same_token(given, self._token):
-            return self._reject(request, given)
-        self._tries.succeeded(_client(request))
-        response = _go("/")
+        self._check_origin(request, is_cross_site(request))
+        if wait := self._throttle.seconds_to_wait(_client_address(request)):
+            raise HttpRefusal(429, notes.TOO_MANY_LOGINS, notes.log_in_later(wait), retry_after_seconds=wait)
+        if not tokens_match(given, self._token):
+            return self._reject_token(request, given)
+        self._throttle.record_success(_client_address(request))
+        response = _redirect("/")
         response.set_cookie(
-            self._seal.name,
-            self._seal.stamp(wall_clock() // 1000),
-            max_age=LASTS,
+            self._cookie.name,
+            self._cookie.issue(wall_clock() // 1000),
+            max_age=COOKIE_MAX_AGE_SECONDS,
             httponly=True,
             secure=request.url.scheme == "https",
             # Not `strict`: a link to a page of ours, opened from another site, would then ask for a login.
@@ -120,52 +120,52 @@ class Gate:
         )
         return response
 
-    def _reject(self, request: Request, given: str) -> Response:
-        self._count(request, given)
+    def _reject_token(self, request: Request, given: str) -> Response:
+        self._count_wrong_token(request, given)
         if "text/html" in request.headers.get("accept", ""):
-            return page("login.html", 401, problem=notes.LOGIN_REFUSED)
-        raise Refusal(401, notes.LOGIN_REFUSED, notes.WHERE_THE_LOGIN_IS)
+            return render_page("login.html", 401, problem=notes.LOGIN_REFUSED)
+        raise HttpRefusal(401, notes.LOGIN_REFUSED, notes.WHERE_THE_LOGIN_IS)
 
-    def _is_known(self, request: Request) -> bool:
+    def _is_logged_in(self, request: Request) -> bool:
         if "authorization" in request.headers:
-            return self._has_token(request)
-        if not self._seal.is_good(request.cookies.get(self._seal.name, ""), wall_clock() // 1000):
+            return self._has_bearer_token(request)
+        if not self._cookie.is_valid(request.cookies.get(self._cookie.name, ""), wall_clock() // 1000):
             return False
-        self._check_site(request, not is_ours(request))
+        self._check_origin(request, not is_from_our_page(request))
         return True
 
-    def _has_token(self, request: Request) -> bool:
+    def _has_bearer_token(self, request: Request) -> bool:
         scheme, _, given = request.headers["authorization"].partition(" ")
         if scheme.lower() != "bearer":
             return False
-        if same_token(given.strip(), self._token):
+        if tokens_match(given.strip(), self._token):
             return True
-        if wait := self._tries.wait(_client(request)):
-            raise Refusal(429, notes.TOO_MANY_LOGINS, notes.log_in_later(wait), again=wait)
-        self._count(request, given)
+        if wait := self._throttle.seconds_to_wait(_client_address(request)):
+            raise HttpRefusal(429, notes.TOO_MANY_LOGINS, notes.log_in_later(wait), retry_after_seconds=wait)
+        self._count_wrong_token(request, given)
         return False
 
-    def _count(self, request: Request, given: str) -> None:
-        if wait := self._tries.failed(_client(request), given):
-            log.warning("logins_refused", client=_client(request), seconds=wait)
+    def _count_wrong_token(self, request: Request, given: str) -> None:
+        if wait := self._throttle.record_failure(_client_address(request), given):
+            log.warning("logins_refused", client=_client_address(request), seconds=wait)
 
-    def _check_site(self, request: Request, foreign: bool) -> None:
+    def _check_origin(self, request: Request, cross_site: bool) -> None:
         host = request.headers.get("host", "")
-        if not self._names.has(host):
-            raise Refusal(403, notes.not_our_name(host), notes.USE_OUR_NAME)
-        if foreign:
-            raise Refusal(403, notes.OTHER_SITE, notes.USE_OUR_PAGES)
+        if not self._host_names.allows(host):
+            raise HttpRefusal(403, notes.not_our_name(host), notes.USE_OUR_NAME)
+        if cross_site:
+            raise HttpRefusal(403, notes.OTHER_SITE, notes.USE_OUR_PAGES)
 
 
-def _go(path: str) -> RedirectResponse:
+def _redirect(path: str) -> RedirectResponse:
     return RedirectResponse(path, 303)
 
 
-def _client(request: Request) -> str:
+def _client_address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _by_method(methods: dict[str, Endpoint]) -> Endpoint:
+def _dispatch_by_method(methods: dict[str, Endpoint]) -> Endpoint:
     async def chosen(request: Request) -> Response:
         return await methods["GET" if request.method == "HEAD" else request.method](request)
 

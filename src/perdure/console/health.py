@@ -5,37 +5,37 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import answer
-from perdure.console.routes import call
-from perdure.console.shapes import Healthy, Ready
+from perdure.console.answers import json_response
+from perdure.console.routes import route
+from perdure.console.shapes import HealthResponse, ReadinessResponse
 from perdure.runtime.gateway import Gateway, Phase
 
 
-class Health:
+class HealthApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call(
+    @route(
         "GET",
         "/healthz",
         "200 while the database takes writes, otherwise 503",
         login="no",
-        answer=Healthy,
+        response_type=HealthResponse,
         statuses=(200, 503),
     )
     async def live(self, _: Request) -> Response:
         """Whether the database takes writes."""
         problem = self._gateway.store.problem
-        return answer(
+        return json_response(
             {"healthy": problem is None, "reasons": [problem] if problem else []}, 503 if problem else 200
         )
 
-    @call(
+    @route(
         "GET",
         "/readyz",
         "200 while every platform is connected and the gateway is not stopping, otherwise 503",
         login="no",
-        answer=Ready,
+        response_type=ReadinessResponse,
         statuses=(200, 503),
     )
     async def ready(self, _: Request) -> Response:
@@ -43,4 +43,4 @@ class Health:
         reasons = self._gateway.problems()
         if self._gateway.phase is not Phase.READY:
             reasons.append(f"the gateway is {self._gateway.phase}")
-        return answer({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+        return json_response({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)

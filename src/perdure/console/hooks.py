@@ -5,17 +5,17 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import Refusal
+from perdure.console.answers import HttpRefusal
 from perdure.console.bodies import read_body
-from perdure.console.routes import call
+from perdure.console.routes import route
 from perdure.runtime.gateway import Gateway
 
 
-class HookApi:
+class WebhookApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call(
+    @route(
         "POST",
         "/hooks/{platform}",
         "what a platform posts by itself, such as [Telegram](telegram.md#with-a-webhook)",
@@ -26,6 +26,6 @@ class HookApi:
         name = request.path_params["platform"]
         adapter = next((each for each in self._gateway.adapters if each.name == name and each.takes_posts), None)
         if adapter is None:
-            raise Refusal(404, f"no platform posts to {request.url.path}", "docs/http.md lists what there is.")
+            raise HttpRefusal(404, f"no platform posts to {request.url.path}", "docs/http.md lists what there is.")
         answered = await adapter.take_post(dict(request.headers), await read_body(request))
         return Response(answered.body, answered.status, media_type=answered.media_type)

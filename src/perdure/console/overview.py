@@ -7,92 +7,94 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.accounts import WholeSituation
-from perdure.console.acts import act, of_reply, of_turn, resuming
-from perdure.console.answers import answer
-from perdure.console.routes import call
-from perdure.console.sessions import status
-from perdure.console.wording import place
+from perdure.console.accounts import OverviewResponse
+from perdure.console.acts import delivery_actions, make_action, resume_actions, turn_actions
+from perdure.console.answers import json_response
+from perdure.console.routes import route
+from perdure.console.sessions import gateway_status
+from perdure.console.wording import chat_label
 from perdure.core import notes
-from perdure.core.delivery import Delivery
-from perdure.core.entries import Asked
+from perdure.core.delivery import DeliveryState
+from perdure.core.entries import QuestionAsked
 from perdure.core.journal import TurnView, fold
-from perdure.core.turn import State
-from perdure.operations.lives import decisions, turn_fields
-from perdure.operations.outbox import row_fields
-from perdure.operations.people import Register
+from perdure.core.turn import TurnState
+from perdure.operations.lives import list_decisions, turn_fields
+from perdure.operations.outbox import delivery_fields
+from perdure.operations.people import PeopleVerbs
 from perdure.runtime.gateway import Gateway
 from perdure.store.moves import Turn
-from perdure.store.sessions import Which
+from perdure.store.sessions import SessionFilter
 from perdure.version import __version__
 
-MOST = 20  # of each kind: whoever has more goes through the lists
-LATELY_MS = 86_400_000
-FEW = 5
+MAX_ITEMS_PER_KIND = 20  # of each kind: whoever has more goes through the lists
+RECENT_FAILURE_MS = 86_400_000
+RECENT_DECISIONS = 5
 
 
 class OverviewApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call(
+    @route(
         "GET",
         "/api/overview",
         "how the gateway is, what needs somebody, and what to do about it",
-        answer=WholeSituation,
+        response_type=OverviewResponse,
     )
     async def get(self, _: Request) -> Response:
-        return answer(await overview(self._gateway))
+        return json_response(await read_overview(self._gateway))
 
 
-async def overview(gateway: Gateway) -> dict[str, Any]:
+async def read_overview(gateway: Gateway) -> dict[str, Any]:
     """All that the first page of the console shows."""
     store = gateway.store
-    running = await store.turns.open([State.RUNNING, State.QUEUED], MOST)
-    return await status(gateway) | {
+    running = await store.turns.open([TurnState.RUNNING, TurnState.QUEUED], MAX_ITEMS_PER_KIND)
+    return await gateway_status(gateway) | {
         "version": __version__,
         "model": gateway.settings.model.name,
-        "adapters": _adapters(gateway),
+        "adapters": _platform_statuses(gateway),
         "well": notes.ALL_IS_WELL,
-        "attention": await attention(gateway),
+        "attention": await attention_items(gateway),
         "turns": [turn_fields(turn) for turn in running],
-        "decisions": (await decisions(store, limit=FEW))["decisions"][:FEW],
+        "decisions": (await list_decisions(store, limit=RECENT_DECISIONS))["decisions"][:RECENT_DECISIONS],
     }
 
 
-def _adapters(gateway: Gateway) -> list[dict[str, str]]:
+def _platform_statuses(gateway: Gateway) -> list[dict[str, str]]:
     problems = gateway.loops.connections.problems
     return [{"name": each.name, "problem": problems.get(each.name, "")} for each in gateway.adapters]
 
 
-async def attention(gateway: Gateway) -> list[dict[str, Any]]:
+async def attention_items(gateway: Gateway) -> list[dict[str, Any]]:
     """Everything that does not go on by itself, the most pressing first."""
     found: list[dict[str, Any]] = []
     if gateway.loops.recoverer.paused:
-        found.append(_item("bad", notes.RESUME_PAUSED, acts=[act("resume_all", "/api/resume")]))
-    found += _problems(gateway)
-    found += await _people(gateway)
+        found.append(_attention_item("bad", notes.RESUME_PAUSED, acts=[make_action("resume_all", "/api/resume")]))
+    found += _problem_items(gateway)
+    found += await _pairing_items(gateway)
     found += [
         item
-        for turn in await gateway.store.turns.open([State.WAITING], MOST)
-        for item in await _asked(gateway, turn)
+        for turn in await gateway.store.turns.open([TurnState.WAITING], MAX_ITEMS_PER_KIND)
+        for item in await _question_items(gateway, turn)
     ]
     found += [
-        await _interrupted(gateway, turn) for turn in await gateway.store.turns.open([State.INTERRUPTED], MOST)
+        await _interrupted_item(gateway, turn)
+        for turn in await gateway.store.turns.open([TurnState.INTERRUPTED], MAX_ITEMS_PER_KIND)
     ]
-    return found + await _suspended(gateway) + await _replies(gateway)
+    return found + await _suspended_items(gateway) + await _delivery_items(gateway)
 
 
-def _problems(gateway: Gateway) -> list[dict[str, Any]]:
+def _problem_items(gateway: Gateway) -> list[dict[str, Any]]:
     away = gateway.loops.connections.problems
-    stored = [_item("bad", gateway.store.problem)] if gateway.store.problem else []
+    stored = [_attention_item("bad", gateway.store.problem)] if gateway.store.problem else []
     platforms = [
-        _item("bad", notes.not_connected(name), notes.tried_again(problem)) for name, problem in away.items()
+        _attention_item("bad", notes.not_connected(name), notes.tried_again(problem))
+        for name, problem in away.items()
     ]
-    return [*stored, *platforms, *(_item("warn", each) for each in gateway.shortcomings())]
+    return [*stored, *platforms, *(_attention_item("warn", each) for each in gateway.warnings())]
 
 
-def _item(level: str, text: str, detail: str = "", **more: Any) -> dict[str, Any]:
+def _attention_item(level: str, text: str, detail: str = "", **more: Any) -> dict[str, Any]:
     return {
         "level": level,
         "text": text,
@@ -104,14 +106,16 @@ def _item(level: str, text: str, detail: str = "", **more: Any) -> dict[str, Any
     } | more
 
 
-def _of_turn(turn: Turn) -> dict[str, Any]:
-    return {"at": turn.updated_at, "where": place(turn.key), "link": f"/console/turns/{turn.id}"}
+def _turn_location(turn: Turn) -> dict[str, Any]:
+    return {"at": turn.updated_at, "where": chat_label(turn.key), "link": f"/console/turns/{turn.id}"}
 
 
-async def _people(gateway: Gateway) -> list[dict[str, Any]]:
-    asking = (await Register(gateway.settings, gateway.store, gateway.operators.clock).page(limit=1))["requests"]
+async def _pairing_items(gateway: Gateway) -> list[dict[str, Any]]:
+    asking = (await PeopleVerbs(gateway.settings, gateway.store, gateway.operator_verbs.clock).page(limit=1))[
+        "requests"
+    ]
     return [
-        _item(
+        _attention_item(
             "warn",
             notes.SOMEBODY_ASKS,
             each["name"],
@@ -119,62 +123,68 @@ async def _people(gateway: Gateway) -> list[dict[str, Any]]:
             where=each["who"],
             link="/console/people",
         )
-        for each in asking[:MOST]
+        for each in asking[:MAX_ITEMS_PER_KIND]
     ]
 
 
-async def question(gateway: Gateway, turn: Turn) -> Asked | None:
+async def pending_question(gateway: Gateway, turn: Turn) -> QuestionAsked | None:
     """What a turn waits for, if it waits for a person."""
-    return (await _view(gateway, turn)).question if turn.state is State.WAITING else None
+    return (await _read_turn_view(gateway, turn)).question if turn.state is TurnState.WAITING else None
 
 
-async def _view(gateway: Gateway, turn: Turn) -> TurnView:
+async def _read_turn_view(gateway: Gateway, turn: Turn) -> TurnView:
     return fold(await gateway.store.journal.of_turn(turn.session, turn.id))
 
 
-async def _asked(gateway: Gateway, turn: Turn) -> list[dict[str, Any]]:
-    asked = await question(gateway, turn)
+async def _question_items(gateway: Gateway, turn: Turn) -> list[dict[str, Any]]:
+    asked = await pending_question(gateway, turn)
     if asked is None:
         return []
     by_words = notes.QUESTION_WAITS if asked.options else notes.QUESTION_WAITS_THERE
     text = notes.CALL_WAITS if asked.approves else by_words
-    return [_item("warn", text, asked.text, acts=of_turn(turn, asked), **_of_turn(turn))]
+    return [_attention_item("warn", text, asked.text, acts=turn_actions(turn, asked), **_turn_location(turn))]
 
 
-async def _interrupted(gateway: Gateway, turn: Turn) -> dict[str, Any]:
-    decided = (await _view(gateway, turn)).decided
+async def _interrupted_item(gateway: Gateway, turn: Turn) -> dict[str, Any]:
+    decided = (await _read_turn_view(gateway, turn)).last_decision
     why = decided.why if decided else notes.NOT_DECIDED_YET
-    return _item("warn", notes.NOT_GOING_ON, why, acts=of_turn(turn, None), **_of_turn(turn))
+    return _attention_item("warn", notes.NOT_GOING_ON, why, acts=turn_actions(turn, None), **_turn_location(turn))
 
 
-async def _suspended(gateway: Gateway) -> list[dict[str, Any]]:
-    found = await gateway.store.sessions.page(limit=MOST, which=Which(state="suspended", newest=True))
+async def _suspended_items(gateway: Gateway) -> list[dict[str, Any]]:
+    found = await gateway.store.sessions.page(
+        limit=MAX_ITEMS_PER_KIND, matching=SessionFilter(state="suspended", newest=True)
+    )
     return [
-        _item(
+        _attention_item(
             "warn",
             notes.SET_ASIDE_HERE,
             notes.SET_ASIDE_MEANS,
             at=session.updated_at,
-            where=place(session.key),
+            where=chat_label(session.key),
             link=f"/console/sessions/{session.id}",
-            acts=resuming(session),
+            acts=resume_actions(session),
         )
         for session in found
     ]
 
 
-async def _replies(gateway: Gateway) -> list[dict[str, Any]]:
+async def _delivery_items(gateway: Gateway) -> list[dict[str, Any]]:
     """Those of unknown outcome, and those that were lately given up, unless they were sent again."""
     outbox = gateway.store.outbox
-    unknown = (await outbox.page((Delivery.UNKNOWN,), limit=MOST)).rows
-    failed = (await outbox.page((Delivery.REFUSED, Delivery.EXPIRED), limit=MOST)).rows
-    since = gateway.operators.clock() - LATELY_MS
-    lately = [row for row in failed if row.updated_at > since and await outbox.again(row) is None]
-    return [_reply(row_fields(row)) for row in [*unknown, *lately]]
+    unknown = (await outbox.page((DeliveryState.UNKNOWN,), limit=MAX_ITEMS_PER_KIND)).rows
+    failed = (await outbox.page((DeliveryState.REFUSED, DeliveryState.EXPIRED), limit=MAX_ITEMS_PER_KIND)).rows
+    since = gateway.operator_verbs.clock() - RECENT_FAILURE_MS
+    lately = [row for row in failed if row.updated_at > since and await outbox.resent_id(row) is None]
+    return [_delivery_item(delivery_fields(row)) for row in [*unknown, *lately]]
 
 
-def _reply(row: dict[str, Any]) -> dict[str, Any]:
-    text = notes.SEND_UNKNOWN if row["state"] == Delivery.UNKNOWN else notes.SEND_FAILED
-    where = {"at": row["updated_at"], "where": place(row["key"]), "link": "/console/outbox?state=" + row["state"]}
+def _delivery_item(row: dict[str, Any]) -> dict[str, Any]:
+    text = notes.SEND_UNKNOWN if row["state"] == DeliveryState.UNKNOWN else notes.SEND_FAILED
+    where = {
+        "at": row["updated_at"],
+        "where": chat_label(row["key"]),
+        "link": "/console/outbox?state=" + row["state"],
+    }
     detail = f"“{notes.beginning(row['text'], 60)}”: {row['problem'] or row['advice']}"
-    return _item("warn", text, detail, acts=of_reply(row), **where)
+    return _attention_item("warn", text, detail, acts=delivery_actions(row), **where)

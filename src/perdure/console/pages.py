@@ -12,14 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from perdure.console.routes import call
-from perdure.console.wording import WORDS
+from perdure.console.routes import route
+from perdure.console.wording import FILTERS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-HERE = Path(__file__).parent
-KINDS = {
+WEB_DIRECTORY = Path(__file__).parent
+MEDIA_TYPES = {
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
@@ -27,47 +27,52 @@ KINDS = {
     ".ico": "image/x-icon",
     ".woff2": "font/woff2",
 }
-_FILE = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*(\.[a-z0-9]+)")
+_STATIC_FILE_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*(\.[a-z0-9]+)")
 
 
-def page(template: str, status: int = 200, **values: Any) -> Response:
+def render_page(template: str, status: int = 200, **values: Any) -> Response:
     """A template, filled in."""
-    return HTMLResponse(_templates().get_template(template).render(values), status)
+    return HTMLResponse(_template_environment().get_template(template).render(values), status)
 
 
 @cache
-def _templates() -> Environment:
+def _template_environment() -> Environment:
     # Whoever starts a gateway need not wait for it: the first page does.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = FileSystemLoader(HERE / "templates")
+    loader = FileSystemLoader(WEB_DIRECTORY / "templates")
     made = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters.update(WORDS)
+    made.filters.update(FILTERS)
     return made
 
 
-class Pages:
-    @call(
-        "GET", "/static/{name}", "a file that the pages are made with", login="no", kind="*/*", statuses=(200, 304)
+class StaticFileApi:
+    @route(
+        "GET",
+        "/static/{name}",
+        "a file that the pages are made with",
+        login="no",
+        media_type="*/*",
+        statuses=(200, 304),
     )
-    async def static(self, request: Request) -> Response:
+    async def get(self, request: Request) -> Response:
         """Browsers keep it, and ask each time whether it is still the same."""
         name = request.path_params["name"]
-        content = _content(name)
+        content = _static_content(name)
         if content is None:
             raise HTTPException(404)
         tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return Response(content, headers=headers, media_type=KINDS[Path(name).suffix])
+        return Response(content, headers=headers, media_type=MEDIA_TYPES[Path(name).suffix])
 
 
-def _content(name: str) -> bytes | None:
+def _static_content(name: str) -> bytes | None:
     """Only what lies right there, and is of a kind that we serve."""
-    path = HERE / "static" / name
-    if not _FILE.fullmatch(name) or path.suffix not in KINDS or not path.is_file():
+    path = WEB_DIRECTORY / "static" / name
+    if not _STATIC_FILE_NAME.fullmatch(name) or path.suffix not in MEDIA_TYPES or not path.is_file():
         return None
     return path.read_bytes()

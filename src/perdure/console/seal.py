@@ -5,13 +5,13 @@ from __future__ import annotations
 import hmac
 import re
 
-from perdure.console.tokens import same_token
+from perdure.console.tokens import tokens_match
 
-LASTS = 30 * 24 * 60 * 60  # seconds that a browser stays logged in
-_COOKIE = re.compile(r"([0-9]{1,12})\.([0-9a-f]{64})")
+COOKIE_MAX_AGE_SECONDS = 30 * 24 * 60 * 60  # seconds that a browser stays logged in
+_COOKIE_PATTERN = re.compile(r"([0-9]{1,12})\.([0-9a-f]{64})")
 
 
-class Seal:
+class LoginCookie:
     """Makes cookies and knows its own. Another token makes another seal, and every cookie before void."""
 
     def __init__(self, token: str) -> None:
@@ -19,16 +19,16 @@ class Seal:
         # Browsers send a cookie to every port of a machine, and several gateways may be at home on one.
         self.name = f"perdure_{self._sign('name')[:8]}"
 
-    def stamp(self, second: int) -> str:
+    def issue(self, issued_at: int) -> str:
         """A cookie for a login at that second."""
-        return f"{second}.{self._sign(f'login {second}')}"
+        return f"{issued_at}.{self._sign(f'login {issued_at}')}"
 
-    def is_good(self, cookie: str, now: int) -> bool:
+    def is_valid(self, cookie: str, now: int) -> bool:
         """Whether we made this cookie, and not too long ago."""
-        found = _COOKIE.fullmatch(cookie)
-        if found is None or not same_token(cookie, self.stamp(int(found[1]))):
+        found = _COOKIE_PATTERN.fullmatch(cookie)
+        if found is None or not tokens_match(cookie, self.issue(int(found[1]))):
             return False
-        return 0 <= now - int(found[1]) <= LASTS
+        return 0 <= now - int(found[1]) <= COOKIE_MAX_AGE_SECONDS
 
     def _sign(self, text: str) -> str:
         return hmac.digest(self._token.encode(), f"perdure {text}".encode(), "sha256").hex()

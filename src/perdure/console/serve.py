@@ -17,21 +17,23 @@ import uvicorn
 
 from perdure.config import Settings
 from perdure.console.app import create_app
-from perdure.console.tokens import ensure_token, has_token, is_shared
+from perdure.console.tokens import ensure_token, has_token, is_token_shared
 from perdure.errors import ConfigurationError
 from perdure.logs import Log
-from perdure.runtime.gateway import Ending, Gateway
+from perdure.runtime.gateway import Gateway, StopKind
 
 log = Log("serve")
 
-_BUSY = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
+_PORT_BUSY_HINT = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
 
-KEEP_ALIVE = 75  # seconds; longer than clients keep a connection, so that they do not meet one that we close
-CLOSING = 3  # seconds that open requests get when everything else has stopped
-SHORTEST = 1.0  # seconds that a stop gets in any case
+KEEP_ALIVE_SECONDS = (
+    75  # seconds; longer than clients keep a connection, so that they do not meet one that we close
+)
+SHUTDOWN_SECONDS = 3  # seconds that open requests get when everything else has stopped
+MIN_STOP_SECONDS = 1.0  # seconds that a stop gets in any case
 
 
-class LastResort:
+class ExitDeadline:
     """Ends the process by the earliest deadline it was given, with code 1 and every thread's stack in the log.
 
     What was not recorded as done is found at the next start. It works also when the event loop is stuck.
@@ -40,14 +42,14 @@ class LastResort:
     def __init__(self) -> None:
         self._deadline = float("inf")
 
-    def end_by(self, seconds: float) -> None:
+    def exit_within(self, seconds: float) -> None:
         now = time.monotonic()
         if now + seconds < self._deadline:
             self._deadline = now + seconds
-            faulthandler.dump_traceback_later(max(seconds, SHORTEST), exit=True)
+            faulthandler.dump_traceback_later(max(seconds, MIN_STOP_SECONDS), exit=True)
 
 
-class _Server(uvicorn.Server):
+class _GatewayServer(uvicorn.Server):
     """Uvicorn without its signal handlers: the gateway decides when to stop."""
 
     def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
@@ -68,14 +70,14 @@ async def serve(
     *,
     on_ready: Callable[[str], None],
     lifeline: int | None = None,
-    make: Callable[..., Gateway] = Gateway,
-) -> Ending:
+    make_gateway: Callable[..., Gateway] = Gateway,
+) -> StopKind:
     """Run a gateway until a signal stops it. `on_ready` gets the address to log in at."""
     listening = listen(settings.web.host, settings.web.port)
     loopback = ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
-    token = _token(settings, loopback=loopback)
-    last_resort = LastResort()
-    gateway = make(settings, end_by=last_resort.end_by)
+    token = _login_token(settings, loopback=loopback)
+    last_resort = ExitDeadline()
+    gateway = make_gateway(settings, end_by=last_resort.exit_within)
     config = uvicorn.Config(
         create_app(gateway, token, loopback=loopback, supervised=lifeline is not None),
         lifespan="off",
@@ -83,19 +85,19 @@ async def serve(
         access_log=False,
         server_header=False,
         ws="none",
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=CLOSING,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     url = _login_url(listening, token)
-    server = _Server(config, lambda: on_ready(url))
-    _obey_signals(gateway, last_resort, lifeline)
+    server = _GatewayServer(config, lambda: on_ready(url))
+    _install_signal_handlers(gateway, last_resort, lifeline)
     try:
-        return await _run_both(gateway, server, listening)
+        return await _run_gateway_and_server(gateway, server, listening)
     finally:
         listening.close()
 
 
-async def _run_both(gateway: Gateway, server: _Server, listening: socket.socket) -> Ending:
+async def _run_gateway_and_server(gateway: Gateway, server: _GatewayServer, listening: socket.socket) -> StopKind:
     """The server listens from the moment the gateway is ready until the gateway has stopped."""
     ready = asyncio.Event()
     running = asyncio.create_task(gateway.run(ready.set))
@@ -124,12 +126,14 @@ def listen(host: str, port: int) -> socket.socket:
         busy = getattr(error, "errno", None) == errno.EADDRINUSE
         raise ConfigurationError(
             f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}",
-            hint=_BUSY if busy else "Set web.host to an address of this machine, and web.port to one you may use.",
+            hint=_PORT_BUSY_HINT
+            if busy
+            else "Set web.host to an address of this machine, and web.port to one you may use.",
         ) from error
     return listening
 
 
-def _token(settings: Settings, *, loopback: bool) -> str:
+def _login_token(settings: Settings, *, loopback: bool) -> str:
     """The token of the home. Other machines may reach us only if somebody has asked for one."""
     home = settings.home
     if not loopback and not has_token(home):
@@ -139,7 +143,7 @@ def _token(settings: Settings, *, loopback: bool) -> str:
             "to get in, and shows it. Then start the gateway again.",
         )
     token = ensure_token(home)
-    if is_shared(home):
+    if is_token_shared(home):
         log.warning(
             "token_is_shared", file=home / "token", hint="Others may read it. Run: chmod 600, or make a new one."
         )
@@ -152,12 +156,12 @@ def _login_url(listening: socket.socket, token: str) -> str:
     return f"http://{shown}:{port}/login?token={quote(token)}"
 
 
-def _obey_signals(gateway: Gateway, last_resort: LastResort, lifeline: int | None) -> None:
+def _install_signal_handlers(gateway: Gateway, exit_deadline: ExitDeadline, lifeline: int | None) -> None:
     """A signal asks for an orderly stop, a second one for a quick one; so does the end of our supervisor."""
     loop = asyncio.get_running_loop()
 
     def set_deadline(*_: object) -> None:
-        last_resort.end_by(gateway.settings.drain.longest)
+        exit_deadline.exit_within(gateway.settings.drain.max_seconds)
 
     def abandoned() -> None:
         loop.remove_reader(lifeline or 0)

@@ -6,14 +6,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from perdure.console.accounts import PastTurn
+from perdure.console.accounts import PastTurnResource
 from perdure.core.address import Address
 from perdure.core.people import Role
-from perdure.store.erasing import Erased
-from perdure.store.inbox import Seen
+from perdure.store.erasing import ErasedSession
+from perdure.store.inbox import ChatMessage
 
 
-class Written(Struct, frozen=True):
+class StoredMessageResponse(Struct, frozen=True):
     """A message that is here."""
 
     message: str
@@ -21,20 +21,20 @@ class Written(Struct, frozen=True):
     key: str
 
 
-class Altered(Written, frozen=True):
+class ChangedMessageResponse(StoredMessageResponse, frozen=True):
     """A message with other words, or without any."""
 
     fate: Literal["changed", "deleted"]
 
 
-class Messages(Struct, frozen=True):
+class MessageListResponse(Struct, frozen=True):
     """A page of a chat."""
 
-    messages: list[Seen]
+    messages: list[ChatMessage]
     more: bool
 
 
-class Uploaded(Struct, frozen=True):
+class UploadResponse(Struct, frozen=True):
     """A file that is here, to be named by a message."""
 
     id: str
@@ -43,17 +43,17 @@ class Uploaded(Struct, frozen=True):
     media_type: str
 
 
-class AnsweredQuestion(Struct, frozen=True):
+class QuestionAnswerResponse(Struct, frozen=True):
     question: str
     answered: bool
 
 
-class JudgedCall(Struct, frozen=True):
+class ApprovalResponse(Struct, frozen=True):
     approval: str
     verdict: str
 
 
-class KnownPerson(Struct, frozen=True):
+class PersonResource(Struct, frozen=True):
     """Somebody who was let in by name, everywhere or in one chat."""
 
     who: str
@@ -66,7 +66,7 @@ class KnownPerson(Struct, frozen=True):
     place: str
 
 
-class ConfiguredPerson(Struct, frozen=True):
+class ConfiguredPersonResource(Struct, frozen=True):
     """Somebody whom the configuration lets in; `*` is everybody."""
 
     platform: str
@@ -75,7 +75,7 @@ class ConfiguredPerson(Struct, frozen=True):
     chat: str | None
 
 
-class AskingPerson(Struct, frozen=True):
+class PairingRequestResource(Struct, frozen=True):
     """Somebody who was told a code that is still good."""
 
     id: str
@@ -88,38 +88,38 @@ class AskingPerson(Struct, frozen=True):
     expires_at: int
 
 
-class People(Struct, frozen=True):
+class PeopleResponse(Struct, frozen=True):
     """A page of people; the first one has also who is configured and who asks."""
 
-    people: list[KnownPerson]
+    people: list[PersonResource]
     more: bool
-    configured: list[ConfiguredPerson] = []
-    requests: list[AskingPerson] = []
+    configured: list[ConfiguredPersonResource] = []
+    requests: list[PairingRequestResource] = []
 
 
-class ChangedPerson(Struct, frozen=True):
+class PersonChangeResponse(Struct, frozen=True):
     done: bool
     said: str
     who: str
 
 
-class Healthy(Struct, frozen=True):
+class HealthResponse(Struct, frozen=True):
     healthy: bool
     reasons: list[str]
 
 
-class Ready(Struct, frozen=True):
+class ReadinessResponse(Struct, frozen=True):
     ready: bool
     reasons: list[str]
 
 
-class Token(Struct, frozen=True):
+class LoginForm(Struct, frozen=True):
     """What the form of the login sends."""
 
     token: str
 
 
-class OneSession(Struct, frozen=True):
+class SessionResource(Struct, frozen=True):
     """A session with its recovery state; in a list with what it waits for, alone with its turns and its why."""
 
     key: str
@@ -138,23 +138,23 @@ class OneSession(Struct, frozen=True):
     waits_for: str | None = None
     turn: str | None = None
     why: list[str] = []
-    turns: list[PastTurn] = []
+    turns: list[PastTurnResource] = []
     more: bool = False
 
 
-class Sessions(Struct, frozen=True):
-    sessions: list[OneSession]
+class SessionListResponse(Struct, frozen=True):
+    sessions: list[SessionResource]
     more: bool
 
 
-class ActedOn(Struct, frozen=True):
+class SessionVerbResponse(Struct, frozen=True):
     """What an operator's verb did to a session; `erased` lists what went."""
 
     session: str
     verb: str
     done: bool
-    erased: list[Erased] = []
+    erased: list[ErasedSession] = []
 
 
-class Done(Struct, frozen=True):
+class ResumeAllResponse(Struct, frozen=True):
     done: bool

@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.pages import page
-from perdure.console.routes import call
+from perdure.console.pages import render_page
+from perdure.console.routes import route
 from perdure.runtime.gateway import Gateway
 
 
@@ -16,17 +16,17 @@ class ChatPage:
         self._demo = demo
         self._supervised = supervised  # whether somebody starts the gateway again when it dies
 
-    @call("GET", "/", "the chat page, with a new chat", login="page")
+    @route("GET", "/", "the chat page, with a new chat", login="page")
     async def new(self, _: Request) -> Response:
-        return self._page()
+        return self._render()
 
-    @call("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page")
-    async def one(self, _: Request) -> Response:
+    @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page")
+    async def existing(self, _: Request) -> Response:
         """The page reads the name from its own address."""
-        return self._page()
+        return self._render()
 
-    def _page(self) -> Response:
-        return page(
+    def _render(self) -> Response:
+        return render_page(
             "chat.html",
             demo=self._demo,
             supervised=self._supervised,

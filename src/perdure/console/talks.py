@@ -6,20 +6,20 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.answers import answer
-from perdure.console.routes import call
+from perdure.console.answers import json_response
+from perdure.console.routes import route
 from perdure.core import notes
-from perdure.core.address import Address, parse_session_key, session_key
+from perdure.core.address import Address, session_key, split_session_key
 from perdure.core.session import SessionState
 from perdure.operations.look import waits_for
 from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import Session
 
-MOST = 50
-TITLE = 60  # letters
+MAX_CHATS = 50
+MAX_TITLE_CHARACTERS = 60  # letters
 
 
-class Talk(Struct, frozen=True):
+class ChatResource(Struct, frozen=True):
     """A chat of the web, as the list of them shows it."""
 
     chat: str
@@ -30,21 +30,28 @@ class Talk(Struct, frozen=True):
     waits_for: str | None  # in words
 
 
-class Talks(Struct, frozen=True):
-    chats: list[Talk]
+class ChatListResponse(Struct, frozen=True):
+    chats: list[ChatResource]
 
 
-class TalkApi:
+class ChatListApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/chats", "the chats that were used last, newest first, at most 50", answer=Talks)
+    @route(
+        "GET",
+        "/api/chats",
+        "the chats that were used last, newest first, at most 50",
+        response_type=ChatListResponse,
+    )
     async def recent(self, _: Request) -> Response:
         named_alike = session_key(self._gateway.settings.agent.name, Address("web", "dm", "x"))[:-1]
-        found = await self._gateway.store.sessions.recent(named_alike, MOST)
-        return answer(Talks([await self._talk(session, words) for session, words in found]))
+        found = await self._gateway.store.sessions.recent_by_prefix(named_alike, MAX_CHATS)
+        return json_response(
+            ChatListResponse([await self._chat_resource(session, words) for session, words in found])
+        )
 
-    async def _talk(self, session: Session, words: str) -> Talk:
-        chat, waits = parse_session_key(session.key)[1].chat, await waits_for(self._gateway.store, session.id)
-        title = notes.beginning(words, TITLE) or chat
-        return Talk(chat, title, session.id, session.state, session.updated_at, waits)
+    async def _chat_resource(self, session: Session, words: str) -> ChatResource:
+        chat, waits = split_session_key(session.key)[1].chat, await waits_for(self._gateway.store, session.id)
+        title = notes.beginning(words, MAX_TITLE_CHARACTERS) or chat
+        return ChatResource(chat, title, session.id, session.state, session.updated_at, waits)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perdure.errors import ConfigurationError
 
-SHORTEST = 16  # characters; ours have 43, and one of your own may be shorter
+MIN_TOKEN_CHARACTERS = 16  # characters; ours have 43, and one of your own may be shorter
 
 
 def has_token(home: Path) -> bool:
@@ -17,25 +17,25 @@ def has_token(home: Path) -> bool:
     return (home / "token").exists()
 
 
-def is_shared(home: Path) -> bool:
+def is_token_shared(home: Path) -> bool:
     """Whether others than its owner may read or write the token's file."""
     return bool(stat.S_IMODE((home / "token").stat().st_mode) & 0o077)
 
 
 def ensure_token(home: Path) -> str:
     """The token of this home; made if there is none."""
-    token = _token(home)
-    if len(token) < SHORTEST:
+    token = _load_token(home)
+    if len(token) < MIN_TOKEN_CHARACTERS:
         raise ConfigurationError(
             f"the token in {home / 'token'} is too easy to guess: it has {len(token)} characters",
-            hint=f"Delete the file, and `perdure token` makes a new one; one of your own needs {SHORTEST}.",
+            hint=f"Delete the file, and `perdure token` makes a new one; one of your own needs {MIN_TOKEN_CHARACTERS}.",
         )
     return token
 
 
-def _token(home: Path) -> str:
+def _load_token(home: Path) -> str:
     try:
-        return _read_or_make(home / "token")
+        return _read_or_create(home / "token")
     except OSError as error:
         raise ConfigurationError(
             f"the home directory {home} cannot be used: {error.strerror}",
@@ -43,7 +43,7 @@ def _token(home: Path) -> str:
         ) from error
 
 
-def _read_or_make(path: Path) -> str:
+def _read_or_create(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -59,9 +59,9 @@ def _read_or_make(path: Path) -> str:
 def _replace_empty(path: Path) -> str:
     """A crash at the very first start may have left the file without its token."""
     path.unlink()
-    return _read_or_make(path)
+    return _read_or_create(path)
 
 
-def same_token(given: str, token: str) -> bool:
+def tokens_match(given: str, token: str) -> bool:
     """Compare in constant time, so that nobody can guess it letter by letter."""
     return secrets.compare_digest(given.encode(), token.encode())

@@ -5,107 +5,116 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.console.accounts import Decisions, Life, MendedReply, Replies
-from perdure.console.answers import OUR_ID, Refusal, answer
-from perdure.console.routes import call
-from perdure.core.delivery import Delivery, Mend
-from perdure.operations.lives import decisions, turn_life
-from perdure.operations.outbox import find_row, list_rows, mended_fields
+from perdure.console.accounts import DecisionListResponse, OutboxResponse, OutboxVerbResponse, TurnTimelineResponse
+from perdure.console.answers import ID_PATTERN, HttpRefusal, json_response
+from perdure.console.routes import route
+from perdure.core.delivery import DeliveryState, OutboxVerb
+from perdure.operations.lives import list_decisions, turn_timeline
+from perdure.operations.outbox import find_delivery, list_deliveries, verb_result_fields
 from perdure.runtime.gateway import Gateway
-from perdure.store.decisions import PLACE
+from perdure.store.decisions import CURSOR
 
-PAGE = 100
+PAGE_SIZE = 100
 
 
 class TurnApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call("GET", "/api/turns/{id}", "the whole life of a turn, see [below](#look-into-a-turn)", answer=Life)
+    @route(
+        "GET",
+        "/api/turns/{id}",
+        "the whole life of a turn, see [below](#look-into-a-turn)",
+        response_type=TurnTimelineResponse,
+    )
     async def get(self, request: Request) -> Response:
-        return answer(await turn_life(self._gateway.store, our_id(request, "id", "turn")))
+        return json_response(await turn_timeline(self._gateway.store, read_path_id(request, "id", "turn")))
 
-    @call(
+    @route(
         "GET",
         "/api/decisions",
         "what recovery decided, in words, newest first; `after` pages by `next`",
         query=("after",),
-        answer=Decisions,
+        response_type=DecisionListResponse,
     )
     async def decisions(self, request: Request) -> Response:
-        return answer(await decisions(self._gateway.store, decisions_after(request), PAGE))
+        return json_response(await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE))
 
 
 class OutboxApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @call(
+    @route(
         "GET",
         "/api/outbox",
         "replies, newest first, of one or more `state`s; `after` pages by `next`",
         query=("state", "after"),
-        answer=Replies,
+        response_type=OutboxResponse,
     )
     async def list(self, request: Request) -> Response:
-        return answer(
-            await list_rows(self._gateway.store, wanted_states(request), read_after(request, "reply"), PAGE)
+        return json_response(
+            await list_deliveries(
+                self._gateway.store, read_delivery_states(request), read_after(request, "reply"), PAGE_SIZE
+            )
         )
 
-    @call(
+    @route(
         "POST",
         "/api/outbox/{id}/{verb}",
         "`resend` or `drop` a reply, see [below](#look-after-replies)",
-        answer=MendedReply,
+        response_type=OutboxVerbResponse,
     )
     async def act(self, request: Request) -> Response:
         """resend or drop."""
         verb = request.path_params["verb"]
-        if verb not in tuple(Mend):
-            raise Refusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(Mend)}.")
-        row = await find_row(self._gateway.store, our_id(request, "id", "reply"))
-        operators = self._gateway.operators
-        mended = await (operators.resend(row) if verb == Mend.RESEND else operators.drop_reply(row))
-        fields = mended_fields(mended)
-        if mended.what == "refused":
-            raise Refusal(409, f"a reply that is {row.state} cannot be {PAST[verb]}", fields["said"])
-        return answer(fields | {"verb": verb})
+        if verb not in tuple(OutboxVerb):
+            raise HttpRefusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(OutboxVerb)}.")
+        row = await find_delivery(self._gateway.store, read_path_id(request, "id", "reply"))
+        operators = self._gateway.operator_verbs
+        mended = await (
+            operators.resend_delivery(row) if verb == OutboxVerb.RESEND else operators.drop_delivery(row)
+        )
+        fields = verb_result_fields(mended)
+        if mended.outcome == "refused":
+            raise HttpRefusal(409, f"a reply that is {row.state} cannot be {PAST_TENSE[verb]}", fields["said"])
+        return json_response(fields | {"verb": verb})
 
 
-PAST = {"resend": "resent", "drop": "dropped"}
+PAST_TENSE = {"resend": "resent", "drop": "dropped"}
 
 
-def our_id(request: Request, name: str, what: str) -> str:
+def read_path_id(request: Request, name: str, what: str) -> str:
     """An id of ours in the path; anything else names nothing, and PostgreSQL could not always be asked for it."""
     given: str = request.path_params[name]
-    if not OUR_ID.fullmatch(given):
-        raise Refusal(404, f"no {what} is named {given[:80]!r}", "The lists have the ids.")
+    if not ID_PATTERN.fullmatch(given):
+        raise HttpRefusal(404, f"no {what} is named {given[:80]!r}", "The lists have the ids.")
     return given
 
 
 def read_after(request: Request, what: str) -> str:
     """Where a page begins."""
     after = request.query_params.get("after", "")
-    if after and not OUR_ID.fullmatch(after):
-        raise Refusal(
+    if after and not ID_PATTERN.fullmatch(after):
+        raise HttpRefusal(
             400, f"after={after[:60]!r} is no id of a {what}", "Give the one that the page before named."
         )
     return after
 
 
-def decisions_after(request: Request) -> str:
+def read_decisions_after(request: Request) -> str:
     after = request.query_params.get("after", "")
-    if after and not PLACE.fullmatch(after):
-        raise Refusal(400, f"after={after[:60]!r} is no place", "Give the `next` of the page before.")
+    if after and not CURSOR.fullmatch(after):
+        raise HttpRefusal(400, f"after={after[:60]!r} is no place", "Give the `next` of the page before.")
     return after
 
 
-def wanted_states(request: Request) -> list[Delivery]:
+def read_delivery_states(request: Request) -> list[DeliveryState]:
     """The states that are asked for; none means all of them."""
     words = [word for word in request.query_params.get("state", "").split(",") if word]
-    unknown = [word for word in words if word not in tuple(Delivery)]
+    unknown = [word for word in words if word not in tuple(DeliveryState)]
     if unknown:
-        raise Refusal(
-            400, f"{unknown[0][:60]!r} is no state of a reply", f"The states are: {', '.join(Delivery)}."
+        raise HttpRefusal(
+            400, f"{unknown[0][:60]!r} is no state of a reply", f"The states are: {', '.join(DeliveryState)}."
         )
-    return [Delivery(word) for word in words]
+    return [DeliveryState(word) for word in words]

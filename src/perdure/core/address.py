@@ -12,7 +12,7 @@ from perdure.errors import BadKey
 ChatKind = Literal["dm", "group", "channel"]
 CHAT_KINDS: tuple[str, ...] = get_args(ChatKind)
 
-KEY_FORM = "agent:NAME:PLATFORM:KIND:CHAT[:THREAD[:PERSON]]"
+SESSION_KEY_FORM = "agent:NAME:PLATFORM:KIND:CHAT[:THREAD[:PERSON]]"
 _RESERVED = re.compile(r"[%:\x00-\x20\x7f]")
 _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 
@@ -42,7 +42,7 @@ def split_parts(text: str) -> list[str]:
     return [_ESCAPED.sub(lambda found: chr(int(found[1], 16)), part) for part in text.split(":")]
 
 
-class Conversation(Struct, frozen=True):
+class SessionKey(Struct, frozen=True):
     """What a session key names: who talks where, and with whom alone, if it is not with everybody there."""
 
     agent: str
@@ -55,7 +55,7 @@ class Conversation(Struct, frozen=True):
         return self.address.kind != "dm" and self.person is None
 
     @property
-    def key(self) -> str:
+    def text(self) -> str:
         """Names the conversation, for ever. Where it is one person's, an empty thread keeps their place."""
         own = () if self.person is None else (self.person,)
         gap = ("",) if own and self.address.thread is None else ()
@@ -64,57 +64,57 @@ class Conversation(Struct, frozen=True):
 
 def session_key(agent: str, address: Address, person: str | None = None) -> str:
     """Name the conversation of one agent at one address, or with one person there, for ever."""
-    return Conversation(agent, address, person).key
+    return SessionKey(agent, address, person).text
 
 
-def parse_session_key(text: str) -> tuple[str, Address]:
+def split_session_key(text: str) -> tuple[str, Address]:
     """Read a session key back into its agent and its address, which is the same for everybody there."""
-    found = read_session_key(text)
+    found = decode_session_key(text)
     return found.agent, found.address
 
 
-def read_session_key(text: str) -> Conversation:
+def decode_session_key(text: str) -> SessionKey:
     """Read all that a session key says."""
     parts = split_parts(text)
     optional = 5 if len(parts) == 7 else None  # the thread, if a person follows
     filled = all(part or place == optional for place, part in enumerate(parts))
     if len(parts) not in (5, 6, 7) or parts[0] != "agent" or not filled:
-        raise BadKey(f"not a session key: {text!r}", hint=f"A key looks like {KEY_FORM}.")
+        raise BadKey(f"not a session key: {text!r}", hint=f"A key looks like {SESSION_KEY_FORM}.")
     if parts[3] not in CHAT_KINDS:
         kinds = ", ".join(CHAT_KINDS)
         raise BadKey(
             f"not a session key: {text!r} has the kind {parts[3]!r}",
-            hint=f"The kind is one of {kinds}; a key looks like {KEY_FORM}.",
+            hint=f"The kind is one of {kinds}; a key looks like {SESSION_KEY_FORM}.",
         )
     if parts[3] == "dm" and len(parts) == 7:
         raise BadKey(
             f"not a session key: {text!r} names a person in a direct chat, where there is only one",
-            hint=f"Only a group or a channel has a conversation per person; a key looks like {KEY_FORM}.",
+            hint=f"Only a group or a channel has a conversation per person; a key looks like {SESSION_KEY_FORM}.",
         )
     kind: ChatKind = parts[3]  # type: ignore[assignment]  # checked against CHAT_KINDS above
     thread, person = [*parts[5:], "", ""][:2]
-    return Conversation(parts[1], Address(parts[2], kind, parts[4], thread or None), person or None)
+    return SessionKey(parts[1], Address(parts[2], kind, parts[4], thread or None), person or None)
 
 
 # ── work in the background ──────────────────────────────────────────────────────────────────────────────────
 
-_WORKER = re.compile(r"(.+)~([1-9][0-9]{0,17})")  # no agent's own name has a tilde
+_BACKGROUND_AGENT = re.compile(r"(.+)~([1-9][0-9]{0,17})")  # no agent's own name has a tilde
 
 
-def background_key(home: str, number: int) -> str:
+def background_session_key(parent: str, number: int) -> str:
     """Name the work of that number in the background of a conversation, at the same address."""
-    found = read_session_key(home)
+    found = decode_session_key(parent)
     return session_key(f"{found.agent}~{number}", found.address, found.person)
 
 
-def home_of(key: str) -> str:
+def parent_session_key(key: str) -> str:
     """The key of the conversation whose people hear of it: of work in the background, the one that asked."""
-    worker = read_session_key(key) if "~" in key else None
-    found = _WORKER.fullmatch(worker.agent) if worker is not None else None
+    worker = decode_session_key(key) if "~" in key else None
+    found = _BACKGROUND_AGENT.fullmatch(worker.agent) if worker is not None else None
     return session_key(found[1], worker.address, worker.person) if found and worker is not None else key
 
 
-def work_of(key: str) -> int | None:
+def background_number(key: str) -> int | None:
     """The number of the work in the background that a key names, if it does."""
-    found = _WORKER.fullmatch(parse_session_key(key)[0]) if "~" in key else None
+    found = _BACKGROUND_AGENT.fullmatch(split_session_key(key)[0]) if "~" in key else None
     return int(found[2]) if found else None

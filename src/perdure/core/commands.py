@@ -13,50 +13,52 @@ _COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z_]*)(?:@\S+)?(?:\s+(.*))?", re.DOTAL
 
 # "stop 2", "answer 2 Left": what is to be done with work in the background, and its number. A button may add the
 # id of the turn that it means.
-_VERBS = ("stop", "resume", "drop", "retry", "approve", "deny", "why", "answer")
-_AIMED = re.compile(rf"({'|'.join(_VERBS)})\s+#?([1-9][0-9]{{0,17}})(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
+_BACKGROUND_VERBS = ("stop", "resume", "drop", "retry", "approve", "deny", "why", "answer")
+_BACKGROUND_REQUEST = re.compile(
+    rf"({'|'.join(_BACKGROUND_VERBS)})\s+#?([1-9][0-9]{{0,17}})(?:\s+(.*))?", re.DOTALL | re.IGNORECASE
+)
 
 # Begins the event key of a message that is asked again: nobody wrote it twice, and it stands where the command
 # does that wants it.
-AGAIN = "retry:"
+RETRY_KEY_PREFIX = "retry:"
 
 
-class Words(Struct, frozen=True):
+class ParsedCommand(Struct, frozen=True):
     """A command as it was written."""
 
     name: str
-    rest: str = ""
+    arguments: str = ""
 
 
-def read_command(text: str) -> Words | None:
+def read_command(text: str) -> ParsedCommand | None:
     """The command that a message is, or None if it is just a message."""
     found = _COMMAND.fullmatch(text)
-    return Words(found[1].lower(), (found[2] or "").strip()) if found else None
+    return ParsedCommand(found[1].lower(), (found[2] or "").strip()) if found else None
 
 
-class Aim(Struct, frozen=True):
+class BackgroundRequest(Struct, frozen=True):
     """A command for work in the background."""
 
     verb: str
     number: int
-    words: str = ""
+    argument: str = ""
 
 
-def read_aim(text: str) -> Aim | None:
+def read_background_request(text: str) -> BackgroundRequest | None:
     """What is to be done with which work; None if the text is none of that, but work to begin."""
-    found = _AIMED.fullmatch(text.strip())
+    found = _BACKGROUND_REQUEST.fullmatch(text.strip())
     if found is None:
         return None
-    aim = Aim(found[1].lower(), int(found[2]), (found[3] or "").strip())
-    return aim if aim.verb == "answer" or not aim.words or aim.words.startswith("t_") else None
+    aim = BackgroundRequest(found[1].lower(), int(found[2]), (found[3] or "").strip())
+    return aim if aim.verb == "answer" or not aim.argument or aim.argument.startswith("t_") else None
 
 
-def is_verb(text: str) -> bool:
+def is_background_verb(text: str) -> bool:
     """Whether the text only names what is to be done, and not with which work."""
-    return text.strip().lower() in _VERBS
+    return text.strip().lower() in _BACKGROUND_VERBS
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest_command(name: str, known: Iterable[str]) -> str | None:
     """The command that was probably meant."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return close[0] if close else None

@@ -8,43 +8,43 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.files import shown_name
+from perdure.core.files import display_file_name
 from perdure.core.journal import (
-    Answered,
-    Began,
     Cause,
-    Compacted,
-    Finished,
-    Joined,
+    ConversationCompacted,
+    JournalRecord,
+    MessagesJoined,
     ModelAnswered,
-    Noted,
-    Outcome,
-    Record,
+    QuestionAnswered,
+    RecoveryNoted,
     ToolCall,
+    ToolOutcome,
+    TurnBegan,
+    TurnFinished,
     TurnView,
     fold,
 )
 from perdure.core.messages import Attachment
-from perdure.core.tail import is_cut_text, is_final
+from perdure.core.tail import is_final_response, is_length_limited
 
 
-class GivenFile(Struct, frozen=True):
+class AttachedFile(Struct, frozen=True):
     """A file that came with a message, as the model is told of it."""
 
     name: str
     media_type: str
-    line: str  # what is said of it
-    place: str | None = None  # where it can be read; None: nowhere
+    description: str  # what is said of it
+    path: str | None = None  # where it can be read; None: nowhere
 
 
 class UserMessage(Struct, frozen=True):
     text: str
-    files: tuple[GivenFile, ...] = ()
+    files: tuple[AttachedFile, ...] = ()
 
     @property
-    def whole(self) -> str:
+    def text_with_files(self) -> str:
         """The words, and a line for each file."""
-        return "\n".join([self.text, *(file.line for file in self.files)])
+        return "\n".join([self.text, *(file.description for file in self.files)])
 
 
 class AssistantMessage(Struct, frozen=True):
@@ -57,67 +57,69 @@ class ToolMessage(Struct, frozen=True):
     call: str
     tool: str
     text: str
-    outcome: Outcome
+    outcome: ToolOutcome
 
 
 class NoteMessage(Struct, frozen=True):
     """The gateway speaks to the model: not the user's words."""
 
     text: str
-    cause: bool = False  # it is news that the turn is about, and not a remark on what was cut off
+    is_report: bool = False  # it is news that the turn is about, and not a remark on what was cut off
 
 
 Message = UserMessage | AssistantMessage | ToolMessage | NoteMessage
 
 
-Find = Callable[[Attachment], str | None]
+FindFile = Callable[[Attachment], str | None]
 
 
-class Told(Struct, frozen=True):
+class ConversationSegment(Struct, frozen=True):
     """What one entry of the journal tells a model: results stand right behind their calls, as providers want."""
 
     seq: int
     messages: tuple[Message, ...]
-    whole: bool = True  # every call in it has its result
-    stays: bool = False  # in the current turn it is never summed up: it is what is to be answered
+    complete: bool = True  # every call in it has its result
+    pinned: bool = False  # in the current turn it is never summed up: it is what is to be answered
 
 
 class Conversation(Struct, frozen=True):
     """What was said and done so far, oldest first."""
 
     summary: tuple[Message, ...]  # stands for what was compacted
-    earlier: tuple[Told, ...]
-    now: tuple[Told, ...]  # the current turn
+    earlier: tuple[ConversationSegment, ...]
+    current: tuple[ConversationSegment, ...]  # the current turn
 
     @property
-    def before(self) -> list[Message]:
-        return [*self.summary, *_flat(self.earlier)]
+    def previous_messages(self) -> list[Message]:
+        return [*self.summary, *_flatten(self.earlier)]
 
     @property
     def messages(self) -> list[Message]:
-        return [*self.before, *_flat(self.now)]
+        return [*self.previous_messages, *_flatten(self.current)]
 
 
-def views(records: Iterable[tuple[str, Record]]) -> list[TurnView]:
+def turn_views(records: Iterable[tuple[str, JournalRecord]]) -> list[TurnView]:
     """The turns that a session's records tell of, in the order in which they began."""
-    turns: dict[str, list[Record]] = {}
+    turns: dict[str, list[JournalRecord]] = {}
     for turn, record in records:
         turns.setdefault(turn, []).append(record)
     return [fold(of_turn) for of_turn in turns.values()]
 
 
-def recalled(turns: Sequence[TurnView]) -> list[TurnView]:
+def visible_turns(turns: Sequence[TurnView]) -> list[TurnView]:
     """The turns that a model may know of: none that was taken back.
 
     A summary that was made in one of those stays, in front of the rest: it is of what came before it.
     """
     undone = [record for view in turns if view.undone for record in view.records]
-    summaries = [record for record in undone if isinstance(record.entry, Compacted)]
+    summaries = [record for record in undone if isinstance(record.entry, ConversationCompacted)]
     kept = [view for view in turns if not view.undone]
     return [TurnView(records=summaries), *kept] if summaries else kept
 
 
-def conversation(history: Sequence[TurnView], current: TurnView, find: Find = lambda file: None) -> Conversation:
+def build_conversation(
+    history: Sequence[TurnView], current: TurnView, find_file: FindFile = lambda file: None
+) -> Conversation:
     """What a model reads: the newest summary, what came behind it, and the newest note of the current turn.
 
     `find` says where a file can be read, if it is still there.
@@ -125,73 +127,87 @@ def conversation(history: Sequence[TurnView], current: TurnView, find: Find = la
     compacted = _newest_summary([*history, current])
     through = compacted.through if compacted else 0
     summary = (NoteMessage(notes.summary(compacted.text)),) if compacted else ()
-    earlier = tuple(told for view in history for told in _told(view, find) if told.seq > through)
-    noted = max((record.seq for record in current.records if isinstance(record.entry, Noted)), default=None)
-    now = tuple(told for told in _told(current, find, noted, native=True) if told.seq > through or told.stays)
+    earlier = tuple(told for view in history for told in _turn_segments(view, find_file) if told.seq > through)
+    noted = max(
+        (record.seq for record in current.records if isinstance(record.entry, RecoveryNoted)), default=None
+    )
+    now = tuple(
+        told
+        for told in _turn_segments(current, find_file, noted, with_native=True)
+        if told.seq > through or told.pinned
+    )
     return Conversation(summary, earlier, now)
 
 
-def _newest_summary(turns: Sequence[TurnView]) -> Compacted | None:
+def _newest_summary(turns: Sequence[TurnView]) -> ConversationCompacted | None:
     found = {record.seq: record.entry for view in turns for record in view.records}
-    summaries = [seq for seq, entry in found.items() if isinstance(entry, Compacted)]
+    summaries = [seq for seq, entry in found.items() if isinstance(entry, ConversationCompacted)]
     newest = found[max(summaries)] if summaries else None
-    return newest if isinstance(newest, Compacted) else None
+    return newest if isinstance(newest, ConversationCompacted) else None
 
 
-def _flat(told: Iterable[Told]) -> Iterator[Message]:
-    for each in told:
+def _flatten(segments: Iterable[ConversationSegment]) -> Iterator[Message]:
+    for each in segments:
         yield from each.messages
 
 
-def _told(view: TurnView, find: Find, noted: int | None = None, *, native: bool = False) -> Iterator[Told]:
+def _turn_segments(
+    view: TurnView, find_file: FindFile, note_seq: int | None = None, *, with_native: bool = False
+) -> Iterator[ConversationSegment]:
     for record in view.records:
         match record.entry:
-            case Began() | Joined() as entry:
-                told = [cause for cause in entry.causes if not cause.wish and cause.inbox not in view.returned]
-                worded = tuple(_worded(cause, find) for cause in told)
+            case TurnBegan() | MessagesJoined() as entry:
+                told = [
+                    cause for cause in entry.causes if not cause.wish and cause.inbox not in view.returned_messages
+                ]
+                worded = tuple(_cause_message(cause, find_file) for cause in told)
                 if worded:
-                    yield Told(record.seq, worded, stays=True)
-            case ModelAnswered() as entry if entry.calls or is_final(entry) or _was_sent(entry, view):
-                said = AssistantMessage(entry.text, entry.calls, entry.native if native else None)
-                results = tuple(_results(view, entry.calls))
-                yield Told(record.seq, (said, *results), len(results) == len(entry.calls))
-            case Answered(inbox=message) if message in view.returned:
+                    yield ConversationSegment(record.seq, worded, pinned=True)
+            case ModelAnswered() as entry if entry.calls or is_final_response(entry) or _was_sent(entry, view):
+                said = AssistantMessage(entry.text, entry.calls, entry.native if with_native else None)
+                results = tuple(_tool_results(view, entry.calls))
+                yield ConversationSegment(record.seq, (said, *results), len(results) == len(entry.calls))
+            case QuestionAnswered(inbox=message) if message in view.returned_messages:
                 continue
-            case Answered() as entry if entry.attachments or not entry.chosen or entry.question not in view.calls:
-                yield Told(record.seq, (_said(entry.text, entry.attachments, find),), stays=True)
-            case Noted() as entry if record.seq == noted:
-                yield Told(record.seq, (NoteMessage(entry.text),))
+            case QuestionAnswered() as entry if (
+                entry.attachments or not entry.chosen or entry.question not in view.calls
+            ):
+                yield ConversationSegment(
+                    record.seq, (_user_message(entry.text, entry.attachments, find_file),), pinned=True
+                )
+            case RecoveryNoted() as entry if record.seq == note_seq:
+                yield ConversationSegment(record.seq, (NoteMessage(entry.text),))
 
 
 def _was_sent(entry: ModelAnswered, view: TurnView) -> bool:
     """Whether a text that ends at the model's length limit was the answer of its turn."""
-    return is_cut_text(entry) and isinstance(view.ended, Finished) and entry is view.responses[-1]
+    return is_length_limited(entry) and isinstance(view.ended, TurnFinished) and entry is view.responses[-1]
 
 
-def _worded(cause: Cause, find: Find) -> UserMessage | NoteMessage:
+def _cause_message(cause: Cause, find_file: FindFile) -> UserMessage | NoteMessage:
     """What a cause says, or words for it where there are none: providers refuse a blank message."""
     if cause.note:
-        return NoteMessage(notes.news(cause.text), cause=True)
-    return _said(cause.text, cause.attachments, find)
+        return NoteMessage(notes.news(cause.text), is_report=True)
+    return _user_message(cause.text, cause.attachments, find_file)
 
 
-def _said(text: str, files: Sequence[Attachment], find: Find) -> UserMessage:
+def _user_message(text: str, files: Sequence[Attachment], find_file: FindFile) -> UserMessage:
     words = text if text.strip() else notes.wordless(*(file.name for file in files))
-    return UserMessage(words, tuple(_given(file, find(file)) for file in files))
+    return UserMessage(words, tuple(_attached_file(file, find_file(file)) for file in files))
 
 
-def _given(file: Attachment, place: str | None) -> GivenFile:
-    name = shown_name(file.name)
+def _attached_file(file: Attachment, path: str | None) -> AttachedFile:
+    name = display_file_name(file.name)
     if file.problem is not None:
         line = notes.missing_file(name, file.problem)
-    elif place is None:
+    elif path is None:
         line = notes.gone_file(name, file.media_type, file.size)
     else:
-        line = notes.given_file(name, file.media_type, file.size, place)
-    return GivenFile(name, file.media_type, line, place)
+        line = notes.given_file(name, file.media_type, file.size, path)
+    return AttachedFile(name, file.media_type, line, path)
 
 
-def _results(view: TurnView, calls: Iterable[ToolCall]) -> Iterator[ToolMessage]:
+def _tool_results(view: TurnView, calls: Iterable[ToolCall]) -> Iterator[ToolMessage]:
     """The results, one per call, whatever was journalled between."""
     for call in calls:
         ended = view.calls[call.id].ended

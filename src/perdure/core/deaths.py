@@ -7,10 +7,10 @@ import signal
 import msgspec
 from msgspec import Struct
 
-VERSION = 1  # of the text that a supervisor hands to the gateway
+LAUNCH_VERSION = 1  # of the text that a supervisor hands to the gateway
 
 
-class Death(Struct, frozen=True):
+class ExitReport(Struct, frozen=True):
     """The death of one launch of the gateway."""
 
     launch: str
@@ -18,25 +18,25 @@ class Death(Struct, frozen=True):
     code: int  # the exit code; below zero, the number of the signal that killed the process
 
 
-class Launch(Struct, frozen=True):
+class GatewayLaunch(Struct, frozen=True):
     """What a supervisor tells the gateway that it starts: a name for this start, and the deaths before it."""
 
     name: str
-    deaths: tuple[Death, ...] = ()
-    version: int = VERSION
+    deaths: tuple[ExitReport, ...] = ()
+    version: int = LAUNCH_VERSION
 
 
-def write_launch(launch: Launch) -> str:
+def encode_launch(launch: GatewayLaunch) -> str:
     return msgspec.json.encode(launch).decode()
 
 
-def read_launch(text: str) -> Launch | None:
+def decode_launch(text: str) -> GatewayLaunch | None:
     """The launch that a supervisor described; None if the text has another version, or is none of ours."""
     try:
-        launch = msgspec.json.decode(text, type=Launch)
+        launch = msgspec.json.decode(text, type=GatewayLaunch)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
-    return launch if launch.version == VERSION else None
+    return launch if launch.version == LAUNCH_VERSION else None
 
 
 def signal_name(number: int) -> str:

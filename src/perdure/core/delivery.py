@@ -8,16 +8,16 @@ from typing import Literal
 
 from perdure.core.address import join_parts
 
-FIRST_RETRY_MS = 1_000
-LONGEST_RETRY_MS = 300_000
+MIN_RETRY_MS = 1_000
+MAX_RETRY_MS = 300_000
 
 # Where a long reply may be cut, best first: after a paragraph, a line, a sentence, a word.
-_CUTS = tuple(re.compile(cut) for cut in (r"\n{2,}", r"\n", r"(?<=[.!?…])\s", r"\s"))
+_CUT_PATTERNS = tuple(re.compile(cut) for cut in (r"\n{2,}", r"\n", r"(?<=[.!?…])\s", r"\s"))
 
-UnknownChoice = Literal["resend", "drop"]
+UnknownSendPolicy = Literal["resend", "drop"]
 
 
-class Delivery(StrEnum):
+class DeliveryState(StrEnum):
     """The states of an outbox row."""
 
     OWED = "owed"
@@ -29,10 +29,10 @@ class Delivery(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-OPEN_DELIVERIES = (Delivery.OWED, Delivery.SENDING, Delivery.UNKNOWN)
+OPEN_DELIVERY_STATES = (DeliveryState.OWED, DeliveryState.SENDING, DeliveryState.UNKNOWN)
 
 
-class Mend(StrEnum):
+class OutboxVerb(StrEnum):
     """What an operator may do about a row of the outbox."""
 
     RESEND = "resend"
@@ -40,14 +40,14 @@ class Mend(StrEnum):
 
 
 # What has gone out stays, and what is on its way right now is left to its outcome.
-MENDS: dict[Delivery, tuple[Mend, ...]] = {
-    Delivery.OWED: (Mend.RESEND, Mend.DROP),  # to be resent is to wait no longer
-    Delivery.SENDING: (),
-    Delivery.SENT: (),
-    Delivery.UNKNOWN: (Mend.RESEND, Mend.DROP),
-    Delivery.REFUSED: (Mend.RESEND,),
-    Delivery.EXPIRED: (Mend.RESEND,),
-    Delivery.WITHDRAWN: (Mend.RESEND,),
+OUTBOX_VERBS: dict[DeliveryState, tuple[OutboxVerb, ...]] = {
+    DeliveryState.OWED: (OutboxVerb.RESEND, OutboxVerb.DROP),  # to be resent is to wait no longer
+    DeliveryState.SENDING: (),
+    DeliveryState.SENT: (),
+    DeliveryState.UNKNOWN: (OutboxVerb.RESEND, OutboxVerb.DROP),
+    DeliveryState.REFUSED: (OutboxVerb.RESEND,),
+    DeliveryState.EXPIRED: (OutboxVerb.RESEND,),
+    DeliveryState.WITHDRAWN: (OutboxVerb.RESEND,),
 }
 
 
@@ -61,7 +61,7 @@ class Resolution(StrEnum):
 
 
 # What stays on record of a reply that may have arrived before: how that was resolved.
-RESOLVED = {
+RESOLUTION_REMARKS = {
     Resolution.SAME_KEY: "its outcome was unknown; sent again with the same key",
     Resolution.READ_BACK: "its outcome was unknown; looked up",
     Resolution.RESEND: "its outcome was unknown; sent again with a mark",
@@ -74,32 +74,32 @@ def delivery_key(turn: str, part: int) -> str:
     return join_parts(turn, str(part))
 
 
-def retry_in(attempts: int) -> int:
+def retry_delay_ms(attempts: int) -> int:
     """Milliseconds to wait after that many failed tries: doubling, up to five minutes."""
-    return int(min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** min(attempts - 1, 30)))
+    return int(min(MAX_RETRY_MS, MIN_RETRY_MS * 2 ** min(attempts - 1, 30)))
 
 
-def resolution(*, idempotent: bool, read_back: bool, choice: UnknownChoice) -> Resolution:
+def resolve_unknown_send(*, idempotent: bool, read_back: bool, policy: UnknownSendPolicy) -> Resolution:
     """What to do with an unknown send: what the platform can tell comes before what the operator prefers."""
     if idempotent:
         return Resolution.SAME_KEY
     if read_back:
         return Resolution.READ_BACK
-    return Resolution.RESEND if choice == "resend" else Resolution.DROP
+    return Resolution.RESEND if policy == "resend" else Resolution.DROP
 
 
-def split(text: str, limit: int | None) -> list[str]:
+def split_reply(text: str, limit: int | None) -> list[str]:
     """Cut a reply into parts of at most `limit` UTF-16 units, at the best places; lose nothing but blanks."""
     parts = []
     rest = text.replace("\x00", "").strip()  # nobody can see a zero byte
-    while limit is not None and (room := fitting(rest, limit)) < len(rest):
-        end, start = _cut(rest, room)
+    while limit is not None and (room := fitting_length(rest, limit)) < len(rest):
+        end, start = _cut_position(rest, room)
         parts.append(rest[:end].rstrip())
         rest = rest[start:].lstrip()
     return [*parts, rest] if rest or not parts else parts
 
 
-def fitting(text: str, limit: int) -> int:
+def fitting_length(text: str, limit: int) -> int:
     """How many characters of a text, at least one, have room in so many UTF-16 units.
 
     That is how the strictest platforms count; for the others it is never too long.
@@ -115,9 +115,9 @@ def fitting(text: str, limit: int) -> int:
     return len(beginning)
 
 
-def _cut(text: str, limit: int) -> tuple[int, int]:
+def _cut_position(text: str, limit: int) -> tuple[int, int]:
     """Where the first part ends and where the rest starts."""
-    for cut in _CUTS:
+    for cut in _CUT_PATTERNS:
         places = [place for place in cut.finditer(text, limit // 4, limit + 1) if text[: place.start()].strip()]
         if places:
             return places[-1].start(), places[-1].end()

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from perdure.core.effects import Effect
 from perdure.core.messages import Attachment, Sender, SentFile
-from perdure.core.text import as_json
-from perdure.core.turn import Move
+from perdure.core.text import encode_storable
+from perdure.core.turn import TurnMove
 from perdure.errors import NewerEntry
 
 
@@ -41,7 +41,7 @@ class ToolCall(Struct, frozen=True):
     problem: str = ""  # why the wish cannot be granted as it came: the model is told, and nothing runs
 
 
-class Usage(Struct, frozen=True):
+class TokenUsage(Struct, frozen=True):
     """What a model call cost, in tokens."""
 
     input: int = 0
@@ -57,7 +57,7 @@ class Entry(Struct, frozen=True):
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     content: ClassVar[bool] = True
-    move: ClassVar[Move | None] = None
+    move: ClassVar[TurnMove | None] = None
     late: ClassVar[bool] = False  # a fact that is accepted also while the turn is not running
 
     @property
@@ -65,7 +65,7 @@ class Entry(Struct, frozen=True):
         return self.content
 
 
-class Began(Entry, frozen=True):
+class TurnBegan(Entry, frozen=True):
     """The turn exists. It has no cause only when it was imported for the sake of its mark."""
 
     kind = "began"
@@ -76,14 +76,14 @@ class Began(Entry, frozen=True):
         return bool(self.causes)
 
 
-class Joined(Entry, frozen=True):
+class MessagesJoined(Entry, frozen=True):
     """A further message became part of the turn."""
 
     kind = "joined"
     causes: tuple[Cause, ...]
 
 
-class Returned(Entry, frozen=True):
+class MessagesReturned(Entry, frozen=True):
     """Messages that had joined the turn wait again, for a turn of their own: this one was set aside."""
 
     kind = "returned"
@@ -121,18 +121,18 @@ class ModelAnswered(Entry, frozen=True):
     text: str
     calls: tuple[ToolCall, ...] = ()
     finish: str | None = None
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
     native: dict[str, Any] | None = None  # what the provider wants back word for word; only `agents` reads it
 
 
-class Compacted(Entry, frozen=True):
+class ConversationCompacted(Entry, frozen=True):
     """A summary that stands, for the model, in place of everything up to an entry. Nothing is deleted."""
 
     kind = "compacted"
     content = False
     through: int  # the seq of the last entry that is summarised
     text: str
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
 
 
 class ToolStarted(Entry, frozen=True):
@@ -148,10 +148,10 @@ class ToolStarted(Entry, frozen=True):
     approved_by: str = ""  # who approved it: the approval is spent with this intent
 
 
-Outcome = Literal["ok", "error", "unknown", "cancelled"]
+ToolOutcome = Literal["ok", "error", "unknown", "cancelled"]
 
 
-class Sight(Struct, frozen=True):
+class ObservedExit(Struct, frozen=True):
     """The end of a process in the background, as a call has seen it: whoever has is told of it no other way."""
 
     process: str
@@ -164,20 +164,20 @@ class ToolEnded(Entry, frozen=True, omit_defaults=True):
     kind = "tool_ended"
     late = True
     call: str
-    outcome: Outcome
+    outcome: ToolOutcome
     text: str
-    saw: tuple[Sight, ...] = ()
+    saw: tuple[ObservedExit, ...] = ()
     files: tuple[SentFile, ...] = ()  # owed to the chat together with this result
 
 
-APPROVED, DENIED, LATE = "approved", "denied", "late"  # the words of a verdict
+APPROVED, DENIED, TOO_LATE = "approved", "denied", "late"  # the words of a verdict
 
 
-class Asked(Entry, frozen=True):
+class QuestionAsked(Entry, frozen=True):
     """A question to a person; the turn waits for the answer."""
 
     kind = "asked"
-    move = Move.ASKED
+    move = TurnMove.ASKED
     question: str
     text: str
     options: tuple[str, ...] = ()
@@ -186,11 +186,11 @@ class Asked(Entry, frozen=True):
     until: int = 0  # when it is too late to approve; 0: never
 
 
-class Answered(Entry, frozen=True):
+class QuestionAnswered(Entry, frozen=True):
     """What a person wrote while the turn waited for them."""
 
     kind = "answered"
-    move = Move.ANSWERED
+    move = TurnMove.ANSWERED
     question: str
     text: str
     by: Sender
@@ -200,31 +200,31 @@ class Answered(Entry, frozen=True):
     inbox: str = ""  # the row of the inbox, of words that joined the turn instead of being the answer
 
 
-def is_approval(verdict: Answered) -> bool:
+def is_approval(answer: QuestionAnswered) -> bool:
     """Whether a person let a call run. That somebody happened to write the word "approved" is not enough."""
-    return verdict.chosen and verdict.text == APPROVED
+    return answer.chosen and answer.text == APPROVED
 
 
-class Claimed(Entry, frozen=True):
+class TurnClaimed(Entry, frozen=True):
     kind = "claimed"
     content = False
-    move = Move.CLAIMED
+    move = TurnMove.CLAIMED
     run: str
     epoch: int
     attempt: int
 
 
-class Interrupted(Entry, frozen=True):
+class TurnInterrupted(Entry, frozen=True):
     kind = "interrupted"
     content = False
-    move = Move.INTERRUPTED
+    move = TurnMove.INTERRUPTED
     reason: str
     run: str | None = None  # the run that had the turn
     position: int = 0  # how far the chat had come: what arrives behind it joins the turn
     dated: bool = True  # False: imported, and nobody knows when the mark was made
 
 
-class Decided(Entry, frozen=True):
+class RecoveryDecided(Entry, frozen=True):
     """What recovery decided, and on what evidence."""
 
     kind = "decided"
@@ -236,13 +236,13 @@ class Decided(Entry, frozen=True):
     rule: str = ""
 
 
-class Requeued(Entry, frozen=True):
+class TurnRequeued(Entry, frozen=True):
     kind = "requeued"
     content = False
-    move = Move.REQUEUED
+    move = TurnMove.REQUEUED
 
 
-class Noted(Entry, frozen=True):
+class RecoveryNoted(Entry, frozen=True):
     """The note that we gave the model about an interruption: said once, and never as the user's words."""
 
     kind = "noted"
@@ -250,28 +250,28 @@ class Noted(Entry, frozen=True):
     text: str
 
 
-class Finished(Entry, frozen=True):
+class TurnFinished(Entry, frozen=True):
     kind = "finished"
     content = False
-    move = Move.FINISHED
+    move = TurnMove.FINISHED
     text: str
 
 
-class Failed(Entry, frozen=True):
+class TurnFailed(Entry, frozen=True):
     kind = "failed"
     content = False
-    move = Move.FAILED
+    move = TurnMove.FAILED
     error: str
 
 
-class Cancelled(Entry, frozen=True):
+class TurnCancelled(Entry, frozen=True):
     kind = "cancelled"
     content = False
-    move = Move.CANCELLED
+    move = TurnMove.CANCELLED
     why: str
 
 
-class Undone(Entry, frozen=True):
+class TurnUndone(Entry, frozen=True):
     """A person took the turn back after its end: no model sees it any more. What it did stays done."""
 
     kind = "undone"
@@ -279,33 +279,33 @@ class Undone(Entry, frozen=True):
     by: str
 
 
-ENTRIES: dict[str, type[Entry]] = {entry.kind: entry for entry in Entry.__subclasses__()}
+ENTRY_TYPES: dict[str, type[Entry]] = {entry.kind: entry for entry in Entry.__subclasses__()}
 
 # (kind, version) -> how a body of that version becomes one of the next.
-UPGRADES: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
+ENTRY_UPGRADES: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
-_decoders = {kind: msgspec.json.Decoder(entry) for kind, entry in ENTRIES.items()}
+_decoders = {kind: msgspec.json.Decoder(entry) for kind, entry in ENTRY_TYPES.items()}
 
 
-def encode(entry: Entry) -> str:
+def encode_entry(entry: Entry) -> str:
     """The entry's body as JSON."""
-    return as_json(entry)[0]
+    return encode_storable(entry)[0]
 
 
-def decode(kind: str, version: int, body: str | bytes) -> Entry:
+def decode_entry(kind: str, version: int, body: str | bytes) -> Entry:
     """Read a body back, bringing an older version up to date; a newer one is refused."""
-    entry = ENTRIES.get(kind)
+    entry = ENTRY_TYPES.get(kind)
     if entry is None or version > entry.version:
         raise NewerEntry(f"the journal has an entry {kind!r} of version {version}, which this version cannot read")
     if version == entry.version:
         return _decoders[kind].decode(body)
     older = msgspec.json.decode(body)
     for step in range(version, entry.version):
-        older = UPGRADES[kind, step](older)
+        older = ENTRY_UPGRADES[kind, step](older)
     return msgspec.convert(older, entry)
 
 
-class Record(Struct, frozen=True):
+class JournalRecord(Struct, frozen=True):
     """An entry with its place and time in the journal."""
 
     seq: int

@@ -14,46 +14,46 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-FORMAT = 1
-LATEST = 253_402_300_799_999  # the last millisecond that can be written as a date: the end of the year 9999
-_LARGEST = 2**63 - 1
+EXPORT_FORMAT = 1
+MAX_TIME_MS = 253_402_300_799_999  # the last millisecond that can be written as a date: the end of the year 9999
+_MAX_INTEGER = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Time = Annotated[int, Meta(ge=0, le=LATEST)]
-Number = Annotated[int, Meta(ge=0, le=_LARGEST)]
-Positive = Annotated[int, Meta(ge=1, le=_LARGEST)]
-Name = Annotated[str, Meta(min_length=1)]
+TimestampMs = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
+NonNegative = Annotated[int, Meta(ge=0, le=_MAX_INTEGER)]
+Positive = Annotated[int, Meta(ge=1, le=_MAX_INTEGER)]
+NonEmptyText = Annotated[str, Meta(min_length=1)]
 
 
 class ExportedEntry(Struct, frozen=True):
     """One fact of a turn. Its body stays as it is, whatever this version understands of it."""
 
     seq: Positive
-    kind: Name
+    kind: NonEmptyText
     version: Positive
     body: Raw
-    at: Time
+    at: TimestampMs
 
 
 class ExportedTurn(Struct, frozen=True):
-    id: Name
+    id: NonEmptyText
     key: str
-    generation: Number
+    generation: NonNegative
     state: str
-    epoch: Number
-    attempt: Number
-    began_at: Time
-    updated_at: Time
+    epoch: NonNegative
+    attempt: NonNegative
+    began_at: TimestampMs
+    updated_at: TimestampMs
     journal: tuple[ExportedEntry, ...]
 
 
 class ExportedAttachment(Struct, frozen=True):
-    id: Name
-    ordinal: Number
+    id: NonEmptyText
+    ordinal: NonNegative
     name: str
     reference: str
     media_type: str
-    size: Number | None
+    size: NonNegative | None
     state: str
     problem: str | None
 
@@ -61,67 +61,67 @@ class ExportedAttachment(Struct, frozen=True):
 class ExportedMessage(Struct, frozen=True):
     """A message that was received: waiting for its turn, or kept so that it acts once."""
 
-    id: Name
-    event_key: Name
+    id: NonEmptyText
+    event_key: NonEmptyText
     key: str
     state: str
     turn: str | None
     body: Raw
     raw: str
-    position: Number
-    received_at: Time
+    position: NonNegative
+    received_at: TimestampMs
     attachments: tuple[ExportedAttachment, ...] = ()
     kind: str = "message"
     manner: str | None = None  # what it does to a turn that runs; an older export does not say
-    sent_at: Time | None = None
+    sent_at: TimestampMs | None = None
 
 
 class ExportedDelivery(Struct, frozen=True):
     """A part of a reply: owed, sent, or what else became of it."""
 
-    id: Name
-    delivery_key: Name
+    id: NonEmptyText
+    delivery_key: NonEmptyText
     lane: str
     key: str
     turn: str | None
     reply: str
-    part: Number
+    part: NonNegative
     text: str
     reply_to: str | None
     state: str
-    attempts: Number
-    due_at: Time
+    attempts: NonNegative
+    due_at: TimestampMs
     receipt: str | None
     problem: str | None
-    position: Number | None
-    created_at: Time
-    updated_at: Time
+    position: NonNegative | None
+    created_at: TimestampMs
+    updated_at: TimestampMs
 
 
 class ExportedSession(Struct, frozen=True):
     """A session and all that belongs to it. A field with a default may be missing in an older export."""
 
     key: str
-    id: Name
+    id: NonEmptyText
     state: str
-    created_at: Time
-    updated_at: Time
+    created_at: TimestampMs
+    updated_at: TimestampMs
     address: Any = None
     resume_pending: bool | None = None  # None: an older export, which does not say
     resume_reason: str | None = None
     last_resume_marked_at: Any = None  # whatever stands here: a time that cannot be read costs no more than itself
     was_auto_reset: bool | None = None
     auto_reset_reason: str | None = None
-    interruptions: Number | None = None
-    run_generation: Number = 0
-    position: Number = 0
+    interruptions: NonNegative | None = None
+    run_generation: NonNegative = 0
+    position: NonNegative = 0
     turns: tuple[ExportedTurn, ...] = ()
     inbox: tuple[ExportedMessage, ...] = ()
     outbox: tuple[ExportedDelivery, ...] = ()
 
 
 # Computed from the rest, or shared with other sessions of the same key.
-_DERIVED = frozenset(
+_DERIVED_FIELDS = frozenset(
     (
         "address",
         "resume_pending",
@@ -135,40 +135,44 @@ _DERIVED = frozenset(
 )
 
 
-def head(version: str, exported_at: int) -> dict[str, Any]:
+def document_head(version: str, exported_at: int) -> dict[str, Any]:
     """What a document says of itself."""
-    return {"format": FORMAT, "version": version, "exported_at": exported_at}
+    return {"format": EXPORT_FORMAT, "version": version, "exported_at": exported_at}
 
 
-def opening(version: str, exported_at: int) -> str:
+def document_start(version: str, exported_at: int) -> str:
     """The document up to its first session."""
-    return f'{{"perdure":{_text(head(version, exported_at))},"sessions":['
+    return f'{{"perdure":{_to_json(document_head(version, exported_at))},"sessions":['
 
 
-def line(session: ExportedSession, *, first: bool) -> str:
+def session_line(session: ExportedSession, *, first: bool) -> str:
     """One session of the document."""
-    return f"{'' if first else ','}\n{_text(session)}"
+    return f"{'' if first else ','}\n{_to_json(session)}"
 
 
-def closing() -> str:
+def document_end() -> str:
     """The document behind its last session."""
     return "\n]}\n"
 
 
-def facts(session: ExportedSession) -> dict[str, Any]:
+def comparable_facts(session: ExportedSession) -> dict[str, Any]:
     """What the session is made of, to compare two by: no matter how it was spelled, or in which order."""
-    told = {name: value for name, value in msgspec.json.decode(_text(session)).items() if name not in _DERIVED}
+    told = {
+        name: value
+        for name, value in msgspec.json.decode(_to_json(session)).items()
+        if name not in _DERIVED_FIELDS
+    }
     for name in ("turns", "inbox", "outbox"):
         told[name].sort(key=lambda part: part["id"])
     return told
 
 
-def time_text(at: int) -> str:
+def format_time(at: int) -> str:
     """A time as ISO 8601, in UTC, to the millisecond."""
     return (_EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def read_time(value: object) -> int | None:
+def parse_time(value: object) -> int | None:
     """The time that was meant, in milliseconds: from ISO 8601, which is UTC if it names no zone, or a number."""
     if isinstance(value, str):
         try:
@@ -177,9 +181,9 @@ def read_time(value: object) -> int | None:
             return None
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         value = (moment - _EPOCH) // timedelta(milliseconds=1)
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TIME_MS
     return value if known else None  # type: ignore[return-value]  # `known` says that it is an int
 
 
-def _text(value: object) -> str:
+def _to_json(value: object) -> str:
     return msgspec.json.encode(value).decode()

@@ -5,41 +5,43 @@ from __future__ import annotations
 import re
 import unicodedata
 
-LONGEST = 100  # bytes of a name on disk: with room for what file systems add, on any of them
-SHOWN = 120  # characters of a name that is shown
-UNKNOWN = "application/octet-stream"
+MAX_NAME_BYTES = 100  # bytes of a name on disk: with room for what file systems add, on any of them
+MAX_DISPLAY_CHARACTERS = 120  # characters of a name that is shown
+UNKNOWN_MEDIA_TYPE = "application/octet-stream"
 
-_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+_RESERVED_NAMES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}")
 
 
-def safe_name(name: str) -> str:
+def safe_file_name(name: str) -> str:
     """A name that is one harmless part of a path, also within a command, whatever somebody called the file."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
     clean = "".join(each if each.isalnum() or each in "._-+" else "_" for each in last).strip(".")
-    if _RESERVED.fullmatch(clean):
+    if _RESERVED_NAMES.fullmatch(clean):
         clean = f"_{clean}"
-    return _shortened(clean) or "file"
+    return _shorten(clean) or "file"
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     """The name with its middle left out if it is too long: what stands behind the last dot says what it is."""
-    if len(name.encode()) <= LONGEST:
+    if len(name.encode()) <= MAX_NAME_BYTES:
         return name
     stem, dot, ending = name.rpartition(".")
     if not dot or len(ending.encode()) > 10:
         stem, dot, ending = name, "", ""
-    room = LONGEST - len(f"{dot}{ending}".encode())
+    room = MAX_NAME_BYTES - len(f"{dot}{ending}".encode())
     return f"{stem.encode()[:room].decode(errors='ignore')}{dot}{ending}"
 
 
-def shown_name(name: str) -> str:
+def display_file_name(name: str) -> str:
     """A name for people and models to read: on one line, and not endless."""
     clean = "".join(each if each.isprintable() else "_" for each in name).strip()
-    return (clean if len(clean) <= SHOWN else f"{clean[: SHOWN - 20]}…{clean[-19:]}") or "file"
+    return (
+        clean if len(clean) <= MAX_DISPLAY_CHARACTERS else f"{clean[: MAX_DISPLAY_CHARACTERS - 20]}…{clean[-19:]}"
+    ) or "file"
 
 
-def media_type(given: str) -> str:
+def safe_media_type(given: str) -> str:
     """What kind of file it is, as far as somebody says so in words that can be trusted to be harmless."""
     bare = given.partition(";")[0].strip().lower()
-    return bare if _MEDIA_TYPE.fullmatch(bare) else UNKNOWN
+    return bare if _MEDIA_TYPE.fullmatch(bare) else UNKNOWN_MEDIA_TYPE

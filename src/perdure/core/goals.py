@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-REACHED = "GOAL REACHED"
-GIVEN_UP = "GOAL GIVEN UP"
+GOAL_REACHED = "GOAL REACHED"
+GOAL_GIVEN_UP = "GOAL GIVEN UP"
 
-Verdict = Literal["reached", "given_up"]
+GoalOutcome = Literal["reached", "given_up"]
 
-_LINES: dict[str, Verdict] = {REACHED: "reached", GIVEN_UP: "given_up"}
-_DRESS = " \t*_`#>.!\"'"  # what models like to put around a line that matters
+_OUTCOME_LINES: dict[str, GoalOutcome] = {GOAL_REACHED: "reached", GOAL_GIVEN_UP: "given_up"}
+_DECORATION = " \t*_`#>.!\"'"  # what models like to put around a line that matters
 
 
-def verdict(answer: str) -> Verdict | None:
+def goal_outcome(answer: str) -> GoalOutcome | None:
     """The last line of an answer that says what became of the goal, if there is one."""
-    said = (_LINES.get(line.strip(_DRESS).upper()) for line in reversed(answer.splitlines()))
+    said = (_OUTCOME_LINES.get(line.strip(_DECORATION).upper()) for line in reversed(answer.splitlines()))
     return next((found for found in said if found is not None), None)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from perdure.core.exports import (
-    FORMAT,
+    EXPORT_FORMAT,
     ExportedAttachment,
     ExportedDelivery,
     ExportedEntry,
@@ -22,17 +22,17 @@ from perdure.core.exports import (
     ExportedSession,
     ExportedTurn,
 )
-from perdure.core.text import mended_json
+from perdure.core.text import repair_json
 from perdure.errors import BadImport, RecordRefused
 
-_HINT = "Give it a file that `perdure export` wrote, whole and unchanged."
-_BYTE = re.compile(r" \(byte (\d+)\)$")
-_WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?$", re.DOTALL)
-_MISSING = re.compile(r"^Object missing required field `(.+)`$")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_NOT_AN_EXPORT_HINT = "Give it a file that `perdure export` wrote, whole and unchanged."
+_BYTE_OFFSET = re.compile(r" \(byte (\d+)\)$")
+_ERROR_WITH_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?$", re.DOTALL)
+_MISSING_FIELD = re.compile(r"^Object missing required field `(.+)`$")
+_PATH_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 # Which struct the parts of a record have, so that a field that none of them knows can be named.
-_PARTS: dict[type[Struct], dict[str, type[Struct]]] = {
+_NESTED_STRUCTS: dict[type[Struct], dict[str, type[Struct]]] = {
     ExportedSession: {"turns": ExportedTurn, "inbox": ExportedMessage, "outbox": ExportedDelivery},
     ExportedTurn: {"journal": ExportedEntry},
     ExportedMessage: {"attachments": ExportedAttachment},
@@ -44,102 +44,108 @@ _PARTS: dict[type[Struct], dict[str, type[Struct]]] = {
 
 def read_document(text: str) -> tuple[list[Raw], list[str]]:
     """The records of an export, each still to be read, and what beside them is not understood."""
-    document = _object(text)
-    head, sessions = _plain(document.get("perdure")), document.get("sessions")
+    document = _decode_document(text)
+    head, sessions = _decode_plain(document.get("perdure")), document.get("sessions")
     if not isinstance(head, dict) or not isinstance(head.get("format"), int):
-        raise BadImport("not an export of Perdure: `perdure.format` should be a number, but is not", hint=_HINT)
-    if head["format"] > FORMAT:
         raise BadImport(
-            f"the export has the format {head['format']}; this version reads formats up to {FORMAT}",
+            "not an export of Perdure: `perdure.format` should be a number, but is not", hint=_NOT_AN_EXPORT_HINT
+        )
+    if head["format"] > EXPORT_FORMAT:
+        raise BadImport(
+            f"the export has the format {head['format']}; this version reads formats up to {EXPORT_FORMAT}",
             hint=f"A newer Perdure wrote it ({head.get('version', 'unknown')}): import it with that version.",
         )
     try:
         records = msgspec.json.decode(sessions or b"null", type=list[Raw])
     except msgspec.ValidationError as error:
-        raise BadImport(f"at `sessions` of the export: {lowered(str(error))}", hint=_HINT) from None
+        raise BadImport(
+            f"at `sessions` of the export: {lower_first(str(error))}", hint=_NOT_AN_EXPORT_HINT
+        ) from None
     return records, [
         f"{name}: an unknown field, ignored" for name in document if name not in ("perdure", "sessions")
     ]
 
 
-def _object(text: str) -> dict[str, Raw]:
+def _decode_document(text: str) -> dict[str, Raw]:
     try:
-        return msgspec.json.decode(mended_json(text.encode(errors="surrogatepass")), type=dict[str, Raw])
+        return msgspec.json.decode(repair_json(text.encode(errors="surrogatepass")), type=dict[str, Raw])
     except msgspec.ValidationError as error:
-        raise BadImport(f"not an export of Perdure: {lowered(str(error))}", hint=_HINT) from None
+        raise BadImport(f"not an export of Perdure: {lower_first(str(error))}", hint=_NOT_AN_EXPORT_HINT) from None
     except msgspec.DecodeError as error:
-        raise BadImport(_not_json(text, str(error)), hint=_HINT) from None
+        raise BadImport(_describe_bad_json(text, str(error)), hint=_NOT_AN_EXPORT_HINT) from None
     except RecursionError:
-        raise BadImport("not an export of Perdure: its values are nested too deeply", hint=_HINT) from None
+        raise BadImport(
+            "not an export of Perdure: its values are nested too deeply", hint=_NOT_AN_EXPORT_HINT
+        ) from None
 
 
-def _not_json(text: str, error: str) -> str:
+def _describe_bad_json(text: str, error: str) -> str:
     """Say where the text stops being JSON, by line and column as an editor counts them."""
-    found, whole = _BYTE.search(error), text.encode()
+    found, whole = _BYTE_OFFSET.search(error), text.encode()
     if found is None and not text.strip():
         return "the import is empty: expected an export of Perdure"
     before = whole[: int(found[1])].decode(errors="ignore") if found else text
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     what = (
-        _BYTE.sub("", error).removeprefix("JSON is malformed: ")
+        _BYTE_OFFSET.sub("", error).removeprefix("JSON is malformed: ")
         if found
         else "it ends too early, or has half a character in it"
     )
     return f"not JSON: line {line}, column {column}: {what}"
 
 
-def _plain(raw: Raw | None) -> Any:
+def _decode_plain(raw: Raw | None) -> Any:
     return None if raw is None else msgspec.json.decode(raw)
 
 
 # ── the shape of a record ───────────────────────────────────────────────────────────────────────────────────
 
 
-def read_shape(raw: Raw) -> tuple[ExportedSession, list[str]]:
+def decode_session(raw: Raw) -> tuple[ExportedSession, list[str]]:
     """The record, if each of its fields is there and of its type, and the places of fields that nobody knows."""
     try:
         plain = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
-        raise explained(error) from None
+        raise record_refusal(error) from None
     try:
         session = msgspec.json.decode(raw, type=ExportedSession)
     except msgspec.DecodeError as error:
-        raise explained(error, plain) from None
-    return session, list(_unknown(plain, ExportedSession, ""))
+        raise record_refusal(error, plain) from None
+    return session, list(_unknown_fields(plain, ExportedSession, ""))
 
 
-def explained(error: msgspec.DecodeError, plain: Any = None, base: str = "") -> RecordRefused:
+def record_refusal(error: msgspec.DecodeError, plain: Any = None, base_path: str = "") -> RecordRefused:
     """What was expected, what came, and at which place."""
-    found = _WHERE.match(str(error))
+    found = _ERROR_WITH_PATH.match(str(error))
     what, place = (found["what"], found["place"] or "") if found else (str(error), "")
-    if missing := _MISSING.match(what):
-        return RecordRefused(f"{base}{place}.{missing[1]}", "expected this field, got none")
+    if missing := _MISSING_FIELD.match(what):
+        return RecordRefused(f"{base_path}{place}.{missing[1]}", "expected this field, got none")
     if plain is not None and " got " not in what:
-        what = f"{what}, got {shown(_at(plain, place))}"
-    return RecordRefused(base + place, lowered(what))
+        what = f"{what}, got {short_json(_value_at(plain, place))}"
+    return RecordRefused(base_path + place, lower_first(what))
 
 
-def _unknown(value: dict[str, Any], struct: type[Struct], place: str) -> Iterator[str]:
+def _unknown_fields(value: dict[str, Any], struct: type[Struct], path: str) -> Iterator[str]:
     for name in value:
         if name not in struct.__struct_fields__:
-            yield f"{place}.{name}"
-    for name, part in _PARTS.get(struct, {}).items():
+            yield f"{path}.{name}"
+    for name, part in _NESTED_STRUCTS.get(struct, {}).items():
         for number, each in enumerate(value.get(name, ())):
-            yield from _unknown(each, part, f"{place}.{name}[{number}]")
+            yield from _unknown_fields(each, part, f"{path}.{name}[{number}]")
 
 
-def _at(value: Any, place: str) -> Any:
-    for name, number in _STEP.findall(place):
+def _value_at(value: Any, path: str) -> Any:
+    for name, number in _PATH_STEP.findall(path):
         value = value[name] if name else value[int(number)]
     return value
 
 
-def shown(value: object) -> str:
+def short_json(value: object) -> str:
     """A value as it stands in the file, cut to a readable length."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def lowered(sentence: str) -> str:
+def lower_first(sentence: str) -> str:
     """A sentence to go on with after a colon."""
     return sentence[:1].lower() + sentence[1:]

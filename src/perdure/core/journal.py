@@ -9,89 +9,89 @@ from msgspec import Struct, field
 from perdure.core.entries import (
     APPROVED,
     DENIED,
-    ENTRIES,
-    LATE,
-    UPGRADES,
-    Answered,
-    Asked,
-    Began,
-    Cancelled,
+    ENTRY_TYPES,
+    ENTRY_UPGRADES,
+    TOO_LATE,
     Cause,
-    Claimed,
-    Compacted,
-    Decided,
+    ConversationCompacted,
     Entry,
-    Failed,
-    Finished,
-    Interrupted,
-    Joined,
+    JournalRecord,
+    MessagesJoined,
+    MessagesReturned,
     ModelAnswered,
     ModelAsked,
     ModelFailed,
-    Noted,
-    Outcome,
-    Record,
-    Requeued,
-    Returned,
-    Sight,
+    ObservedExit,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    RecoveryNoted,
+    TokenUsage,
     ToolCall,
     ToolEnded,
+    ToolOutcome,
     ToolStarted,
-    Undone,
-    Usage,
-    decode,
-    encode,
+    TurnBegan,
+    TurnCancelled,
+    TurnClaimed,
+    TurnFailed,
+    TurnFinished,
+    TurnInterrupted,
+    TurnRequeued,
+    TurnUndone,
+    decode_entry,
+    encode_entry,
     is_approval,
 )
 from perdure.core.messages import Sender
-from perdure.core.turn import INITIAL, State, advance
+from perdure.core.turn import INITIAL_STATE, TurnState, advance
 
 __all__ = [
     "APPROVED",
     "DENIED",
-    "ENTRIES",
-    "LATE",
-    "UPGRADES",
-    "Answered",
-    "Asked",
-    "Began",
-    "Call",
-    "Cancelled",
+    "ENTRY_TYPES",
+    "ENTRY_UPGRADES",
+    "TOO_LATE",
+    "CallProgress",
     "Cause",
-    "Claimed",
-    "Compacted",
-    "Decided",
+    "ConversationCompacted",
     "Entry",
-    "Failed",
-    "Finished",
-    "Interrupted",
     "Interruption",
-    "Joined",
+    "JournalRecord",
+    "MessagesJoined",
+    "MessagesReturned",
     "ModelAnswered",
     "ModelAsked",
     "ModelFailed",
-    "Noted",
-    "Outcome",
-    "Record",
-    "Requeued",
-    "Returned",
-    "Sight",
+    "ObservedExit",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "RecoveryDecided",
+    "RecoveryNoted",
+    "TokenUsage",
     "ToolCall",
     "ToolEnded",
+    "ToolOutcome",
     "ToolStarted",
+    "TurnBegan",
+    "TurnCancelled",
+    "TurnClaimed",
+    "TurnFailed",
+    "TurnFinished",
+    "TurnInterrupted",
+    "TurnRequeued",
+    "TurnUndone",
     "TurnView",
-    "Undone",
-    "Usage",
-    "decode",
-    "encode",
+    "decode_entry",
+    "encode_entry",
     "fold",
     "is_approval",
     "joined_messages",
-    "returning",
+    "return_entries",
 ]
 
 
-class Call(Struct):
+class CallProgress(Struct):
     """A tool call and what became of it so far."""
 
     request: ToolCall
@@ -110,41 +110,41 @@ class Interruption(Struct, frozen=True):
 class TurnView(Struct):
     """A turn as its journal tells it. `fold()` makes it; `apply()` moves it on by one record."""
 
-    state: State = INITIAL
+    state: TurnState = INITIAL_STATE
     attempt: int = 0
     causes: list[Cause] = field(default_factory=list)
     responses: list[ModelAnswered] = field(default_factory=list)
-    calls: dict[str, Call] = field(default_factory=dict)
-    question: Asked | None = None
-    answer: Answered | None = None
-    verdicts: dict[str, Answered] = field(default_factory=dict)  # what came of approvals, by call
-    anchor: str | None = None  # the newest message of a person, to attach the reply to
+    calls: dict[str, CallProgress] = field(default_factory=dict)
+    question: QuestionAsked | None = None
+    answer: QuestionAnswered | None = None
+    verdicts: dict[str, QuestionAnswered] = field(default_factory=dict)  # what came of approvals, by call
+    reply_to: str | None = None  # the newest message of a person, to attach the reply to
     interruptions: list[Interruption] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    content: list[Record] = field(default_factory=list)
+    records: list[JournalRecord] = field(default_factory=list)
+    content: list[JournalRecord] = field(default_factory=list)
     content_run: str | None = None  # the run that wrote the newest content
     tokens: int = 0
-    decided: Decided | None = None  # about the newest interruption
-    ended: Finished | Failed | Cancelled | None = None
+    last_decision: RecoveryDecided | None = None  # about the newest interruption
+    ended: TurnFinished | TurnFailed | TurnCancelled | None = None
     undone: bool = False  # a person took it back
-    returned: set[str] = field(default_factory=set)  # messages that had joined it, and left it again
-    _run: str | None = None
-    _progress: bool = False
+    returned_messages: set[str] = field(default_factory=set)  # messages that had joined it, and left it again
+    _claimed_by: str | None = None
+    _has_progress: bool = False
 
     @property
-    def open_calls(self) -> list[Call]:
+    def open_calls(self) -> list[CallProgress]:
         """Calls that have no result yet, in the order the model wished them."""
         return [call for call in self.calls.values() if call.ended is None]
 
     @property
-    def asks(self) -> bool:
+    def awaits_answer(self) -> bool:
         """Whether a question is open, and nothing else has to be done before its answer."""
         if self.question is None or self.answer is not None:
             return False
         return all(call.request.id == self.question.question for call in self.open_calls)
 
     @property
-    def interrupted(self) -> Interruption | None:
+    def last_interruption(self) -> Interruption | None:
         return self.interruptions[-1] if self.interruptions else None
 
     @property
@@ -157,13 +157,13 @@ class TurnView(Struct):
                 break
         return count
 
-    def note_due(self) -> Interruption | None:
+    def unreported_interruption(self) -> Interruption | None:
         """The newest interruption, if the model has not been told of it."""
-        told = max((record.seq for record in self.records if isinstance(record.entry, Noted)), default=0)
-        last = self.interrupted
+        told = max((record.seq for record in self.records if isinstance(record.entry, RecoveryNoted)), default=0)
+        last = self.last_interruption
         return last if last is not None and last.seq > told else None
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: JournalRecord) -> None:
         """Take one more fact into account."""
         entry = record.entry
         if entry.move is not None:
@@ -171,49 +171,49 @@ class TurnView(Struct):
         self.records.append(record)
         if entry.is_content:
             self.content.append(record)
-            self.content_run = self._run
+            self.content_run = self._claimed_by
         match entry:
-            case Began() | Joined():
+            case TurnBegan() | MessagesJoined():
                 self.causes += entry.causes
-                self.anchor = next((one.message for one in reversed(entry.causes) if one.message), self.anchor)
-            case Returned():
-                self.returned |= {*entry.messages}
-                self.causes = [cause for cause in self.causes if cause.inbox not in self.returned]
-                self.anchor = next((one.message for one in reversed(self.causes) if one.message), None)
+                self.reply_to = next((one.message for one in reversed(entry.causes) if one.message), self.reply_to)
+            case MessagesReturned():
+                self.returned_messages |= {*entry.messages}
+                self.causes = [cause for cause in self.causes if cause.inbox not in self.returned_messages]
+                self.reply_to = next((one.message for one in reversed(self.causes) if one.message), None)
             case ModelAnswered():
                 self.responses.append(entry)
-                self.calls |= {call.id: Call(call) for call in entry.calls}
+                self.calls |= {call.id: CallProgress(call) for call in entry.calls}
                 self.tokens += entry.usage.input + entry.usage.output
-                self._progress = True
-            case Compacted():
+                self._has_progress = True
+            case ConversationCompacted():
                 self.tokens += entry.usage.input + entry.usage.output
             case ToolStarted():
                 wish = ToolCall(entry.call, entry.tool, entry.arguments)
-                self.calls.setdefault(entry.call, Call(wish)).started = entry
+                self.calls.setdefault(entry.call, CallProgress(wish)).started = entry
             case ToolEnded():
                 self.calls[entry.call].ended = entry
-                self._progress = True
-            case Asked():
+                self._has_progress = True
+            case QuestionAsked():
                 self.question, self.answer = entry, None
                 self.verdicts.pop(entry.approves, None)  # asked again: what came of it before does not count
-            case Answered():
-                self.answer, self.anchor = entry, entry.message or self.anchor
+            case QuestionAnswered():
+                self.answer, self.reply_to = entry, entry.message or self.reply_to
                 if self.question is not None and self.question.approves:
                     self.verdicts[self.question.approves] = entry
-            case Claimed():
-                self.attempt, self._run = entry.attempt, entry.run
+            case TurnClaimed():
+                self.attempt, self._claimed_by = entry.attempt, entry.run
                 if self.content and not self.interruptions:  # the run that began the turn claimed it with that
                     self.content_run = self.content_run or entry.run
-            case Interrupted():
+            case TurnInterrupted():
                 self.interruptions.append(
-                    Interruption(entry.reason, record.at, record.seq, self._progress, entry.position)
+                    Interruption(entry.reason, record.at, record.seq, self._has_progress, entry.position)
                 )
-                self._progress, self.decided = False, None
-            case Decided():
-                self.decided = entry
-            case Finished() | Failed() | Cancelled():
+                self._has_progress, self.last_decision = False, None
+            case RecoveryDecided():
+                self.last_decision = entry
+            case TurnFinished() | TurnFailed() | TurnCancelled():
                 self.ended = entry
-            case Undone():
+            case TurnUndone():
                 self.undone = True
 
 
@@ -222,20 +222,20 @@ def joined_messages(view: TurnView) -> dict[str, Sender]:
     found: dict[str, Sender] = {}
     for record in view.records:
         match record.entry:
-            case Joined(causes=causes):
+            case MessagesJoined(causes=causes):
                 found |= {cause.inbox: cause.sender for cause in causes if not (cause.wish or cause.note)}
-            case Answered(inbox=message, by=by) if message:
+            case QuestionAnswered(inbox=message, by=by) if message:
                 found[message] = by
-    return {message: by for message, by in found.items() if message not in view.returned}
+    return {message: by for message, by in found.items() if message not in view.returned_messages}
 
 
-def returning(view: TurnView) -> list[Returned]:
+def return_entries(view: TurnView) -> list[MessagesReturned]:
     """What is written when a turn is set aside: the messages that joined it are not set aside with it."""
     left = tuple(joined_messages(view))
-    return [Returned(left)] if left else []
+    return [MessagesReturned(left)] if left else []
 
 
-def fold(records: Iterable[Record]) -> TurnView:
+def fold(records: Iterable[JournalRecord]) -> TurnView:
     """The turn that these records of its journal tell of."""
     view = TurnView()
     for record in records:

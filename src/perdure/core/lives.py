@@ -13,31 +13,31 @@ from msgspec import Struct, field
 
 from perdure.core.effects import Effect
 from perdure.core.entries import (
-    Answered,
-    Asked,
-    Cancelled,
-    Claimed,
-    Decided,
-    Failed,
-    Finished,
-    Interrupted,
+    JournalRecord,
     ModelAnswered,
     ModelAsked,
     ModelFailed,
-    Record,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    TokenUsage,
     ToolCall,
     ToolEnded,
     ToolStarted,
-    Usage,
+    TurnCancelled,
+    TurnClaimed,
+    TurnFailed,
+    TurnFinished,
+    TurnInterrupted,
 )
 from perdure.core.notes import clipped, failed_try
 
-MOST_LETTERS = 2_000  # of each text; the export has all of it
+MAX_TEXT_CHARACTERS = 2_000  # of each text; the export has all of it
 
-Kind = Literal["model", "tool", "person"]
+SpanKind = Literal["model", "tool", "person"]
 
 
-class Attempt(Struct):
+class AttemptSpan(Struct):
     """One try at the turn: from its claim to its end, or to the death or last sign of life of its run."""
 
     number: int
@@ -51,7 +51,7 @@ class Attempt(Struct):
 class Span(Struct):
     """A model call, a tool call, or a question that waits for a person."""
 
-    kind: Kind
+    kind: SpanKind
     name: str
     id: str
     attempt: int
@@ -61,17 +61,17 @@ class Span(Struct):
     effect: str | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     text: str = ""
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
 
 
-class End(Struct, frozen=True):
+class RunEnd(Struct, frozen=True):
     """Until when a run is known to have been alive."""
 
     at: int
     exit_code: int | None = None  # of its process, if somebody saw it die; below zero, the signal that killed it
 
 
-class Cut(Struct):
+class InterruptionSpan(Struct):
     """An interruption: from the death of the gateway, or its last sign of life, until it was found or marked."""
 
     at: int
@@ -81,129 +81,139 @@ class Cut(Struct):
     exit_code: int | None = None  # None: nobody saw the process die
 
 
-class Judged(Struct):
+class DecisionPoint(Struct):
     """A decision about the newest interruption."""
 
     at: int
     seq: int
-    decided: Decided
+    decided: RecoveryDecided
 
 
-class Line(Struct):
+class TurnTimeline(Struct):
     """The life of a turn, in the order in which things began."""
 
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[AttemptSpan] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    cuts: list[Cut] = field(default_factory=list)
-    decisions: list[Judged] = field(default_factory=list)
+    interruptions: list[InterruptionSpan] = field(default_factory=list)
+    decisions: list[DecisionPoint] = field(default_factory=list)
     ended_at: int | None = None
-    _wished: dict[str, ToolCall] = field(default_factory=dict)
-    _last: int = 0
+    _requested_calls: dict[str, ToolCall] = field(default_factory=dict)
+    _last_at: int = 0
 
-    def apply(self, record: Record, ends: Mapping[str, End]) -> None:
+    def apply(self, record: JournalRecord, run_ends: Mapping[str, RunEnd]) -> None:
         """Take one more fact into account."""
         entry, at = record.entry, record.at
         match entry:
-            case Claimed():
-                self.attempts.append(Attempt(entry.attempt, entry.run, at))
+            case TurnClaimed():
+                self.attempts.append(AttemptSpan(entry.attempt, entry.run, at))
             case ModelAsked():
-                self._begin(Span("model", entry.model, f"step {entry.step}", self._attempt, at))
+                self._begin_span(Span("model", entry.model, f"step {entry.step}", self._attempt_number, at))
             case ModelFailed():
                 said = failed_try(entry.number, entry.status, entry.said, entry.wait)
-                self._end(f"step {entry.step}", at, "error", said)
+                self._end_span(f"step {entry.step}", at, "error", said)
             case ModelAnswered():
-                self._wished |= {call.id: call for call in entry.calls}
-                self._end(f"step {entry.step}", at, "ok", entry.text, entry.usage)
+                self._requested_calls |= {call.id: call for call in entry.calls}
+                self._end_span(f"step {entry.step}", at, "ok", entry.text, entry.usage)
             case ToolStarted():
-                wish = self._wished.get(entry.call)
+                wish = self._requested_calls.get(entry.call)
                 arguments = entry.arguments or (wish.arguments if wish else {})
-                self._begin(
-                    Span("tool", entry.tool, entry.call, self._attempt, at, None, None, entry.effect, arguments)
+                self._begin_span(
+                    Span(
+                        "tool",
+                        entry.tool,
+                        entry.call,
+                        self._attempt_number,
+                        at,
+                        None,
+                        None,
+                        entry.effect,
+                        arguments,
+                    )
                 )
             case ToolEnded():
-                self._end(entry.call, at, entry.outcome, entry.text)
-            case Asked() if self._open(f"question {entry.question}") is None:
+                self._end_span(entry.call, at, entry.outcome, entry.text)
+            case QuestionAsked() if self._open_span(f"question {entry.question}") is None:
                 name = "approval" if entry.approves else "question"
-                asked = Span("person", name, f"question {entry.question}", self._attempt, at)
-                asked.arguments = {"question": clipped(entry.text, MOST_LETTERS)}
+                asked = Span("person", name, f"question {entry.question}", self._attempt_number, at)
+                asked.arguments = {"question": clipped(entry.text, MAX_TEXT_CHARACTERS)}
                 self.spans.append(asked)
-            case Answered():
-                self._end(f"question {entry.question}", at, "ok", entry.text)
-            case Interrupted():
-                self._cut(entry, at, ends)
-            case Decided():
-                self.decisions.append(Judged(at, record.seq, entry))
-        if isinstance(entry, Finished | Failed | Cancelled | Asked):
-            self._close(entry.kind, at)
-        if isinstance(entry, Finished | Failed | Cancelled):
+            case QuestionAnswered():
+                self._end_span(f"question {entry.question}", at, "ok", entry.text)
+            case TurnInterrupted():
+                self._add_interruption(entry, at, run_ends)
+            case RecoveryDecided():
+                self.decisions.append(DecisionPoint(at, record.seq, entry))
+        if isinstance(entry, TurnFinished | TurnFailed | TurnCancelled | QuestionAsked):
+            self._close_attempt(entry.kind, at)
+        if isinstance(entry, TurnFinished | TurnFailed | TurnCancelled):
             self.ended_at = at
-        self._last = at
+        self._last_at = at
 
     @property
-    def _attempt(self) -> int:
+    def _attempt_number(self) -> int:
         return self.attempts[-1].number if self.attempts else 0
 
-    def _open(self, name: str) -> Span | None:
+    def _open_span(self, name: str) -> Span | None:
         return next((span for span in reversed(self.spans) if span.id == name and span.outcome is None), None)
 
-    def _begin(self, span: Span) -> None:
+    def _begin_span(self, span: Span) -> None:
         """The same call again means that the try before was cut off; what outlives us goes on as it was."""
-        before = self._open(span.id)
+        before = self._open_span(span.id)
         if before is not None and before.effect == Effect.ATTACHED:
             return
         if before is not None:
             before.until, before.outcome = self._died_after(before.at) or span.at, "cut"
         self.spans.append(span)
 
-    def _end(self, name: str, at: int, outcome: str, text: str, usage: Usage | None = None) -> None:
-        span = self._open(name)
+    def _end_span(self, name: str, at: int, outcome: str, text: str, usage: TokenUsage | None = None) -> None:
+        span = self._open_span(name)
         if span is None:  # it never began: nobody let it, or it was cancelled before
-            wish = self._wished.get(name)
-            span = Span("tool", wish.tool if wish else name, name, self._attempt, at)
+            wish = self._requested_calls.get(name)
+            span = Span("tool", wish.tool if wish else name, name, self._attempt_number, at)
             span.arguments = wish.arguments if wish else {}
             self.spans.append(span)
         died = self._died_after(span.at) if outcome in ("unknown", "cancelled") else None
         span.until, span.outcome = died or at, outcome
-        span.text, span.usage = clipped(text, MOST_LETTERS), usage or Usage()
+        span.text, span.usage = clipped(text, MAX_TEXT_CHARACTERS), usage or TokenUsage()
 
     def _died_after(self, at: int) -> int | None:
         """When the gateway died, or was last seen, before the first interruption behind a moment."""
-        return next((max(cut.at, at) for cut in self.cuts if cut.found_at >= at), None)
+        return next((max(cut.at, at) for cut in self.interruptions if cut.found_at >= at), None)
 
-    def _cut(self, entry: Interrupted, at: int, ends: Mapping[str, End]) -> None:
+    def _add_interruption(self, entry: TurnInterrupted, at: int, run_ends: Mapping[str, RunEnd]) -> None:
         """A run that marks its own turns knows when it stops; one that died was last seen some time before."""
         run = entry.run or (self.attempts[-1].run if self.attempts else "")
-        end = End(at) if is_planned(entry.reason) else ends.get(run, End(0))
-        seen = min(at, max(self._last, end.at))
-        self.cuts.append(Cut(seen, at, entry.reason, self._attempt, end.exit_code))
-        self._close(entry.kind, seen, entry.reason)
+        end = RunEnd(at) if is_planned_stop(entry.reason) else run_ends.get(run, RunEnd(0))
+        seen = min(at, max(self._last_at, end.at))
+        self.interruptions.append(InterruptionSpan(seen, at, entry.reason, self._attempt_number, end.exit_code))
+        self._close_attempt(entry.kind, seen, entry.reason)
 
-    def _close(self, ending: str, at: int, reason: str | None = None) -> None:
+    def _close_attempt(self, ending: str, at: int, reason: str | None = None) -> None:
         if self.attempts and self.attempts[-1].ending is None:
             last = self.attempts[-1]
             last.until, last.ending, last.reason = at, ending, reason
 
 
-def is_planned(reason: str) -> bool:
+def is_planned_stop(reason: str) -> bool:
     """Whether the gateway itself cut the turn off, because it was stopping."""
     return reason.endswith("_timeout")
 
 
-def line_of(records: Iterable[Record], ends: Mapping[str, End]) -> Line:
+def build_timeline(records: Iterable[JournalRecord], run_ends: Mapping[str, RunEnd]) -> TurnTimeline:
     """The life that these records tell; `ends` says until when each run was alive."""
-    line = Line()
+    line = TurnTimeline()
     for record in records:
-        line.apply(record, ends)
+        line.apply(record, run_ends)
     for span in line.spans:
-        if span.outcome is None and (line.ended_at is not None or _is_cut(line, span)):
-            span.until, span.outcome = line._died_after(span.at) or line.ended_at, "cut"  # noqa: SLF001 reason: ours
+        if span.outcome is None and (line.ended_at is not None or _is_interrupted(line, span)):
+            span.until, span.outcome = line._died_after(span.at) or line.ended_at, "cut"
     return line
 
 
-def _is_cut(line: Line, span: Span) -> bool:
+def _is_interrupted(timeline: TurnTimeline, span: Span) -> bool:
     """Whether nobody works on an open span: its run died, and what it had begun does not outlive it."""
     return (
         span.kind != "person"
         and span.effect != Effect.ATTACHED
-        and any(cut.found_at >= span.at for cut in line.cuts)
+        and any(cut.found_at >= span.at for cut in timeline.interruptions)
     )

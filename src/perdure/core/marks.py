@@ -11,130 +11,135 @@ from collections.abc import Iterator, Sequence
 from msgspec import Raw
 from msgspec.structs import replace
 
-from perdure.core.delivery import Delivery
-from perdure.core.exports import ExportedEntry, ExportedSession, ExportedTurn, read_time, time_text
+from perdure.core.delivery import DeliveryState
+from perdure.core.exports import ExportedEntry, ExportedSession, ExportedTurn, format_time, parse_time
 from perdure.core.journal import (
-    Began,
-    Cancelled,
     Entry,
-    Finished,
-    Interrupted,
-    Record,
+    JournalRecord,
+    TurnBegan,
+    TurnCancelled,
+    TurnFinished,
+    TurnInterrupted,
     TurnView,
-    decode,
-    encode,
+    decode_entry,
+    encode_entry,
     fold,
 )
-from perdure.core.session import UNMARKING, Mark, Recovery, recovery_of
-from perdure.core.turn import BEGUN, MOVES, Move, State
+from perdure.core.session import UNMARKING_REASONS, Mark, RecoveryState, derive_recovery_state
+from perdure.core.turn import OPEN_STATES, TURN_MOVES, TurnMove, TurnState
 from perdure.errors import RecordRefused
 
-NO_REASON = "unknown"  # of a mark that came without one; such a turn does not go on by itself
+UNKNOWN_REASON = "unknown"  # of a mark that came without one; such a turn does not go on by itself
 
 
 def settle_mark(session: ExportedSession) -> tuple[ExportedSession, list[str]]:
     """The session with its mark in its journal, and a warning for all that was said otherwise."""
     warnings = []
-    unreadable = session.last_resume_marked_at is not None and read_time(session.last_resume_marked_at) is None
+    unreadable = session.last_resume_marked_at is not None and parse_time(session.last_resume_marked_at) is None
     if unreadable:
         warnings.append(".last_resume_marked_at: not a time, so it was dropped")
-    if session.resume_pending and not told(session).resume_pending:
+    if session.resume_pending and not journalled_recovery(session).resume_pending:
         if session.resume_reason is None:
-            warnings.append(f".resume_reason: a mark without a reason, imported as {NO_REASON!r}")
-            session = replace(session, resume_reason=NO_REASON)
-        session = _marked(session, session.resume_reason or NO_REASON)
+            warnings.append(f".resume_reason: a mark without a reason, imported as {UNKNOWN_REASON!r}")
+            session = replace(session, resume_reason=UNKNOWN_REASON)
+        session = _add_mark(session, session.resume_reason or UNKNOWN_REASON)
     elif session.resume_pending and unreadable:
-        session = _undated(session)
-    return session, [*warnings, *_differences(session)]
+        session = _remove_mark_time(session)
+    return session, [*warnings, *_field_differences(session)]
 
 
-def told(session: ExportedSession) -> Recovery:
+def journalled_recovery(session: ExportedSession) -> RecoveryState:
     """The recovery state that the session's journal tells of; nearly every journal has no mark."""
-    if not any(line.kind == Interrupted.kind for turn in session.turns for line in turn.journal):
-        return Recovery()
-    views = [(turn, fold(records(turn))) for turn in session.turns]
+    if not any(line.kind == TurnInterrupted.kind for turn in session.turns for line in turn.journal):
+        return RecoveryState()
+    views = [(turn, fold(decode_journal(turn))) for turn in session.turns]
     marks = [mark for _, view in views for mark in _marks(view)]
-    unsent = {row.turn for row in session.outbox if row.state != Delivery.SENT}
+    unsent = {row.turn for row in session.outbox if row.state != DeliveryState.SENT}
     delivered = [
-        _last(view, Finished) for turn, view in views if view.state is State.DONE and turn.id not in unsent
+        _last_seq(view, TurnFinished)
+        for turn, view in views
+        if view.state is TurnState.DONE and turn.id not in unsent
     ]
-    return recovery_of(sorted(marks, key=lambda mark: mark.seq), max(delivered, default=0))
+    return derive_recovery_state(sorted(marks, key=lambda mark: mark.seq), max(delivered, default=0))
 
 
-def records(turn: ExportedTurn) -> list[Record]:
+def decode_journal(turn: ExportedTurn) -> list[JournalRecord]:
     """The turn's journal, as the store reads it."""
-    return [Record(line.seq, line.at, decode(line.kind, line.version, bytes(line.body))) for line in turn.journal]
+    return [
+        JournalRecord(line.seq, line.at, decode_entry(line.kind, line.version, bytes(line.body)))
+        for line in turn.journal
+    ]
 
 
 def _marks(view: TurnView) -> Iterator[Mark]:
-    why = view.ended.why if isinstance(view.ended, Cancelled) else None
+    why = view.ended.why if isinstance(view.ended, TurnCancelled) else None
     for record in view.records:
-        if isinstance(record.entry, Interrupted):
+        if isinstance(record.entry, TurnInterrupted):
             yield Mark(record.seq, record.at if record.entry.dated else None, record.entry.reason, why)
 
 
-def _last(view: TurnView, kind: type[Entry]) -> int:
+def _last_seq(view: TurnView, kind: type[Entry]) -> int:
     return max((record.seq for record in view.records if isinstance(record.entry, kind)), default=0)
 
 
 # ── making it part of the journal ───────────────────────────────────────────────────────────────────────────
 
 
-def _marked(session: ExportedSession, reason: str) -> ExportedSession:
+def _add_mark(session: ExportedSession, reason: str) -> ExportedSession:
     """Interrupt the turn that is under way, or one made for the sake of the mark."""
-    time = read_time(session.last_resume_marked_at)
-    mark = Interrupted(reason, dated=time is not None)
+    time = parse_time(session.last_resume_marked_at)
+    mark = TurnInterrupted(reason, dated=time is not None)
     at = session.updated_at if time is None else time
-    begun = next((turn for turn in session.turns if turn.state in BEGUN), None)
+    begun = next((turn for turn in session.turns if turn.state in OPEN_STATES), None)
     if begun is None:
-        return replace(session, turns=(*session.turns, _turn_for(session, mark, at)))
-    if Move.INTERRUPTED not in MOVES[State(begun.state)]:
+        return replace(session, turns=(*session.turns, _turn_with_mark(session, mark, at)))
+    if TurnMove.INTERRUPTED not in TURN_MOVES[TurnState(begun.state)]:
         raise RecordRefused(".resume_pending", f"expected false, as its turn is {begun.state}, got true")
-    lines = _lines([mark], _next_seq(session), at)
-    cut_off = replace(begun, state=State.INTERRUPTED.value, journal=(*begun.journal, *lines))
+    lines = _export_entries([mark], _next_seq(session), at)
+    cut_off = replace(begun, state=TurnState.INTERRUPTED.value, journal=(*begun.journal, *lines))
     return replace(session, turns=tuple(cut_off if turn is begun else turn for turn in session.turns))
 
 
-def _turn_for(session: ExportedSession, mark: Interrupted, at: int) -> ExportedTurn:
+def _turn_with_mark(session: ExportedSession, mark: TurnInterrupted, at: int) -> ExportedTurn:
     """A turn that nothing is known of but its interruption. The same file always makes the same turn."""
     seq = _next_seq(session)
     return ExportedTurn(
         id=f"t_{session.id}.{seq}",
         key=session.key,
         generation=1 + max(session.run_generation, *(turn.generation for turn in session.turns), 0),
-        state=State.INTERRUPTED.value,
+        state=TurnState.INTERRUPTED.value,
         epoch=0,
         attempt=0,
         began_at=at,
         updated_at=at,
-        journal=_lines([Began(()), mark], seq, at),
+        journal=_export_entries([TurnBegan(()), mark], seq, at),
     )
 
 
-def _undated(session: ExportedSession) -> ExportedSession:
+def _remove_mark_time(session: ExportedSession) -> ExportedSession:
     """Take the time from the newest mark that counts: the file contradicts itself, and we do not guess."""
-    marks = [mark for turn in session.turns for mark in _marks(fold(records(turn)))]
-    newest = max(mark.seq for mark in marks if mark.cancelled not in UNMARKING)
-    return replace(session, turns=tuple(_undate(turn, newest) for turn in session.turns))
+    marks = [mark for turn in session.turns for mark in _marks(fold(decode_journal(turn)))]
+    newest = max(mark.seq for mark in marks if mark.cancelled not in UNMARKING_REASONS)
+    return replace(session, turns=tuple(_remove_entry_time(turn, newest) for turn in session.turns))
 
 
-def _undate(turn: ExportedTurn, seq: int) -> ExportedTurn:
+def _remove_entry_time(turn: ExportedTurn, seq: int) -> ExportedTurn:
     lines = [
-        replace(line, body=_body(replace(record.entry, dated=False))) if line.seq == seq else line
-        for line, record in zip(turn.journal, records(turn), strict=True)
+        replace(line, body=_encode_body(replace(record.entry, dated=False))) if line.seq == seq else line
+        for line, record in zip(turn.journal, decode_journal(turn), strict=True)
     ]
     return replace(turn, journal=tuple(lines))
 
 
-def _lines(entries: Sequence[Entry], seq: int, at: int) -> tuple[ExportedEntry, ...]:
+def _export_entries(entries: Sequence[Entry], seq: int, at: int) -> tuple[ExportedEntry, ...]:
     return tuple(
-        ExportedEntry(seq + number, entry.kind, entry.version, _body(entry), at)
+        ExportedEntry(seq + number, entry.kind, entry.version, _encode_body(entry), at)
         for number, entry in enumerate(entries)
     )
 
 
-def _body(entry: Entry) -> Raw:
-    return Raw(encode(entry))
+def _encode_body(entry: Entry) -> Raw:
+    return Raw(encode_entry(entry))
 
 
 def _next_seq(session: ExportedSession) -> int:
@@ -144,19 +149,19 @@ def _next_seq(session: ExportedSession) -> int:
 # ── what was said otherwise ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _differences(session: ExportedSession) -> Iterator[str]:
+def _field_differences(session: ExportedSession) -> Iterator[str]:
     """The recovery fields that are not what the journal tells; an older export says nothing of them."""
     if session.resume_pending is None:
         return
-    truth = told(session)
-    marked_at = read_time(session.last_resume_marked_at)
+    truth = journalled_recovery(session)
+    marked_at = parse_time(session.last_resume_marked_at)
     count = truth.interruptions if session.interruptions is None else session.interruptions
-    said = Recovery(session.resume_pending, session.resume_reason, marked_at, count)
-    for name in Recovery.__struct_fields__:
+    said = RecoveryState(session.resume_pending, session.resume_reason, marked_at, count)
+    for name in RecoveryState.__struct_fields__:
         was, is_now = getattr(said, name), getattr(truth, name)
         if was != is_now:
-            yield f".{name}: it says {_words(name, was)}; {_words(name, is_now)} was taken, as its journal says"
+            yield f".{name}: it says {_format_value(name, was)}; {_format_value(name, is_now)} was taken, as its journal says"
 
 
-def _words(name: str, value: object) -> str:
-    return time_text(value) if name == "last_resume_marked_at" and isinstance(value, int) else repr(value)
+def _format_value(name: str, value: object) -> str:
+    return format_time(value) if name == "last_resume_marked_at" and isinstance(value, int) else repr(value)

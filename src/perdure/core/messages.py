@@ -71,7 +71,7 @@ class Inbound(Struct, frozen=True):
         return join_parts(place.platform, self.account, self.kind, place.chat, self.message, *version)
 
     @property
-    def original(self) -> str:
+    def original_event_key(self) -> str:
         """The key of the event that brought the message which this one edits or deletes."""
         return replace(self, kind="message", version="").event_key
 

@@ -10,21 +10,21 @@ from msgspec import Struct
 from perdure.core.messages import Sender
 
 Role = Literal["owner", "member", "guest"]
-Verb = Literal["talk", "look", "end", "command", "approve", "restart"]
+Right = Literal["talk", "look", "end", "command", "approve", "restart"]
 ROLES: tuple[Role, ...] = get_args(Role)
-VERBS: tuple[Verb, ...] = get_args(Verb)
+ALL_RIGHTS: tuple[Right, ...] = get_args(Right)
 
 EVERYBODY = "*"
 OPERATOR = Sender("operator")  # whoever runs the gateway: no platform knows them, and no list needs to
 TOKEN_HOLDER = Sender("owner")  # who writes on the web: whoever has the login token runs the gateway
 
 # The one table of rights; docs/people.md prints it.
-MAY: dict[Role, frozenset[Verb]] = {
+RIGHTS_BY_ROLE: dict[Role, frozenset[Right]] = {
     "guest": frozenset(("talk", "look", "end")),
     "member": frozenset(("talk", "look", "end", "command", "approve")),
-    "owner": frozenset(VERBS),
+    "owner": frozenset(ALL_RIGHTS),
 }
-MEANING: dict[Verb, str] = {
+RIGHT_MEANINGS: dict[Right, str] = {
     "talk": "talk to the agent, and answer what it asks",
     "look": "look at what is going on",
     "end": "end what is running",
@@ -34,19 +34,19 @@ MEANING: dict[Verb, str] = {
 }
 
 
-def may(role: Role | None, verb: Verb, *, shared: bool = False) -> bool:
+def has_right(role: Role | None, right: Right, *, shared: bool = False) -> bool:
     """Whether a role has a right. A guest has none in a conversation that others share: theirs is their own."""
-    return role is not None and verb in MAY[role] and not (shared and role == "guest")
+    return role is not None and right in RIGHTS_BY_ROLE[role] and not (shared and role == "guest")
 
 
-class Lists(Struct, frozen=True):
+class AllowLists(Struct, frozen=True):
     """Whom the configuration of a platform lets in."""
 
     owners: frozenset[str] = frozenset()
     chats: Mapping[str, frozenset[str]] = {}  # people by chat; `*` stands for everybody
     everybody: bool = False
 
-    def role_of(self, person: str, chat: str, here: Role | None, anywhere: Role | None) -> Role | None:
+    def role_of(self, person: str, chat: str, chat_role: Role | None, platform_role: Role | None) -> Role | None:
         """The role of a person in a chat, who has these roles by name, there and on the whole platform.
 
         Whoever is named comes before whoever is anybody, and a chat comes before its platform. An owner by the
@@ -55,11 +55,11 @@ class Lists(Struct, frozen=True):
         listed = self.chats.get(chat)
         if person in self.owners:
             return "owner"
-        if here is not None:
-            return here
+        if chat_role is not None:
+            return chat_role
         if listed is not None and person in listed:
             return "member"
-        if anywhere is not None:
-            return anywhere
+        if platform_role is not None:
+            return platform_role
         anybody = self.everybody if listed is None else EVERYBODY in listed
         return "member" if anybody else None

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import hashlib
 
-_ASKS = ".asks."
-_AGAIN = ".again."
-SHORT = "#"  # begins what stands for a question whose own name is too long for a button
+_REPLY_INFIX = ".asks."
+_REPEAT_INFIX = ".again."
+SHORT_ID_MARK = "#"  # begins what stands for a question whose own name is too long for a button
 
 
-def question_name(turn: str, question: str) -> str:
+def question_id(turn: str, question: str) -> str:
     return f"{turn}.{question}"
 
 
-def asking_reply(turn: str, question: str, before: int = 0) -> str:
+def question_reply_id(turn: str, question: str, times_before: int = 0) -> str:
     """The name of the reply that asks a question, which was asked so many times before."""
-    return f"{turn}{_ASKS}{question}" + (f"{_AGAIN}{before}" if before else "")
+    return f"{turn}{_REPLY_INFIX}{question}" + (f"{_REPEAT_INFIX}{times_before}" if times_before else "")
 
 
-def asked_in(reply: str) -> str | None:
+def question_of_reply(reply: str) -> str | None:
     """The name of the question that a reply asks; None if it asks none."""
-    turn, asks, question = reply.partition(_ASKS)
-    return question_name(turn, question.partition(_AGAIN)[0]) if asks else None
+    turn, asks, question = reply.partition(_REPLY_INFIX)
+    return question_id(turn, question.partition(_REPEAT_INFIX)[0]) if asks else None
 
 
-def short_name(name: str) -> str:
+def short_question_id(name: str) -> str:
     """The same name in less than fifty bytes, however long the question's own is."""
     turn, _, question = name.partition(".")
-    return f"{turn}.{SHORT}{hashlib.sha256(question.encode()).hexdigest()[:16]}"
+    return f"{turn}.{SHORT_ID_MARK}{hashlib.sha256(question.encode()).hexdigest()[:16]}"
 
 
-def turn_of(name: str) -> str:
+def turn_of_question(name: str) -> str:
     """The turn that asked."""
     return name.partition(".")[0]
 
 
-def names(given: str, turn: str, question: str) -> bool:
+def is_id_of_question(given: str, turn: str, question: str) -> bool:
     """Whether a name, in full or short, is that of this question."""
-    full = question_name(turn, question)
-    return given in (full, short_name(full))
+    full = question_id(turn, question)
+    return given in (full, short_question_id(full))

@@ -8,22 +8,22 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 
-Mode = Literal["queue", "steer", "interrupt", "collect"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+QueueMode = Literal["queue", "steer", "interrupt", "collect"]
+QUEUE_MODE_NAMES: tuple[QueueMode, ...] = get_args(QueueMode)
 
 NO_CAP = 1 << 62
 
 
-class Rules(Struct, frozen=True):
+class QueueRules(Struct, frozen=True):
     """How a gateway queues. The defaults hold nothing back: they are for those who only store and claim."""
 
-    mode: Mode = "queue"  # where a conversation has none of its own
+    mode: QueueMode = "queue"  # where a conversation has none of its own
     cap: int = NO_CAP  # messages that may wait in one conversation
     quiet_ms: int = 0  # how long nothing more must come before a turn of several messages begins
     max_age_ms: int = 0  # a message that was sent longer ago is not answered; 0: it is, at any age
-    files: bool = False  # whether a message waits until its files are here, or will not come
+    await_files: bool = False  # whether a message waits until its files are here, or will not come
 
     def too_old_before(self, now: int) -> int:
         """What was sent before this moment is too old to be answered."""
@@ -44,31 +44,31 @@ class Fate(StrEnum):
     UNKNOWN = "unknown"  # its sender has written no such message here
 
 
-def ends_turn(manner: Mode | None, state: State) -> bool:
+def interrupts_turn(mode: QueueMode | None, state: TurnState) -> bool:
     """Whether a message ends the turn that it finds. One that waits for a person or was cut off takes it in."""
-    return manner == "interrupt" and state in (State.QUEUED, State.RUNNING)
+    return mode == "interrupt" and state in (TurnState.QUEUED, TurnState.RUNNING)
 
 
-def needs_quiet(manner: Mode | None, album: str | None) -> bool:
+def needs_quiet(mode: QueueMode | None, album: str | None) -> bool:
     """Whether more may belong to a message, so that its turn does not begin at once."""
-    return manner == "collect" or album is not None
+    return mode == "collect" or album is not None
 
 
-class Waiting(Struct, frozen=True):
+class WaitingMessage(Struct, frozen=True):
     """A message that waits, as far as the queue looks at it."""
 
     id: str
-    manner: Mode | None
+    mode: QueueMode | None
     album: str | None
     received_at: int
 
     @property
-    def has_company(self) -> bool:
+    def may_share_turn(self) -> bool:
         """Whether others may belong to the same turn."""
-        return self.manner in ("collect", "interrupt") or self.album is not None
+        return self.mode in ("collect", "interrupt") or self.album is not None
 
 
-def together(waiting: Sequence[Waiting]) -> list[Waiting]:
+def messages_of_next_turn(waiting: Sequence[WaitingMessage]) -> list[WaitingMessage]:
     """The messages that make up the turn of the first: in order, and never past one that wants a turn of its own.
 
     Only the pictures of an album find each other wherever they stand. What interrupts has no time to be answered
@@ -77,15 +77,15 @@ def together(waiting: Sequence[Waiting]) -> list[Waiting]:
     first, rest = waiting[0], waiting[1:]
     found, unbroken = [first], True
     for each in rest:
-        alike = first.manner in ("collect", "interrupt") and each.manner == first.manner
+        alike = first.mode in ("collect", "interrupt") and each.mode == first.mode
         unbroken = unbroken and alike
         if unbroken or (first.album is not None and each.album == first.album):
             found.append(each)
     return found
 
 
-def is_due(turn: Sequence[Waiting], quiet_ms: int, now: int) -> bool:
+def is_due(turn: Sequence[WaitingMessage], quiet_ms: int, now: int) -> bool:
     """Whether a turn of these messages may begin now. A clock that was set back makes nobody wait."""
-    if not any(needs_quiet(each.manner, each.album) for each in turn):
+    if not any(needs_quiet(each.mode, each.album) for each in turn):
         return True
     return not 0 <= now - max(each.received_at for each in turn) < quiet_ms

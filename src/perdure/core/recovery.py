@@ -12,14 +12,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from perdure.core.journal import Decided, TurnView
+from perdure.core.journal import RecoveryDecided, TurnView
 from perdure.core.notes import ago, times
 from perdure.core.session import SessionState
 from perdure.core.tail import Tail, tail_of
-from perdure.core.turn import State
+from perdure.core.turn import TurnState
 
 
-class Reason(StrEnum):
+class InterruptionReason(StrEnum):
     """Why a turn was cut off."""
 
     RESTART_TIMEOUT = "restart_timeout"
@@ -29,22 +29,22 @@ class Reason(StrEnum):
 
 
 # Reasons after which a turn goes on by itself. A line here extends the set.
-AUTO_RESUME: frozenset[str] = frozenset(Reason)
+AUTO_RESUME_REASONS: frozenset[str] = frozenset(InterruptionReason)
 
-Policy = Literal["auto", "ask", "off"]
+ResumePolicy = Literal["auto", "ask", "off"]
 
 
 class RecoveryPolicy(Struct, frozen=True):
     """What the operator wants, for one chat."""
 
-    policy: Policy = "auto"
+    policy: ResumePolicy = "auto"
     freshness_ms: int = 3_600_000  # 0 switches the check off
     max_without_progress: int = 3
     max_interruptions: int = 10
     max_tokens: int | None = None
 
 
-class Surroundings(Struct, frozen=True):
+class RecoveryContext(Struct, frozen=True):
     """What the journal of the turn does not know."""
 
     session: SessionState = SessionState.OPEN
@@ -56,7 +56,7 @@ class Surroundings(Struct, frozen=True):
     paused: bool = False
 
 
-class Choice(StrEnum):
+class RecoveryChoice(StrEnum):
     RESUME = "resume"
     DELIVER = "deliver"
     CLEAR = "clear"
@@ -67,7 +67,7 @@ class Choice(StrEnum):
     SUSPEND = "suspend"
 
 
-class Rule(StrEnum):
+class RecoveryRule(StrEnum):
     """Which line of `decide()` spoke."""
 
     FINAL_ANSWER = "final_answer"
@@ -88,25 +88,29 @@ class Rule(StrEnum):
     RESUME = "resume"
 
 
-ALONE = "alone"  # in the evidence of a decision to resume: recoveries run one at a time, and this one waits for it
+ALONE_EVIDENCE = (
+    "alone"  # in the evidence of a decision to resume: recoveries run one at a time, and this one waits for it
+)
 
 
 # Held back for good: a new message does not join such a turn, it supersedes it.
-SUPERSEDED: frozenset[str] = frozenset((Rule.UNAUTHORISED, Rule.STALE, Rule.TOKENS, Rule.NO_ADDRESS))
+HELD_BACK_RULES: frozenset[str] = frozenset(
+    (RecoveryRule.UNAUTHORISED, RecoveryRule.STALE, RecoveryRule.TOKENS, RecoveryRule.NO_ADDRESS)
+)
 
 
-class Decision(Struct, frozen=True):
-    choice: Choice
-    rule: Rule
+class RecoveryDecision(Struct, frozen=True):
+    choice: RecoveryChoice
+    rule: RecoveryRule
     why: str
     evidence: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: int) -> Decision:
+def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now: int) -> RecoveryDecision:
     """Decide about an interrupted turn. Total: every turn gets a decision, none an error."""
-    tail, last = tail_of(view), view.interrupted
+    tail, last = tail_of(view), view.last_interruption
     reason = last.reason if last else None
-    age = None if around.last_sign_of_life is None else max(0, now - around.last_sign_of_life)
+    age = None if context.last_sign_of_life is None else max(0, now - context.last_sign_of_life)
     evidence = {
         "tail": tail,
         "reason": reason,
@@ -116,52 +120,62 @@ def decide(view: TurnView, around: Surroundings, policy: RecoveryPolicy, now: in
         "tokens": view.tokens,
     }
 
-    def decided(choice: Choice, rule: Rule, why: str) -> Decision:
-        return Decision(choice, rule, why, evidence)
+    def decided(choice: RecoveryChoice, rule: RecoveryRule, why: str) -> RecoveryDecision:
+        return RecoveryDecision(choice, rule, why, evidence)
 
     if tail is Tail.FINAL:
-        return decided(Choice.DELIVER, Rule.FINAL_ANSWER, "the final answer is written; only its delivery is owed")
+        return decided(
+            RecoveryChoice.DELIVER,
+            RecoveryRule.FINAL_ANSWER,
+            "the final answer is written; only its delivery is owed",
+        )
     if tail is Tail.NOTHING:
-        return decided(Choice.CLEAR, Rule.NOTHING_DONE, "nothing was asked and nothing was done")
-    if around.session is not SessionState.OPEN:
-        return decided(Choice.SKIP, Rule.NOT_OPEN, f"the session is {around.session}")
+        return decided(RecoveryChoice.CLEAR, RecoveryRule.NOTHING_DONE, "nothing was asked and nothing was done")
+    if context.session is not SessionState.OPEN:
+        return decided(RecoveryChoice.SKIP, RecoveryRule.NOT_OPEN, f"the session is {context.session}")
     if tail is Tail.QUESTION:
-        return decided(Choice.WAIT_FOR_USER, Rule.QUESTION, "it waits for an answer from a person")
-    if not around.has_address:
-        return decided(Choice.SKIP, Rule.NO_ADDRESS, "there is no address to answer to")
-    if not around.authorised:
-        return decided(Choice.SKIP, Rule.UNAUTHORISED, "the sender is no longer authorised")
-    if policy.freshness_ms and not around.attached_alive and (age is None or age > policy.freshness_ms):
-        return decided(Choice.SKIP, Rule.STALE, f"it is too old: {_ages(age, policy.freshness_ms)}")
-    if view.without_progress >= policy.max_without_progress and not around.attached_alive:
+        return decided(RecoveryChoice.WAIT_FOR_USER, RecoveryRule.QUESTION, "it waits for an answer from a person")
+    if not context.has_address:
+        return decided(RecoveryChoice.SKIP, RecoveryRule.NO_ADDRESS, "there is no address to answer to")
+    if not context.authorised:
+        return decided(RecoveryChoice.SKIP, RecoveryRule.UNAUTHORISED, "the sender is no longer authorised")
+    if policy.freshness_ms and not context.attached_alive and (age is None or age > policy.freshness_ms):
+        return decided(
+            RecoveryChoice.SKIP, RecoveryRule.STALE, f"it is too old: {_describe_age(age, policy.freshness_ms)}"
+        )
+    if view.without_progress >= policy.max_without_progress and not context.attached_alive:
         stuck = f"it was cut off {times(view.without_progress)} in a row without progress"
-        return decided(Choice.SUSPEND, Rule.NO_PROGRESS, stuck)
+        return decided(RecoveryChoice.SUSPEND, RecoveryRule.NO_PROGRESS, stuck)
     if len(view.interruptions) >= policy.max_interruptions:
         often = f"it was cut off {times(len(view.interruptions))} in all"
-        return decided(Choice.SUSPEND, Rule.TOO_OFTEN, often)
+        return decided(RecoveryChoice.SUSPEND, RecoveryRule.TOO_OFTEN, often)
     if policy.max_tokens is not None and view.tokens >= policy.max_tokens:
         cost = f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens"
-        return decided(Choice.SKIP, Rule.TOKENS, cost)
-    if reason not in AUTO_RESUME:
-        return decided(Choice.SKIP, Rule.REASON, f"after {reason!r} nothing goes on by itself")
+        return decided(RecoveryChoice.SKIP, RecoveryRule.TOKENS, cost)
+    if reason not in AUTO_RESUME_REASONS:
+        return decided(RecoveryChoice.SKIP, RecoveryRule.REASON, f"after {reason!r} nothing goes on by itself")
     if policy.policy == "off":
-        return decided(Choice.SKIP, Rule.OFF, "automatic resume is switched off here")
-    if around.paused:
-        return decided(Choice.SKIP, Rule.PAUSED, "automatic resume is paused: the gateway keeps crashing")
-    if not around.connected:
-        return decided(Choice.WAIT_FOR_PLATFORM, Rule.NOT_CONNECTED, "its platform is not connected yet")
+        return decided(RecoveryChoice.SKIP, RecoveryRule.OFF, "automatic resume is switched off here")
+    if context.paused:
+        return decided(
+            RecoveryChoice.SKIP, RecoveryRule.PAUSED, "automatic resume is paused: the gateway keeps crashing"
+        )
+    if not context.connected:
+        return decided(
+            RecoveryChoice.WAIT_FOR_PLATFORM, RecoveryRule.NOT_CONNECTED, "its platform is not connected yet"
+        )
     if policy.policy == "ask":
-        return decided(Choice.ASK_USER, Rule.ASK, "the policy here is to ask first")
-    return decided(Choice.RESUME, Rule.RESUME, f"it ends with {tail} and may go on")
+        return decided(RecoveryChoice.ASK_USER, RecoveryRule.ASK, "the policy here is to ask first")
+    return decided(RecoveryChoice.RESUME, RecoveryRule.RESUME, f"it ends with {tail} and may go on")
 
 
 def awaits_slot(view: TurnView) -> bool:
     """Whether it was decided that the turn goes on, and it waits for a slot: nothing has come since."""
     last = view.records[-1].entry if view.records else None
-    begun = view.state in (State.INTERRUPTED, State.RUNNING)
-    return begun and isinstance(last, Decided) and last.rule == Rule.RESUME
+    begun = view.state in (TurnState.INTERRUPTED, TurnState.RUNNING)
+    return begun and isinstance(last, RecoveryDecided) and last.rule == RecoveryRule.RESUME
 
 
-def _ages(age: int | None, limit: int) -> str:
+def _describe_age(age: int | None, limit: int) -> str:
     seen = "no sign of life is known" if age is None else f"the last sign of life was {ago(age)} ago"
     return f"{seen}, and the limit is {ago(limit)}"

@@ -14,7 +14,7 @@ class SessionState(StrEnum):
     CLOSED = "closed"  # replaced by a newer one of the same key
 
 
-class Why(StrEnum):
+class CancelReason(StrEnum):
     """Why a turn was cancelled."""
 
     STOPPED = "stopped"
@@ -27,7 +27,9 @@ class Why(StrEnum):
 
 
 # A mark counts no longer once a person, or a Clear decision, ended its turn.
-UNMARKING: frozenset[str] = frozenset((Why.STOPPED, Why.DROPPED, Why.RESET, Why.CLEARED, Why.REPLACED))
+UNMARKING_REASONS: frozenset[str] = frozenset(
+    (CancelReason.STOPPED, CancelReason.DROPPED, CancelReason.RESET, CancelReason.CLEARED, CancelReason.REPLACED)
+)
 
 
 class Mark(Struct, frozen=True):
@@ -39,7 +41,7 @@ class Mark(Struct, frozen=True):
     cancelled: str | None = None
 
 
-class Recovery(Struct, frozen=True):
+class RecoveryState(Struct, frozen=True):
     """The recovery state of a session, under the names that its JSON has."""
 
     resume_pending: bool = False
@@ -48,23 +50,25 @@ class Recovery(Struct, frozen=True):
     interruptions: int = 0
 
 
-def recovery_of(marks: Sequence[Mark], delivered: int) -> Recovery:
+def derive_recovery_state(marks: Sequence[Mark], delivered_seq: int) -> RecoveryState:
     """Derive the recovery state from the marks, in order, and the seq at which a turn was last delivered."""
-    pending = [mark for mark in marks if mark.seq > delivered and mark.cancelled not in UNMARKING]
+    pending = [mark for mark in marks if mark.seq > delivered_seq and mark.cancelled not in UNMARKING_REASONS]
     if not pending:
-        return Recovery()
+        return RecoveryState()
     last = pending[-1]
-    return Recovery(True, last.reason, last.at, len(pending))
+    return RecoveryState(True, last.reason, last.at, len(pending))
 
 
-class Reset(Struct, frozen=True):
+class ResetRule(Struct, frozen=True):
     """A rule by which a conversation is begun afresh: nothing has happened in it since a moment."""
 
     reason: str  # "idle" or "daily"
     before: int
 
 
-def reset_due(resets: Sequence[Reset], last: int, recovery: Recovery, freshness_ms: int, now: int) -> str | None:
+def due_reset_reason(
+    resets: Sequence[ResetRule], last_active_at: int, recovery: RecoveryState, freshness_ms: int, now: int
+) -> str | None:
     """Why a session whose last sign of life is so old is begun afresh, if it is.
 
     One that is marked to be resumed is exempt, but not for ever: only as long as its mark is fresh.
@@ -73,4 +77,4 @@ def reset_due(resets: Sequence[Reset], last: int, recovery: Recovery, freshness_
     fresh = freshness_ms == 0 or (marked is not None and now - marked <= freshness_ms)
     if recovery.resume_pending and fresh:
         return None
-    return next((reset.reason for reset in resets if last < reset.before), None)
+    return next((reset.reason for reset in resets if last_active_at < reset.before), None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from perdure.core.journal import Call, ModelAnswered, ToolEnded, TurnView
+from perdure.core.journal import CallProgress, ModelAnswered, ToolEnded, TurnView
 
 # How providers spell "I have said all I wanted to say", in lower case. Anything else (length, max_tokens,
 # content_filter, error, none at all) is a response that was cut off.
-FINAL_FINISHES = frozenset(
+FINAL_FINISH_REASONS = frozenset(
     (
         "stop",
         "end",
@@ -28,9 +28,9 @@ FINAL_FINISHES = frozenset(
 
 
 # How providers spell "I reached my length limit", in lower case: this ends a text, never a tool call.
-LENGTH_FINISHES = frozenset(("length", "max_tokens", "model_length"))
+LENGTH_FINISH_REASONS = frozenset(("length", "max_tokens", "model_length"))
 # Ends at which a provider stopped the model in the middle: a tool call before one of them is half a call.
-STOPPED_FINISHES = LENGTH_FINISHES | {"content_filter", "refusal", "safety", "error"}
+STOPPED_FINISH_REASONS = LENGTH_FINISH_REASONS | {"content_filter", "refusal", "safety", "error"}
 
 
 class Tail(StrEnum):
@@ -39,40 +39,40 @@ class Tail(StrEnum):
     OPEN_CALL = "a tool call without result"
     RESULT = "a tool result without answer"
     QUESTION = "a question to the user"
-    CUT_OFF = "a response that was cut off"
+    TRUNCATED = "a response that was cut off"
     FINAL = "the final answer"
 
 
-RESUMABLE = frozenset((Tail.MESSAGE, Tail.OPEN_CALL, Tail.RESULT, Tail.CUT_OFF))
+RESUMABLE_TAILS = frozenset((Tail.MESSAGE, Tail.OPEN_CALL, Tail.RESULT, Tail.TRUNCATED))
 
 
-def is_final(response: ModelAnswered) -> bool:
+def is_final_response(response: ModelAnswered) -> bool:
     """Whether a model's response ends the turn: no tool call, and an explicit finish."""
-    return not response.calls and (response.finish or "").lower() in FINAL_FINISHES
+    return not response.calls and (response.finish or "").lower() in FINAL_FINISH_REASONS
 
 
-def is_cut_text(response: ModelAnswered) -> bool:
+def is_length_limited(response: ModelAnswered) -> bool:
     """Whether a response is a text that ends at the model's length limit."""
-    return not response.calls and (response.finish or "").lower() in LENGTH_FINISHES
+    return not response.calls and (response.finish or "").lower() in LENGTH_FINISH_REASONS
 
 
 def tail_of(view: TurnView) -> Tail:
     """Name what the turn's content ends with."""
     if not view.content:
         return Tail.NOTHING
-    if view.asks:
+    if view.awaits_answer:
         return Tail.QUESTION
     if any(_lacks_result(call) for call in view.calls.values()):
         return Tail.OPEN_CALL
     match view.content[-1].entry:
         case ModelAnswered() as response:
-            return Tail.FINAL if is_final(response) else Tail.CUT_OFF
+            return Tail.FINAL if is_final_response(response) else Tail.TRUNCATED
         case ToolEnded():
             return Tail.RESULT
         case _:
             return Tail.MESSAGE
 
 
-def _lacks_result(call: Call) -> bool:
+def _lacks_result(call: CallProgress) -> bool:
     """Whether nothing came of the call: a `cancelled` result is ours, written when its turn ended before it."""
     return call.ended is None or call.ended.outcome == "cancelled"

@@ -20,7 +20,7 @@ _encoder = msgspec.json.Encoder()
 _sorted_encoder = msgspec.json.Encoder(order="deterministic")
 
 
-def storable(text: str) -> str:
+def make_storable(text: str) -> str:
     """The text as every database takes it; two halves that stand side by side become their character."""
     if "\0" in text:
         text = text.replace("\0", REPLACEMENT)
@@ -33,22 +33,22 @@ def storable(text: str) -> str:
     return text
 
 
-def storable_values(values: dict[str, Any]) -> dict[str, Any]:
+def make_values_storable(values: dict[str, Any]) -> dict[str, Any]:
     """The values of a statement, of which every text is replaced in place that no database takes."""
     for name, value in values.items():
         if type(value) is str and ("\0" in value or not value.isascii()):
-            values[name] = storable(value)
+            values[name] = make_storable(value)
     return values
 
 
-def as_json(value: S) -> tuple[str, S]:
+def encode_storable(value: S) -> tuple[str, S]:
     """The struct as JSON that every database takes, and the struct that this JSON stands for."""
     try:
         encoded = _encoder.encode(value)
     except UnicodeEncodeError:
         encoded = None
     if encoded is None or b"\\u0000" in encoded:
-        value = msgspec.convert(_cleaned(msgspec.to_builtins(value)), type(value))
+        value = msgspec.convert(_clean(msgspec.to_builtins(value)), type(value))
         encoded = _encoder.encode(value)
     return encoded.decode(), value
 
@@ -61,32 +61,32 @@ def to_json(value: Any, *, ordered: bool = False) -> str:
     except UnicodeEncodeError:
         encoded = None
     if encoded is None or b"\\u0000" in encoded:
-        encoded = encoder.encode(_cleaned(msgspec.to_builtins(value)))
+        encoded = encoder.encode(_clean(msgspec.to_builtins(value)))
     return encoded.decode()
 
 
-def checked(value: S) -> S:
+def validate_struct(value: S) -> S:
     """A struct that somebody else has filled, with clean texts; `ValidationError` if a field has a wrong type."""
-    return msgspec.json.decode(as_json(value)[0], type=type(value))
+    return msgspec.json.decode(encode_storable(value)[0], type=type(value))
 
 
-def mended_json(body: bytes) -> bytes:
+def repair_json(body: bytes) -> bytes:
     """JSON whose halves of surrogate pairs are replaced, so that it can be read; anything else as it is."""
     if b"\\ud" not in body.lower():
         return body
     try:
-        return storable(json.dumps(json.loads(body), ensure_ascii=False)).encode()
+        return make_storable(json.dumps(json.loads(body), ensure_ascii=False)).encode()
     except (ValueError, RecursionError):
         return body
 
 
-def _cleaned(value: Any) -> Any:
+def _clean(value: Any) -> Any:
     match value:
         case str():
-            return storable(value)
+            return make_storable(value)
         case list() | tuple():
-            return [_cleaned(each) for each in value]
+            return [_clean(each) for each in value]
         case dict():
-            return {_cleaned(name): _cleaned(each) for name, each in value.items()}
+            return {_clean(name): _clean(each) for name, each in value.items()}
         case _:
             return value

@@ -8,19 +8,19 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from perdure.core.effects import Effect
-from perdure.core.entries import Sight
+from perdure.core.entries import ObservedExit
 from perdure.core.messages import SentFile
 
-ANYTHING: Mapping[str, Any] = {"type": "object"}  # the schema of a tool that says nothing about its arguments
+ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object"}  # the schema of a tool that says nothing about its arguments
 
 
-def _unheard() -> None: ...
+def _ignore_sign_of_life() -> None: ...
 
 
-def _unsent(_: SentFile) -> None: ...
+def _ignore_file(_: SentFile) -> None: ...
 
 
-def _unseen(_: Sight) -> None: ...
+def _ignore_exit(_: ObservedExit) -> None: ...
 
 
 class Use(Struct, frozen=True):
@@ -28,9 +28,15 @@ class Use(Struct, frozen=True):
 
     arguments: dict[str, Any]
     key: str  # the idempotency key: the same for every try of the same call
-    alive: Callable[[], None] = _unheard  # a long use calls it whenever something comes of it: then it is not idle
-    saw: Callable[[Sight], None] = _unseen  # its result tells how a process ended: on record together with that
-    send: Callable[[SentFile], None] = _unsent  # its result sends this file: it is owed together with that
+    alive: Callable[[], None] = (
+        _ignore_sign_of_life  # a long use calls it whenever something comes of it: then it is not idle
+    )
+    report_exit: Callable[[ObservedExit], None] = (
+        _ignore_exit  # its result tells how a process ended: on record together with that
+    )
+    send_file: Callable[[SentFile], None] = (
+        _ignore_file  # its result sends this file: it is owed together with that
+    )
 
 
 class Tool(Struct, frozen=True):
@@ -44,7 +50,7 @@ class Tool(Struct, frozen=True):
     description: str
     run: Callable[[Use], Awaitable[str]]
     effect: Effect = Effect.ONCE
-    schema: Mapping[str, Any] = field(default_factory=lambda: ANYTHING)  # of the arguments, as JSON Schema
+    schema: Mapping[str, Any] = field(default_factory=lambda: ANY_ARGUMENTS)  # of the arguments, as JSON Schema
     timeout: float | None = None  # seconds; None: as long as the settings allow
     where: str = ""  # of an attached tool: the installation that alone can find again what it began
     guard: Callable[[Mapping[str, Any]], str] | None = None  # why a person must approve a call; "": nobody must
@@ -61,7 +67,7 @@ class Toolbox(Protocol):
 class FixedTools(Struct, frozen=True):
     """A toolbox that never changes."""
 
-    of: Sequence[Tool] = ()
+    items: Sequence[Tool] = ()
 
     async def tools(self) -> Sequence[Tool]:
-        return self.of
+        return self.items

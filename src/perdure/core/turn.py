@@ -11,7 +11,7 @@ from enum import StrEnum
 from perdure.errors import IllegalMove
 
 
-class State(StrEnum):
+class TurnState(StrEnum):
     QUEUED = "queued"  # begun before, to be claimed again
     RUNNING = "running"
     WAITING = "waiting"  # for a person, never for a clock
@@ -21,7 +21,7 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Move(StrEnum):
+class TurnMove(StrEnum):
     """A move has the name of the journal entry that records it."""
 
     CLAIMED = "claimed"
@@ -34,56 +34,56 @@ class Move(StrEnum):
     REQUEUED = "requeued"
 
 
-MOVES: dict[State, dict[Move, State]] = {
-    State.QUEUED: {
-        Move.CLAIMED: State.RUNNING,
-        Move.ASKED: State.WAITING,
-        Move.INTERRUPTED: State.INTERRUPTED,
-        Move.CANCELLED: State.CANCELLED,
+TURN_MOVES: dict[TurnState, dict[TurnMove, TurnState]] = {
+    TurnState.QUEUED: {
+        TurnMove.CLAIMED: TurnState.RUNNING,
+        TurnMove.ASKED: TurnState.WAITING,
+        TurnMove.INTERRUPTED: TurnState.INTERRUPTED,
+        TurnMove.CANCELLED: TurnState.CANCELLED,
     },
-    State.RUNNING: {
-        Move.FINISHED: State.DONE,
-        Move.ASKED: State.WAITING,
-        Move.FAILED: State.FAILED,
-        Move.CANCELLED: State.CANCELLED,
-        Move.INTERRUPTED: State.INTERRUPTED,
+    TurnState.RUNNING: {
+        TurnMove.FINISHED: TurnState.DONE,
+        TurnMove.ASKED: TurnState.WAITING,
+        TurnMove.FAILED: TurnState.FAILED,
+        TurnMove.CANCELLED: TurnState.CANCELLED,
+        TurnMove.INTERRUPTED: TurnState.INTERRUPTED,
     },
-    State.WAITING: {
-        Move.ANSWERED: State.QUEUED,
-        Move.CANCELLED: State.CANCELLED,
+    TurnState.WAITING: {
+        TurnMove.ANSWERED: TurnState.QUEUED,
+        TurnMove.CANCELLED: TurnState.CANCELLED,
     },
-    State.INTERRUPTED: {
-        Move.REQUEUED: State.QUEUED,
-        Move.ASKED: State.WAITING,
-        Move.FINISHED: State.DONE,
-        Move.CANCELLED: State.CANCELLED,
+    TurnState.INTERRUPTED: {
+        TurnMove.REQUEUED: TurnState.QUEUED,
+        TurnMove.ASKED: TurnState.WAITING,
+        TurnMove.FINISHED: TurnState.DONE,
+        TurnMove.CANCELLED: TurnState.CANCELLED,
     },
-    State.DONE: {},
-    State.FAILED: {},
-    State.CANCELLED: {},
+    TurnState.DONE: {},
+    TurnState.FAILED: {},
+    TurnState.CANCELLED: {},
 }
 
-INITIAL = State.QUEUED
+INITIAL_STATE = TurnState.QUEUED
 # What an attempt does too. A turn that is interrupted or queued has none: then recovery alone makes these moves.
-BY_ATTEMPT = frozenset((Move.FINISHED, Move.ASKED))
-FINAL = frozenset(state for state, moves in MOVES.items() if not moves)
-BEGUN = tuple(state for state in State if state not in FINAL)
+ATTEMPT_MOVES = frozenset((TurnMove.FINISHED, TurnMove.ASKED))
+FINAL_STATES = frozenset(state for state, moves in TURN_MOVES.items() if not moves)
+OPEN_STATES = tuple(state for state in TurnState if state not in FINAL_STATES)
 
 
-def advance(state: State, move: Move) -> State:
+def advance(state: TurnState, move: TurnMove) -> TurnState:
     """The state after the move; an illegal move is an error that names both ends."""
     try:
-        return MOVES[state][move]
+        return TURN_MOVES[state][move]
     except KeyError:
-        legal = ", ".join(MOVES[state]) or "none, it is final"
+        legal = ", ".join(TURN_MOVES[state]) or "none, it is final"
         raise IllegalMove(f"a turn that is {state} cannot be {move}; legal from here: {legal}") from None
 
 
-def diagram() -> str:
+def state_diagram() -> str:
     """The table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {INITIAL}"]
-    for state, moves in MOVES.items():
+    lines = ["stateDiagram-v2", f"    [*] --> {INITIAL_STATE}"]
+    for state, moves in TURN_MOVES.items():
         lines += [f"    {state} --> {to}: {move}" for move, to in moves.items()]
-        if state in FINAL:
+        if state in FINAL_STATES:
             lines.append(f"    {state} --> [*]")
     return "\n".join(lines)

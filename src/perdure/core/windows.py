@@ -12,79 +12,90 @@ from typing import Any
 
 from msgspec import Struct
 
-FILLED = 0.9  # of a window: an answer that was cut off here was cut off because the window was full
+FULL_WINDOW_FRACTION = 0.9  # of a window: an answer that was cut off here was cut off because the window was full
 
 
-class Wording(Struct, frozen=True):
+class RefusalPattern(Struct, frozen=True):
     """A sentence by which a server refuses what is too long; `sent` and `window` are numbers that it may name."""
 
     server: str
     pattern: str
 
 
-WORDINGS = (
-    Wording(
+REFUSAL_PATTERNS = (
+    RefusalPattern(
         "llama.cpp, Ollama",
         r"request (\((?P<sent>\d+) tokens\) )?exceeds the available context size( \((?P<window>\d+) tokens\))?",
     ),
-    Wording("llama.cpp, Ollama", r"exceed_context_size_error"),
-    Wording("llama.cpp, LM Studio", r"context size has been exceeded"),
-    Wording("llama-cpp-python", r"requested tokens \((?P<sent>\d+)\) exceed context window of (?P<window>\d+)"),
-    Wording(
+    RefusalPattern("llama.cpp, Ollama", r"exceed_context_size_error"),
+    RefusalPattern("llama.cpp, LM Studio", r"context size has been exceeded"),
+    RefusalPattern(
+        "llama-cpp-python", r"requested tokens \((?P<sent>\d+)\) exceed context window of (?P<window>\d+)"
+    ),
+    RefusalPattern(
         "vLLM", r"maximum context length (is|of) (?P<window>\d+).{0,90}?(has|contains at least) (?P<sent>\d+)"
     ),
-    Wording("vLLM", r"maximum context length (is|of) (?P<window>\d+).{0,200}?\((?P<sent>\d+) in the messages"),
-    Wording("vLLM", r"input \((?P<sent>\d+) tokens\) is longer than the model's context length \((?P<window>\d+)"),
-    Wording("OpenAI", r"maximum context length (is|of) (?P<window>\d+).{0,60}? resulted in (?P<sent>\d+)"),
-    Wording("OpenAI", r"maximum context length( (is|of) (?P<window>\d+))?"),
-    Wording("OpenAI", r"reduce the length of the (input )?messages"),
-    Wording("OpenAI", r"exceeds the context window"),
-    Wording("OpenAI", r"context_length_exceeded"),
-    Wording("Ollama", r"prompt too long; exceeded (max )?context length"),
-    Wording("Ollama", r"input length exceeds the (available )?context length"),
-    Wording(
+    RefusalPattern(
+        "vLLM", r"maximum context length (is|of) (?P<window>\d+).{0,200}?\((?P<sent>\d+) in the messages"
+    ),
+    RefusalPattern(
+        "vLLM", r"input \((?P<sent>\d+) tokens\) is longer than the model's context length \((?P<window>\d+)"
+    ),
+    RefusalPattern("OpenAI", r"maximum context length (is|of) (?P<window>\d+).{0,60}? resulted in (?P<sent>\d+)"),
+    RefusalPattern("OpenAI", r"maximum context length( (is|of) (?P<window>\d+))?"),
+    RefusalPattern("OpenAI", r"reduce the length of the (input )?messages"),
+    RefusalPattern("OpenAI", r"exceeds the context window"),
+    RefusalPattern("OpenAI", r"context_length_exceeded"),
+    RefusalPattern("Ollama", r"prompt too long; exceeded (max )?context length"),
+    RefusalPattern("Ollama", r"input length exceeds the (available )?context length"),
+    RefusalPattern(
         "LM Studio", r"greater than the context length( \(n_keep: (?P<sent>\d+) ?>= n_ctx: (?P<window>\d+)\))?"
     ),
-    Wording(
+    RefusalPattern(
         "LM Studio",
         r"keep the first (?P<sent>\d+) tokens when .{0,20}overflows.{0,60}context length of only (?P<window>\d+)",
     ),
-    Wording("Anthropic", r"prompt is too long(: (?P<sent>\d+) tokens > (?P<window>\d+))?"),
-    Wording(
+    RefusalPattern("Anthropic", r"prompt is too long(: (?P<sent>\d+) tokens > (?P<window>\d+))?"),
+    RefusalPattern(
         "Gemini",
         r"input token count( \((?P<sent>\d+)\))? exceeds the maximum number of tokens allowed"
         r"( \((?P<window>\d+)\))?",
     ),
 )
-FIELDS = {"sent": re.compile(r"\bn_prompt_tokens\W{1,5}(\d+)"), "window": re.compile(r"\bn_ctx\W{1,5}(\d+)")}
-_READ = [re.compile(wording.pattern, re.IGNORECASE | re.DOTALL) for wording in WORDINGS]
+REFUSAL_FIELDS = {
+    "sent": re.compile(r"\bn_prompt_tokens\W{1,5}(\d+)"),
+    "window": re.compile(r"\bn_ctx\W{1,5}(\d+)"),
+}
+_COMPILED_PATTERNS = [re.compile(wording.pattern, re.IGNORECASE | re.DOTALL) for wording in REFUSAL_PATTERNS]
 
 
-class Refusal(Struct, frozen=True):
+class ContextRefusal(Struct, frozen=True):
     """A request was refused as too long. The numbers are the server's own, in its own tokens; 0: not named."""
 
     sent: int = 0
     window: int = 0
 
 
-def refusal(said: str) -> Refusal | None:
+def parse_refusal(said: str) -> ContextRefusal | None:
     """What a server says of an error, if it is that the request was too long."""
-    for pattern in _READ:
+    for pattern in _COMPILED_PATTERNS:
         if found := pattern.search(said):
             named = found.groupdict()
-            return Refusal(*(int(named.get(name) or _field(name, said)) for name in ("sent", "window")))
+            return ContextRefusal(
+                *(int(named.get(name) or _number_field(name, said)) for name in ("sent", "window"))
+            )
     return None
 
 
-def _field(name: str, said: str) -> int:
-    found = FIELDS[name].search(said)
+def _number_field(name: str, said: str) -> int:
+    found = REFUSAL_FIELDS[name].search(said)
     return int(found[1]) if found else 0
 
 
 # ── where servers tell ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class Place(Struct, frozen=True):
+class WindowEndpoint(Struct, frozen=True):
     """A path at which some server tells the size of its window, and the fields that hold it there."""
 
     server: str
@@ -92,41 +103,46 @@ class Place(Struct, frozen=True):
     fields: tuple[str, ...]  # of the model's entry, or of the whole answer; dots lead further in
 
 
-PLACES = (
-    Place("vLLM, OpenRouter, Groq", "models", ("max_model_len", "context_length", "context_window")),
-    Place("llama.cpp", "models", ("meta.n_ctx",)),
-    Place("llama.cpp", "/props", ("default_generation_settings.n_ctx",)),
-    Place("Ollama", "/api/ps", ("context_length",)),
-    Place("LM Studio", "/api/v0/models", ("loaded_context_length",)),
+WINDOW_ENDPOINTS = (
+    WindowEndpoint("vLLM, OpenRouter, Groq", "models", ("max_model_len", "context_length", "context_window")),
+    WindowEndpoint("llama.cpp", "models", ("meta.n_ctx",)),
+    WindowEndpoint("llama.cpp", "/props", ("default_generation_settings.n_ctx",)),
+    WindowEndpoint("Ollama", "/api/ps", ("context_length",)),
+    WindowEndpoint("LM Studio", "/api/v0/models", ("loaded_context_length",)),
 )
 
 
-def told(path: str, model: str, answer: Any) -> int:
+def window_in_answer(path: str, model: str, answer: Any) -> int:
     """The window that a server's answer names for a model; 0: none."""
     if not isinstance(answer, dict):
         return 0
-    entry = _entry(answer, model)
-    values = [_value(entry, field) for place in PLACES if place.path == path for field in place.fields]
+    entry = _model_entry(answer, model)
+    values = [
+        _positive_number(entry, field)
+        for place in WINDOW_ENDPOINTS
+        if place.path == path
+        for field in place.fields
+    ]
     return next((value for value in values if value), 0)
 
 
-def _entry(answer: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+def _model_entry(answer: Mapping[str, Any], model: str) -> Mapping[str, Any]:
     """The model's own entry of a list. A server with one model serves it by any name."""
     listed = answer.get("data", answer.get("models"))
     if not isinstance(listed, list):
         return answer
     entries = [entry for entry in listed if isinstance(entry, dict)]
-    named = [entry for entry in entries if model in _names(entry)]
+    named = [entry for entry in entries if model in _model_names(entry)]
     return (named or (entries if len(entries) == 1 else []) or [{}])[0]
 
 
-def _names(entry: Mapping[str, Any]) -> Iterator[str]:
+def _model_names(entry: Mapping[str, Any]) -> Iterator[str]:
     for field in ("id", "model", "name"):
         if isinstance(name := entry.get(field), str):
             yield from (name, name.removesuffix(":latest"))
 
 
-def _value(entry: Mapping[str, Any], field: str) -> int:
+def _positive_number(entry: Mapping[str, Any], field: str) -> int:
     found: Any = entry
     for name in field.split("."):
         found = found.get(name) if isinstance(found, dict) else None
@@ -146,30 +162,30 @@ class KnownWindow:
 
     def __init__(self, tokens: int, *, configured: bool = False) -> None:
         self.tokens = tokens
-        self._most = tokens if configured else 0  # nobody wants more than what was configured
-        self._proven = 0
-        self._cut: tuple[int, int, int] | None = (
+        self._configured_tokens = tokens if configured else 0  # nobody wants more than what was configured
+        self._proven_tokens = 0
+        self._last_truncation: tuple[int, int, int] | None = (
             None  # the newest answer that was cut off, and what was known then
         )
-        self._longest_answer = 0  # the length at which all answers are cut off, if there is one
+        self._answer_limit = 0  # the length at which all answers are cut off, if there is one
 
-    def server_says(self, tokens: int) -> None:
-        self.tokens = min(tokens, self._most) if self._most else tokens
+    def learn_from_server(self, tokens: int) -> None:
+        self.tokens = min(tokens, self._configured_tokens) if self._configured_tokens else tokens
 
-    def was_refused(self, sent: int) -> None:
+    def learn_from_refusal(self, sent: int) -> None:
         """A request of so many tokens was refused as too long."""
-        self.tokens = min(self.tokens, max(sent, self._proven))
+        self.tokens = min(self.tokens, max(sent, self._proven_tokens))
 
-    def was_answered(self, read: int, written: int) -> None:
-        self._proven = max(self._proven, read + written)
+    def learn_from_answer(self, read: int, written: int) -> None:
+        self._proven_tokens = max(self._proven_tokens, read + written)
 
-    def was_cut_off(self, read: int, written: int) -> None:
+    def learn_from_truncation(self, read: int, written: int) -> None:
         """An answer was cut off by its length: the window is full, or all answers are cut off at that length."""
-        if written == self._longest_answer:
+        if written == self._answer_limit:
             return
-        before = self._cut[2] if self._cut else self.tokens
-        if self._cut and self._cut[1] == written and self._cut[0] != read:
-            self.tokens, self._longest_answer = before, written
+        before = self._last_truncation[2] if self._last_truncation else self.tokens
+        if self._last_truncation and self._last_truncation[1] == written and self._last_truncation[0] != read:
+            self.tokens, self._answer_limit = before, written
         else:
-            self.was_refused(read + written)
-        self._cut = (read, written, before)
+            self.learn_from_refusal(read + written)
+        self._last_truncation = (read, written, before)

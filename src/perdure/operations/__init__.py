@@ -1,8 +1,8 @@
 """The verbs of an operator, once, for whoever offers them: the command line, the console and the chat."""
 
 from perdure.operations.transfer import (
+    ImportProblem,
     ImportReport,
-    Problem,
     export_sessions,
     export_to,
     import_from,
@@ -11,8 +11,8 @@ from perdure.operations.transfer import (
 )
 
 __all__ = [
+    "ImportProblem",
     "ImportReport",
-    "Problem",
     "export_sessions",
     "export_to",
     "import_from",

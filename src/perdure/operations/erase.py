@@ -5,13 +5,13 @@ from __future__ import annotations
 from perdure.core.notes import SESSION_NAMES
 from perdure.errors import NotFound
 from perdure.store.api import Store
-from perdure.store.erasing import Erased
+from perdure.store.erasing import ErasedSession
 
 
-async def to_erase(store: Store, name: str) -> list[str]:
+async def erasure_preview(store: Store, name: str) -> list[str]:
     """What would go, a line for each session."""
     lines = []
-    for session in await store.sessions.named(name):
+    for session in await store.sessions.find_by_name(name):
         turns = len(await store.turns.of_session(session.id))
         lines.append(f"{session.id}  {session.state:9}  {session.key}  turns: {turns}")
     if not lines:
@@ -19,7 +19,7 @@ async def to_erase(store: Store, name: str) -> list[str]:
     return lines
 
 
-def erased_line(erased: Erased) -> str:
+def erased_line(erased: ErasedSession) -> str:
     """What was removed, as one line for people."""
     counts = {
         "turn": erased.turns,

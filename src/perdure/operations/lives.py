@@ -6,33 +6,33 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.address import parse_session_key
-from perdure.core.entries import Began, Decided, Joined
-from perdure.core.explain import STATES, explain_decision
-from perdure.core.lives import Cut, End, Line, line_of
+from perdure.core.address import split_session_key
+from perdure.core.entries import MessagesJoined, RecoveryDecided, TurnBegan
+from perdure.core.explain import TURN_STATES, explain_decision
+from perdure.core.lives import InterruptionSpan, RunEnd, TurnTimeline, build_timeline
 from perdure.core.notes import CHOICES, RULES, beginning, cause_of, clipped, how_it_died
 from perdure.errors import NotFound
-from perdure.operations.look import received, turn_facts
-from perdure.operations.outbox import row_fields
+from perdure.operations.look import received_fact, turn_facts
+from perdure.operations.outbox import delivery_fields
 from perdure.store.api import Store
-from perdure.store.decisions import Found
-from perdure.store.lives import Past, Received, TurnLife
+from perdure.store.decisions import DecisionRecord
+from perdure.store.lives import TurnHistory, TurnMessage, TurnSummary
 from perdure.store.moves import Turn
 from perdure.store.runs import Run
 
-MOST_LETTERS = 2_000
-FIRST_WORDS = 120
+MAX_TEXT_CHARACTERS = 2_000
+MAX_FIRST_WORDS_CHARACTERS = 120
 
 
-async def turn_life(store: Store, name: str) -> dict[str, Any]:
+async def turn_timeline(store: Store, name: str) -> dict[str, Any]:
     """All that is on record of a turn, with its times."""
-    life = await store.lives.of_turn(name)
+    life = await store.timelines.of_turn(name)
     if life is None:
         raise NotFound(
             f"no turn is named {name!r}",
             hint="The page of a session, and its JSON at `/api/sessions/{id}`, list its turns.",
         )
-    line = line_of(life.records, {run.id: _end(run) for run in life.runs})
+    line = build_timeline(life.records, {run.id: _run_end(run) for run in life.runs})
     return turn_fields(life.turn) | {
         "whole": life.whole,
         "messages": [_message(life, each) for each in life.messages],
@@ -40,21 +40,21 @@ async def turn_life(store: Store, name: str) -> dict[str, Any]:
         "steps": [msgspec.to_builtins(span) for span in line.spans if span.kind == "model"],
         "calls": [msgspec.to_builtins(span) for span in line.spans if span.kind == "tool"],
         "questions": [msgspec.to_builtins(span) for span in line.spans if span.kind == "person"],
-        "interruptions": [_interruption(cut) for cut in line.cuts],
+        "interruptions": [_interruption(cut) for cut in line.interruptions],
         "decisions": _decisions(line),
-        "replies": [row_fields(row) for row in life.deliveries],
+        "replies": [delivery_fields(row) for row in life.deliveries],
         "previews": msgspec.to_builtins(life.previews),
         "runs": [msgspec.to_builtins(run) | {"death": how_it_died(run.exit_code)} for run in life.runs],
         "facts": _facts(life),
     }
 
 
-def _end(run: Run) -> End:
+def _run_end(run: Run) -> RunEnd:
     """Until when the run was alive: its supervisor saw it die, or it was last seen by its heartbeat."""
-    return End(run.heartbeat_at) if run.died_at is None else End(run.died_at, run.exit_code)
+    return RunEnd(run.heartbeat_at) if run.died_at is None else RunEnd(run.died_at, run.exit_code)
 
 
-def _interruption(cut: Cut) -> dict[str, Any]:
+def _interruption(cut: InterruptionSpan) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(cut)
     return fields | {"cause": cause_of(cut.reason), "death": how_it_died(cut.exit_code)}
 
@@ -65,9 +65,9 @@ def turn_fields(turn: Turn) -> dict[str, Any]:
         "id": turn.id,
         "session": turn.session,
         "key": turn.key,
-        "address": msgspec.to_builtins(parse_session_key(turn.key)[1]),
+        "address": msgspec.to_builtins(split_session_key(turn.key)[1]),
         "state": turn.state,
-        "said": f"It {STATES[turn.state]}.",
+        "said": f"It {TURN_STATES[turn.state]}.",
         "attempt": turn.attempt,
         "generation": turn.generation,
         "began_at": turn.began_at,
@@ -75,7 +75,7 @@ def turn_fields(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _message(life: TurnLife, message: Received) -> dict[str, Any]:
+def _message(timeline: TurnHistory, message: TurnMessage) -> dict[str, Any]:
     inbound = message.inbound
     return {
         "id": message.id,
@@ -84,32 +84,32 @@ def _message(life: TurnLife, message: Received) -> dict[str, Any]:
         "state": message.state,
         "platform_id": inbound.message,
         "by": inbound.sender.name or inbound.sender.id,
-        "text": clipped(inbound.text, MOST_LETTERS),
+        "text": clipped(inbound.text, MAX_TEXT_CHARACTERS),
         "sent_at": message.sent_at,
         "received_at": message.received_at,
-        "taken_at": _taken_at(life, message.id),
+        "taken_at": _taken_at(timeline, message.id),
     }
 
 
-def _taken_at(life: TurnLife, message: str) -> int | None:
+def _taken_at(timeline: TurnHistory, message: str) -> int | None:
     """When a message became part of the turn."""
-    for record in life.records:
+    for record in timeline.records:
         entry = record.entry
-        if isinstance(entry, Began | Joined) and any(cause.inbox == message for cause in entry.causes):
+        if isinstance(entry, TurnBegan | MessagesJoined) and any(cause.inbox == message for cause in entry.causes):
             return record.at
     return None
 
 
-def _decisions(line: Line) -> list[dict[str, Any]]:
+def _decisions(timeline: TurnTimeline) -> list[dict[str, Any]]:
     found = []
-    for judged in line.decisions:
-        before = [cut for cut in line.cuts if cut.found_at <= judged.at]
+    for judged in timeline.decisions:
+        before = [cut for cut in timeline.interruptions if cut.found_at <= judged.at]
         reason = before[-1].reason if before else ""
         found.append({"at": judged.at, **_decision(judged.decided, reason)})
     return found
 
 
-def _decision(decided: Decided, reason: str) -> dict[str, Any]:
+def _decision(decided: RecoveryDecided, reason: str) -> dict[str, Any]:
     return {
         "choice": decided.decision,
         "choice_in_words": CHOICES.get(decided.decision, decided.decision),
@@ -122,38 +122,43 @@ def _decision(decided: Decided, reason: str) -> dict[str, Any]:
     }
 
 
-def _facts(life: TurnLife) -> list[dict[str, Any]]:
-    came = [received(one.received_at, one.kind, one.id, one.event_key, one.state) for one in life.messages]
-    rest = turn_facts(life.records, life.previews, life.deliveries, life.runs)
+def _facts(timeline: TurnHistory) -> list[dict[str, Any]]:
+    came = [
+        received_fact(one.received_at, one.kind, one.id, one.event_key, one.state) for one in timeline.messages
+    ]
+    rest = turn_facts(timeline.records, timeline.previews, timeline.deliveries, timeline.runs)
     return sorted([*came, *rest], key=lambda fact: fact["at"])
 
 
 # ── lists ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def past_turns(store: Store, session: str, after: str = "", limit: int = 50) -> dict[str, Any]:
+async def list_turns(store: Store, session: str, after: str = "", limit: int = 50) -> dict[str, Any]:
     """The turns of a session, the newest first, with what each began with."""
-    found = await store.lives.past(session, after, limit + 1)
+    found = await store.timelines.turns_of_session(session, after, limit + 1)
     return {"turns": [_past(each) for each in found[:limit]], "more": len(found) > limit}
 
 
-def _past(past: Past) -> dict[str, Any]:
+def _past(past: TurnSummary) -> dict[str, Any]:
     words = next((cause.text for cause in past.began.causes if cause.text.strip()), "")
-    return turn_fields(past.turn) | {"words": beginning(words, FIRST_WORDS), "interruptions": past.interruptions}
+    return turn_fields(past.turn) | {
+        "words": beginning(words, MAX_FIRST_WORDS_CHARACTERS),
+        "interruptions": past.interruptions,
+    }
 
 
-async def decisions(store: Store, after: str = "", limit: int = 50) -> dict[str, Any]:
+async def list_decisions(store: Store, after: str = "", limit: int = 50) -> dict[str, Any]:
     """Decisions about interruptions, the newest first, in words; `next` is where to go on."""
     found, place = await store.decisions.page(after, limit)
     return {"decisions": [_listed(each) for each in found], "more": place is not None, "next": place}
 
 
-def _listed(found: Found) -> dict[str, Any]:
+def _listed(found: DecisionRecord) -> dict[str, Any]:
     return {
         "at": found.record.at,
         "session": found.mark.session,
         "key": found.key,
         "turn": found.mark.turn,
         "interrupted_at": found.mark.record.at,
-        **_decision(found.decided, found.reason),
+        **_decision(found.decision, found.reason),
     }

@@ -5,44 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.delivery import MENDS, Delivery
+from perdure.core.delivery import OUTBOX_VERBS, DeliveryState
 from perdure.core.notes import DELIVERIES, mended
 from perdure.errors import NotFound
 from perdure.store.api import Store
-from perdure.store.mending import Mended
-from perdure.store.outbox import Delivering
+from perdure.store.mending import OutboxVerbResult
+from perdure.store.outbox import OutboxDelivery
 
-ROW_NAMES = "`GET /api/outbox` lists the replies and their ids."
+DELIVERY_IDS_HINT = "`GET /api/outbox` lists the replies and their ids."
 
 
-async def find_row(store: Store, name: str) -> Delivering:
+async def find_delivery(store: Store, name: str) -> OutboxDelivery:
     row = await store.outbox.get(name)
     if row is None:
-        raise NotFound(f"no reply is named {name!r}", hint=ROW_NAMES)
+        raise NotFound(f"no reply is named {name!r}", hint=DELIVERY_IDS_HINT)
     return row
 
 
-async def list_rows(
-    store: Store, states: Sequence[Delivery] = (), after: str = "", limit: int = 100
+async def list_deliveries(
+    store: Store, states: Sequence[DeliveryState] = (), after: str = "", limit: int = 100
 ) -> dict[str, Any]:
     """Replies in these states, or in any, the newest first; `next` is where to go on."""
-    page = await store.outbox.page(states or tuple(Delivery), after, limit)
-    return {"outbox": [row_fields(row) for row in page.rows], "more": page.after is not None, "next": page.after}
+    page = await store.outbox.page(states or tuple(DeliveryState), after, limit)
+    return {
+        "outbox": [delivery_fields(row) for row in page.rows],
+        "more": page.after is not None,
+        "next": page.after,
+    }
 
 
-def row_fields(row: Delivering) -> dict[str, Any]:
+def delivery_fields(row: OutboxDelivery) -> dict[str, Any]:
     """A row of the outbox under the names that its JSON has."""
     names = ("id", "key", "lane", "turn", "reply", "part", "state", "attempts")
     times = ("due_at", "created_at", "updated_at", "receipt", "problem")
     shown = {name: getattr(row, name) for name in (*names, *times)}
-    file = row.sends.name if row.sends is not None else None
-    shown |= {"text": row.shown, "file": file}
-    return shown | {"can": list(MENDS[row.state]), "advice": DELIVERIES[row.state]}
+    file = row.sent_file.name if row.sent_file is not None else None
+    shown |= {"text": row.public_text, "file": file}
+    return shown | {"can": list(OUTBOX_VERBS[row.state]), "advice": DELIVERIES[row.state]}
 
 
-def mended_fields(done: Mended) -> dict[str, Any]:
+def verb_result_fields(result: OutboxVerbResult) -> dict[str, Any]:
     """What came of mending it."""
-    row = done.row
+    row = result.row
     if row is None:
-        raise NotFound("that reply is gone", hint=ROW_NAMES)
-    return {"id": row.id, "done": done.done, "said": mended(done.what, row.state, done.again), "again": done.again}
+        raise NotFound("that reply is gone", hint=DELIVERY_IDS_HINT)
+    return {
+        "id": row.id,
+        "done": result.done,
+        "said": mended(result.outcome, row.state, result.again),
+        "again": result.again,
+    }

@@ -13,17 +13,17 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import exports
-from perdure.core.address import read_session_key
+from perdure.core.address import decode_session_key
 from perdure.core.exports import ExportedAttachment, ExportedMessage, ExportedSession
 from perdure.core.messages import Inbound
 from perdure.core.notes import SESSION_NAMES
 from perdure.errors import NotFound
-from perdure.operations.people import read_name
+from perdure.operations.people import parse_person_id
 from perdure.store.api import Store
 from perdure.store.ids import Clock, wall_clock
 from perdure.version import __version__
 
-WRITTEN = ("message", "command", "change")  # kinds of messages that a person wrote
+PERSON_KINDS = ("message", "command", "change")  # kinds of messages that a person wrote
 
 
 class OwnMessage(Struct, frozen=True):
@@ -39,7 +39,7 @@ class OwnMessage(Struct, frozen=True):
 
 async def export_named(store: Store, name: str, *, clock: Clock = wall_clock) -> tuple[str, int]:
     """The session of that id, or all of a key, as one readable document; and how many there are."""
-    named = await store.sessions.named(name)
+    named = await store.sessions.find_by_name(name)
     if not named:
         raise NotFound(f"no session is named {name!r}", hint=SESSION_NAMES)
     keys = sorted({session.key for session in named})
@@ -50,14 +50,14 @@ async def export_named(store: Store, name: str, *, clock: Clock = wall_clock) ->
 
 async def export_person(store: Store, who: str, *, clock: Clock = wall_clock) -> tuple[str, int]:
     """What is of one person, named PLATFORM:ID, as one readable document; and how many sessions that is."""
-    platform, person = read_name(who)
+    platform, person = parse_person_id(who)
     own: list[ExportedSession] = []
     said: list[OwnMessage] = []
     for key in await store.transfer.keys():
-        if read_session_key(key).address.platform == platform:
+        if decode_session_key(key).address.platform == platform:
             for session in await store.transfer.dump(key):
-                theirs = _theirs(session, person)
-                if theirs and _alone(session, person):
+                theirs = _own_messages(session, person)
+                if theirs and _is_only_speaker(session, person):
                     own.append(session)
                 else:
                     said += theirs
@@ -72,24 +72,24 @@ async def export_person(store: Store, who: str, *, clock: Clock = wall_clock) ->
 
 
 def _document(at: int, found: Sequence[ExportedSession], **more: Any) -> str:
-    document = {"perdure": exports.head(__version__, at), **more, "sessions": found}
+    document = {"perdure": exports.document_head(__version__, at), **more, "sessions": found}
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
-def _alone(session: ExportedSession, person: str) -> bool:
+def _is_only_speaker(session: ExportedSession, person: str) -> bool:
     """Whether nobody else has talked in it, nor may."""
-    if read_session_key(session.key).shared:
+    if decode_session_key(session.key).shared:
         return False
-    return all(_inbound(one).sender.id == person for one in session.inbox if one.kind in WRITTEN)
+    return all(_decode_inbound(one).sender.id == person for one in session.inbox if one.kind in PERSON_KINDS)
 
 
-def _theirs(session: ExportedSession, person: str) -> list[OwnMessage]:
+def _own_messages(session: ExportedSession, person: str) -> list[OwnMessage]:
     return [
         OwnMessage(session.id, session.key, one.id, one.received_at, inbound.text, one.attachments)
         for one in session.inbox
-        if one.kind in WRITTEN and (inbound := _inbound(one)).sender.id == person
+        if one.kind in PERSON_KINDS and (inbound := _decode_inbound(one)).sender.id == person
     ]
 
 
-def _inbound(message: ExportedMessage) -> Inbound:
+def _decode_inbound(message: ExportedMessage) -> Inbound:
     return msgspec.json.decode(message.body, type=Inbound)

@@ -10,18 +10,18 @@ from msgspec import Raw, Struct, field
 
 from perdure.core import exports
 from perdure.core.imports import read_document
-from perdure.core.vetting import read_record
+from perdure.core.vetting import read_session_record
 from perdure.errors import BadImport, RecordRefused
-from perdure.operations.files import copy_files
+from perdure.operations.files import copy_attachments
 from perdure.operations.personal import export_named, export_person
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.ids import Clock, wall_clock
-from perdure.store.reader import open_reader
+from perdure.store.reader import open_read_only
 from perdure.version import __version__
 
 
-class Problem(Struct, frozen=True):
+class ImportProblem(Struct, frozen=True):
     """A record that was not imported: its position in the list, counted from 0, the place in it, and why."""
 
     position: int
@@ -34,7 +34,7 @@ class ImportReport(Struct):
 
     imported: int = 0
     unchanged: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ImportProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def to_text(self) -> str:
@@ -56,12 +56,12 @@ async def export_sessions(store: Store, write: Callable[[str], None], *, clock: 
     A store over `open_reader()` does, also while a gateway is at work: each key is read as of one moment.
     """
     count = 0
-    write(exports.opening(__version__, clock()))
+    write(exports.document_start(__version__, clock()))
     for key in await store.transfer.keys():
         for session in await store.transfer.dump(key):
-            write(exports.line(session, first=not count))
+            write(exports.session_line(session, first=not count))
             count += 1
-    write(exports.closing())
+    write(exports.document_end())
     return count
 
 
@@ -76,13 +76,13 @@ async def export_to(
         text, count = await (export_person(store, person) if person else export_named(store, session or ""))
         write(text)
         if output is not None:
-            await copy_files(store, settings.home, text, output.with_name(f"{output.stem}-files"))
+            await copy_attachments(store, settings.home, text, output.with_name(f"{output.stem}-files"))
         return count
 
-    store = Store(await open_reader(settings.store_url))
+    store = Store(await open_read_only(settings.store_url))
     try:
         if output is None:
-            return await export(lambda piece: print(piece, end=""))  # noqa: T201
+            return await export(lambda piece: print(piece, end=""))
         draft = output.with_name(f".{output.name}.part")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             count = await export(lambda piece: print(piece, end="", file=file))
@@ -119,10 +119,10 @@ async def import_sessions(store: Store, text: str) -> ImportReport:
 async def _import_one(store: Store, position: int, record: Raw, report: ImportReport) -> None:
     place = f"sessions[{position}]"
     try:
-        session, warnings = read_record(record)
+        session, warnings = read_session_record(record)
         fresh = await store.transfer.load(session)
     except RecordRefused as refused:
-        report.problems.append(Problem(position, place + refused.place, refused.reason))
+        report.problems.append(ImportProblem(position, place + refused.place, refused.reason))
         return
     report.warnings += [place + warning for warning in warnings]
     report.imported += fresh

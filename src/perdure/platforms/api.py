@@ -66,7 +66,7 @@ class Event(Struct, frozen=True):
     fail: Callable[[PerdureError], Awaitable[None]] = _ignore  # called if it could not be stored
 
 
-class Answered(Struct, frozen=True):
+class WebhookResponse(Struct, frozen=True):
     """What a platform hears that has posted something to us."""
 
     status: int = 200
@@ -110,10 +110,10 @@ class Adapter(ABC):
         """
         raise SendRefused(f"{self.name} cannot edit messages")
 
-    async def glimpse(self, address: Address, turn: str, text: str) -> None:  # noqa: B027 reason: most have none
+    async def glimpse(self, address: Address, turn: str, text: str) -> None:
         """Show an answer as far as it has come, for the moment; asked only where `live` is claimed."""
 
-    async def typing(self, address: Address) -> None:  # noqa: B027 reason: most platforms show none
+    async def typing(self, address: Address) -> None:
         """Show, for a few seconds, that an answer is under way; asked only where `typing_every` is claimed.
 
         It is asked again for as long as that is so. Nobody waits for it, and nobody misses it when it fails.
@@ -123,7 +123,7 @@ class Adapter(ABC):
         """Show something of the moment: nobody owes it, and nobody misses it when it fails."""
         await self.send(Outbound(address, text, f"notice:{secrets.token_hex(8)}"))
 
-    async def menu(self, commands: Sequence[MenuEntry]) -> None:  # noqa: B027 reason: most platforms show none
+    async def menu(self, commands: Sequence[MenuEntry]) -> None:
         """Publish the menu of commands; called once, after the first `connect`. Nobody waits for it."""
 
     @property
@@ -131,13 +131,13 @@ class Adapter(ABC):
         """Whether the platform posts events by itself, to `/hooks/` and our name on the gateway's web server."""
         return False
 
-    async def take_post(self, headers: Mapping[str, str], body: bytes) -> Answered:
+    async def take_post(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         """Take what somebody has posted, if it is the platform; asked only where `takes_posts` is so.
 
         The names of the headers are in small letters. After return with a status below 300: the event is stored.
         If we die inside: it may be, and the platform posts it again.
         """
-        return Answered(404)
+        return WebhookResponse(404)
 
     async def find_sent(self, key: str) -> Receipt | None:
         """The receipt of a delivery key that is on the platform; asked only where `read_back` is claimed."""
@@ -151,5 +151,5 @@ class Adapter(ABC):
         raise FetchRefused(notes.CANNOT_FETCH)
         yield b""  # so that whoever cannot, can at least be asked
 
-    async def close(self) -> None:  # noqa: B027 reason: most platforms have nothing to let go of
+    async def close(self) -> None:
         """Let go of the platform."""

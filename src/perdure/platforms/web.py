@@ -21,11 +21,11 @@ from perdure.errors import FetchRefused, NotTaken, PerdureError
 from perdure.platforms.api import Adapter, Capabilities, Event
 
 
-class Reader(Struct, frozen=True, eq=False):
+class ChatSubscription(Struct, frozen=True, eq=False):
     """Somebody who follows a chat now."""
 
     notices: deque[str]
-    growing: dict[str, str]  # the newest text of answers that grow, by turn
+    previews: dict[str, str]  # the newest text of answers that grow, by turn
     wake: Callable[[], None]
 
 
@@ -37,7 +37,7 @@ class WebAdapter(Adapter):
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._readers: dict[Address, set[Reader]] = {}
+        self._subscriptions: dict[Address, set[ChatSubscription]] = {}
 
     async def connect(self) -> None:
         """We are always there."""
@@ -75,25 +75,25 @@ class WebAdapter(Adapter):
         yield b""
 
     @contextmanager
-    def reading(self, address: Address, wake: Callable[[], None]) -> Iterator[Reader]:
+    def subscribe(self, address: Address, wake: Callable[[], None]) -> Iterator[ChatSubscription]:
         """Collect what is of the moment in a chat while somebody follows it, and wake them for each."""
-        reader = Reader(deque(), {}, wake)
-        self._readers.setdefault(address, set()).add(reader)
+        reader = ChatSubscription(deque(), {}, wake)
+        self._subscriptions.setdefault(address, set()).add(reader)
         try:
             yield reader
         finally:
-            self._readers[address].discard(reader)
-            if not self._readers[address]:
-                del self._readers[address]
+            self._subscriptions[address].discard(reader)
+            if not self._subscriptions[address]:
+                del self._subscriptions[address]
 
     async def notice(self, address: Address, text: str) -> None:
         """Show it to whoever follows the chat now; it is kept for nobody else."""
-        for reader in self._readers.get(address, ()):
+        for reader in self._subscriptions.get(address, ()):
             reader.notices.append(text)
             reader.wake()
 
     async def glimpse(self, address: Address, turn: str, text: str) -> None:
         """Show a growing answer to whoever follows the chat now; who is slow sees only its newest text."""
-        for reader in self._readers.get(address, ()):
-            reader.growing[turn] = text
+        for reader in self._subscriptions.get(address, ()):
+            reader.previews[turn] = text
             reader.wake()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from perdure.config import Settings
-from perdure.core.address import Address, read_session_key
+from perdure.core.address import Address, decode_session_key
 from perdure.core.messages import Inbound, Sender
-from perdure.core.people import OPERATOR, Role, Verb, may
-from perdure.store.admission import Admission
+from perdure.core.people import OPERATOR, Right, Role, has_right
+from perdure.store.admission import Authorisation
 from perdure.store.api import Store
-from perdure.store.database import Tx, Work
+from perdure.store.database import Transaction, Tx
 from perdure.store.ids import Clock
 
-__all__ = ["OPERATOR", "Access", "Verb"]
+__all__ = ["OPERATOR", "Access", "Right"]
 
 
 class Access:
@@ -20,30 +20,30 @@ class Access:
     def __init__(self, settings: Settings, store: Store) -> None:
         self._agent = settings.agent.name
         self._store = store
-        self._admission = Admission(settings.lists, per_person=settings.session.groups == "person")
+        self._authorisation = Authorisation(settings.allow_lists, per_person=settings.session.groups == "person")
 
     async def role(self, address: Address, person: Sender) -> Role | None:
         """What somebody is in a chat; None: nobody knows them there."""
-        return await self._store.database.read(lambda tx: self._admission.role(tx, address, person))
+        return await self._store.database.read(lambda tx: self._authorisation.role(tx, address, person))
 
-    async def may(self, key: str, person: Sender, verb: Verb) -> bool:
+    async def may(self, key: str, person: Sender, right: Right) -> bool:
         """Whether somebody may do something in a conversation, as things are now."""
-        there = read_session_key(key)
-        return may(await self.role(there.address, person), verb, shared=there.shared)
+        there = decode_session_key(key)
+        return has_right(await self.role(there.address, person), right, shared=there.shared)
 
-    def stands(self, tx: Tx, key: str, person: Sender, verb: Verb) -> bool:
+    def is_still_allowed(self, tx: Tx, key: str, person: Sender, right: Right) -> bool:
         """Whether what somebody asked for still stands: they may do it in a conversation, as things are now."""
-        return person == OPERATOR or self._admission.may(tx, key, person, verb)
+        return person == OPERATOR or self._authorisation.may(tx, key, person, right)
 
     def usual_key(self, inbound: Inbound) -> str:
         """The conversation that a message belongs to, unless its sender is a guest."""
-        return self._admission.usual_key(self._agent, inbound.address, inbound.sender)
+        return self._authorisation.usual_key(self._agent, inbound.address, inbound.sender)
 
-    def door(self, inbound: Inbound) -> Work[str | None]:
+    def resolve_key(self, inbound: Inbound) -> Transaction[str | None]:
         """The conversation that a message belongs to; None: its sender may not talk."""
-        return self._admission.door(self._agent, inbound.address, inbound.sender)
+        return self._authorisation.resolve_key(self._agent, inbound.address, inbound.sender)
 
-    async def sweep(self, clock: Clock) -> int:
+    async def reject_unauthorised(self, clock: Clock) -> int:
         """After return: nothing waits any more from people who may not talk; how many messages did."""
-        work = self._admission.sweep(self._store.ids, clock())
+        work = self._authorisation.reject_unauthorised(self._store.ids, clock())
         return await self._store.database.write(work)

@@ -7,50 +7,50 @@ from typing import TYPE_CHECKING
 
 from perdure.agents.api import Agent, Model
 from perdure.agents.calls import CLARIFY_TOOL
-from perdure.agents.loop import Bounds, LoopAgent
+from perdure.agents.loop import Bounds, BuiltinAgent
 from perdure.agents.offline import OfflineModel
 from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError
 from perdure.logs import Log
-from perdure.plugins import entry_points, load_object
-from perdure.runtime.ledger import Late
-from perdure.runtime.tasks import Failures
-from perdure.tools.ledger import Ledger
+from perdure.plugins import load_entry_points, load_object
+from perdure.runtime.ledger import DeferredProcessRecords
+from perdure.runtime.tasks import FailureLog
+from perdure.tools.ledger import ProcessRecords
 from perdure.tools.processes import process_tool
-from perdure.tools.registry import Registry, refuse_doubles
-from perdure.tools.rehearsal import rehearsal_tools
-from perdure.tools.sending import sending_tool
-from perdure.tools.shell import Guard, Workplace, shell_tool
+from perdure.tools.registry import ToolRegistry, refuse_duplicate_names
+from perdure.tools.rehearsal import offline_tools
+from perdure.tools.sending import send_file_tool
+from perdure.tools.shell import ApprovalGuard, CommandEnvironment, shell_tool
 
 if TYPE_CHECKING:
     from perdure.tools.mcp import McpTools
 
-OFFLINE = "offline"
+OFFLINE_MODEL = "offline"
 
 
-class Agents:
+class AgentFactory:
     """One agent per platform. Whatever is missing for one of them is told before anything starts."""
 
     def __init__(
         self,
         settings: Settings,
         platforms: Iterable[str],
-        own: Agent | None = None,
-        wrap: Callable[[Model], Model] = lambda model: model,
+        custom_agent: Agent | None = None,
+        wrap_model: Callable[[Model], Model] = lambda model: model,
     ) -> None:
         self._settings = settings
-        self._wrap = wrap
+        self._wrap_model = wrap_model
         self._models: dict[str, Model] = {}
         self._boxes: dict[bool, list[Toolbox]] = {}
         self._mcp: McpTools | None = None
-        self._ledger = Late()
-        own = own or self._own()
-        self._on = {platform: own or self._built_in(platform) for platform in platforms}
+        self._process_records = DeferredProcessRecords()
+        custom_agent = custom_agent or self._load_custom_agent()
+        self._agents_by_platform = {platform: custom_agent or self._built_in(platform) for platform in platforms}
 
-    def on(self, platform: str) -> Agent:
-        return self._on[platform]
+    def agent_for(self, platform: str) -> Agent:
+        return self._agents_by_platform[platform]
 
     @property
     def problems(self) -> dict[str, str]:
@@ -67,21 +67,21 @@ class Agents:
                 hint="Set tools.directory to one that this user may write to.",
             ) from error
 
-    def bind(self, ledger: Ledger) -> None:
+    def bind_process_records(self, process_records: ProcessRecords) -> None:
         """Say where processes in the background are on record."""
-        self._ledger.bind(ledger)
+        self._process_records.bind(process_records)
 
     async def close(self) -> None:
         """Let go of the providers' connections."""
         for name, model in self._models.items():
-            await Failures(Log("agents")).contain("model_not_closed", model.close(), model=name)
+            await FailureLog(Log("agents")).contain("model_not_closed", model.close(), model=name)
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         """Keep the servers of tools connected."""
         if self._mcp is not None:
-            await self._mcp.work()
+            await self._mcp.run()
 
-    def _own(self) -> Agent | None:
+    def _load_custom_agent(self) -> Agent | None:
         name = self._settings.agent.entrypoint
         if name is None:
             return None
@@ -89,28 +89,28 @@ class Agents:
 
         return as_agent(load_object(name, self._settings.home), name)
 
-    def _built_in(self, platform: str) -> LoopAgent:
+    def _built_in(self, platform: str) -> BuiltinAgent:
         settings, here = self._settings, self._settings.platform(platform)
         name = here.model or settings.model.name
         chosen = settings.agent.tools if here.tools is None else here.tools
         prompt = settings.agent.system_prompt if here.system_prompt is None else here.system_prompt
         bounds = Bounds(
-            steps=settings.agent.max_steps,
-            tokens=settings.agent.max_tokens,
-            result=settings.tools.result_limit,
-            call=settings.tools.timeout,
+            max_steps=settings.agent.max_steps,
+            max_tokens=settings.agent.max_tokens,
+            max_result_chars=settings.tools.result_limit,
+            call_timeout_seconds=settings.tools.timeout,
         )
-        tools = Registry(self._toolboxes(offline=name == OFFLINE), chosen)
-        return LoopAgent(self._model(name), tools, system_prompt=prompt, bounds=bounds)
+        tools = ToolRegistry(self._toolboxes(offline=name == OFFLINE_MODEL), chosen)
+        return BuiltinAgent(self._model(name), tools, system_prompt=prompt, bounds=bounds)
 
     def _model(self, name: str) -> Model:
         if name not in self._models:
-            self._models[name] = self._wrap(self._open_model(name))
+            self._models[name] = self._wrap_model(self._open_model(name))
         return self._models[name]
 
     def _open_model(self, name: str) -> Model:
         wanted = self._settings.model
-        if name == OFFLINE:
+        if name == OFFLINE_MODEL:
             return OfflineModel(wanted.context)
         from perdure.agents.models import open_model  # takes seconds, and only who has a provider needs it
 
@@ -129,30 +129,33 @@ class Agents:
 
     def _toolboxes(self, *, offline: bool) -> list[Toolbox]:
         if offline not in self._boxes:
-            self._boxes[offline] = [self._rehearsal()] if offline else self._real()
+            self._boxes[offline] = [self._offline_toolbox()] if offline else self._online_toolboxes()
         return self._boxes[offline]
 
-    def _rehearsal(self) -> Toolbox:
+    def _offline_toolbox(self) -> Toolbox:
         """The tools of the offline model, which knows no others."""
         work = self._workplace()
-        scripted = shell_tool(work, self._ledger, lambda _: notes.SCRIPTED_DANGER, "danger")
-        rehearsal = rehearsal_tools(self._settings.home / "rehearsal.log")
-        return FixedTools([*rehearsal, *self._commands(), scripted, self._sending()])
+        scripted = shell_tool(work, self._process_records, lambda _: notes.SCRIPTED_DANGER, "danger")
+        rehearsal = offline_tools(self._settings.home / "rehearsal.log")
+        return FixedTools([*rehearsal, *self._shell_tools(), scripted, self._send_file_tool()])
 
-    def _commands(self) -> list[Tool]:
+    def _shell_tools(self) -> list[Tool]:
         work = self._workplace()
-        return [shell_tool(work, self._ledger, self._guard()), process_tool(work.keepers, self._ledger)]
+        return [
+            shell_tool(work, self._process_records, self._approval_guard()),
+            process_tool(work.keepers, self._process_records),
+        ]
 
-    def _sending(self) -> Tool:
-        return sending_tool(self._settings.workspace, self._settings.home)
+    def _send_file_tool(self) -> Tool:
+        return send_file_tool(self._settings.workspace, self._settings.home)
 
-    def _workplace(self) -> Workplace:
+    def _workplace(self) -> CommandEnvironment:
         settings = self._settings
-        return Workplace(
+        return CommandEnvironment(
             settings.home / "keepers", settings.workspace, tuple(settings.tools.env), settings.tools.timeout
         )
 
-    def _guard(self) -> Guard | None:
+    def _approval_guard(self) -> ApprovalGuard | None:
         """Which commands wait for a person's approval."""
         wanted = self._settings.tools
         match wanted.approvals:
@@ -161,29 +164,36 @@ class Agents:
             case "all":
                 return lambda _: notes.EVERY_COMMAND
             case _:
-                from perdure.tools.danger import judge, rules  # only who has a shell needs it
+                from perdure.tools.danger import assess_command, make_policy  # only who has a shell needs it
 
-                known = rules(wanted.dangerous, wanted.safe, folders=[str(self._settings.workspace)])
-                return lambda arguments: judge(str(arguments.get("command", "")), known).why
+                known = make_policy(
+                    wanted.dangerous, wanted.safe, writable_folders=[str(self._settings.workspace)]
+                )
+                return lambda arguments: assess_command(str(arguments.get("command", "")), known).reason
 
-    def _real(self) -> list[Toolbox]:
+    def _online_toolboxes(self) -> list[Toolbox]:
         from perdure.tools.fetch import fetch_tool  # the offline model needs none of these
         from perdure.tools.files import file_tools
 
         settings = self._settings
-        tools = [CLARIFY_TOOL, *self._commands(), *file_tools(settings.workspace, settings.home), self._sending()]
-        tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._loaded()]
-        refuse_doubles(tools)
-        return [FixedTools(tools), *self._servers()]
+        tools = [
+            CLARIFY_TOOL,
+            *self._shell_tools(),
+            *file_tools(settings.workspace, settings.home),
+            self._send_file_tool(),
+        ]
+        tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._plugin_tools()]
+        refuse_duplicate_names(tools)
+        return [FixedTools(tools), *self._mcp_toolboxes()]
 
-    def _loaded(self) -> list[Tool]:
+    def _plugin_tools(self) -> list[Tool]:
         """Tools of the operator's own, and those that installed packages bring."""
         from perdure.tools.functions import as_tool
 
         found = {name: load_object(name, self._settings.home) for name in self._settings.tools.load}
-        return [as_tool(each, name) for name, each in (found | entry_points("perdure.tools")).items()]
+        return [as_tool(each, name) for name, each in (found | load_entry_points("perdure.tools")).items()]
 
-    def _servers(self) -> list[Toolbox]:
+    def _mcp_toolboxes(self) -> list[Toolbox]:
         servers = self._settings.tools.mcp
         if not servers:
             return []

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from perdure.core import notes
-from perdure.core.address import parse_session_key, work_of
-from perdure.core.delivery import split
-from perdure.core.journal import Asked, TurnView
+from perdure.core.address import background_number, split_session_key
+from perdure.core.delivery import split_reply
+from perdure.core.journal import QuestionAsked, TurnView
 from perdure.core.messages import Button, Pick
-from perdure.core.questions import asking_reply, question_name
+from perdure.core.questions import question_id, question_reply_id
 from perdure.core.requests import times_asked
-from perdure.store.outbox import Owed
+from perdure.store.outbox import OutboxReply
 
 
-def asking(turn: str, key: str, asked: Asked, view: TurnView, max_length: int | None, why: str = "") -> Owed:
+def question_reply(
+    turn: str, key: str, asked: QuestionAsked, view: TurnView, max_length: int | None, repeat_reason: str = ""
+) -> OutboxReply:
     """The reply that asks a question of a turn; `why` says, if it is put once more, why that is."""
-    work, text = work_of(key), asked.text
+    work, text = background_number(key), asked.text
     words = notes.ask_approval(work, text) if asked.approves else notes.ask_here(work, text, asked.options)
-    parts = split(f"{why}\n\n{words}" if why else words, max_length)
-    name = asking_reply(turn, asked.question, times_asked(view, asked.question) if why else 0)
-    return Owed(parse_session_key(key)[1], name, tuple(parts), view.anchor, _buttons(turn, work, asked))
+    parts = split_reply(f"{repeat_reason}\n\n{words}" if repeat_reason else words, max_length)
+    name = question_reply_id(turn, asked.question, times_asked(view, asked.question) if repeat_reason else 0)
+    return OutboxReply(split_session_key(key)[1], name, tuple(parts), view.reply_to, _buttons(turn, work, asked))
 
 
-def _buttons(turn: str, work: int | None, asked: Asked) -> tuple[Button, ...]:
+def _buttons(turn: str, session_number: int | None, asked: QuestionAsked) -> tuple[Button, ...]:
     """One for each option: pressing it says the same as a person who writes."""
     if asked.approves:
         pairs = zip(asked.options, ("approve", "deny"), strict=True)
         name = f"{turn}.{asked.approves}"
-        return tuple(Button(label, notes.command(verb, work, name)) for label, verb in pairs)
-    name = question_name(turn, asked.question)
+        return tuple(Button(label, notes.command(verb, session_number, name)) for label, verb in pairs)
+    name = question_id(turn, asked.question)
     return tuple(
-        Button(option, _saying(work, option), Pick(name, number)) for number, option in enumerate(asked.options)
+        Button(option, _button_text(session_number, option), Pick(name, number))
+        for number, option in enumerate(asked.options)
     )
 
 
-def _saying(work: int | None, option: str) -> str:
-    return option if work is None else notes.command("answer", work, option)
+def _button_text(session_number: int | None, option: str) -> str:
+    return option if session_number is None else notes.command("answer", session_number, option)

@@ -10,49 +10,49 @@ import msgspec
 
 from perdure.agents.api import Reply
 from perdure.core import notes
-from perdure.core.address import Address, parse_session_key, work_of
-from perdure.core.briefing import briefing
-from perdure.core.conversation import recalled, views
-from perdure.core.delivery import split
+from perdure.core.address import Address, background_number, split_session_key
+from perdure.core.briefing import note_for_model
+from perdure.core.conversation import turn_views, visible_turns
+from perdure.core.delivery import split_reply
 from perdure.core.effects import Effect
 from perdure.core.journal import (
-    Asked,
-    Decided,
     Entry,
-    Failed,
-    Finished,
-    Interrupted,
+    JournalRecord,
     ModelAsked,
     ModelFailed,
-    Noted,
-    Record,
+    QuestionAsked,
+    RecoveryDecided,
+    RecoveryNoted,
     ToolEnded,
+    TurnFailed,
+    TurnFinished,
+    TurnInterrupted,
     TurnView,
     fold,
-    returning,
+    return_entries,
 )
 from perdure.core.messages import Attachment
-from perdure.core.patience import only_waits
-from perdure.core.queueing import Rules
-from perdure.core.recovery import Choice, Rule
-from perdure.core.text import storable
+from perdure.core.patience import only_waits_for_commands
+from perdure.core.queueing import QueueRules
+from perdure.core.recovery import RecoveryChoice, RecoveryRule
+from perdure.core.text import make_storable
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
-from perdure.runtime.asking import asking
-from perdure.runtime.bell import STORE_PAUSE
+from perdure.runtime.asking import question_reply
+from perdure.runtime.bell import STORE_RETRY_SECONDS
 from perdure.runtime.lease import Lease
-from perdure.runtime.previews import LETTING_GO, Shown
-from perdure.runtime.slots import Slots
-from perdure.runtime.typing import Typing
+from perdure.runtime.previews import PREVIEW_STOP_SECONDS, AnswerPreview
+from perdure.runtime.slots import RecoverySlots
+from perdure.runtime.typing import TypingIndicator
 from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
-from perdure.store.outbox import Owed
-from perdure.tools.cabinet import Cabinet
+from perdure.store.outbox import OutboxReply
+from perdure.tools.cabinet import AttachmentFiles
 
 log = Log("attempt")
 
-SIGN_OF_LIFE = 30.0  # seconds between two signs of life of an attempt that waits for a slot
+SIGN_OF_LIFE_SECONDS = 30.0  # seconds between two signs of life of an attempt that waits for a slot
 
 
 class Attempt:
@@ -70,13 +70,13 @@ class Attempt:
         max_tokens: int | None,
         approval_ms: int,
         freshness_ms: int,
-        rules: Rules,
-        shown: Shown,
-        typing: Typing,
-        cabinet: Cabinet,
-        slots: Slots,
-        changed: Callable[[str], None],
-        owes: Callable[[str], None],
+        rules: QueueRules,
+        preview: AnswerPreview,
+        typing: TypingIndicator,
+        attachments: AttachmentFiles,
+        slots: RecoverySlots,
+        publish_change: Callable[[str], None],
+        wake_delivery: Callable[[str], None],
     ) -> None:
         self._store = store
         self._row = claim.turn
@@ -88,21 +88,25 @@ class Attempt:
         self._approval_ms = approval_ms
         self._freshness_ms = freshness_ms
         self._rules = rules
-        self._shown = shown
+        self._preview = preview
         self._typing = typing
-        self._cabinet = cabinet
+        self._attachments = attachments
         self._slots = slots
-        self._changed = changed
-        self._owes = owes
-        self._work = work_of(claim.turn.key)
+        self._publish_change = publish_change
+        self._wake_delivery = wake_delivery
+        self._background_number = background_number(claim.turn.key)
         self.view = fold(claim.records)
-        self.history: Sequence[TurnView] = recalled(views(claim.earlier or ()))
-        self._recalled = claim.earlier is not None
-        self.began = self.heard = steady()  # when this attempt began, and gave its last sign of life
+        self.history: Sequence[TurnView] = visible_turns(turn_views(claim.earlier or ()))
+        self._history_loaded = claim.earlier is not None
+        self.began = self.active_at = steady()  # when this attempt began, and gave its last sign of life
         self.task: asyncio.Task[None] | None = None  # the agent runs in it, as soon as it has begun
-        self.aside: asyncio.Task[None] | None = None  # what is being said in passing, such as that it goes on
-        self.hushed = False  # nothing is said in passing any more
-        self.news = claim.more  # somebody may have written; of what another gateway takes in, nobody tells us
+        self.notice_task: asyncio.Task[None] | None = (
+            None  # what is being said in passing, such as that it goes on
+        )
+        self.silenced = False  # nothing is said in passing any more
+        self.may_have_messages = (
+            claim.more_waiting
+        )  # somebody may have written; of what another gateway takes in, nobody tells us
 
     @property
     def turn(self) -> str:
@@ -119,48 +123,48 @@ class Attempt:
         return any(intent is not None and intent.effect is Effect.ATTACHED for intent in started)
 
     @property
-    def _goes_on_by_itself(self) -> bool:
+    def _resumed_automatically(self) -> bool:
         """Whether it was cut off and is resumed though no person and no message asked for it."""
-        return self.view.decided is not None and self.view.decided.rule == Rule.RESUME
+        return self.view.last_decision is not None and self.view.last_decision.rule == RecoveryRule.RESUME
 
     @property
     def shows(self) -> bool:
-        return self._shown.possible
+        return self._preview.is_supported
 
     def show(self, text: str) -> None:
         self.alive()
-        self._shown.show(storable(text), self.view.anchor)
+        self._preview.show(make_storable(text), self.view.reply_to)
 
     def alive(self) -> None:
-        self.heard = self._steady()
+        self.active_at = self._steady()
 
     def find(self, file: Attachment) -> str | None:
-        place = self._cabinet.find(file.path)
+        place = self._attachments.find(file.path)
         return None if place is None else str(place)
 
-    async def hide(self) -> None:
+    async def stop_showing(self) -> None:
         """Show nothing more of a growing answer, and say nothing more in passing: neither follows the answer."""
-        self.hushed = True
+        self.silenced = True
         self._typing.end()
-        await self._shown.stop()
-        if self.aside is not None:
-            await asyncio.wait({self.aside}, timeout=LETTING_GO)
-            self.aside.cancel()
+        await self._preview.stop()
+        if self.notice_task is not None:
+            await asyncio.wait({self.notice_task}, timeout=PREVIEW_STOP_SECONDS)
+            self.notice_task.cancel()
 
-    def hush(self) -> None:
+    def silence(self) -> None:
         """Say nothing more in passing, at once: somebody has ended the turn."""
-        self.hushed = True
+        self.silenced = True
         self._typing.end()
-        if self.aside is not None:
-            self.aside.cancel()
+        if self.notice_task is not None:
+            self.notice_task.cancel()
 
     async def append(self, *entries: Entry) -> None:
         if any(isinstance(entry, ModelAsked) for entry in entries):
-            self._check_cost()
-        await self._save(entries, self._files_of(entries))
+            self._check_token_limit()
+        await self._save(entries, self._file_replies(entries))
         self._log_failures(entries)
-        await self._have_slot()
-        await self._lease.confirmed()
+        await self._acquire_slot()
+        await self._lease.wait_until_valid()
 
     def _log_failures(self, entries: Sequence[Entry]) -> None:
         """Say in the log which try of a model call failed, what the provider said, and when the next one comes."""
@@ -169,26 +173,28 @@ class Attempt:
                 told = {name: value for name, value in msgspec.to_builtins(entry).items() if value is not None}
                 log.warning(entry.kind, turn=self.turn, key=self.key, **told)
 
-    async def _have_slot(self) -> None:
+    async def _acquire_slot(self) -> None:
         """A recovery that only waits for a command gives its slot up, and goes on only when it has one again."""
-        if only_waits(self.view):
-            self._slots.rest(self.turn)
-        elif self._goes_on_by_itself and self._slots.needs(self.turn):
-            must_wait, granted = self._slots.full, self._slots.enter(self._row, running=True)
+        if only_waits_for_commands(self.view):
+            self._slots.release(self.turn)
+        elif self._resumed_automatically and self._slots.needs_slot(self.turn):
+            must_wait, granted = self._slots.full, self._slots.request(self._row, running=True)
             if must_wait:
-                await self._save([Decided(Choice.RESUME, notes.SLOT_AGAIN, rule=Rule.RESUME)])
+                await self._save(
+                    [RecoveryDecided(RecoveryChoice.RESUME, notes.SLOT_AGAIN, rule=RecoveryRule.RESUME)]
+                )
             while not granted.done():
                 self.alive()  # others go first: that is no silence of its own
-                await asyncio.wait({granted}, timeout=SIGN_OF_LIFE)
+                await asyncio.wait({granted}, timeout=SIGN_OF_LIFE_SECONDS)
 
-    def _files_of(self, entries: Sequence[Entry]) -> list[Owed]:
+    def _file_replies(self, entries: Sequence[Entry]) -> list[OutboxReply]:
         """What the results of calls send."""
         return [
-            Owed(
+            OutboxReply(
                 address_of(self.key),
                 f"{self.turn}.sends.{entry.call}.{number}",
-                (notes.of_work(self._work, file.caption) if file.caption else file.name,),
-                self.view.anchor,
+                (notes.of_work(self._background_number, file.caption) if file.caption else file.name,),
+                self.view.reply_to,
                 file=file,
             )
             for entry in entries
@@ -198,22 +204,22 @@ class Attempt:
 
     async def listen(self) -> None:
         """Let join what waits to be heard; the database is asked only if there may be something."""
-        if not self.news and self._store.database.sole:
+        if not self.may_have_messages and self._store.database.exclusive:
             return
-        self.news = False
-        records = await self._joined()
+        self.may_have_messages = False
+        records = await self._join_waiting_messages()
         if records is None:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
         if records:
-            self._take_in(records)
-            self._changed(self.key)
+            self._apply_records(records)
+            self._publish_change(self.key)
             log.info("joined", turn=self.turn, key=self.key)
-            await self._lease.confirmed()
+            await self._lease.wait_until_valid()
 
-    async def _joined(self) -> list[Record] | None:
+    async def _join_waiting_messages(self) -> list[JournalRecord] | None:
         while True:
             try:
-                if not await self._store.queue.steers(self.key):
+                if not await self._store.queue.has_steering_message(self.key):
                     return []
                 return await self._store.queue.join(self._row, self._rules, self._clock())
             except Unavailable as error:
@@ -222,87 +228,91 @@ class Attempt:
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:
-        question, until = storable(question), self._clock() + self._approval_ms if approves else 0
-        asked = Asked(question, text, tuple(options), approves=approves, until=until)
+        question, until = make_storable(question), self._clock() + self._approval_ms if approves else 0
+        asked = QuestionAsked(question, text, tuple(options), approves=approves, until=until)
         self._typing.end()
-        await self._save([*also, asked], [asking(self.turn, self.key, asked, self.view, self._max_length)])
+        await self._save([*also, asked], [question_reply(self.turn, self.key, asked, self.view, self._max_length)])
         log.info("asked", turn=self.turn, key=self.key)
         raise TurnWaits(f"turn {self.turn} waits for an answer")
 
-    async def recall(self) -> None:
+    async def load_history(self) -> None:
         """Read the earlier turns of the session, if they were too many to come with the claim."""
-        while not self._recalled:
+        while not self._history_loaded:
             try:
-                records = await self._store.journal.before(self._row.session, self._row.first_seq)
-                self.history, self._recalled = recalled(views(records)), True
+                records = await self._store.journal.read_before(self._row.session, self._row.first_seq)
+                self.history, self._history_loaded = visible_turns(turn_views(records)), True
             except Unavailable as error:
                 await self._wait_for_store(error)
 
-    async def brief(self) -> None:
+    async def append_recovery_note(self) -> None:
         """Tell the model, once, what was cut off, or what else it must know of the time before."""
-        note = briefing(self.view, self.history, self._clock(), self._freshness_ms)
+        note = note_for_model(self.view, self.history, self._clock(), self._freshness_ms)
         if note is not None:
-            await self.append(Noted(note))
+            await self.append(RecoveryNoted(note))
 
     async def finish(self, reply: Reply) -> None:
         """The last facts, the end of the turn and its reply, in one transaction."""
-        await self.hide()
-        await self._save([*reply.closing, Finished(reply.text)], self._owe(reply.text))
+        await self.stop_showing()
+        await self._save([*reply.closing, TurnFinished(reply.text)], self._final_replies(reply.text))
         log.info("finished", turn=self.turn, key=self.key)
 
     async def fail(self, error: str) -> None:
         """The end of the turn, and the sentence that tells of it, in one transaction."""
-        await self.hide()
-        left = returning(self.view) if self._is_over_its_cost() else []
-        await self._save([*left, Failed(error)], self._owe(notes.turn_failed(error)))
+        await self.stop_showing()
+        left = return_entries(self.view) if self._is_over_token_limit() else []
+        await self._save([*left, TurnFailed(error)], self._final_replies(notes.turn_failed(error)))
         log.warning("failed", turn=self.turn, key=self.key, error=error)
 
-    def _check_cost(self) -> None:
-        if self._is_over_its_cost():
+    def _check_token_limit(self) -> None:
+        if self._is_over_token_limit():
             raise ModelError(notes.recovery_cost(self.view.tokens, self._max_tokens or 0))
 
-    def _is_over_its_cost(self) -> bool:
+    def _is_over_token_limit(self) -> bool:
         """Recovery ends at its cost limit; what a person or a new message asked for does not."""
         limit = self._max_tokens
-        return self._goes_on_by_itself and limit is not None and self.view.tokens >= limit
+        return self._resumed_automatically and limit is not None and self.view.tokens >= limit
 
     async def interrupt(self, reason: str) -> bool:
         """Mark the turn as cut off. False: it had ended already."""
-        records = await self._store.turns.append(self._row, [Interrupted(reason)], self._clock())
+        records = await self._store.turns.append(self._row, [TurnInterrupted(reason)], self._clock())
         return records is not None
 
-    def _owe(self, text: str) -> list[Owed]:
-        parts = split(notes.of_work(self._work, text), self._max_length)
+    def _final_replies(self, text: str) -> list[OutboxReply]:
+        parts = split_reply(notes.of_work(self._background_number, text), self._max_length)
         if parts == [""]:
             return []
-        return [Owed(address_of(self.key), self.turn, tuple(parts), self.view.anchor)]
+        return [OutboxReply(address_of(self.key), self.turn, tuple(parts), self.view.reply_to)]
 
-    async def _save(self, entries: Sequence[Entry], owed: Sequence[Owed] = ()) -> None:
-        records = await self._saved(entries, owed)
+    async def _save(self, entries: Sequence[Entry], replies: Sequence[OutboxReply] = ()) -> None:
+        records = await self._append_when_available(entries, replies)
         if records is None:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
-        self._take_in(records)
-        (self._owes if owed else self._changed)(self.key)
+        self._apply_records(records)
+        (self._wake_delivery if replies else self._publish_change)(self.key)
 
-    def _take_in(self, records: Sequence[Record]) -> None:
+    def _apply_records(self, records: Sequence[JournalRecord]) -> None:
         self.alive()
         for record in records:
             self.view.apply(record)
 
-    async def _saved(self, entries: Sequence[Entry], owed: Sequence[Owed]) -> list[Record] | None:
+    async def _append_when_available(
+        self, entries: Sequence[Entry], replies: Sequence[OutboxReply]
+    ) -> list[JournalRecord] | None:
         # A call that ended before its cancellation keeps its result, one that returns after it has none.
         late = self.task is None or not self.task.cancelling()
         while True:
             try:
-                return await self._store.turns.append(self._row, entries, self._clock(), owed=owed, late=late)
+                return await self._store.turns.append(
+                    self._row, entries, self._clock(), replies=replies, late=late
+                )
             except Unavailable as error:
                 await self._wait_for_store(error)
 
     async def _wait_for_store(self, error: Unavailable) -> None:
         log.warning("waiting_for_store", turn=self.turn, error=error.message)
         self.alive()  # it is the store that hangs, and not the turn
-        await asyncio.sleep(STORE_PAUSE)
+        await asyncio.sleep(STORE_RETRY_SECONDS)
 
 
 def address_of(key: str) -> Address:
-    return parse_session_key(key)[1]
+    return split_session_key(key)[1]

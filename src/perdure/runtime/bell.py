@@ -6,23 +6,23 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-POLL = 5.0  # what a lost wake-up costs at most, in seconds
-STORE_PAUSE = 1.0  # seconds between tries while the store takes no writes
+POLL_SECONDS = 5.0  # what a lost wake-up costs at most, in seconds
+STORE_RETRY_SECONDS = 1.0  # seconds between tries while the store takes no writes
 
 
-class Bell:
+class WakeEvent:
     """Rung by whoever changed something, waited on by the loop that acts on it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         self._event.set()
 
-    async def wait(self, at_most: float = POLL) -> None:
+    async def wait(self, timeout_seconds: float = POLL_SECONDS) -> None:
         """Return when the bell has been rung since the last wait, or after `at_most` seconds."""
         try:
-            async with asyncio.timeout(at_most):
+            async with asyncio.timeout(timeout_seconds):
                 await self._event.wait()
         except TimeoutError:
             return
@@ -33,19 +33,19 @@ class Feed:
     """Tells whoever watches a session that something about it has changed."""
 
     def __init__(self) -> None:
-        self._watchers: dict[str, set[Bell]] = {}
+        self._watchers: dict[str, set[WakeEvent]] = {}
 
-    def ring(self, key: str) -> None:
+    def publish(self, key: str) -> None:
         for bell in self._watchers.get(key, ()):
-            bell.ring()
+            bell.wake()
 
-    def ring_all(self) -> None:
+    def publish_all(self) -> None:
         for key in self._watchers:
-            self.ring(key)
+            self.publish(key)
 
     @contextmanager
-    def watch(self, key: str) -> Iterator[Bell]:
-        bell = Bell()
+    def subscribe(self, key: str) -> Iterator[WakeEvent]:
+        bell = WakeEvent()
         self._watchers.setdefault(key, set()).add(bell)
         try:
             yield bell

@@ -14,52 +14,52 @@ from msgspec.structs import replace
 
 from perdure.boundary import contain
 from perdure.core import notes
-from perdure.core.address import read_session_key, work_of
-from perdure.core.commands import Words, nearest, read_command
-from perdure.core.explain import explain
+from perdure.core.address import background_number, decode_session_key
+from perdure.core.commands import ParsedCommand, nearest_command, read_command
+from perdure.core.explain import explain_snapshot
 from perdure.core.messages import Inbound
-from perdure.core.queueing import Rules
-from perdure.core.recovery import Reason
+from perdure.core.queueing import QueueRules
+from perdure.core.recovery import InterruptionReason
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
-from perdure.runtime.access import Access, Verb
-from perdure.runtime.bell import Bell
+from perdure.runtime.access import Access, Right
+from perdure.runtime.bell import WakeEvent
 from perdure.runtime.goals import GoalCommand
 from perdure.runtime.queueing import QueueCommand
-from perdure.runtime.runner import Runner
-from perdure.runtime.tasks import Failures
+from perdure.runtime.runner import TurnRunner
+from perdure.runtime.tasks import FailureLog
 from perdure.runtime.undoing import UndoCommand
-from perdure.runtime.works import USAGE, WorkCommand
+from perdure.runtime.works import BACKGROUND_USAGE, BackgroundCommand
 from perdure.store import verbs
 from perdure.store.api import Store
 from perdure.store.ids import Clock, is_before
-from perdure.store.orders import Order
-from perdure.store.runs import ask_restart
+from perdure.store.orders import ChatCommand
+from perdure.store.runs import request_restart
 
 log = Log("commands")
 
-TURN = "t_"  # how the id of a turn begins, and that of a session does not
+TURN_ID_PREFIX = "t_"  # how the id of a turn begins, and that of a session does not
 
-Run = Callable[[Order, str], Awaitable[None]]
+RunCommand = Callable[[ChatCommand, str], Awaitable[None]]
 
 
-class Command(Struct, frozen=True):
+class CommandSpec(Struct, frozen=True):
     name: str
     usage: str
     summary: str
-    run: Run
-    verb: Verb = "command"
+    run: RunCommand
+    right: Right = "command"
 
     @property
     def takes_words(self) -> bool:
         return self.usage != f"/{self.name}"
 
 
-class Control(Protocol):
+class GatewayControl(Protocol):
     """What commands may ask of the gateway itself."""
 
     @property
-    def stopping(self) -> Reason | None:
+    def stopping(self) -> InterruptionReason | None:
         """What an orderly stop under way marks turns with; None: there is none under way."""
 
     def describe(self) -> list[str]:
@@ -69,23 +69,23 @@ class Control(Protocol):
         """Ask for a restart. False: a stop or restart is under way already."""
 
 
-class Commands:
+class CommandLoop:
     """Carries out the commands that wait in the inbox."""
 
     def __init__(
         self,
         store: Store,
         run: str,
-        runner: Runner,
-        control: Control,
+        runner: TurnRunner,
+        control: GatewayControl,
         access: Access,
         *,
         clock: Clock,
         goal_turns: int,
-        works: int,
-        rules: Rules,
+        max_background_sessions: int,
+        rules: QueueRules,
         max_length: Callable[[str], int | None],
-        answered: Callable[[str], None],
+        wake_delivery: Callable[[str], None],
     ) -> None:
         self._store = store
         self._run = run
@@ -94,124 +94,135 @@ class Commands:
         self._access = access
         self._clock = clock
         self._max_length = max_length
-        self._answered = answered
-        self._inherited: set[str] = set()  # orders that were stored before this start
-        self._failures = Failures(log)
-        self._bell = Bell()
+        self._wake_delivery = wake_delivery
+        self._stored_before_start: set[str] = set()  # orders that were stored before this start
+        self._failures = FailureLog(log)
+        self._wake_event = WakeEvent()
         self._goals = GoalCommand(store, goal_turns, clock)
         self._queue = QueueCommand(store, runner, rules, clock)
-        self._undoing = UndoCommand(store, clock)
-        self._works = WorkCommand(store, runner, works, clock, self._aimed)
+        self._undo = UndoCommand(store, clock)
+        self._background = BackgroundCommand(store, runner, max_background_sessions, clock, self._run_by_name)
         self.registry = {command.name: command for command in self._all()}
 
-    def _all(self) -> list[Command]:
+    def _all(self) -> list[CommandSpec]:
         return [
-            Command("help", "/help", "list the commands", self._help, "look"),
-            Command("status", "/status", "say what is going on here", self._status, "look"),
-            Command("whoami", "/whoami", "say who you are here, and what you may do", self._whoami, "look"),
-            Command(
+            CommandSpec("help", "/help", "list the commands", self._help, "look"),
+            CommandSpec("status", "/status", "say what is going on here", self._status, "look"),
+            CommandSpec("whoami", "/whoami", "say who you are here, and what you may do", self._whoami, "look"),
+            CommandSpec(
                 "stop", "/stop [all]", "end what is running; with `all`, drop what waits too", self._stop, "end"
             ),
-            Command("new", "/new", "begin a fresh conversation", self._new),
-            Command("reset", "/reset", "the same as /new", self._new),
-            Command("resume", "/resume [ID]", "go on with what was cut off or set aside", self._resume),
-            Command("drop", "/drop [ID]", "give up what was cut off", self._drop),
-            Command(
-                "undo", "/undo", "take the last turn back: I forget it, what it did stays done", self._undoing.undo
+            CommandSpec("new", "/new", "begin a fresh conversation", self._new),
+            CommandSpec("reset", "/reset", "the same as /new", self._new),
+            CommandSpec("resume", "/resume [ID]", "go on with what was cut off or set aside", self._resume),
+            CommandSpec("drop", "/drop [ID]", "give up what was cut off", self._drop),
+            CommandSpec(
+                "undo", "/undo", "take the last turn back: I forget it, what it did stays done", self._undo.undo
             ),
-            Command("retry", "/retry", "take the last turn back, and ask the same again", self._undoing.retry),
-            Command("approve", "/approve [ID]", "let the call run that waits for it", self._approve, "approve"),
-            Command("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
-            Command("sessions", "/sessions", "list the conversations of this chat", self._sessions, "look"),
-            Command("why", "/why", "explain what became of the last turn, and why", self._why, "look"),
-            Command("goal", "/goal [TEXT | off]", "set, show or end what to work towards", self._goals.run),
-            Command(
+            CommandSpec("retry", "/retry", "take the last turn back, and ask the same again", self._undo.retry),
+            CommandSpec(
+                "approve", "/approve [ID]", "let the call run that waits for it", self._approve, "approve"
+            ),
+            CommandSpec("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
+            CommandSpec("sessions", "/sessions", "list the conversations of this chat", self._sessions, "look"),
+            CommandSpec("why", "/why", "explain what became of the last turn, and why", self._why, "look"),
+            CommandSpec("goal", "/goal [TEXT | off]", "set, show or end what to work towards", self._goals.run),
+            CommandSpec(
                 "queue",
                 notes.QUEUE_USAGE,
                 "show or switch what messages do while I work",
                 self._queue.queue,
                 "look",
             ),
-            Command("steer", notes.STEER_USAGE, "let what is running take this in", self._queue.steer),
-            Command("background", USAGE, "begin work beside the chat, list it or end it", self._works.run),
-            Command("restart", "/restart", "restart the gateway", self._restart, "restart"),
+            CommandSpec("steer", notes.STEER_USAGE, "let what is running take this in", self._queue.steer),
+            CommandSpec(
+                "background",
+                BACKGROUND_USAGE,
+                "begin work beside the chat, list it or end it",
+                self._background.run,
+            ),
+            CommandSpec("restart", "/restart", "restart the gateway", self._restart, "restart"),
         ]
 
     def wake(self) -> None:
-        self._bell.ring()
+        self._wake_event.wake()
 
     async def catch_up(self) -> None:
         """Obey what was stored before this start: a turn that somebody stopped must not go on first."""
-        waiting = await self._store.orders.waiting(self._run)
-        self._inherited = {order.id for order in waiting}
+        waiting = await self._store.chat_commands.waiting(self._run)
+        self._stored_before_start = {order.id for order in waiting}
         for order in waiting:
-            await self._obey_or_refuse(order)
+            await self._run_or_report_failure(order)
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         while True:
-            await self._bell.wait()
-            await self._failures.contain("commands_not_read", self._obey_all())
+            await self._wake_event.wait()
+            await self._failures.contain("commands_not_read", self._run_waiting())
 
-    async def _obey_all(self) -> None:
-        for order in await self._store.orders.waiting(self._run):
-            await self._obey_or_refuse(order)
+    async def _run_waiting(self) -> None:
+        for order in await self._store.chat_commands.waiting(self._run):
+            await self._run_or_report_failure(order)
 
-    async def _obey_or_refuse(self, order: Order) -> None:
+    async def _run_or_report_failure(self, command: ChatCommand) -> None:
         """Carry out one command. While the store is away it waits; any other failure is its answer."""
         defects: list[BaseException] = []
 
         def report(error: BaseException) -> None:
-            self._failures.report("not_obeyed", error, key=order.key, order=order.id)
+            self._failures.report("not_obeyed", error, key=command.key, order=command.id)
             defects.extend([] if isinstance(error, Unavailable) else [error])
 
-        await contain(self._obey(order), report)
+        await contain(self._authorise_and_run(command), report)
         for error in defects:
             text = notes.NEWER_ENTRY if isinstance(error, NewerEntry) else notes.COMMAND_FAILED
-            await self._failures.contain("not_answered", self._say(order, text), order=order.id)
-            self._answered(order.key)
+            await self._failures.contain("not_answered", self._reply(command, text), order=command.id)
+            self._wake_delivery(command.key)
 
-    async def _obey(self, order: Order) -> None:
-        order = replace(order, longest=self._max_length(order.address.platform))
-        words = read_command(order.text) or Words("", order.text)
+    async def _authorise_and_run(self, chat_command: ChatCommand) -> None:
+        chat_command = replace(chat_command, longest=self._max_length(chat_command.address.platform))
+        words = read_command(chat_command.text) or ParsedCommand("", chat_command.text)
         command = self.registry.get(words.name)
-        log.info("command", name=words.name, key=order.key, order=order.id)
-        if not await self._access.may(order.key, order.sender, "talk"):
-            await self._say(order, "")  # whoever may not talk is told nothing
+        log.info("command", name=words.name, key=chat_command.key, order=chat_command.id)
+        if not await self._access.may(chat_command.key, chat_command.sender, "talk"):
+            await self._reply(chat_command, "")  # whoever may not talk is told nothing
         elif command is None:
-            await self._say(order, notes.unknown_command(words.name, nearest(words.name, self.registry)))
-        elif not await self._access.may(order.key, order.sender, command.verb):
-            await self._say(order, notes.NOT_ALLOWED)
-        elif words.rest and not command.takes_words:
-            await self._say(order, notes.usage(command.usage, words.rest))
+            await self._reply(
+                chat_command, notes.unknown_command(words.name, nearest_command(words.name, self.registry))
+            )
+        elif not await self._access.may(chat_command.key, chat_command.sender, command.right):
+            await self._reply(chat_command, notes.NOT_ALLOWED)
+        elif words.arguments and not command.takes_words:
+            await self._reply(chat_command, notes.usage(command.usage, words.arguments))
         else:
-            await command.run(order, words.rest)
-        self._answered(order.key)
-        self._runner.wake(order.key)  # messages may wait behind it
+            await command.run(chat_command, words.arguments)
+        self._wake_delivery(chat_command.key)
+        self._runner.wake(chat_command.key)  # messages may wait behind it
 
-    async def _aimed(self, order: Order, name: str, rest: str) -> None:
+    async def _run_by_name(self, chat_command: ChatCommand, name: str, arguments: str) -> None:
         """Carry out another command where this one leads."""
         command = self.registry[name]
-        if await self._access.may(order.key, order.sender, command.verb):
-            await command.run(order, rest)
+        if await self._access.may(chat_command.key, chat_command.sender, command.right):
+            await command.run(chat_command, arguments)
         else:
-            await self._say(order, notes.NOT_ALLOWED)
+            await self._reply(chat_command, notes.NOT_ALLOWED)
 
-    async def _say(self, order: Order, text: str) -> None:
+    async def _reply(self, command: ChatCommand, text: str) -> None:
         """Answer, and do nothing else."""
-        await self._store.orders.obey(order, lambda _: None, lambda _: text, self._clock())
+        await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
 
     # ── commands that only look ─────────────────────────────────────────────────────────────────────────────
 
-    async def _help(self, order: Order, _: str) -> None:
+    async def _help(self, chat_command: ChatCommand, _: str) -> None:
         width = max(len(command.usage) for command in self.registry.values())
         lines = [f"{command.usage:{width}}  {command.summary}" for command in self.registry.values()]
-        await self._say(order, "\n".join(lines))
+        await self._reply(chat_command, "\n".join(lines))
 
-    async def _status(self, order: Order, _: str) -> None:
-        beside = [*await self._queue.lines(order.key), *await self._goals.lines(order.key)]
-        beside += await self._works.lines(order.key)
-        beside += await self._processes(order.key)
-        await self._say(order, "\n".join([*self._control.describe(), *await self._explained(order), *beside]))
+    async def _status(self, command: ChatCommand, _: str) -> None:
+        beside = [*await self._queue.status_lines(command.key), *await self._goals.status_lines(command.key)]
+        beside += await self._background.status_lines(command.key)
+        beside += await self._processes(command.key)
+        await self._reply(
+            command, "\n".join([*self._control.describe(), *await self._explanation(command), *beside])
+        )
 
     async def _processes(self, key: str) -> list[str]:
         """The commands that go on in the background here."""
@@ -220,98 +231,114 @@ class Commands:
             notes.process_line(one.id, one.command, notes.process_state(one.state, None, None)) for one in live
         ]
 
-    async def _whoami(self, order: Order, _: str) -> None:
-        person, role = order.sender, await self._access.role(order.address, order.sender)
-        there = {"shared": read_session_key(order.key).shared, "alone": order.address.kind == "dm"}
+    async def _whoami(self, command: ChatCommand, _: str) -> None:
+        person, role = command.sender, await self._access.role(command.address, command.sender)
+        there = {"shared": decode_session_key(command.key).shared, "alone": command.address.kind == "dm"}
         said = notes.who_you_are(person.id, person.name, role, **there) if role else ""
-        await self._say(order, said)
+        await self._reply(command, said)
 
-    async def _why(self, order: Order, _: str) -> None:
-        await self._say(order, "\n".join(await self._explained(order)))
+    async def _why(self, command: ChatCommand, _: str) -> None:
+        await self._reply(command, "\n".join(await self._explanation(command)))
 
-    async def _explained(self, order: Order) -> list[str]:
-        session = await self._store.sessions.current(order.key)
+    async def _explanation(self, command: ChatCommand) -> list[str]:
+        session = await self._store.sessions.current(command.key)
         if session is None:
             return [notes.NOTHING_HERE]
-        return explain(await self._store.situations.of_session(session), self._clock())
+        return explain_snapshot(await self._store.snapshots.of_session(session), self._clock())
 
-    async def _sessions(self, order: Order, _: str) -> None:
-        now, found = self._clock(), await self._store.sessions.talks(order.key)
+    async def _sessions(self, command: ChatCommand, _: str) -> None:
+        now, found = self._clock(), await self._store.sessions.newest_of_key(command.key)
         shown = [(talk.id, talk.state.value, now - talk.updated_at, words) for talk, words in found]
-        await self._say(order, notes.talks(shown))
+        await self._reply(command, notes.talks(shown))
 
     # ── commands that act ───────────────────────────────────────────────────────────────────────────────────
 
-    async def _stop(self, order: Order, rest: str) -> None:
-        if rest.lower() not in ("", "all"):
-            await self._say(order, notes.usage("/stop [all]", rest))
+    async def _stop(self, command: ChatCommand, arguments: str) -> None:
+        if arguments.lower() not in ("", "all"):
+            await self._reply(command, notes.usage("/stop [all]", arguments))
             return
-        now, ids, everything = self._clock(), self._store.ids, bool(rest)
-        stop = verbs.stop(ids, order.key, _bound(order), now, everything=everything, before=order.position)
-        done = await self._store.orders.obey(
-            order, stop, lambda s: notes.stopped(s.turn, s.waiting, s.dropped, s.withdrawn), now
+        now, ids, everything = self._clock(), self._store.ids, bool(arguments)
+        stop = verbs.stop(
+            ids, command.key, _target_turn(command), now, everything=everything, before=command.position
+        )
+        done = await self._store.chat_commands.execute(
+            command, stop, lambda s: notes.stopped(s.turn, s.waiting, s.dropped, s.withdrawn), now
         )
         if done and done.turn:
-            self._runner.cut_off(done.turn)
+            self._runner.stop_attempt(done.turn)
 
-    async def _new(self, order: Order, _: str) -> None:
+    async def _new(self, command: ChatCommand, _: str) -> None:
         now = self._clock()
-        renew = verbs.renew(self._store.ids, order.key, now, before=order.position)
-        done = await self._store.orders.obey(order, renew, lambda r: notes.renewed(r.turn, r.dropped), now)
-        if done and done.turn:
-            self._runner.cut_off(done.turn)
-
-    async def _resume(self, order: Order, rest: str) -> None:
-        now = self._clock()
-        wish = Inbound(order.address, f"{order.message}.wish", order.sender, "")
-        session, bound = ("", rest) if rest.startswith(TURN) else (rest, _bound(order))
-        resume = verbs.resume(self._store.ids, order.key, self._run, wish, now, session=session, bound=bound)
-        await self._store.orders.obey(order, resume, lambda resumed: notes.RESUMED[resumed.what], now)
-
-    async def _drop(self, order: Order, rest: str) -> None:
-        if rest and not rest.startswith(TURN):
-            await self._say(order, notes.usage("/drop [ID]", rest))
-            return
-        now = self._clock()
-        drop = verbs.drop(self._store.ids, order.key, now, bound=rest or _bound(order))
-        done = await self._store.orders.obey(
-            order, drop, lambda done: notes.OVER if done.over else notes.dropped(done.turn is not None), now
+        renew = verbs.renew(self._store.ids, command.key, now, before=command.position)
+        done = await self._store.chat_commands.execute(
+            command, renew, lambda r: notes.renewed(r.turn, r.dropped), now
         )
         if done and done.turn:
-            self._runner.cut_off(done.turn)
+            self._runner.stop_attempt(done.turn)
 
-    async def _approve(self, order: Order, rest: str) -> None:
-        await self._judge(order, rest, approve=True)
+    async def _resume(self, command: ChatCommand, arguments: str) -> None:
+        now = self._clock()
+        wish = Inbound(command.address, f"{command.message}.wish", command.sender, "")
+        session, bound = (
+            ("", arguments) if arguments.startswith(TURN_ID_PREFIX) else (arguments, _target_turn(command))
+        )
+        resume = verbs.resume(self._store.ids, command.key, self._run, wish, now, session=session, bound=bound)
+        await self._store.chat_commands.execute(
+            command, resume, lambda resumed: notes.RESUMED[resumed.outcome], now
+        )
 
-    async def _deny(self, order: Order, rest: str) -> None:
-        await self._judge(order, rest, approve=False)
-
-    async def _judge(self, order: Order, name: str, *, approve: bool) -> None:
-        if name and not name.startswith(TURN):
-            await self._say(order, notes.usage(self.registry["approve" if approve else "deny"].usage, name))
+    async def _drop(self, command: ChatCommand, arguments: str) -> None:
+        if arguments and not arguments.startswith(TURN_ID_PREFIX):
+            await self._reply(command, notes.usage("/drop [ID]", arguments))
             return
         now = self._clock()
-        judge = verbs.judge(
-            self._store.ids, order.key, order.sender, now, approve=approve, name=name, bound=_bound(order)
+        drop = verbs.drop(self._store.ids, command.key, now, bound=arguments or _target_turn(command))
+        done = await self._store.chat_commands.execute(
+            command, drop, lambda done: notes.OVER if done.over else notes.dropped(done.turn is not None), now
         )
-        await self._store.orders.obey(order, judge, lambda verdict: notes.JUDGED[verdict], now)
+        if done and done.turn:
+            self._runner.stop_attempt(done.turn)
 
-    async def _restart(self, order: Order, _: str) -> None:
+    async def _approve(self, command: ChatCommand, arguments: str) -> None:
+        await self._decide_approval(command, arguments, approve=True)
+
+    async def _deny(self, command: ChatCommand, arguments: str) -> None:
+        await self._decide_approval(command, arguments, approve=False)
+
+    async def _decide_approval(self, command: ChatCommand, approval: str, *, approve: bool) -> None:
+        if approval and not approval.startswith(TURN_ID_PREFIX):
+            await self._reply(
+                command, notes.usage(self.registry["approve" if approve else "deny"].usage, approval)
+            )
+            return
+        now = self._clock()
+        judge = verbs.decide_approval(
+            self._store.ids,
+            command.key,
+            command.sender,
+            now,
+            approve=approve,
+            name=approval,
+            bound=_target_turn(command),
+        )
+        await self._store.chat_commands.execute(command, judge, lambda verdict: notes.JUDGED[verdict], now)
+
+    async def _restart(self, command: ChatCommand, _: str) -> None:
         """A request from before this start was fulfilled by it, however it came about."""
-        if order.id in self._inherited or is_before(order.id, self._run):
-            await self._say(order, notes.RESTARTED_SINCE)
+        if command.id in self._stored_before_start or is_before(command.id, self._run):
+            await self._reply(command, notes.RESTARTED_SINCE)
         elif self._control.stopping is not None:
-            await self._say(order, notes.RESTART_UNDER_WAY)
+            await self._reply(command, notes.RESTART_UNDER_WAY)
         else:
-            ask = ask_restart(self._run, order.key)
-            done = await self._store.orders.obey(order, ask, lambda _: notes.RESTARTING, self._clock())
+            ask = request_restart(self._run, command.key)
+            done = await self._store.chat_commands.execute(command, ask, lambda _: notes.RESTARTING, self._clock())
             if done is not None:
                 self._control.restart()
 
 
-def _bound(order: Order) -> str | None:
+def _target_turn(command: ChatCommand) -> str | None:
     """The turn that a command may act on. One that found no turn must not act on one that began after it.
 
     Work in the background is named by its number, and any turn of it is meant.
     """
-    return None if work_of(order.key) is not None else order.bound or "none"
+    return None if background_number(command.key) is not None else command.bound or "none"

@@ -10,34 +10,34 @@ from msgspec import Struct
 
 from perdure.boundary import raise_uncontained
 from perdure.core import notes
-from perdure.core.text import storable
+from perdure.core.text import make_storable
 from perdure.errors import NotConnected
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities, Event
-from perdure.runtime.tasks import place_of
+from perdure.runtime.tasks import defect_location
 
 log = Log("connections")
 
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 60.0  # also how long an adapter must have served before a defect to be trusted again
+FIRST_DELAY_SECONDS = 0.5
+MAX_DELAY_SECONDS = 60.0  # also how long an adapter must have served before a defect to be trusted again
 
-Take = Callable[[Event], Awaitable[None]]
+AcceptEvent = Callable[[Event], Awaitable[None]]
 
 
-class End(Struct, frozen=True):
+class ConnectionEnd(Struct, frozen=True):
     """How a try to serve a platform has ended."""
 
     problem: str
-    good: bool = False  # nothing is wrong with the adapter: the line was lost, or it has served for long
+    healthy: bool = False  # nothing is wrong with the adapter: the line was lost, or it has served for long
     defect: BaseException | None = None
 
 
 class Connections:
     """Which platforms are connected now, and why the others are not."""
 
-    def __init__(self, adapters: list[Adapter], connected: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, adapters: list[Adapter], start_platform: Callable[[str], Awaitable[None]]) -> None:
         self._adapters = adapters
-        self._on_connected = connected
+        self._start_platform = start_platform
         self.connected: dict[str, Adapter] = {}
         self.problems: dict[str, str] = {adapter.name: "not connected yet" for adapter in adapters}
 
@@ -50,45 +50,45 @@ class Connections:
         found = (adapter.capabilities for adapter in self._adapters if adapter.name == platform)
         return next(found, Capabilities())
 
-    async def attend(self, adapter: Adapter, take: Take) -> None:
+    async def keep_connected(self, adapter: Adapter, accept: AcceptEvent) -> None:
         """Connect, receive, and connect again after every loss, with growing pauses while it fails."""
-        pause, known = FIRST_PAUSE, set[str]()
+        pause, known = FIRST_DELAY_SECONDS, set[str]()
         while True:
-            end = await self._serve(adapter, take)
-            if end.good:
-                pause, known = FIRST_PAUSE, set()
-            if end.defect is not None and (place := place_of(end.defect)) not in known:
+            end = await self._serve(adapter, accept)
+            if end.healthy:
+                pause, known = FIRST_DELAY_SECONDS, set()
+            if end.defect is not None and (place := defect_location(end.defect)) not in known:
                 known.add(place)
                 log.crash("adapter_failed", end.defect, platform=adapter.name)
-            self.problems[adapter.name] = storable(end.problem)
+            self.problems[adapter.name] = make_storable(end.problem)
             log.warning("disconnected", platform=adapter.name, problem=end.problem, retry_in=pause)
             await asyncio.sleep(pause)
-            pause = min(LONGEST_PAUSE, pause * 2)
+            pause = min(MAX_DELAY_SECONDS, pause * 2)
 
-    async def _serve(self, adapter: Adapter, take: Take) -> End:
+    async def _serve(self, adapter: Adapter, accept: AcceptEvent) -> ConnectionEnd:
         """Connect and receive, for as long as it goes well."""
         clock = asyncio.get_running_loop().time
         since: float | None = None
         try:
             await adapter.connect()
             since = clock()
-            await self._receive(adapter, take)
+            await self._receive(adapter, accept)
             problem, defect = "the platform closed the connection", None
         except NotConnected as error:
-            return End(error.message, good=since is not None)
-        except BaseException as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
+            return ConnectionEnd(error.message, healthy=since is not None)
+        except BaseException as error:
             raise_uncontained(error)
             problem, defect = notes.adapter_failed(type(error).__name__), error
         finally:
             self.connected.pop(adapter.name, None)
-        return End(problem, since is not None and clock() - since >= LONGEST_PAUSE, defect)
+        return ConnectionEnd(problem, since is not None and clock() - since >= MAX_DELAY_SECONDS, defect)
 
-    async def _receive(self, adapter: Adapter, take: Take) -> None:
+    async def _receive(self, adapter: Adapter, accept: AcceptEvent) -> None:
         self.connected[adapter.name] = adapter
         self.problems.pop(adapter.name, None)
         log.info("connected", platform=adapter.name)
-        await self._on_connected(adapter.name)
+        await self._start_platform(adapter.name)
         # Closed here, not whenever the collector comes by: the platform is let go of before we connect again.
         async with aclosing(adapter.receive()) as events:
             async for event in events:
-                await take(event)
+                await accept(event)

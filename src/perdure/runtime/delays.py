@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from perdure.runtime.bell import POLL, STORE_PAUSE
+from perdure.runtime.bell import POLL_SECONDS, STORE_RETRY_SECONDS
 from perdure.store.ids import Clock
 
 
@@ -27,7 +27,7 @@ class DueTimes:
         self._steady = steady
         self._deadlines: dict[str, Deadline] = {}  # by name
 
-    def left(self, name: str, due_at: int, delay: int) -> int:
+    def remaining_ms(self, name: str, due_at: int, delay: int) -> int:
         """Milliseconds until `name` is due, when either clock says so. The delay counts from the first look."""
         left = due_at - self._clock()
         if left <= 0:
@@ -42,21 +42,21 @@ class DueTimes:
         self._deadlines = {name: known for name, known in self._deadlines.items() if name in names}
 
 
-class Backoff:
+class ProgressBackoff:
     """Pauses of whatever makes no progress: each is longer than the one before, up to the time of a poll."""
 
     def __init__(self, steady: Clock) -> None:
         self._steady = steady
         self._pauses: dict[str, tuple[int, int]] = {}  # by name: tries without progress, and when the pause ends
 
-    def note(self, name: str, *, progress: bool) -> None:
+    def record_result(self, name: str, *, progress: bool) -> None:
         """Take down how a try has ended: progress ends the pauses."""
         tries = self._pauses.pop(name, (0, 0))[0] + 1
         if not progress:
-            pause = min(POLL, STORE_PAUSE * 2 ** (tries - 1))
+            pause = min(POLL_SECONDS, STORE_RETRY_SECONDS * 2 ** (tries - 1))
             self._pauses[name] = (tries, self._steady() + int(pause * 1000))
 
-    def left(self, name: str) -> int:
+    def remaining_ms(self, name: str) -> int:
         """Milliseconds until `name` may be tried again."""
         return max(0, self._pauses[name][1] - self._steady()) if name in self._pauses else 0
 

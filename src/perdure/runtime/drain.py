@@ -7,47 +7,47 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from perdure.core import notes
 from perdure.core.address import Address
-from perdure.core.recovery import Reason
+from perdure.core.recovery import InterruptionReason
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
-from perdure.runtime.runner import PATIENCE, Runner
-from perdure.runtime.sender import Sender
-from perdure.runtime.tasks import Failures
+from perdure.runtime.runner import ATTEMPT_STOP_SECONDS, TurnRunner
+from perdure.runtime.sender import DeliveryLoop
+from perdure.runtime.tasks import FailureLog
 
 log = Log("drain")
 
-NOTICE_DEADLINE = 3.0  # for a banner or a notice; nobody waits for it
-SEND_DEADLINE = 5.0  # for what is being sent when everything else has ended
-HURRIED = 1.0  # the same, in a hurry: a send that is cut off may have to be repeated
-MARK_DEADLINE = 5.0  # for saving the marks; without them the turns are found lost at the next start
+NOTICE_SECONDS = 3.0  # for a banner or a notice; nobody waits for it
+SEND_SECONDS = 5.0  # for what is being sent when everything else has ended
+HURRIED_SEND_SECONDS = 1.0  # the same, in a hurry: a send that is cut off may have to be repeated
+MARK_SECONDS = 5.0  # for saving the marks; without them the turns are found lost at the next start
 
 
-class Notices:
+class TransientNotices:
     """Words of the moment: never owed, sent side by side, bounded, and at most one per chat."""
 
     def __init__(self, connected: Mapping[str, Adapter], silent: Collection[str]) -> None:
         self._connected = connected
         self._silent = silent  # platforms whose banner is switched off
-        self._failures = Failures(log)
-        self._told: set[Address] = set()
+        self._failures = FailureLog(log)
+        self._notified: set[Address] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def tell(self, address: Address, text: str) -> None:
+    def notify(self, address: Address, text: str) -> None:
         """Begin to tell a chat, unless it was told something already; returns at once."""
         adapter = self._connected.get(address.platform)
-        if adapter is None or address in self._told or address.platform in self._silent:
+        if adapter is None or address in self._notified or address.platform in self._silent:
             return
-        self._told.add(address)
-        task = asyncio.create_task(self._tell(adapter, address, text))
+        self._notified.add(address)
+        task = asyncio.create_task(self._send_notice(adapter, address, text))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self, adapter: Adapter, address: Address, text: str) -> None:
+    async def _send_notice(self, adapter: Adapter, address: Address, text: str) -> None:
         """Tell one chat. However an adapter fails to show it, nobody misses it."""
 
         async def showing() -> None:
-            async with asyncio.timeout(NOTICE_DEADLINE):
+            async with asyncio.timeout(NOTICE_SECONDS):
                 await adapter.notice(address, text)
 
         await self._failures.contain("notice_not_shown", showing(), lane=address.lane)
@@ -58,19 +58,24 @@ class Notices:
 
 
 async def drain(
-    runner: Runner, sender: Sender, notices: Notices, reason: Reason, deadline: float, hurry: asyncio.Event
+    runner: TurnRunner,
+    delivery: DeliveryLoop,
+    notices: TransientNotices,
+    reason: InterruptionReason,
+    deadline: float,
+    hurry: asyncio.Event,
 ) -> None:
     """Stop claiming, wait to the deadline or until hurried, mark what still runs, cancel it, let sends end."""
     await runner.stop_claiming()
     running = list(runner.attempts.values())
     log.info("draining", running=len(running), deadline=deadline)
     for attempt, _ in running:
-        notices.tell(address_of(attempt.key), notes.banner(restart=reason is Reason.RESTART_TIMEOUT))
+        notices.notify(address_of(attempt.key), notes.banner(restart=reason is InterruptionReason.RESTART_TIMEOUT))
     if running:
         await _first_of(asyncio.wait([task for _, task in running]), hurry.wait, deadline)
-    await _cut_off(runner, reason)
-    settling = sender.settle(HURRIED if hurry.is_set() else SEND_DEADLINE)
-    await Failures(log).contain("replies_not_awaited", settling)
+    await _interrupt_running(runner, reason)
+    settling = delivery.flush(HURRIED_SEND_SECONDS if hurry.is_set() else SEND_SECONDS)
+    await FailureLog(log).contain("replies_not_awaited", settling)
     notices.close()
 
 
@@ -83,23 +88,23 @@ async def _first_of(ended: Awaitable[object], hurried: Callable[[], Awaitable[ob
             task.cancel()
 
 
-async def _cut_off(runner: Runner, reason: Reason) -> None:
+async def _interrupt_running(runner: TurnRunner, reason: InterruptionReason) -> None:
     """Mark and cancel what still runs, side by side: a store that hangs delays all of them once, not each."""
     running = list(runner.attempts.values())
     async with asyncio.TaskGroup() as group:
         for attempt, task in running:
             group.create_task(_mark_and_cancel(attempt, task, reason))
     if running:
-        await asyncio.wait([task for _, task in running], timeout=PATIENCE)
+        await asyncio.wait([task for _, task in running], timeout=ATTEMPT_STOP_SECONDS)
 
 
-async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: Reason) -> None:
+async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: InterruptionReason) -> None:
     """The mark is durable before the turn is cancelled: a turn is never cut off without saying why."""
-    await Failures(log).contain("not_marked", _mark(attempt, reason), turn=attempt.turn)
+    await FailureLog(log).contain("not_marked", _mark(attempt, reason), turn=attempt.turn)
     task.cancel()
 
 
-async def _mark(attempt: Attempt, reason: Reason) -> None:
-    async with asyncio.timeout(MARK_DEADLINE):
+async def _mark(attempt: Attempt, reason: InterruptionReason) -> None:
+    async with asyncio.timeout(MARK_SECONDS):
         if await attempt.interrupt(reason):
             log.info("interrupted", turn=attempt.turn, reason=reason)

@@ -9,30 +9,30 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.agents.api import Agent, Model
-from perdure.boundary import keep_exits_inside
+from perdure.boundary import refuse_task_exits
 from perdure.config import Settings
 from perdure.core import notes
-from perdure.core.deaths import Launch
-from perdure.core.recovery import Reason
+from perdure.core.deaths import GatewayLaunch
+from perdure.core.recovery import InterruptionReason
 from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.agents import Agents
+from perdure.runtime.agents import AgentFactory
 from perdure.runtime.bell import Feed
 from perdure.runtime.loops import Loops
-from perdure.runtime.operators import Operators
-from perdure.runtime.platforms import configured
-from perdure.runtime.tasks import Failures, Tasks
+from perdure.runtime.operators import OperatorVerbs
+from perdure.runtime.platforms import configured_adapters
+from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.runtime.watchers import steady_clock
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
-from perdure.store.runs import Started
+from perdure.store.runs import RunStart
 from perdure.version import __version__
 
 log = Log("gateway")
 
-CLOSING = 3.0  # seconds that a platform gets to be let go of
+ADAPTER_CLOSE_SECONDS = 3.0  # seconds that a platform gets to be let go of
 
 
 class Phase(StrEnum):
@@ -42,14 +42,14 @@ class Phase(StrEnum):
     STOPPED = "stopped"
 
 
-class Ending(StrEnum):
+class StopKind(StrEnum):
     """How an orderly stop was meant."""
 
     STOP = "stop"
     RESTART = "restart"
 
 
-class _Over(Exception):
+class _Drained(Exception):
     """Everything that had time to end has ended; what is left is cancelled."""
 
 
@@ -67,7 +67,7 @@ class Gateway:
         wrap: Callable[[Database], Database] = lambda database: database,
         wrap_model: Callable[[Model], Model] = lambda model: model,
         end_by: Callable[[float], None] = lambda seconds: None,
-        launch: Launch | None = None,
+        launch: GatewayLaunch | None = None,
     ) -> None:
         """`end_by` is told, whenever a stop is asked for, in how many seconds it ends at the latest.
 
@@ -75,8 +75,8 @@ class Gateway:
         `launch` is what the supervisor says of this start and of the deaths before it.
         """
         self.settings = settings
-        self.adapters: list[Adapter] = list(adapters) if adapters is not None else configured(settings)
-        self._agents = Agents(settings, [adapter.name for adapter in self.adapters], agent, wrap_model)
+        self.adapters: list[Adapter] = list(adapters) if adapters is not None else configured_adapters(settings)
+        self._agents = AgentFactory(settings, [adapter.name for adapter in self.adapters], agent, wrap_model)
         self._clock = clock
         self._steady = steady
         self._wrap = wrap
@@ -84,20 +84,20 @@ class Gateway:
         self._launch = launch
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
         self.feed = Feed()
         self.phase = Phase.STARTING
-        self.stopping: Reason | None = None  # what turns that do not end in time are marked with
-        self._ending = Ending.STOP
+        self.stopping: InterruptionReason | None = None  # what turns that do not end in time are marked with
+        self._stop_kind = StopKind.STOP
         self._store: Store | None = None
         self._loops: Loops | None = None
-        self._operators: Operators | None = None
+        self._operator_verbs: OperatorVerbs | None = None
 
     @property
-    def operators(self) -> Operators:
-        if self._operators is None:
+    def operator_verbs(self) -> OperatorVerbs:
+        if self._operator_verbs is None:
             raise PerdureError("the gateway has not been started")
-        return self._operators
+        return self._operator_verbs
 
     @property
     def store(self) -> Store:
@@ -117,7 +117,7 @@ class Gateway:
         platforms = self._loops.connections.problems if self._loops else {}
         return [*([store] if store else []), *(f"{name}: {problem}" for name, problem in platforms.items())]
 
-    def shortcomings(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """What does not work though people are served: servers of tools that cannot be reached."""
         return [f"tools of {name}: {problem}" for name, problem in self._agents.problems.items()]
 
@@ -128,35 +128,39 @@ class Gateway:
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
         if self.loops.recoverer.paused:
             lines.append(notes.RESUME_PAUSED)
-        return [*lines, *(f"Problem: {problem}." for problem in self.problems() + self.shortcomings())]
+        return [*lines, *(f"Problem: {problem}." for problem in self.problems() + self.warnings())]
 
-    def stop(self, ending: Ending = Ending.STOP) -> bool:
+    def stop(self, ending: StopKind = StopKind.STOP) -> bool:
         """Ask for an orderly stop. False: one was under way already; a stop hurries it, and makes it a stop."""
         if self._stop.is_set():
-            if ending is Ending.STOP:
-                self._ending = ending
+            if ending is StopKind.STOP:
+                self._stop_kind = ending
                 self._end_by(self.settings.drain.teardown)
                 self._hurry.set()
             return False
-        self._ending = ending
-        self.stopping = Reason.RESTART_TIMEOUT if ending is Ending.RESTART else Reason.SHUTDOWN_TIMEOUT
-        self._end_by(self.settings.drain.longest)
+        self._stop_kind = ending
+        self.stopping = (
+            InterruptionReason.RESTART_TIMEOUT
+            if ending is StopKind.RESTART
+            else InterruptionReason.SHUTDOWN_TIMEOUT
+        )
+        self._end_by(self.settings.drain.max_seconds)
         self._stop.set()
         return True
 
     def restart(self) -> bool:
         """Ask for a restart. False: a stop or restart is under way already."""
-        return self.stop(Ending.RESTART)
+        return self.stop(StopKind.RESTART)
 
-    async def run(self, on_ready: Callable[[], None] = lambda: None) -> Ending:
+    async def run(self, on_ready: Callable[[], None] = lambda: None) -> StopKind:
         """Serve until stopped."""
-        undo = keep_exits_inside(asyncio.get_running_loop())
+        undo = refuse_task_exits(asyncio.get_running_loop())
         try:
             return await self._run(on_ready)
         finally:
             undo()
 
-    async def _run(self, on_ready: Callable[[], None]) -> Ending:
+    async def _run(self, on_ready: Callable[[], None]) -> StopKind:
         self._agents.prepare()
         database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clock)
         self._store = Store(self._wrap(database), self._clock)
@@ -168,10 +172,10 @@ class Gateway:
             raise _first(failures) from failures
         finally:
             self.phase = Phase.STOPPED
-            self.feed.ring_all()
+            self.feed.publish_all()
             await self._failures.contain("agents_not_closed", self._agents.close())
             await self._store.close()
-        return self._ending
+        return self._stop_kind
 
     async def _serve(self, on_ready: Callable[[], None]) -> str:
         started = await self._begin_run()
@@ -179,14 +183,14 @@ class Gateway:
         try:
             async with asyncio.TaskGroup() as group:
                 await self._run_loops(started, group, on_ready)
-        except* _Over:
+        except* _Drained:
             log.info("drained", run=started.run)
-        await self._let_go()
+        await self._close_adapters()
         return started.run
 
-    async def _begin_run(self) -> Started:
+    async def _begin_run(self) -> RunStart:
         """Record that this run begins, however long the store is away."""
-        begun: list[Started] = []
+        begun: list[RunStart] = []
 
         async def begin() -> None:
             begun.append(await self.store.runs.begin(_instance(self.settings.home), __version__, self._launch))
@@ -195,7 +199,7 @@ class Gateway:
             raise PerdureError("the start of this run could not be recorded; the log says why")
         return begun[-1]
 
-    async def _run_loops(self, started: Started, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
+    async def _run_loops(self, started: RunStart, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
         """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""
         self._loops = Loops(
             self.settings,
@@ -207,25 +211,25 @@ class Gateway:
             self.feed,
             self._clock,
             self._steady,
-            Tasks(group),
+            GatewayTasks(group),
         )
-        self._operators = Operators(self.store, self._loops, started.run, self._clock)
+        self._operator_verbs = OperatorVerbs(self.store, self._loops, started.run, self._clock)
         await self._loops.start()
         self.phase = Phase.READY
         on_ready()
         await self._stop.wait()
         self.phase = Phase.DRAINING
-        self.feed.ring_all()
-        await self._loops.drain(self.stopping or Reason.SHUTDOWN_TIMEOUT, self._hurry)
-        raise _Over
+        self.feed.publish_all()
+        await self._loops.drain(self.stopping or InterruptionReason.SHUTDOWN_TIMEOUT, self._hurry)
+        raise _Drained
 
-    async def _let_go(self) -> None:
+    async def _close_adapters(self) -> None:
         for adapter in self.adapters:
-            await self._failures.contain("platform_not_closed", _closed(adapter), platform=adapter.name)
+            await self._failures.contain("platform_not_closed", _close_adapter(adapter), platform=adapter.name)
 
 
-async def _closed(adapter: Adapter) -> None:
-    async with asyncio.timeout(CLOSING):
+async def _close_adapter(adapter: Adapter) -> None:
+    async with asyncio.timeout(ADAPTER_CLOSE_SECONDS):
         await adapter.close()
 
 

@@ -13,26 +13,26 @@ from perdure.config import Settings
 from perdure.core import notes
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Pick, Stored
-from perdure.core.text import checked, storable
+from perdure.core.text import make_storable, validate_struct
 from perdure.errors import NotStored, PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
 from perdure.runtime.access import Access
-from perdure.runtime.resets import resets
-from perdure.runtime.tasks import Failures, Tasks
-from perdure.store.admission import stranger
+from perdure.runtime.resets import active_resets
+from perdure.runtime.tasks import FailureLog, GatewayTasks
+from perdure.store.admission import not_allowed_reason
 from perdure.store.api import Store
-from perdure.store.database import Tx, Work
+from perdure.store.database import Transaction, Tx
 from perdure.store.ids import Clock
 from perdure.store.inbox import InboxKind
-from perdure.store.pairings import Refusal, new_code, turn_away
+from perdure.store.pairings import PairingRefusal, new_code, reject_unknown_person
 from perdure.store.verbs import renew_if_due
 
 log = Log("intake")
 
-MOST_AT_ONCE = 256
+MAX_CONCURRENT_EVENTS = 256
 
-Taken = Callable[[Stored, Inbound, bool], None]  # where it is, what it was, and whether it is a command
+WakeForMessage = Callable[[Stored, Inbound, bool], None]  # where it is, what it was, and whether it is a command
 
 
 class Intake:
@@ -44,10 +44,10 @@ class Intake:
         settings: Settings,
         access: Access,
         clock: Clock,
-        taken: Taken,
-        owes: Callable[[str], None],
-        ended: Callable[[], None],
-        group: Tasks,
+        wake_for_message: WakeForMessage,
+        wake_delivery: Callable[[str], None],
+        wake_cleanup: Callable[[], None],
+        group: GatewayTasks,
     ) -> None:
         self._store = store
         self._pairs = settings.access.unknown == "pair"
@@ -56,82 +56,86 @@ class Intake:
         self._freshness_ms = int(settings.recovery.freshness * 1000)
         self._access = access
         self._clock = clock
-        self._taken = taken
-        self._owes = owes  # something is owed to the chat of a key
-        self._ended = ended  # a turn may have ended in the middle of a command
+        self._wake_for_message = wake_for_message
+        self._wake_delivery = wake_delivery  # something is owed to the chat of a key
+        self._wake_cleanup = wake_cleanup  # a turn may have ended in the middle of a command
         self._group = group
-        self._failures = Failures(log)
-        self._places = asyncio.Semaphore(MOST_AT_ONCE)
-        self._taking: set[asyncio.Task[None]] = set()
+        self._failures = FailureLog(log)
+        self._permits = asyncio.Semaphore(MAX_CONCURRENT_EVENTS)
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, event: Event) -> None:
+    async def accept(self, event: Event) -> None:
         """Begin to store an event; returns at once unless very many are being stored."""
-        await self._places.acquire()
-        task = self._group.create_task(self._take(event))
-        self._taking.add(task)
-        task.add_done_callback(self._taken_in)
+        await self._permits.acquire()
+        task = self._group.create_task(self._store_and_acknowledge(event))
+        self._tasks.add(task)
+        task.add_done_callback(self._release_permit)
 
-    def _taken_in(self, task: asyncio.Task[None]) -> None:
-        self._taking.discard(task)
-        self._places.release()
+    def _release_permit(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._permits.release()
 
-    async def settle(self, at_most: float) -> None:
+    async def wait_until_idle(self, timeout_seconds: float) -> None:
         """Wait, for a while, until what is being stored is stored and acknowledged."""
-        if self._taking:
-            await asyncio.wait(self._taking, timeout=at_most)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_seconds)
 
-    async def _take(self, event: Event) -> None:
+    async def _store_and_acknowledge(self, event: Event) -> None:
         """Store one event and tell its platform. Whatever fails concerns this event alone: it may come again."""
         try:
             stored = await self._store_event(event)
-        except BaseException as error:  # noqa: BLE001 reason: whatever it is, only this event is concerned
+        except BaseException as error:
             raise_uncontained(error)
             self._failures.report("not_received", error, event_key=event.key)
-            telling = self._tell(event, error if isinstance(error, Unavailable) else NotStored(notes.NOT_STORED))
+            telling = self._report_problem(
+                event, error if isinstance(error, Unavailable) else NotStored(notes.NOT_STORED)
+            )
         else:
             telling = self._acknowledge(event, stored)
         # What the platform was not told, it hands over again, and we know it.
         await self._failures.contain("platform_not_told", telling, event_key=event.key)
 
-    async def _tell(self, event: Event, problem: PerdureError) -> None:
+    async def _report_problem(self, event: Event, problem: PerdureError) -> None:
         await event.fail(problem)
 
     async def _acknowledge(self, event: Event, stored: Stored | None) -> None:
         await event.ack(stored)
 
     async def _store_event(self, event: Event) -> Stored | None:
-        event = _checked(event)
+        event = _clean_event(event)
         inbound, problem = event.inbound, event.problem
         if inbound is None or problem is not None:
             await self._store.inbox.reject(event.key, event.raw, problem or "not understood", self._clock())
             log.warning("rejected", event_key=event.key, problem=problem)
             return None
         if inbound.pick is not None:
-            return await self._answer(event, inbound, inbound.pick)
+            return await self._answer_by_button(event, inbound, inbound.pick)
         changes = inbound.kind in ("edit", "delete")
-        return await (self._amend(event, inbound) if changes else self._receive(event, inbound))
+        return await (self._apply_edit(event, inbound) if changes else self._receive(event, inbound))
 
-    async def _answer(self, event: Event, inbound: Inbound, pick: Pick) -> Stored | None:
+    async def _answer_by_button(self, event: Event, inbound: Inbound, pick: Pick) -> Stored | None:
         """Let a button under a question answer that very one; under an old one, it does nothing."""
-        key, now, door = self._access.usual_key(inbound), self._clock(), self._access.door(inbound)
-        refuse = self._refusal(event, inbound, key, now)
-        stored = await self._store.presses.answer(inbound, pick, event.raw, key, now, door=door, refuse=refuse)
+        key, now, door = self._access.usual_key(inbound), self._clock(), self._access.resolve_key(inbound)
+        refuse = self._refuse_unknown_person(event, inbound, key, now)
+        stored = await self._store.answers.answer_by_button(
+            inbound, pick, event.raw, key, now, resolve_key=door, refuse=refuse
+        )
         if not isinstance(stored, Stored):
-            self._turned_away(event, inbound, key, stored)
+            self._report_refusal(event, inbound, key, stored)
             return None
         log.info("pressed", message=stored.message, key=stored.key, fate=stored.fate)
         if stored.fresh:
-            self._taken(stored, inbound, False)
+            self._wake_for_message(stored, inbound, False)
         return stored
 
-    async def _amend(self, event: Event, inbound: Inbound) -> Stored:
+    async def _apply_edit(self, event: Event, inbound: Inbound) -> Stored:
         """Change a message that waits, if there is one; whatever else was edited is none of our business."""
-        key, now, door = self._access.usual_key(inbound), self._clock(), self._access.door(inbound)
-        stored = await self._store.queue.amend(inbound, event.raw, key, now, door=door, rules=self._rules)
+        key, now, door = self._access.usual_key(inbound), self._clock(), self._access.resolve_key(inbound)
+        stored = await self._store.queue.amend(inbound, event.raw, key, now, resolve_key=door, rules=self._rules)
         log.info("amended", message=stored.message, key=stored.key, fate=stored.fate)
         if stored.fresh:
             ordered = inbound.kind == "edit" and read_command(inbound.text) is not None
-            self._taken(stored, inbound, ordered)
+            self._wake_for_message(stored, inbound, ordered)
         return stored
 
     async def _receive(self, event: Event, inbound: Inbound) -> Stored | None:
@@ -139,47 +143,49 @@ class Intake:
         ordered = read_command(inbound.text) is not None
         kind: InboxKind = "command" if ordered else "message"
         renewed: list[str] = []
-        stored = await self._store.inbox.enter(
+        stored = await self._store.inbox.receive_if_allowed(
             inbound,
             event.raw,
             key,
             now,
             kind,
-            door=self._access.door(inbound),
-            first=lambda there: self._renewal(there, now, renewed) if not ordered else _nothing,
-            refuse=self._refusal(event, inbound, key, now),
+            resolve_key=self._access.resolve_key(inbound),
+            prepare=lambda there: self._reset_if_due(there, now, renewed) if not ordered else _do_nothing,
+            refuse=self._refuse_unknown_person(event, inbound, key, now),
             rules=self._rules,
         )
         for there in renewed:
-            self._owes(there)
-            self._ended()
+            self._wake_delivery(there)
+            self._wake_cleanup()
         if not isinstance(stored, Stored):
-            self._turned_away(event, inbound, key, stored)
+            self._report_refusal(event, inbound, key, stored)
             return None
         if stored.fresh:
             log.info("received", message=stored.message, key=stored.key, kind=kind, fate=stored.fate)
-            self._taken(stored, inbound, ordered)
+            self._wake_for_message(stored, inbound, ordered)
         return stored
 
-    def _refusal(self, event: Event, inbound: Inbound, key: str, now: int) -> Work[Refusal]:
+    def _refuse_unknown_person(
+        self, event: Event, inbound: Inbound, key: str, now: int
+    ) -> Transaction[PairingRefusal]:
         """What keeps a stranger out: what they sent is rejected; who writes to us alone may ask to come in."""
         asks = self._pairs and inbound.address.kind == "dm" and inbound.kind == "message"
         code = new_code() if asks else None
-        problem = stranger(inbound.sender)
-        return turn_away(self._store.ids, event.key, event.raw, inbound, key, problem, now, code=code)
+        problem = not_allowed_reason(inbound.sender)
+        return reject_unknown_person(self._store.ids, event.key, event.raw, inbound, key, problem, now, code=code)
 
-    def _turned_away(self, event: Event, inbound: Inbound, key: str, refusal: Refusal) -> None:
-        log.warning("rejected", event_key=event.key, problem=stranger(inbound.sender), told=refusal)
+    def _report_refusal(self, event: Event, inbound: Inbound, key: str, refusal: PairingRefusal) -> None:
+        log.warning("rejected", event_key=event.key, problem=not_allowed_reason(inbound.sender), told=refusal)
         if refusal == "told":
-            self._owes(key)
+            self._wake_delivery(key)
         elif refusal == "full":
             log.warning("too_many_strangers", platform=inbound.address.platform, person=inbound.sender.id)
 
-    def _renewal(self, key: str, now: int, renewed: list[str]) -> Work[object]:
+    def _reset_if_due(self, key: str, now: int, renewed: list[str]) -> Transaction[object]:
         """What begins a fresh conversation if the one so far is too old; then its key is among those renewed."""
-        rules = resets(self._session, now)
+        rules = active_resets(self._session, now)
         if not rules:
-            return _nothing
+            return _do_nothing
         renew = renew_if_due(self._store.ids, key, now, rules, self._freshness_ms)
 
         def work(tx: Tx) -> None:
@@ -189,16 +195,20 @@ class Intake:
         return work
 
 
-def _nothing(_: Tx) -> None: ...
+def _do_nothing(_: Tx) -> None: ...
 
 
-def _checked(event: Event) -> Event:
+def _clean_event(event: Event) -> Event:
     """The event with clean texts. One whose adapter has filled a field wrongly is not understood."""
     inbound, problem = event.inbound, event.problem
     try:
-        inbound = checked(inbound) if inbound is not None else None
+        inbound = validate_struct(inbound) if inbound is not None else None
     except (msgspec.MsgspecError, TypeError, AttributeError, RecursionError) as error:
         inbound, problem = None, notes.wrong_event(str(error))
     return replace(
-        event, raw=storable(str(event.raw)), key=storable(str(event.key)), inbound=inbound, problem=problem
+        event,
+        raw=make_storable(str(event.raw)),
+        key=make_storable(str(event.key)),
+        inbound=inbound,
+        problem=problem,
     )

@@ -12,147 +12,161 @@ from functools import partial
 from pathlib import Path
 
 from perdure.core.effects import Effect
-from perdure.core.journal import Call, Cancelled, Failed, TurnView, fold
-from perdure.core.turn import FINAL
+from perdure.core.journal import CallProgress, TurnCancelled, TurnFailed, TurnView, fold
+from perdure.core.turn import FINAL_STATES
 from perdure.logs import Log
-from perdure.runtime.bell import Bell
-from perdure.runtime.tasks import Failures
+from perdure.runtime.bell import WakeEvent
+from perdure.runtime.tasks import FailureLog
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.tools import kept
-from perdure.tools.shell import key_of, last_place, place_of
-from perdure.tools.threads import in_thread
+from perdure.tools.shell import call_directory, call_key, last_call_directory
+from perdure.tools.threads import run_in_thread
 
 log = Log("keepers")
 
-LOOK = 60.0  # seconds between two looks that nobody asked for
-AGAIN = 5.0  # seconds until the next look when some of them could not be looked at
-KEEP_MS = 7 * 86_400_000  # how long the files of a command stay after its end
-GRACE = 5.0  # seconds that a command gets to end by itself
+CHECK_SECONDS = 60.0  # seconds between two looks that nobody asked for
+RECHECK_SECONDS = 5.0  # seconds until the next look when some of them could not be looked at
+RETENTION_MS = 7 * 86_400_000  # how long the files of a command stay after its end
+STOP_GRACE_SECONDS = 5.0  # seconds that a command gets to end by itself
 
 
-class Keepers:
+class CommandCleanup:
     def __init__(self, store: Store, root: Path, clock: Clock) -> None:
         self._store = store
         self._root = root
         self._clock = clock
-        self._failures = Failures(log)
-        self._bell = Bell()
-        self._pause = AGAIN  # seconds until the next look
-        self._over: dict[str, int] = {}  # places that are not looked at any more, and since when they are over
+        self._failures = FailureLog(log)
+        self._wake_event = WakeEvent()
+        self._next_check_seconds = RECHECK_SECONDS  # seconds until the next look
+        self._ended_at: dict[str, int] = {}  # places that are not looked at any more, and since when they are over
 
     def wake(self) -> None:
         """Say that a turn may have ended in the middle of a command."""
-        self._bell.ring()
+        self._wake_event.wake()
 
-    def alive(self, view: TurnView) -> bool:
+    def has_running_command(self, view: TurnView) -> bool:
         """Whether a command that the turn waits for runs still."""
-        return any(self._runs(call) for call in view.open_calls)
+        return any(self._is_running(call) for call in view.open_calls)
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         while True:
-            self._pause = AGAIN
-            await self._failures.contain("commands_not_looked_at", self._look())
-            await self._bell.wait(self._pause)
+            self._next_check_seconds = RECHECK_SECONDS
+            await self._failures.contain("commands_not_looked_at", self._check())
+            await self._wake_event.wait(self._next_check_seconds)
 
-    async def _look(self) -> None:
-        known = Known(self._over, await self._store.processes.live_directories())
-        seen = await in_thread(partial(kept.survey, self._root, known))
+    async def _check(self) -> None:
+        known = SkippedDirectories(self._ended_at, await self._store.processes.live_directories())
+        seen = await run_in_thread(partial(kept.read_all_statuses, self._root, known))
         self._remember(seen)
-        await self._end_forgotten(seen)
-        await self._clear(seen)
-        if not any(isinstance(each, kept.NotReadable) for each in seen.values()):
-            self._pause = LOOK
+        await self._stop_orphans(seen)
+        await self._remove_old(seen)
+        if not any(isinstance(each, kept.CommandUnreadable) for each in seen.values()):
+            self._next_check_seconds = CHECK_SECONDS
 
-    def _remember(self, seen: dict[str, kept.Sighting]) -> None:
+    def _remember(self, statuses: dict[str, kept.CommandStatus]) -> None:
         """What is over stays over: with a week of commands, to look at each of them again would take long."""
-        self._over |= {name: each.ended_at for name, each in seen.items() if isinstance(each, kept.Ended)}
-        self._over |= {name: 0 for name, each in seen.items() if isinstance(each, kept.Refused)}
+        self._ended_at |= {
+            name: each.ended_at for name, each in statuses.items() if isinstance(each, kept.CommandEnded)
+        }
+        self._ended_at |= {
+            name: 0 for name, each in statuses.items() if isinstance(each, kept.CommandNeverStarted)
+        }
 
     # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end_forgotten(self, seen: dict[str, kept.Sighting]) -> None:
-        places = [self._root / name for name, each in seen.items() if await self._may_end(name, each)]
-        await asyncio.gather(*(self._end(place) for place in places))  # one that is stubborn keeps no other
+    async def _stop_orphans(self, statuses: dict[str, kept.CommandStatus]) -> None:
+        places = [self._root / name for name, each in statuses.items() if await self._should_stop(name, each)]
+        await asyncio.gather(
+            *(self._stop_command(place) for place in places)
+        )  # one that is stubborn keeps no other
 
-    async def _end(self, place: Path) -> None:
-        log.info("command_stopped", place=place.name)
-        await self._failures.contain("command_not_stopped", kept.stop(place, GRACE), place=place.name)
+    async def _stop_command(self, directory: Path) -> None:
+        log.info("command_stopped", place=directory.name)
+        await self._failures.contain(
+            "command_not_stopped", kept.stop(directory, STOP_GRACE_SECONDS), place=directory.name
+        )
 
-    async def _may_end(self, name: str, seen: kept.Sighting) -> bool:
+    async def _should_stop(self, name: str, status: kept.CommandStatus) -> bool:
         """Whether to end a command. One whose turn cannot be read is left alone, and the others are not."""
         found: list[bool] = []
 
         async def look() -> None:
-            found.append(await self._is_forgotten(name, seen))
+            found.append(await self._is_orphaned(name, status))
 
         await self._failures.contain("command_not_looked_at", look(), place=name)
         return any(found)
 
-    async def _is_forgotten(self, name: str, seen: kept.Sighting) -> bool:
+    async def _is_orphaned(self, name: str, status: kept.CommandStatus) -> bool:
         """Whether a command runs, or may yet be started, and nobody waits for it any more."""
-        if not isinstance(seen, kept.Running | kept.Unclaimed | kept.Lost):
+        if not isinstance(status, kept.CommandRunning | kept.CommandUnclaimed | kept.CommandLost):
             return False
         turn = await self._turn_of(name)
-        if turn is None or await self._store.processes.at(name.split("#", 1)[0]):
+        if turn is None or await self._store.processes.in_directory(name.split("#", 1)[0]):
             return False  # it is not of this database, or was begun to go on by itself
-        if isinstance(seen, kept.Lost):  # its call has got all that there will be: its turn alone can end it
-            return seen.alive and isinstance(turn.ended, Cancelled | Failed)
-        return not _waits(turn, name)
+        if isinstance(
+            status, kept.CommandLost
+        ):  # its call has got all that there will be: its turn alone can end it
+            return status.alive and isinstance(turn.ended, TurnCancelled | TurnFailed)
+        return not _awaits_result(turn, name)
 
     async def _turn_of(self, name: str) -> TurnView | None:
         """The turn of a command; None if it is not of this database: whoever put it there knows why."""
         turn = await self._store.turns.get(_call_of(name)[0])
         return fold(await self._store.journal.of_turn(turn.session, turn.id)) if turn is not None else None
 
-    def _runs(self, call: Call) -> bool:
+    def _is_running(self, call: CallProgress) -> bool:
         if call.started is None or call.started.effect is not Effect.ATTACHED:
             return False
-        seen = kept.look(last_place(place_of(self._root, call.started.key)))
+        seen = kept.read_status(last_call_directory(call_directory(self._root, call.started.key)))
         return isinstance(
-            seen, kept.Running | kept.NotReadable
+            seen, kept.CommandRunning | kept.CommandUnreadable
         )  # what cannot be looked at is not known to be dead
 
     # ── clearing ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _clear(self, seen: dict[str, kept.Sighting]) -> None:
+    async def _remove_old(self, statuses: dict[str, kept.CommandStatus]) -> None:
         """Remove old files, but never the result of a call that has not taken it yet: it would run again."""
         now = self._clock()
-        old = [name for name, at in self._over.items() if at <= now - KEEP_MS]
-        old += [name for name, each in seen.items() if isinstance(each, kept.Lost | kept.Unclaimed)]
+        old = [name for name, at in self._ended_at.items() if at <= now - RETENTION_MS]
+        old += [
+            name for name, each in statuses.items() if isinstance(each, kept.CommandLost | kept.CommandUnclaimed)
+        ]
         due: set[str] = set()
         for name in old:
-            await self._failures.contain("command_not_looked_at", self._note_due(name, due), place=name)
+            await self._failures.contain("command_not_looked_at", self._collect_removable(name, due), place=name)
         if not due:
             return
-        for name in await in_thread(lambda: kept.sweep(self._root, KEEP_MS, now, kept.AllBut(due))):
-            self._over.pop(name, None)
+        for name in await run_in_thread(
+            lambda: kept.remove_ended(self._root, RETENTION_MS, now, kept.AllBut(due))
+        ):
+            self._ended_at.pop(name, None)
             log.info("command_cleared", place=name)
 
-    async def _note_due(self, name: str, due: set[str]) -> None:
+    async def _collect_removable(self, name: str, removable: set[str]) -> None:
         turn = await self._turn_of(name)
-        if turn is None or not _waits(turn, name):
-            due.add(name)
+        if turn is None or not _awaits_result(turn, name):
+            removable.add(name)
 
 
-class Known:
+class SkippedDirectories:
     """The places that nobody needs to look at: they are over, or their process is attended to by itself."""
 
-    def __init__(self, over: Container[str], attended: Container[str]) -> None:
-        self._over = over
-        self._attended = attended
+    def __init__(self, ended: Container[str], watched: Container[str]) -> None:
+        self._ended = ended
+        self._watched = watched
 
     def __contains__(self, one: object) -> bool:
-        return one in self._over or str(one).split("#", 1)[0] in self._attended
+        return one in self._ended or str(one).split("#", 1)[0] in self._watched
 
 
 def _call_of(name: str) -> tuple[str, str]:
     """The turn and the call that a place belongs to."""
-    turn, _, call = key_of(Path(name)).partition(":")
+    turn, _, call = call_key(Path(name)).partition(":")
     return turn, call
 
 
-def _waits(turn: TurnView, name: str) -> bool:
+def _awaits_result(turn: TurnView, name: str) -> bool:
     """Whether the call that a command belongs to has no result yet."""
     call = turn.calls.get(_call_of(name)[1])
-    return turn.state not in FINAL and (call is None or call.ended is None)
+    return turn.state not in FINAL_STATES and (call is None or call.ended is None)

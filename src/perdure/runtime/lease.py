@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from perdure.runtime.bell import Bell
+from perdure.runtime.bell import WakeEvent
 
 MARGIN_MS = 5_000  # for the clocks of two machines, and the way to the database and back
 
@@ -20,15 +20,15 @@ class Lease:
     def __init__(self, length_ms: int | None) -> None:
         self._length = None if length_ms is None else (length_ms - MARGIN_MS) / 1000
         self._until = 0.0
-        self._renewed = Bell()
+        self._renewed = WakeEvent()
         self.renew(time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def renew(self, asked_at: float) -> None:
         """The heartbeat that was begun at `asked_at` has been recorded: nobody has taken over."""
         self._until = asked_at + (self._length or 0.0)
-        self._renewed.ring()
+        self._renewed.wake()
 
-    async def confirmed(self) -> None:
+    async def wait_until_valid(self) -> None:
         """Return while the lease is valid. If it has run out, wait until a heartbeat proves that it is ours.
 
         A heartbeat that finds our run declared dead ends the gateway, and with it whoever waits here.

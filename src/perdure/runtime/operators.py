@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from perdure.core.address import parse_session_key
+from perdure.core.address import split_session_key
 from perdure.core.messages import Inbound
 from perdure.runtime.access import OPERATOR
 from perdure.runtime.loops import Loops
 from perdure.store import mending, verbs
 from perdure.store.api import Store
-from perdure.store.erasing import Erased
+from perdure.store.erasing import ErasedSession
 from perdure.store.ids import Clock
-from perdure.store.mending import Mended
-from perdure.store.outbox import Delivering
+from perdure.store.mending import OutboxVerbResult
+from perdure.store.outbox import OutboxDelivery
 from perdure.store.sessions import Session
 
 
-class Operators:
+class OperatorVerbs:
     """Each verb says whether it changed anything."""
 
     def __init__(self, store: Store, loops: Loops, run: str, clock: Clock) -> None:
@@ -26,21 +26,21 @@ class Operators:
 
     async def resume(self, session: Session) -> bool:
         """Go on with what was interrupted or set aside, whatever was decided before."""
-        wish = Inbound(parse_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
+        wish = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
         named = session.id if session.state == "closed" else ""
         resume = verbs.resume(self._store.ids, session.key, self.run, wish, self._clock(), session=named)
-        resumed = await self._store.orders.perform(session.key, resume)
+        resumed = await self._store.chat_commands.execute_verb(session.key, resume)
         self._loops.runner.wake(session.key)
-        return resumed.what in ("turn", "session")
+        return resumed.outcome in ("turn", "session")
 
     async def drop(self, session: Session) -> bool:
         """Give up the interrupted turn."""
         if session.state == "closed":  # here and below: what runs at its key belongs to the session after it
             return False
         drop = verbs.drop(self._store.ids, session.key, self._clock())
-        dropped = await self._store.orders.perform(session.key, drop)
+        dropped = await self._store.chat_commands.execute_verb(session.key, drop)
         if dropped.turn:
-            self._loops.runner.cut_off(dropped.turn)
+            self._loops.runner.stop_attempt(dropped.turn)
         self._loops.runner.wake(session.key)
         return dropped.turn is not None
 
@@ -49,75 +49,81 @@ class Operators:
         if session.state == "closed":
             return False
         stop = verbs.stop(self._store.ids, session.key, None, self._clock())
-        stopped = await self._store.orders.perform(session.key, stop)
+        stopped = await self._store.chat_commands.execute_verb(session.key, stop)
         if stopped.turn:
-            self._loops.runner.cut_off(stopped.turn)
+            self._loops.runner.stop_attempt(stopped.turn)
         return stopped.turn is not None or stopped.withdrawn > 0
 
     async def suspend(self, session: Session) -> bool:
         """Set the session aside."""
         if session.state == "closed":
             return False
-        suspended = await self._store.orders.perform(
+        suspended = await self._store.chat_commands.execute_verb(
             session.key, verbs.suspend(self._store.ids, session.key, self._clock())
         )
         if suspended.turn:
-            self._loops.runner.cut_off(suspended.turn)
-            await self._loops.access.sweep(self._clock)  # a message that had joined waits again, if its sender may
+            self._loops.runner.stop_attempt(suspended.turn)
+            await self._loops.access.reject_unauthorised(
+                self._clock
+            )  # a message that had joined waits again, if its sender may
             self._loops.runner.wake(session.key)
         return suspended.changed
 
-    async def resend(self, row: Delivering) -> Mended:
+    async def resend_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
         """Send a reply again, or at once; only where the platform cannot tell, at the risk of a duplicate."""
         can = self._loops.connections.capabilities(row.address.platform)
         certain = can.idempotent_send or can.read_back or row.edits is not None
-        work = mending.resend(self._store.ids, row.id, self._clock(), certain=certain)
-        mended = await self._store.outbox.mend(row.key, work)
-        self._loops.tell(row.key)
+        work = mending.resend(self._store.ids, row.id, self._clock(), can_verify=certain)
+        mended = await self._store.outbox.execute_verb(row.key, work)
+        self._loops.wake_delivery(row.key)
         return mended
 
-    async def drop_reply(self, row: Delivering) -> Mended:
+    async def drop_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
         """Give up a reply that was not confirmed."""
-        mended = await self._store.outbox.mend(row.key, mending.drop(self._store.ids, row.id, self._clock()))
-        self._loops.tell(row.key)
+        mended = await self._store.outbox.execute_verb(
+            row.key, mending.drop(self._store.ids, row.id, self._clock())
+        )
+        self._loops.wake_delivery(row.key)
         return mended
 
-    async def erase(self, name: str) -> list[Erased]:
+    async def erase(self, name: str) -> list[ErasedSession]:
         """Erase the session of that id, or all that a key ever had."""
         erased = await self._loops.eraser.erase(name)
         for one in erased:
-            self._loops.tell(one.key)
+            self._loops.wake_delivery(one.key)
         return erased
 
-    async def resume_all(self) -> bool:
+    async def lift_recovery_pause(self) -> bool:
         """Lift the pause that the crash-loop breaker set."""
         paused = self._loops.recoverer.paused
         await self._loops.recoverer.lift_pause()
-        self._loops.tell_all()
+        self._loops.publish_all()
         return paused
 
-    async def people_changed(self, key: str = "") -> None:
+    async def apply_people_change(self, key: str = "") -> None:
         """Somebody was let in, or lost rights: the chat of `key` is told, and what was cut off is judged anew."""
         if key:
-            self._loops.tell(key)
+            self._loops.wake_delivery(key)
         await self._loops.recoverer.recover()
 
-    async def answer(self, name: str, text: str) -> bool:
+    async def answer_question(self, name: str, text: str) -> bool:
         """Answer the question of that name. False: none such waits for an answer."""
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return False
-        answering = verbs.answer(self._store.ids, turn.key, OPERATOR, text, self._clock(), name=name)
-        done = await self._store.orders.perform(turn.key, answering)
+        answering = verbs.answer_question(self._store.ids, turn.key, OPERATOR, text, self._clock(), name=name)
+        done = await self._store.chat_commands.execute_verb(turn.key, answering)
         self._loops.runner.wake(turn.key)
         return done
 
-    async def judge(self, name: str, *, approve: bool) -> str:
+    async def decide_approval(self, name: str, *, approve: bool) -> str:
         """Approve or deny the call that waits under that name."""
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return "nothing"
-        judging = verbs.judge(self._store.ids, turn.key, OPERATOR, self._clock(), approve=approve, name=name)
-        verdict = await self._store.orders.perform(turn.key, judging)
+        judging = verbs.decide_approval(
+            self._store.ids, turn.key, OPERATOR, self._clock(), approve=approve, name=name
+        )
+        verdict = await self._store.chat_commands.execute_verb(turn.key, judging)
         self._loops.runner.wake(turn.key)
         return verdict

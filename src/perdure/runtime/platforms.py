@@ -7,7 +7,7 @@ from perdure.platforms.api import Adapter
 from perdure.platforms.web import WebAdapter
 
 
-def configured(settings: Settings) -> list[Adapter]:
+def configured_adapters(settings: Settings) -> list[Adapter]:
     """An adapter for each platform in use. One that is not costs nothing, not even its import."""
     adapters: list[Adapter] = [WebAdapter()]
     telegram = settings.platforms.telegram
@@ -16,14 +16,14 @@ def configured(settings: Settings) -> list[Adapter]:
 
         adapter = TelegramAdapter(telegram.token, telegram.base_url, telegram.webhook, grows=telegram.stream)
         adapters.append(adapter)
-    return [*adapters, *_plugged(settings)]
+    return [*adapters, *_plugin_adapters(settings)]
 
 
-def _plugged(settings: Settings) -> list[Adapter]:
+def _plugin_adapters(settings: Settings) -> list[Adapter]:
     """Those that other packages bring. No code of theirs is loaded unless the configuration names them."""
     enabled = {name: there for name, there in settings.plugged.items() if there.enabled}
     if not enabled:
         return []
-    from perdure.runtime.plugged import make_plugged
+    from perdure.runtime.plugged import make_plugin_adapter
 
-    return [make_plugged(name, there, settings.home) for name, there in enabled.items()]
+    return [make_plugin_adapter(name, there, settings.home) for name, there in enabled.items()]

@@ -9,19 +9,19 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from perdure.config.catalogue import read
+from perdure.config.catalogue import parse_environment_value
 from perdure.errors import ConfigurationError
 from perdure.platforms.api import Adapter
-from perdure.plugins import entry_point
-from perdure.settings import PluggedSettings
+from perdure.plugins import load_entry_point
+from perdure.settings import PluginPlatformSettings
 
-GROUP = "perdure.platforms"
+ENTRY_POINT_GROUP = "perdure.platforms"
 
 
-def make_plugged(name: str, settings: PluggedSettings, home: Path) -> Adapter:
+def make_plugin_adapter(name: str, settings: PluginPlatformSettings, home: Path) -> Adapter:
     """The adapter of a platform, or an error that says what is wrong with it or with its settings."""
-    make: Callable[..., Adapter] = entry_point(GROUP, name)
-    values = _values(name, make, settings, home)
+    make: Callable[..., Adapter] = load_entry_point(ENTRY_POINT_GROUP, name)
+    values = _constructor_arguments(name, make, settings, home)
     try:
         adapter = make(**values)
     except ConfigurationError:
@@ -31,11 +31,11 @@ def make_plugged(name: str, settings: PluggedSettings, home: Path) -> Adapter:
             f"the platform {name!r} cannot be made: {type(error).__name__}: {error}",
             hint=f"Look at [platforms.{name}] in the configuration, or mend the package that brings it.",
         ) from error
-    _look(name, adapter)
+    _check_adapter(name, adapter)
     return adapter
 
 
-def _look(name: str, adapter: object) -> None:
+def _check_adapter(name: str, adapter: object) -> None:
     """See that it is an adapter of that name: who may talk there is looked up by it."""
     if not isinstance(adapter, Adapter):
         raise ConfigurationError(
@@ -52,10 +52,12 @@ def _look(name: str, adapter: object) -> None:
 # ── its own settings ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _values(name: str, make: Callable[..., Adapter], settings: PluggedSettings, home: Path) -> dict[str, Any]:
+def _constructor_arguments(
+    name: str, make: Callable[..., Adapter], settings: PluginPlatformSettings, home: Path
+) -> dict[str, Any]:
     """What the platform is made with: its own keys as its signature wants them; every problem is told at once."""
-    wanted, hints = _wanted(name, make), _hints(make)
-    given = {**settings.own, **{key: _Text(text) for key, text in settings.texts.items()}}
+    wanted, hints = _constructor_parameters(name, make), _hints(make)
+    given = {**settings.own, **{key: _EnvironmentText(text) for key, text in settings.texts.items()}}
     problems = [
         f"{key}: unknown key. It takes: {', '.join(wanted) or 'none'}." for key in given if key not in wanted
     ]
@@ -67,7 +69,7 @@ def _values(name: str, make: Callable[..., Adapter], settings: PluggedSettings, 
     values: dict[str, Any] = {}
     for key in given.keys() & wanted.keys():
         try:
-            values[key] = _value(given[key], hints.get(key, Any), home)
+            values[key] = _convert_value(given[key], hints.get(key, Any), home)
         except (ValueError, msgspec.ValidationError) as error:
             problems.append(f"{key}: {error}.")
     if problems:
@@ -76,7 +78,7 @@ def _values(name: str, make: Callable[..., Adapter], settings: PluggedSettings, 
     return values
 
 
-def _wanted(name: str, make: Callable[..., Adapter]) -> Mapping[str, inspect.Parameter]:
+def _constructor_parameters(name: str, make: Callable[..., Adapter]) -> Mapping[str, inspect.Parameter]:
     try:
         found = inspect.signature(make).parameters
     except (TypeError, ValueError) as error:
@@ -94,29 +96,29 @@ def _hints(make: Callable[..., Adapter]) -> dict[str, Any]:
         return {}
 
 
-class _Text(str):
+class _EnvironmentText(str):
     """A value from the environment: there, everything is text."""
 
     __slots__ = ()
 
 
-def _value(given: object, hint: Any, home: Path) -> object:
+def _convert_value(given: object, hint: Any, home: Path) -> object:
     """The value as its hint wants it; a relative path starts in the home directory."""
-    if isinstance(given, _Text):
-        given = _read(given, msgspec.inspect.type_info(hint))
-    return msgspec.convert(given, hint, strict=False, dec_hook=lambda kind, value: _converted(kind, value, home))
+    if isinstance(given, _EnvironmentText):
+        given = _parse_text(given, msgspec.inspect.type_info(hint))
+    return msgspec.convert(given, hint, strict=False, dec_hook=lambda kind, value: _decode_path(kind, value, home))
 
 
-def _read(text: str, kind: msgspec.inspect.Type) -> object:
+def _parse_text(text: str, kind: msgspec.inspect.Type) -> object:
     """What a text means; an empty one is "none" where there may be none."""
     if isinstance(kind, msgspec.inspect.UnionType):
         if not text and kind.includes_none:
             return None
         kind = next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType))
-    return read(str(text), kind)
+    return parse_environment_value(str(text), kind)
 
 
-def _converted(kind: type, value: Any, home: Path) -> object:
+def _decode_path(kind: type, value: Any, home: Path) -> object:
     if kind is Path and isinstance(value, str) and value:
         return home / Path(value).expanduser()
     raise ValueError(f"expected {kind.__name__}")

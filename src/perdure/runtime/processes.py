@@ -11,34 +11,46 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from perdure.core import notes
-from perdure.core.journal import Call, fold
+from perdure.core.journal import CallProgress, fold
 from perdure.core.messages import Sender
-from perdure.core.turn import FINAL
+from perdure.core.turn import FINAL_STATES
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import OPERATOR, Access
-from perdure.runtime.bell import STORE_PAUSE, Bell
-from perdure.runtime.glances import Glances
-from perdure.runtime.ledger import end_of, known
-from perdure.runtime.tasks import Failures, Tasks
+from perdure.runtime.bell import STORE_RETRY_SECONDS, WakeEvent
+from perdure.runtime.glances import OutputWatch
+from perdure.runtime.ledger import process_end, tool_record
+from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.store.api import Store
 from perdure.store.ids import Clock
-from perdure.store.processes import WINDOW_MS, Found, Notice, Process
+from perdure.store.processes import NOTICE_INTERVAL_MS, MatchNotice, OutputScan, Process
 from perdure.tools import kept, watching
-from perdure.tools.kept import Ended, Lost, Missing, NotReadable, Patience, Refused, Running, Sighting, Unclaimed
-from perdure.tools.processes import ending, last_place, tail
-from perdure.tools.shell import places_of
-from perdure.tools.threads import in_thread
-from perdure.tools.watching import Look, Test
+from perdure.tools.kept import (
+    CommandEnded,
+    CommandLost,
+    CommandMissing,
+    CommandNeverStarted,
+    CommandRunning,
+    CommandStatus,
+    CommandUnclaimed,
+    CommandUnreadable,
+    StatusTimeouts,
+)
+from perdure.tools.processes import exit_text, output_tail, process_directory
+from perdure.tools.shell import call_directories
+from perdure.tools.threads import run_in_thread
+from perdure.tools.watching import LineTest, PatternScan
 
 log = Log("processes")
 
-LOOK = 60.0  # seconds between two looks for processes that nobody told us of
-TAIL = 2000  # bytes of output that are told with the end
-PATIENCE = Patience(unreadable=86_400.0)  # nobody waits for them: we look for a day before a process is lost
+CHECK_SECONDS = 60.0  # seconds between two looks for processes that nobody told us of
+TAIL_BYTES = 2000  # bytes of output that are told with the end
+STATUS_TIMEOUTS = StatusTimeouts(
+    unreadable=86_400.0
+)  # nobody waits for them: we look for a day before a process is lost
 
 
-class Background:
+class ProcessWatcher:
     """The processes that this installation has the files of."""
 
     def __init__(
@@ -49,116 +61,118 @@ class Background:
         *,
         access: Access,
         clock: Clock,
-        told: Callable[[str], None],
-        group: Tasks,
+        wake_runner: Callable[[str], None],
+        group: GatewayTasks,
     ) -> None:
         self._store = store
         self._root = root
         self._run = run
         self._access = access
         self._clock = clock
-        self._told = told  # something waits for a key, or is owed to its chat
+        self._wake_runner = wake_runner  # something waits for a key, or is owed to its chat
         self._group = group
         self._instance = ""
-        self._failures = Failures(log)
-        self._bell = Bell()
-        self._glances = Glances(clock)
-        self._attended: dict[str, asyncio.Task[None]] = {}
-        self._begun: set[str] = set()  # since somebody last began to attend to them
+        self._failures = FailureLog(log)
+        self._wake_event = WakeEvent()
+        self._output_watch = OutputWatch(clock)
+        self._watch_tasks: dict[str, asyncio.Task[None]] = {}
+        self._started: set[str] = set()  # since somebody last began to attend to them
 
     async def catch_up(self) -> None:
         """Tell of whatever ended while no gateway ran, before its files can be cleared away."""
         run = await self._store.runs.get(self._run)
         self._instance = run.instance if run else ""
-        ours = await self._ours()
-        seen = [(one, kept.look(self._place(one))) for one in ours]
-        over = [(one, sighting) for one, sighting in seen if isinstance(sighting, Ended | Lost)]
+        ours = await self._own_processes()
+        seen = [(one, kept.read_status(self._directory(one))) for one in ours]
+        over = [(one, sighting) for one, sighting in seen if isinstance(sighting, CommandEnded | CommandLost)]
         contain = self._failures.contain
-        settled = (contain("process_not_told", self._is_settled(*each), process=each[0].id) for each in over)
+        settled = (contain("process_not_told", self._report_status(*each), process=each[0].id) for each in over)
         await asyncio.gather(*settled)  # they share their commits
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         """See to it that each process that lives is attended to."""
-        glancing = self._group.repeat(self._glances.work)
+        glancing = self._group.run_loop(self._output_watch.run)
         try:
-            await self._attend_to_all()
+            await self._watch_all()
         finally:
             glancing.cancel()
 
-    def begun(self, process: str) -> None:
+    def watch_started(self, process: str) -> None:
         """Say that a process was started."""
-        self._begun.add(process)
-        self._bell.ring()
+        self._started.add(process)
+        self._wake_event.wake()
 
-    async def _attend_to_all(self) -> None:
+    async def _watch_all(self) -> None:
         while True:
-            await self._failures.contain("processes_not_looked_at", self._attend_to_new())
-            await self._failures.contain("processes_not_looked_at", self._give_up_abandoned())
-            await self._bell.wait(LOOK)
+            await self._failures.contain("processes_not_looked_at", self._watch_new())
+            await self._failures.contain("processes_not_looked_at", self._report_abandoned())
+            await self._wake_event.wait(CHECK_SECONDS)
 
-    async def _attend_to_new(self) -> None:
-        for process in await self._ours():
-            if process.id not in self._attended:
-                self._attended[process.id] = self._group.create_task(self._attend(process))
+    async def _watch_new(self) -> None:
+        for process in await self._own_processes():
+            if process.id not in self._watch_tasks:
+                self._watch_tasks[process.id] = self._group.create_task(self._watch_process(process))
 
     def stop(self) -> None:
         """Attend to nothing more: the next start finds what is missed."""
-        for task in self._attended.values():
+        for task in self._watch_tasks.values():
             task.cancel()
 
     # ── attending ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _ours(self) -> list[Process]:
+    async def _own_processes(self) -> list[Process]:
         """The living ones whose files are here, or would be."""
         return [process for process in await self._store.processes.live() if self.is_ours(process)]
 
     def is_ours(self, process: Process) -> bool:
         """Whether the files of a process are here, or would be."""
-        ours = self._store.database.sole or process.instance == self._instance
-        return ours or any(places_of(self._root / process.directory))
+        ours = self._store.database.exclusive or process.instance == self._instance
+        return ours or any(call_directories(self._root / process.directory))
 
-    def _place(self, process: Process) -> Path:
-        return last_place(self._root, known(process))
+    def _directory(self, process: Process) -> Path:
+        return process_directory(self._root, tool_record(process))
 
-    async def _attend(self, process: Process) -> None:
-        self._begun.discard(process.id)
+    async def _watch_process(self, process: Process) -> None:
+        self._started.discard(process.id)
         try:
             while True:
-                if await self._is_told(process):
+                if await self._wait_and_report(process):
                     return
-                await asyncio.sleep(STORE_PAUSE)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
         finally:
-            self._attended.pop(process.id, None)
-            if process.id in self._begun:  # while we looked, and found that it had not
-                self._bell.ring()
+            self._watch_tasks.pop(process.id, None)
+            if process.id in self._started:  # while we looked, and found that it had not
+                self._wake_event.wake()
 
-    async def _is_told(self, process: Process) -> bool:
+    async def _wait_and_report(self, process: Process) -> bool:
         """Wait for the end, look at the output meanwhile, and tell of both. False: it must be tried again soon."""
         try:
-            if isinstance(await kept.until_over(self._place(process), 0), Running):
-                await self._until_over(process)
+            if isinstance(await kept.wait_for_end(self._directory(process), 0), CommandRunning):
+                await self._wait_for_end(process)
             process = await self._store.processes.get(process.id) or process
         except Unavailable as error:
             log.warning("process_not_told", process=process.id, error=error.message)
             return False
         except OSError as error:  # its files cannot be read now
             log.warning("process_not_read", process=process.id, error=error)
-        return await self._is_settled(process, await kept.look_patiently(self._place(process), PATIENCE))
+        return await self._report_status(
+            process, await kept.wait_for_status(self._directory(process), STATUS_TIMEOUTS)
+        )
 
-    async def _is_settled(self, process: Process, seen: Sighting) -> bool:
+    async def _report_status(self, process: Process, status: CommandStatus) -> bool:
         """Tell of the end that was seen. False: the store did not take it, or the process runs after all."""
         try:
-            match seen:
-                case Running():
+            match status:
+                case CommandRunning():
                     return False
-                case Ended() | Lost():
-                    await self._conclude(process, seen)
-                case Missing():  # its place was made before it was on record
-                    await self._conclude(process, Lost(notes.PROCESS_FILES_GONE))
-                case NotReadable(problem):
-                    await self._tell_end(process, Lost(problem), "")
-                case Unclaimed() | Refused() if await self._was_never_begun(process):
-                    await self._store.processes.forget(process)
+                case CommandEnded() | CommandLost():
+                    await self._scan_rest_and_report(process, status)
+                case CommandMissing():  # its place was made before it was on record
+                    await self._scan_rest_and_report(process, CommandLost(notes.PROCESS_FILES_GONE))
+                case CommandUnreadable(problem):
+                    await self._report_end(process, CommandLost(problem), "")
+                case CommandUnclaimed() | CommandNeverStarted() if await self._was_never_started(process):
+                    await self._store.processes.delete(process)
         except Unavailable as error:
             log.warning("process_not_told", process=process.id, error=error.message)
             return False
@@ -166,14 +180,16 @@ class Background:
             log.warning("process_not_read", process=process.id, error=error)
         return True  # or its call has yet to start it: that rings, and the next look finds it
 
-    async def _until_over(self, process: Process) -> None:
-        place = self._place(process)
-        over = asyncio.create_task(kept.until_over(place))
+    async def _wait_for_end(self, process: Process) -> None:
+        place = self._directory(process)
+        over = asyncio.create_task(kept.wait_for_end(place))
         try:
             while process.watching and not over.done():
-                read = min(kept.size(place), process.scanned + watching.PIECE)
-                process = await self._watch(process, watching.compiled(process.watches))
-                grown = asyncio.create_task(self._glances.change(place, read, _due(process)))
+                read = min(kept.output_size(place), process.scanned + watching.PIECE_BYTES)
+                process = await self._scan_output(process, watching.compile_patterns(process.active_patterns))
+                grown = asyncio.create_task(
+                    self._output_watch.wait_for_change(place, read, _report_due_at(process))
+                )
                 try:
                     await asyncio.wait({over, grown}, return_when=asyncio.FIRST_COMPLETED)
                     if grown.done():
@@ -184,91 +200,93 @@ class Background:
         finally:
             over.cancel()
 
-    async def _was_never_begun(self, process: Process) -> bool:
+    async def _was_never_started(self, process: Process) -> bool:
         """Whether the call that was to start it is over, and has not; from now on it never will."""
         turn = await self._store.turns.get(process.turn)
-        if turn is not None and turn.state not in FINAL:
+        if turn is not None and turn.state not in FINAL_STATES:
             call = await self._call(process)
             if call is None or call.ended is None:
                 return False
-        place = self._place(process)
-        match kept.look(place):
-            case Unclaimed():
-                return await in_thread(lambda: kept.forestall(place))
+        place = self._directory(process)
+        match kept.read_status(place):
+            case CommandUnclaimed():
+                return await run_in_thread(lambda: kept.prevent_start(place))
             case sighting:
-                return isinstance(sighting, Refused)
+                return isinstance(sighting, CommandNeverStarted)
 
-    async def _call(self, process: Process) -> Call | None:
+    async def _call(self, process: Process) -> CallProgress | None:
         return fold(await self._store.journal.of_turn(process.session, process.turn)).calls.get(process.call)
 
-    async def _conclude(self, process: Process, over: Ended | Lost) -> None:
+    async def _scan_rest_and_report(self, process: Process, end: CommandEnded | CommandLost) -> None:
         """Look at the rest of the output, then tell of the end."""
-        place, rest = self._place(process), kept.size(self._place(process))
-        tests = watching.compiled(process.watches)
+        place, rest = self._directory(process), kept.output_size(self._directory(process))
+        tests = watching.compile_patterns(process.active_patterns)
         while tests and process.scanned < rest and process.watching:
             before = process.scanned
-            process = await self._watch(process, tests, final=True)
+            process = await self._scan_output(process, tests, final=True)
             if process.scanned == before:
                 break
-        await self._tell_end(process, over, tail(place, TAIL))
+        await self._report_end(process, end, output_tail(place, TAIL_BYTES))
 
-    async def _give_up_abandoned(self) -> None:
+    async def _report_abandoned(self) -> None:
         """Tell of processes whose files are where no gateway runs any more: nobody else will, and not for ever."""
-        if self._store.database.sole:
+        if self._store.database.exclusive:
             return
         for process in await self._store.processes.abandoned():
             if not self.is_ours(process):
-                telling = self._tell_end(process, Lost(notes.PROCESS_GONE), "")
+                telling = self._report_end(process, CommandLost(notes.PROCESS_GONE), "")
                 await self._failures.contain("process_not_told", telling, process=process.id)
 
-    async def _tell_end(self, process: Process, over: Ended | Lost, said: str) -> None:
-        told = await self._store.processes.end(
+    async def _report_end(self, process: Process, end: CommandEnded | CommandLost, output: str) -> None:
+        told = await self._store.processes.record_end(
             process,
-            end_of(over),
-            lambda row: _words(row, over, said),
+            process_end(end),
+            lambda row: _end_text(row, end, output),
             self._clock(),
-            heard=await self._is_heard(process),
+            starter_allowed=await self._may_owner_talk(process),
         )
         log.info("process_ended", process=process.id, key=process.key, told=told)
         if told not in (None, "nobody"):
-            self._told(process.key)
+            self._wake_runner(process.key)
 
-    async def _is_heard(self, process: Process) -> bool:
+    async def _may_owner_talk(self, process: Process) -> bool:
         """Whether a turn may tell of it: whoever began the process may talk still."""
         ours = process.person in (OPERATOR.id, "")
         return ours or await self._access.may(process.key, Sender(process.person), "talk")
 
-    async def _watch(self, process: Process, tests: Sequence[Test], *, final: bool = False) -> Process:
+    async def _scan_output(
+        self, process: Process, patterns: Sequence[LineTest], *, final: bool = False
+    ) -> Process:
         """Look at the next piece of output, and tell what was found; the process as it is then on record."""
-        place = self._place(process)
-        look = await in_thread(lambda: watching.look_for(tests, place, process.scanned, final=final))
+        place = self._directory(process)
+        look = await run_in_thread(lambda: watching.scan_output(patterns, place, process.scanned, final=final))
         quiet = final and bool(process.notify)  # then it is told with the end
-        found = Found(look.count, process.scanned, look.until, slow=look.slow, quiet=quiet)
-        told = await self._store.processes.find(
+        found = OutputScan(look.count, process.scanned, look.next_offset, slow=look.too_slow, quiet=quiet)
+        told = await self._store.processes.record_matches(
             process,
             found,
-            lambda notice: _match(process, look, notice),
+            lambda notice: _match_text(process, look, notice),
             self._clock(),
-            heard=await self._is_heard(process),
+            starter_allowed=await self._may_owner_talk(process),
         )
         if told not in (None, "nobody"):
             log.info("process_matched", process=process.id, key=process.key, told=told, count=look.count)
-            self._told(process.key)
+            self._wake_runner(process.key)
         return await self._store.processes.get(process.id) or process
 
 
-def _due(process: Process) -> int | None:
+def _report_due_at(process: Process) -> int | None:
     """When matches that were counted are told."""
     waits = process.unnoticed and process.noticed_at is not None
-    return process.noticed_at + WINDOW_MS if waits and process.noticed_at is not None else None
+    return process.noticed_at + NOTICE_INTERVAL_MS if waits and process.noticed_at is not None else None
 
 
-def _words(process: Process, over: Ended | Lost, said: str) -> str:
-    if isinstance(over, Lost):
-        return notes.process_lost(process.id, process.command, over.problem, said)
-    return notes.process_ended(process.id, process.command, ending(over), said, process.unnoticed)
+def _end_text(process: Process, end: CommandEnded | CommandLost, output: str) -> str:
+    if isinstance(end, CommandLost):
+        return notes.process_lost(process.id, process.command, end.problem, output)
+    return notes.process_ended(process.id, process.command, exit_text(end), output, process.unnoticed)
 
 
-def _match(process: Process, look: Look, notice: Notice) -> str:
+def _match_text(process: Process, look: PatternScan, notice: MatchNotice) -> str:
     text = notes.process_matched(process.id, process.command, look.lines, notice.count, notice.before)
     return notes.watch_ended(text, notify=bool(process.notify)) if notice.last else text

@@ -5,17 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from datetime import datetime, time, timedelta
 
-from perdure.core.session import Reset
+from perdure.core.session import ResetRule
 from perdure.settings import SessionSettings
 
 
-def resets(settings: SessionSettings, now: int) -> list[Reset]:
+def active_resets(settings: SessionSettings, now: int) -> list[ResetRule]:
     """The rules that hold now, in the time of this machine."""
     rules = []
     if settings.idle:
-        rules.append(Reset("idle", now - int(settings.idle * 1000)))
+        rules.append(ResetRule("idle", now - int(settings.idle * 1000)))
     if settings.daily is not None:
-        rules.append(Reset("daily", _last(time.fromisoformat(settings.daily), now)))
+        rules.append(ResetRule("daily", _last(time.fromisoformat(settings.daily), now)))
     return rules
 
 

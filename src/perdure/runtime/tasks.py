@@ -10,36 +10,36 @@ from typing import Any
 from perdure.boundary import contain
 from perdure.errors import Unavailable
 from perdure.logs import Log
-from perdure.runtime.bell import STORE_PAUSE
+from perdure.runtime.bell import STORE_RETRY_SECONDS
 
 log = Log("tasks")
 
-FIRST_PAUSE = 0.5  # seconds until what failed is tried again
-LONGEST_PAUSE = 60.0
-TRIES = 3  # of what fails though the store is there
+FIRST_DELAY_SECONDS = 0.5  # seconds until what failed is tried again
+MAX_DELAY_SECONDS = 60.0
+MAX_DEFECTS = 3  # of what fails though the store is there
 
 
-class Pauses:
+class FailureBackoff:
     """How long to wait before each thing is tried again: twice as long with every failure in a row."""
 
     def __init__(self) -> None:
         self._failures: dict[str, int] = {}
 
-    def after_failure(self, name: str = "") -> float:
+    def delay_after_failure(self, name: str = "") -> float:
         """Seconds to wait, now that this has failed once more."""
         count = self._failures[name] = self._failures.get(name, 0) + 1
-        return min(LONGEST_PAUSE, FIRST_PAUSE * float(2 ** min(count - 1, 10)))
+        return min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * float(2 ** min(count - 1, 10)))
 
-    def failures(self, name: str = "") -> int:
+    def failure_count(self, name: str = "") -> int:
         """How often this has failed in a row."""
         return self._failures.get(name, 0)
 
-    def clear(self, name: str = "") -> None:
+    def reset(self, name: str = "") -> None:
         """This went well."""
         self._failures.pop(name, None)
 
 
-class Failures:
+class FailureLog:
     """Logs what boundaries have contained: an outage in one line, a defect with its traceback, once per place."""
 
     def __init__(self, log: Log) -> None:
@@ -49,18 +49,18 @@ class Failures:
     def report(self, event: str, error: BaseException, **fields: Any) -> None:
         if isinstance(error, Unavailable):
             self._log.warning(event, **fields, error=error.message)
-        elif (place := place_of(error)) in self._known:
+        elif (place := defect_location(error)) in self._known:
             self._log.warning(event, **fields, error=repr(error))
         else:
             self._known.add(place)
             self._log.crash(event, error, **fields)
 
-    async def contain(self, event: str, work: Awaitable[object], **fields: Any) -> bool:
+    async def contain(self, event: str, operation: Awaitable[object], **fields: Any) -> bool:
         """Await the work; whatever it raises is logged as this event. Returns whether it raised nothing."""
-        return await contain(work, lambda error: self.report(event, error, **fields))
+        return await contain(operation, lambda error: self.report(event, error, **fields))
 
-    async def pause_after(
-        self, event: str, work: Awaitable[object], pauses: Pauses, name: str = "", **fields: Any
+    async def delay_after(
+        self, event: str, operation: Awaitable[object], backoff: FailureBackoff, name: str = "", **fields: Any
     ) -> float:
         """Await the work; seconds to wait before it is tried again, or 0.0 if it raised nothing.
 
@@ -72,61 +72,63 @@ class Failures:
             self.report(event, error, **fields)
             raised.append(error)
 
-        if await contain(work, report):
-            pauses.clear(name)
+        if await contain(operation, report):
+            backoff.reset(name)
             return 0.0
-        return STORE_PAUSE if isinstance(raised[0], Unavailable) else pauses.after_failure(name)
+        return STORE_RETRY_SECONDS if isinstance(raised[0], Unavailable) else backoff.delay_after_failure(name)
 
-    async def retry(self, event: str, work: Callable[[], Awaitable[object]]) -> bool:
+    async def retry(self, event: str, operation: Callable[[], Awaitable[object]]) -> bool:
         """Do the work, again after each failure. An outage is waited out; after three defects it is left out."""
-        pauses = Pauses()
-        while pauses.failures() < TRIES:
-            pause = await self.pause_after(event, work(), pauses)
+        pauses = FailureBackoff()
+        while pauses.failure_count() < MAX_DEFECTS:
+            pause = await self.delay_after(event, operation(), pauses)
             if not pause:
                 return True
             await asyncio.sleep(pause)
         return False
 
 
-def place_of(error: BaseException) -> str:
+def defect_location(error: BaseException) -> str:
     """What tells one defect from another: its kind, and where it was raised; its words may differ each time."""
     frames = extract_tb(error.__traceback__)
     return f"{type(error).__name__} {frames[-1].filename}:{frames[-1].lineno}" if frames else repr(error)
 
 
-class Tasks:
+class GatewayTasks:
     """Makes the tasks of a gateway in its task group, each behind a boundary of its own."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
 
-    def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin the work. Whatever it raises ends it alone, and is logged."""
-        return self._begin(work, self._run(work))
+        return self._start(coroutine, self._run_contained(coroutine))
 
-    def repeat(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    def run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         """Begin work that goes on while the gateway runs: after a failure and a pause, it begins anew."""
-        return self._group.create_task(self._repeat(work))
+        return self._group.create_task(self._repeat_loop(loop))
 
-    def _begin(self, work: Coroutine[Any, Any, None], contained: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(
+        self, coroutine: Coroutine[Any, Any, None], contained: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
         task = self._group.create_task(contained)
-        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it could begin
+        task.add_done_callback(lambda _: coroutine.close())  # it may have been cancelled before it could begin
         return task
 
-    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        await self._failures.contain("task_failed", work, task=_name(work))
+    async def _run_contained(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        await self._failures.contain("task_failed", coroutine, task=_coroutine_name(coroutine))
 
-    async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        pauses, clock = Pauses(), asyncio.get_running_loop().time
+    async def _repeat_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        pauses, clock = FailureBackoff(), asyncio.get_running_loop().time
         while True:
-            since, begun = clock(), work()
-            if await self._failures.contain("loop_failed", begun, loop=_name(begun)):
+            since, begun = clock(), loop()
+            if await self._failures.contain("loop_failed", begun, loop=_coroutine_name(begun)):
                 return
-            if clock() - since > LONGEST_PAUSE:
-                pauses.clear()
-            await asyncio.sleep(pauses.after_failure())
+            if clock() - since > MAX_DELAY_SECONDS:
+                pauses.reset()
+            await asyncio.sleep(pauses.delay_after_failure())
 
 
-def _name(work: Coroutine[Any, Any, None]) -> str:
-    return str(getattr(work, "__qualname__", work))
+def _coroutine_name(coroutine: Coroutine[Any, Any, None]) -> str:
+    return str(getattr(coroutine, "__qualname__", coroutine))

@@ -6,8 +6,8 @@ from perdure.core import notes
 from perdure.store import undoing
 from perdure.store.api import Store
 from perdure.store.ids import Clock
-from perdure.store.orders import Order
-from perdure.store.undoing import TakenBack
+from perdure.store.orders import ChatCommand
+from perdure.store.undoing import UndoResult
 
 
 class UndoCommand:
@@ -17,32 +17,32 @@ class UndoCommand:
         self._store = store
         self._clock = clock
 
-    async def undo(self, order: Order, _: str) -> None:
+    async def undo(self, command: ChatCommand, _: str) -> None:
         now = self._clock()
-        undo = undoing.undo(self._store.ids, order.key, order.sender, now, before=order.position)
-        await self._store.orders.obey(order, undo, _undone, now)
+        undo = undoing.undo(self._store.ids, command.key, command.sender, now, before=command.position)
+        await self._store.chat_commands.execute(command, undo, _undo_text, now)
 
-    async def retry(self, order: Order, _: str) -> None:
+    async def retry(self, command: ChatCommand, _: str) -> None:
         now = self._clock()
         retry = undoing.retry(
             self._store.ids,
-            order.key,
-            order.sender,
+            command.key,
+            command.sender,
             now,
-            order=order.id,
-            message=order.message,
-            before=order.position,
+            command=command.id,
+            message=command.message,
+            before=command.position,
         )
-        await self._store.orders.obey(order, retry, _asked_again, now)
+        await self._store.chat_commands.execute(command, retry, _retry_text, now)
 
 
-def _undone(taken: TakenBack) -> str:
-    if taken.what != "done":
-        return notes.UNDO_REFUSED[taken.what].format(command="undo")
-    return notes.undone(taken.words, acted=taken.acted, lives=taken.lives, goal=taken.goal)
+def _undo_text(taken: UndoResult) -> str:
+    if taken.outcome != "done":
+        return notes.UNDO_REFUSED[taken.outcome].format(command="undo")
+    return notes.undone(taken.words, acted=taken.acted, still_running=taken.process_running, goal=taken.goal)
 
 
-def _asked_again(taken: TakenBack) -> str:
-    if taken.what != "done":
-        return notes.UNDO_REFUSED[taken.what].format(command="retry")
-    return notes.asked_again(taken.words, acted=taken.acted, lives=taken.lives)
+def _retry_text(taken: UndoResult) -> str:
+    if taken.outcome != "done":
+        return notes.UNDO_REFUSED[taken.outcome].format(command="retry")
+    return notes.asked_again(taken.words, acted=taken.acted, still_running=taken.process_running)

@@ -12,23 +12,29 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import work_of
+from perdure.core.address import background_number
 from perdure.core.messages import Outbound, Receipt
-from perdure.core.patience import Due, Patience, Watch, doing, due
-from perdure.core.turn import State
+from perdure.core.patience import (
+    InactivityLimits,
+    InactivityResponse,
+    WatchState,
+    current_activity,
+    inactivity_response,
+)
+from perdure.core.turn import TurnState
 from perdure.errors import SendRefused
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.lease import Lease
-from perdure.runtime.runner import Runner
-from perdure.runtime.tasks import Failures, Tasks
+from perdure.runtime.runner import TurnRunner
+from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.store.ids import Clock
 
 log = Log("watchers")
 
-LOOK = 1.0  # seconds between two looks
-ASIDE_DEADLINE = 10.0  # seconds for saying something in passing; nobody waits for it
+CHECK_SECONDS = 1.0  # seconds between two looks
+NOTICE_SECONDS = 10.0  # seconds for saying something in passing; nobody waits for it
 
 
 def steady_clock() -> int:
@@ -36,120 +42,130 @@ def steady_clock() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Watched(Struct, eq=False):
+class WatchedAttempt(Struct, eq=False):
     """An attempt, and what was said in passing about it."""
 
     attempt: Attempt
-    told: int  # when people were last told that it goes on
-    silence: int = -1  # the last sign of life before the silence of which they were warned
+    notified_at: int  # when people were last told that it goes on
+    warned_silence: int = -1  # the last sign of life before the silence of which they were warned
     receipt: Receipt | None = None  # of the notice that says that it goes on, where it can be edited
-    notices: int = 0
+    notice_number: int = 0
     ending: bool = False
 
-    def watch(self) -> Watch:
-        return Watch(self.told, self.attempt.heard, warned=self.silence == self.attempt.heard)
+    def watch_state(self) -> WatchState:
+        return WatchState(
+            self.notified_at, self.attempt.active_at, warned=self.warned_silence == self.attempt.active_at
+        )
 
 
-class Watchers:
+class InactivityWatch:
     """Looks at every running attempt, every second."""
 
     def __init__(
         self,
-        runner: Runner,
+        runner: TurnRunner,
         connected: Mapping[str, Adapter],
-        patience: Patience,
+        limits: InactivityLimits,
         *,
         lease: Lease,
         clock: Clock,
         steady: Clock,
-        group: Tasks,
+        group: GatewayTasks,
     ) -> None:
         self._runner = runner
         self._connected = connected
-        self._patience = patience
+        self._limits = limits
         self._lease = lease
         self._clock = clock
         self._steady = steady
         self._group = group
-        self._failures = Failures(log)
-        self._watched: dict[str, Watched] = {}  # by turn
+        self._failures = FailureLog(log)
+        self._watched: dict[str, WatchedAttempt] = {}  # by turn
 
-    async def work(self) -> None:
-        if self._patience == Patience(0, 0, 0):
+    async def run(self) -> None:
+        if self._limits == InactivityLimits(0, 0, 0):
             return
         while True:
-            await asyncio.sleep(LOOK)
-            self.look()
+            await asyncio.sleep(CHECK_SECONDS)
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Say and do what is due now; returns at once."""
-        running = [attempt for attempt, task in self._runner.attempts.values() if _goes_on(attempt, task)]
+        running = [attempt for attempt, task in self._runner.attempts.values() if _is_watchable(attempt, task)]
         self._watched = {attempt.turn: self._known(attempt) for attempt in running}
         for watched in self._watched.values():
-            self._act(watched, due(watched.watch(), self._patience, self._steady()))
+            self._act(watched, inactivity_response(watched.watch_state(), self._limits, self._steady()))
 
-    def _known(self, attempt: Attempt) -> Watched:
+    def _known(self, attempt: Attempt) -> WatchedAttempt:
         watched = self._watched.get(attempt.turn)
-        return watched if watched is not None and watched.attempt is attempt else Watched(attempt, attempt.began)
+        return (
+            watched
+            if watched is not None and watched.attempt is attempt
+            else WatchedAttempt(attempt, attempt.began)
+        )
 
-    def _act(self, watched: Watched, what: Due) -> None:
+    def _act(self, watched: WatchedAttempt, what: InactivityResponse) -> None:
         match what:
-            case Due.END if not watched.ending:
+            case InactivityResponse.END if not watched.ending:
                 watched.ending = True
-                self._group.create_task(self._end(watched.attempt))
-            case Due.WARNING:
+                self._group.create_task(self._end_inactive(watched.attempt))
+            case InactivityResponse.WARNING:
                 self._warn(watched)
-            case Due.STILL_WORKING:
-                self._tell(watched)
+            case InactivityResponse.STILL_WORKING:
+                self._notify_still_working(watched)
             case _:
                 return
 
     # ── what is said and done ───────────────────────────────────────────────────────────────────────────────
 
-    async def _end(self, attempt: Attempt) -> None:
-        silence = self._steady() - attempt.heard
+    async def _end_inactive(self, attempt: Attempt) -> None:
+        silence = self._steady() - attempt.active_at
         log.warning("inactive", turn=attempt.turn, key=attempt.key, milliseconds=silence)
-        await self._runner.give_up(attempt, notes.inactive(doing(attempt.view).tools, silence))
+        await self._runner.fail_attempt(attempt, notes.inactive(current_activity(attempt.view).tools, silence))
 
-    def _warn(self, watched: Watched) -> None:
+    def _warn(self, watched: WatchedAttempt) -> None:
         attempt = watched.attempt
-        silence = self._steady() - attempt.heard
-        text = notes.about_work(work_of(attempt.key), notes.silent(silence, self._patience.limit))
-        if self._say(watched, text, standing=False):
-            watched.silence = attempt.heard
+        silence = self._steady() - attempt.active_at
+        text = notes.about_work(background_number(attempt.key), notes.silent(silence, self._limits.limit_ms))
+        if self._start_notice(watched, text, editable=False):
+            watched.warned_silence = attempt.active_at
 
-    def _tell(self, watched: Watched) -> None:
+    def _notify_still_working(self, watched: WatchedAttempt) -> None:
         attempt = watched.attempt
-        now = doing(attempt.view)
-        text = notes.about_work(work_of(attempt.key), notes.still_working(now.tools, self._clock() - now.since))
-        if self._say(watched, text, standing=True):
-            watched.told = self._steady()
+        now = current_activity(attempt.view)
+        text = notes.about_work(
+            background_number(attempt.key), notes.still_working(now.tools, self._clock() - now.since)
+        )
+        if self._start_notice(watched, text, editable=True):
+            watched.notified_at = self._steady()
 
-    def _say(self, watched: Watched, text: str, *, standing: bool) -> bool:
+    def _start_notice(self, watched: WatchedAttempt, text: str, *, editable: bool) -> bool:
         """Begin to say something in the chat. False: it cannot be reached now, or something is being said."""
         attempt = watched.attempt
         adapter = self._connected.get(address_of(attempt.key).platform)
-        if adapter is None or (attempt.aside is not None and not attempt.aside.done()):
+        if adapter is None or (attempt.notice_task is not None and not attempt.notice_task.done()):
             return False
-        attempt.aside = asyncio.create_task(self._saying(watched, adapter, text, standing=standing))
+        attempt.notice_task = asyncio.create_task(self._send_contained(watched, adapter, text, editable=editable))
         return True
 
-    async def _saying(self, watched: Watched, adapter: Adapter, text: str, *, standing: bool) -> None:
-        showing = self._show(watched, adapter, text, standing=standing)
+    async def _send_contained(
+        self, watched: WatchedAttempt, adapter: Adapter, text: str, *, editable: bool
+    ) -> None:
+        showing = self._send_notice(watched, adapter, text, editable=editable)
         await self._failures.contain("notice_not_shown", showing, turn=watched.attempt.turn)
 
-    async def _show(self, watched: Watched, adapter: Adapter, text: str, *, standing: bool) -> None:
-        async with asyncio.timeout(ASIDE_DEADLINE):
-            await self._lease.confirmed()
-            if standing and adapter.capabilities.edit:
-                await self._put(watched, adapter, text)
+    async def _send_notice(self, watched: WatchedAttempt, adapter: Adapter, text: str, *, editable: bool) -> None:
+        async with asyncio.timeout(NOTICE_SECONDS):
+            await self._lease.wait_until_valid()
+            if editable and adapter.capabilities.edit:
+                await self._send_or_edit(watched, adapter, text)
             else:
                 await adapter.notice(address_of(watched.attempt.key), text)
 
-    async def _put(self, watched: Watched, adapter: Adapter, text: str) -> None:
+    async def _send_or_edit(self, watched: WatchedAttempt, adapter: Adapter, text: str) -> None:
         """Show the notice, in the place of the one before; if that cannot be edited, the next is a new one."""
         attempt = watched.attempt
-        name = f"{attempt.turn}.working.{attempt.view.attempt}.{watched.notices}"
+        name = f"{attempt.turn}.working.{attempt.view.attempt}.{watched.notice_number}"
         outbound = Outbound(address_of(attempt.key), text, name)
         if watched.receipt is None:
             watched.receipt = await adapter.send(outbound)
@@ -158,10 +174,10 @@ class Watchers:
             await adapter.edit(watched.receipt, outbound)
         except SendRefused:
             watched.receipt = None
-            watched.notices += 1
+            watched.notice_number += 1
             raise
 
 
-def _goes_on(attempt: Attempt, task: asyncio.Task[None]) -> bool:
+def _is_watchable(attempt: Attempt, task: asyncio.Task[None]) -> bool:
     """Whether there is anything to say of it: not once its turn has ended, or somebody has taken it over."""
-    return not task.cancelling() and not attempt.hushed and attempt.view.state is State.RUNNING
+    return not task.cancelling() and not attempt.silenced and attempt.view.state is TurnState.RUNNING

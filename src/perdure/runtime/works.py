@@ -7,83 +7,85 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from perdure.core import notes
-from perdure.core.address import background_key
-from perdure.core.commands import Aim, is_verb, read_aim
-from perdure.core.explain import STATES
+from perdure.core.address import background_session_key
+from perdure.core.commands import BackgroundRequest, is_background_verb, read_background_request
+from perdure.core.explain import TURN_STATES
 from perdure.core.messages import Inbound
-from perdure.runtime.runner import Runner
+from perdure.runtime.runner import TurnRunner
 from perdure.store import verbs
 from perdure.store.api import Store
 from perdure.store.ids import Clock
-from perdure.store.inbox import LATEST
-from perdure.store.orders import Order
-from perdure.store.works import begin_work
+from perdure.store.inbox import MAX_POSITION
+from perdure.store.orders import ChatCommand
+from perdure.store.works import begin_background_session
 
-USAGE = "/background [TEXT | stop N]"
+BACKGROUND_USAGE = "/background [TEXT | stop N]"
 
 
-class WorkCommand:
+class BackgroundCommand:
     """Begins work, lists it, and lets the other commands reach it by its number."""
 
     def __init__(
         self,
         store: Store,
-        runner: Runner,
-        most: int,
+        runner: TurnRunner,
+        max_sessions: int,
         clock: Clock,
-        command: Callable[[Order, str, str], Awaitable[None]],
+        run_by_name: Callable[[ChatCommand, str, str], Awaitable[None]],
     ) -> None:
         """`most` may go on in one chat; `command` carries out another command, by its name and its words."""
         self._store = store
         self._runner = runner
-        self._most = most
+        self._max_sessions = max_sessions
         self._clock = clock
-        self._command = command
+        self._run_by_name = run_by_name
 
-    async def run(self, order: Order, rest: str) -> None:
-        aim = read_aim(rest)
+    async def run(self, command: ChatCommand, arguments: str) -> None:
+        aim = read_background_request(arguments)
         if aim is not None:
-            await self._reach(order, aim)
-        elif is_verb(rest):
-            await self._say(order, notes.usage(USAGE, rest))
-        elif rest:
-            await self._begin(order, rest)
+            await self._run_on_session(command, aim)
+        elif is_background_verb(arguments):
+            await self._reply(command, notes.usage(BACKGROUND_USAGE, arguments))
+        elif arguments:
+            await self._begin_session(command, arguments)
         else:
-            await self._say(order, "\n".join(await self.lines(order.key)) or notes.NO_WORK)
+            await self._reply(command, "\n".join(await self.status_lines(command.key)) or notes.NO_WORK)
 
-    async def lines(self, key: str) -> list[str]:
+    async def status_lines(self, key: str) -> list[str]:
         """What is going on in the background of a chat."""
-        going = await self._store.works.going(key)
-        return [notes.work_line(work.number, STATES[work.state], work.text) for work in going]
+        going = await self._store.background_sessions.unfinished(key)
+        return [notes.work_line(work.number, TURN_STATES[work.state], work.text) for work in going]
 
-    async def _begin(self, order: Order, text: str) -> None:
-        now, files = self._clock(), order.attachments
-        said = Inbound(order.address, order.message, order.sender, text, attachments=files)
-        begin = begin_work(self._store.ids, order.key, said, f"background:{order.id}", now, self._most)
-        number = await self._store.orders.obey(order, begin, self._told, now)
+    async def _begin_session(self, command: ChatCommand, text: str) -> None:
+        now, files = self._clock(), command.attachments
+        said = Inbound(command.address, command.message, command.sender, text, attachments=files)
+        begin = begin_background_session(
+            self._store.ids, command.key, said, f"background:{command.id}", now, self._max_sessions
+        )
+        number = await self._store.chat_commands.execute(command, begin, self._begun_text, now)
         if number is not None:
-            self._runner.wake(background_key(order.key, number))
+            self._runner.wake(background_session_key(command.key, number))
 
-    def _told(self, number: int | None) -> str:
-        return notes.too_many_works(self._most) if number is None else notes.work_begun(number)
+    def _begun_text(self, number: int | None) -> str:
+        return notes.too_many_works(self._max_sessions) if number is None else notes.work_begun(number)
 
-    async def _reach(self, order: Order, aim: Aim) -> None:
+    async def _run_on_session(self, command: ChatCommand, aim: BackgroundRequest) -> None:
         """Carry out a command on a work. What comes of it is answered in the chat."""
-        key = background_key(order.key, aim.number)
-        if not await self._store.works.exists(key):
-            await self._say(order, notes.no_such_work(aim.number))
+        key = background_session_key(command.key, aim.number)
+        if not await self._store.background_sessions.exists(key):
+            await self._reply(command, notes.no_such_work(aim.number))
             return
-        there = replace(order, key=key, bound=None, position=LATEST)
+        there = replace(command, key=key, bound=None, position=MAX_POSITION)
         if aim.verb == "answer":
-            await self._answer(there, aim.words)
+            await self._answer_question(there, aim.argument)
         else:
-            await self._command(there, aim.verb, "all" if aim.verb == "stop" else aim.words)
+            await self._run_by_name(there, aim.verb, "all" if aim.verb == "stop" else aim.argument)
         self._runner.wake(key)
 
-    async def _answer(self, order: Order, text: str) -> None:
+    async def _answer_question(self, command: ChatCommand, text: str) -> None:
         now = self._clock()
-        answering = verbs.answer(self._store.ids, order.key, order.sender, text, now)
-        await self._store.orders.obey(order, answering, notes.work_answered, now)
+        answering = verbs.answer_question(self._store.ids, command.key, command.sender, text, now)
+        await self._store.chat_commands.execute(command, answering, notes.work_answered, now)
 
-    async def _say(self, order: Order, text: str) -> None:
-        await self._store.orders.obey(order, lambda _: None, lambda _: text, self._clock())
+    async def _reply(self, command: ChatCommand, text: str) -> None:
+        await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())

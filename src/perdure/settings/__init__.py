@@ -14,46 +14,51 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.core.people import EVERYBODY, TOKEN_HOLDER, Lists
-from perdure.core.queueing import Rules
-from perdure.settings.agent import AgentSettings, ModelSettings, ServerSettings, ToolsSettings
+from perdure.core.people import EVERYBODY, TOKEN_HOLDER, AllowLists
+from perdure.core.queueing import QueueRules
+from perdure.settings.agent import AgentSettings, McpServerSettings, ModelSettings, ToolsSettings
 from perdure.settings.kinds import (
-    DURATION,
-    LONGEST,
-    Count,
+    DURATION_EXPECTED,
+    MAX_DURATION_SECONDS,
     DatabaseUrl,
     Duration,
     Host,
-    Policy,
+    PositiveCount,
+    ResumePolicy,
     TimeOfDay,
 )
-from perdure.settings.platforms import PlatformSettings, PlatformsSettings, PluggedSettings, TelegramSettings
+from perdure.settings.platforms import (
+    PlatformSettings,
+    PlatformsSettings,
+    PluginPlatformSettings,
+    TelegramSettings,
+)
 from perdure.settings.queue import InboxSettings, QueueSettings
 from perdure.settings.work import BackgroundSettings, GoalSettings, NotifySettings, TurnSettings
 
 __all__ = [
-    "DURATION",
-    "LONGEST",
-    "SQLITE",
+    "DURATION_EXPECTED",
+    "MAX_DURATION_SECONDS",
+    "SQLITE_PREFIX",
     "AccessSettings",
     "AgentSettings",
     "DeliverySettings",
     "DrainSettings",
     "InboxSettings",
+    "McpServerSettings",
     "ModelSettings",
     "PlatformSettings",
-    "PluggedSettings",
-    "Policy",
+    "PluginPlatformSettings",
     "QueueSettings",
     "RecoverySettings",
-    "ServerSettings",
+    "ResumePolicy",
     "SessionSettings",
     "Settings",
     "TelegramSettings",
     "ToolsSettings",
 ]
 
-SQLITE = "sqlite:///"
+SQLITE_PREFIX = "sqlite:///"
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
@@ -145,7 +150,7 @@ class DrainSettings(msgspec.Struct, frozen=True):
     ] = 20.0
 
     @property
-    def longest(self) -> float:
+    def max_seconds(self) -> float:
         """After so many seconds a stop has ended, one way or the other."""
         return self.deadline + self.teardown
 
@@ -154,7 +159,7 @@ class RecoverySettings(msgspec.Struct, frozen=True):
     """What becomes of turns that were cut off."""
 
     policy: Annotated[
-        Policy,
+        ResumePolicy,
         Meta(
             description="What becomes of a turn that was cut off: it goes on by itself (`auto`), the chat is "
             "asked first (`ask`), or it is left to the people there (`off`)."
@@ -164,16 +169,16 @@ class RecoverySettings(msgspec.Struct, frozen=True):
         Duration,
         Meta(description="A turn cut off longer ago than this does not go on by itself; 0 means at any age."),
     ] = 3600.0
-    concurrency: Annotated[Count, Meta(description="How many turns are recovered at the same time.")] = 4
+    concurrency: Annotated[PositiveCount, Meta(description="How many turns are recovered at the same time.")] = 4
     max_without_progress: Annotated[
-        Count,
+        PositiveCount,
         Meta(description="After so many interruptions in a row without a new step, the session is suspended."),
     ] = 3
     max_interruptions: Annotated[
-        Count, Meta(description="After so many interruptions of one turn, the session is suspended.")
+        PositiveCount, Meta(description="After so many interruptions of one turn, the session is suspended.")
     ] = 10
     max_tokens: Annotated[
-        Count | None,
+        PositiveCount | None,
         Meta(description="The most tokens a turn may have used and still go on by itself.", examples=[200000]),
     ] = None
 
@@ -240,18 +245,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention: RetentionSettings = RetentionSettings()
     access: AccessSettings = AccessSettings()
     platforms: PlatformsSettings = PlatformsSettings()
-    plugged: dict[str, PluggedSettings] = {}  # the sections `platforms.NAME` of those that other packages bring
+    plugged: dict[
+        str, PluginPlatformSettings
+    ] = {}  # the sections `platforms.NAME` of those that other packages bring
 
     @property
     def store_url(self) -> str:
         """The database's URL; what follows `sqlite:///` in it is an absolute path, as it stands."""
-        url = self.store.url or f"{SQLITE}perdure.db"
-        if not url.startswith(SQLITE):
+        url = self.store.url or f"{SQLITE_PREFIX}perdure.db"
+        if not url.startswith(SQLITE_PREFIX):
             return url
-        return f"{SQLITE}{self.home / url.removeprefix(SQLITE)}"
+        return f"{SQLITE_PREFIX}{self.home / url.removeprefix(SQLITE_PREFIX)}"
 
     @property
-    def max_file(self) -> int:
+    def max_file_bytes(self) -> int:
         """How many bytes a file may have that somebody sends."""
         return self.inbox.max_file * 1_000_000
 
@@ -270,21 +277,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return {**msgspec.structs.asdict(self.platforms), **self.plugged}
 
     @property
-    def queue_rules(self) -> Rules:
+    def queue_rules(self) -> QueueRules:
         """How messages wait."""
         quiet, age = int(self.queue.quiet * 1000), int(self.inbox.max_age * 1000)
-        return Rules(self.queue.mode, self.queue.cap, quiet, age, files=True)
+        return QueueRules(self.queue.mode, self.queue.cap, quiet, age, await_files=True)
 
-    def recovery_policy(self, platform: str, chat: str) -> Policy:
+    def recovery_policy(self, platform: str, chat: str) -> ResumePolicy:
         """What becomes of a turn that was cut off in this chat: it says so itself, or its platform, or all."""
         there = self.platform(platform)
         return there.recovery_chats.get(chat) or there.recovery or self.recovery.policy
 
-    def lists(self, platform: str) -> Lists:
+    def allow_lists(self, platform: str) -> AllowLists:
         """Whom the configuration lets in on a platform, and as what."""
         there = self.platform(platform)
         holder = {TOKEN_HOLDER.id} if platform == "web" else set()
-        return Lists(
+        return AllowLists(
             owners=frozenset({*there.allow, *holder} - {EVERYBODY}),
             chats={chat: frozenset(people) for chat, people in there.allow_chats.items()},
             everybody=EVERYBODY in there.allow,

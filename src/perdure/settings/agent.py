@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure.core.notes import SYSTEM_PROMPT
-from perdure.settings.kinds import Count, Duration, Id, ModelName, Name, Object, Secret, Url
+from perdure.settings.kinds import Duration, ModelName, Name, NonEmptyText, ObjectPath, PositiveCount, Secret, Url
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
@@ -26,18 +26,18 @@ class AgentSettings(msgspec.Struct, frozen=True):
             extra={"default": "a built-in text"},
         ),
     ] = SYSTEM_PROMPT
-    max_steps: Annotated[Count, Meta(description="The most model calls one turn may make before it is ended.")] = (
-        90
-    )
+    max_steps: Annotated[
+        PositiveCount, Meta(description="The most model calls one turn may make before it is ended.")
+    ] = 90
     max_tokens: Annotated[
-        Count | None,
+        PositiveCount | None,
         Meta(
             description="The most tokens one turn may use, read and written, before it is ended.",
             examples=[200_000],
         ),
     ] = None
     tools: Annotated[
-        list[Id],
+        list[NonEmptyText],
         Meta(
             description="The tools that the model may use, by name; `*` stands for any letters, so `files_*` "
             "means all whose names begin so.",
@@ -45,7 +45,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
         ),
     ] = msgspec.field(default_factory=lambda: ["*"])
     entrypoint: Annotated[
-        Object | None,
+        ObjectPath | None,
         Meta(
             description="An agent of your own instead of the built-in one: an async function, a pydantic-ai "
             "`Agent`, or any object with the methods of `perdure.agents.Agent`.",
@@ -83,7 +83,7 @@ class ModelSettings(msgspec.Struct, frozen=True):
         ),
     ] = None
     context: Annotated[
-        Count | None,
+        PositiveCount | None,
         Meta(
             description="How many tokens the model reads and writes in all, at most; a longer conversation is "
             "summed up. Known by itself for most models, asked of your own server, and learnt from its refusals.",
@@ -106,14 +106,14 @@ class ModelSettings(msgspec.Struct, frozen=True):
         return [("name", self.name), ("base_url", self.base_url), ("api_key", "(hidden)")]
 
 
-class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An MCP server: a command to start, or the URL of one that runs, and what repeating its tools would mean."""
 
-    command: list[Id] = []
+    command: list[NonEmptyText] = []
     url: Url | None = None
-    env: dict[Id, str] = {}
-    headers: dict[Id, str] = {}
-    effects: dict[Id, Literal["pure", "keyed", "once"]] = {}
+    env: dict[NonEmptyText, str] = {}
+    headers: dict[NonEmptyText, str] = {}
+    effects: dict[NonEmptyText, Literal["pure", "keyed", "once"]] = {}
     timeout: float = 120.0
     startup_timeout: float = 10.0
 
@@ -134,7 +134,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         ),
     ] = None
     load: Annotated[
-        list[Object],
+        list[ObjectPath],
         Meta(
             description="Tools of your own: functions with `@perdure.tool`, each as `module:object`.",
             examples=[["my_tools:send_invoice"]],
@@ -142,7 +142,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         ),
     ] = []
     mcp: Annotated[
-        dict[Name, ServerSettings],
+        dict[Name, McpServerSettings],
         Meta(
             description="MCP servers whose tools the agent may use, by name. Each has a `command` or a `url`; "
             "`env` and `headers` go to it; `effects` says which tools are `pure`, `keyed` or `once`; `timeout` is "
@@ -156,7 +156,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         ),
     ] = {}
     env: Annotated[
-        list[Id],
+        list[NonEmptyText],
         Meta(
             description="The names of the variables that commands are given; no other of the gateway's.",
             examples=[["PATH", "HOME", "LANG", "SSH_AUTH_SOCK"]],
@@ -167,7 +167,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         Meta(description="Which shell commands a person must approve first: dangerous ones, all, or none."),
     ] = "dangerous"
     dangerous: Annotated[
-        list[Id],
+        list[NonEmptyText],
         Meta(
             description="Commands that need approval beside [those that always do](approvals.md), word by word; "
             "`*` stands for any word, and as the last one for any rest.",
@@ -175,7 +175,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         ),
     ] = []
     safe: Annotated[
-        list[Id],
+        list[NonEmptyText],
         Meta(
             description="Commands that need no approval though the rules say so, written in the same way.",
             examples=[["rm -rf build"]],
@@ -188,7 +188,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         bool, Meta(description="Whether `fetch_url` may reach this machine and its private networks.")
     ] = False
     result_limit: Annotated[
-        Count,
+        PositiveCount,
         Meta(description="The most characters of one result that the model reads; the middle is left out."),
     ] = 30_000
     timeout: Annotated[

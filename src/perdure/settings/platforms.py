@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from perdure.settings.kinds import Id, ModelName, Policy, Secret, Url
+from perdure.settings.kinds import ModelName, NonEmptyText, ResumePolicy, Secret, Url
 
 
 class PlatformSettings(msgspec.Struct, frozen=True):
@@ -15,7 +15,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
 
     enabled: Annotated[bool, Meta(description="Whether the gateway uses this platform at all.")] = True
     allow: Annotated[
-        list[Id],
+        list[NonEmptyText],
         Meta(
             description="The ids of the owners, as the platform spells them; `*` lets everybody else in, as "
             "members. On the web, whoever has the login token is an owner anyway.",
@@ -23,7 +23,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
         ),
     ] = msgspec.field(default_factory=lambda: ["*"])
     allow_chats: Annotated[
-        dict[Id, list[Id]],
+        dict[NonEmptyText, list[NonEmptyText]],
         Meta(
             description="The members of single chats: the id of a chat, and the ids of people there. `*` lets "
             "everybody in; without it, nobody comes in there by the `*` of `allow`.",
@@ -31,7 +31,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
         ),
     ] = {}
     recovery: Annotated[
-        Policy | None,
+        ResumePolicy | None,
         Meta(description="Like `recovery.policy`, which holds if there is none here.", examples=["ask"]),
     ] = None
     banner: Annotated[
@@ -49,11 +49,11 @@ class PlatformSettings(msgspec.Struct, frozen=True):
         ),
     ] = None
     tools: Annotated[
-        list[Id] | None,
+        list[NonEmptyText] | None,
         Meta(description="Like `agent.tools`, which holds if there is none here.", examples=[["clarify"]]),
     ] = None
     recovery_chats: Annotated[
-        dict[Id, Policy],
+        dict[NonEmptyText, ResumePolicy],
         Meta(
             description="Like `recovery`, for single chats: the id of a chat, and what holds there.",
             examples=[{"12": "off", "13": "ask"}],
@@ -65,7 +65,7 @@ class TelegramSettings(PlatformSettings, frozen=True):
     """A bot on [Telegram](telegram.md)."""
 
     allow: Annotated[
-        list[Id],
+        list[NonEmptyText],
         Meta(
             description="The ids of the owners, as numbers in quotes; `*` lets everybody else in, as members. "
             "Whoever is not known asks by writing to the bot, and is let in with `perdure pair`.",
@@ -99,11 +99,11 @@ class TelegramSettings(PlatformSettings, frozen=True):
         return [("token", "(hidden)")]
 
 
-class PluggedSettings(PlatformSettings, frozen=True):
+class PluginPlatformSettings(PlatformSettings, frozen=True):
     """A platform that another package brings: the settings of every platform, and its own as they came."""
 
     allow: Annotated[
-        list[Id],
+        list[NonEmptyText],
         Meta(
             description="The ids of the owners, as the platform spells them; `*` lets everybody else in.",
             examples=[["ann", "bob"]],

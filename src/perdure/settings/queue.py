@@ -7,15 +7,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from perdure.core.queueing import Mode
-from perdure.settings.kinds import Count, Duration
+from perdure.core.queueing import QueueMode
+from perdure.settings.kinds import Duration, PositiveCount
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
     """What a message does that comes while the agent is at work in its conversation."""
 
     mode: Annotated[
-        Mode,
+        QueueMode,
         Meta(
             description="It waits for a turn of its own (`queue`), joins the running turn at its next step "
             "(`steer`), ends the running turn and takes its place (`interrupt`), or waits with the others for "
@@ -23,7 +23,7 @@ class QueueSettings(msgspec.Struct, frozen=True):
         ),
     ] = "queue"
     cap: Annotated[
-        Count,
+        PositiveCount,
         Meta(description="How many messages may wait in a conversation; those beyond are not taken, and told so."),
     ] = 100
     quiet: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from perdure.settings.kinds import Count, Duration
+from perdure.settings.kinds import Duration, PositiveCount
 
 
 class TurnSettings(msgspec.Struct, frozen=True):
@@ -38,10 +38,12 @@ class NotifySettings(msgspec.Struct, frozen=True):
 class GoalSettings(msgspec.Struct, frozen=True):
     """How far `/goal` goes by itself."""
 
-    max_turns: Annotated[Count, Meta(description="How many turns one goal may begin.")] = 10
+    max_turns: Annotated[PositiveCount, Meta(description="How many turns one goal may begin.")] = 10
 
 
 class BackgroundSettings(msgspec.Struct, frozen=True):
     """What goes on beside a chat, with `/background`."""
 
-    at_once: Annotated[Count, Meta(description="How many works may go on in the background of one chat.")] = 5
+    at_once: Annotated[
+        PositiveCount, Meta(description="How many works may go on in the background of one chat.")
+    ] = 5

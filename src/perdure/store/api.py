@@ -9,30 +9,30 @@ from perdure.errors import ConfigurationError
 from perdure.store.attachments import Attachments
 from perdure.store.database import Database
 from perdure.store.decisions import Decisions
-from perdure.store.erasing import Erasing
+from perdure.store.erasing import Erasure
 from perdure.store.goals import Goals
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
-from perdure.store.lives import Lives
-from perdure.store.orders import Orders
+from perdure.store.lives import Timelines
+from perdure.store.orders import ChatCommands
 from perdure.store.outbox import Outbox
-from perdure.store.overview import Overview
+from perdure.store.overview import Gauges
 from perdure.store.pairings import Pairings
 from perdure.store.people import People
-from perdure.store.presses import Presses
+from perdure.store.presses import Answers
 from perdure.store.previews import Previews
 from perdure.store.processes import Processes
 from perdure.store.queueing import Queue
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
-from perdure.store.situations import Situations
-from perdure.store.tallies import Tallies
+from perdure.store.situations import Snapshots
+from perdure.store.tallies import Counters
 from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
-from perdure.store.works import Works
+from perdure.store.works import BackgroundSessions
 
-Wrap = Callable[[Database], Database]
+DatabaseWrapper = Callable[[Database], Database]
 
 
 class Store:
@@ -46,24 +46,24 @@ class Store:
         self.turns = Turns(database, ids)
         self.journal = Journal(database)
         self.inbox = Inbox(database, ids)
-        self.presses = Presses(database, ids)
+        self.answers = Answers(database, ids)
         self.outbox = Outbox(database, ids)
         self.attachments = Attachments(database, ids)
         self.previews = Previews(database, ids)
-        self.orders = Orders(database, ids)
+        self.chat_commands = ChatCommands(database, ids)
         self.queue = Queue(database, ids)
         self.goals = Goals(database)
-        self.works = Works(database)
+        self.background_sessions = BackgroundSessions(database)
         self.runs = Runs(database, ids)
-        self.situations = Situations(database)
-        self.lives = Lives(database)
+        self.snapshots = Snapshots(database)
+        self.timelines = Timelines(database)
         self.decisions = Decisions(database)
-        self.overview = Overview(database)
-        self.tallies = Tallies(database)
+        self.gauges = Gauges(database)
+        self.counters = Counters(database)
         self.people = People(database)
         self.pairings = Pairings(database, ids)
         self.processes = Processes(database, ids)
-        self.erasing = Erasing(database, ids)
+        self.erasure = Erasure(database, ids)
         self.transfer = Transfer(database)
 
     @property

@@ -7,13 +7,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.core.entries import Cancelled, Entry, Joined, ModelAnswered, ToolEnded, ToolStarted, decode
-from perdure.core.turn import BEGUN
+from perdure.core.entries import (
+    Entry,
+    MessagesJoined,
+    ModelAnswered,
+    ToolEnded,
+    ToolStarted,
+    TurnCancelled,
+    decode_entry,
+)
+from perdure.core.turn import OPEN_STATES
 from perdure.store.database import Database, Tx
 
-_BEGUN = ", ".join(f"'{state}'" for state in BEGUN)
+_BEGUN = ", ".join(f"'{state}'" for state in OPEN_STATES)
 # One question, so that nothing is overlooked on its way from one table to the other.
-_UNDER_WAY = (
+_UNFINISHED = (
     f"SELECT 1 FROM turns WHERE state IN ({_BEGUN}) "
     "UNION ALL SELECT 1 FROM outbox WHERE state IN ('owed', 'sending', 'unknown') "
     "UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside' "
@@ -24,7 +32,7 @@ _ENTRIES = (
 )
 
 
-class Taken(Struct, frozen=True):
+class AuditedTurn(Struct, frozen=True):
     """A turn."""
 
     id: str
@@ -32,7 +40,7 @@ class Taken(Struct, frozen=True):
     state: str
 
 
-class Received(Struct, frozen=True):
+class AuditedMessage(Struct, frozen=True):
     """What became of a message, and the turn that it is part of."""
 
     event_key: str
@@ -40,7 +48,7 @@ class Received(Struct, frozen=True):
     turn: str | None
 
 
-class Made(Struct, frozen=True):
+class AuditedCall(Struct, frozen=True):
     """A call of a tool that was begun, and its end if there is one."""
 
     turn: str
@@ -49,7 +57,7 @@ class Made(Struct, frozen=True):
     ended: ToolEnded | None
 
 
-class Epochs(Struct, frozen=True):
+class TurnEpochs(Struct, frozen=True):
     """The epoch that a turn has now, and its claims and interruptions in their order."""
 
     turn: str
@@ -57,25 +65,25 @@ class Epochs(Struct, frozen=True):
     entries: tuple[Entry, ...]
 
 
-class Auditing:
+class StoreAudit:
     """Reads all there is; nothing of a running gateway needs it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def is_quiet(self) -> bool:
+    async def is_idle(self) -> bool:
         """Whether nothing is under way: no turn, no reply, no message, no process."""
-        return not await self._all(_UNDER_WAY)
+        return not await self._all(_UNFINISHED)
 
-    async def turns(self, since: str = "") -> list[Taken]:
+    async def turns(self, since: str = "") -> list[AuditedTurn]:
         """Every turn behind the one of that id, in the order in which they began."""
         rows = await self._all("SELECT id, key, state FROM turns WHERE id > :since ORDER BY id", since=since)
-        return [Taken(*row) for row in rows]
+        return [AuditedTurn(*row) for row in rows]
 
-    async def received(self) -> list[Received]:
-        return [Received(*row) for row in await self._all("SELECT event_key, state, turn FROM inbox")]
+    async def messages(self) -> list[AuditedMessage]:
+        return [AuditedMessage(*row) for row in await self._all("SELECT event_key, state, turn FROM inbox")]
 
-    async def calls(self, since: str = "") -> list[Made]:
+    async def calls(self, since: str = "") -> list[AuditedCall]:
         """Every call of the turns behind the one of that id."""
         begun: dict[tuple[str, str], ToolStarted] = {}
         ends: dict[tuple[str, str], ToolEnded] = {}
@@ -84,26 +92,26 @@ class Auditing:
                 begun[turn, entry.call] = entry
             elif isinstance(entry, ToolEnded):
                 ends[turn, entry.call] = entry
-        return [Made(at[0], started.key, started.tool, ends.get(at)) for at, started in begun.items()]
+        return [AuditedCall(at[0], started.key, started.tool, ends.get(at)) for at, started in begun.items()]
 
     async def final_answers(self, since: str = "") -> Counter[str]:
         """How many final answers a model gave, by turn; but for turns that further words have joined."""
         entries = await self._entries("'model_answered', 'joined'", since)
-        joined = {turn for turn, entry in entries if isinstance(entry, Joined)}
+        joined = {turn for turn, entry in entries if isinstance(entry, MessagesJoined)}
         finals = [turn for turn, entry in entries if isinstance(entry, ModelAnswered) and not entry.calls]
         return Counter(turn for turn in finals if turn not in joined)
 
-    async def cancelled(self, why: str) -> set[str]:
+    async def cancelled_turns(self, why: str) -> set[str]:
         """The turns that were cancelled for that reason."""
         entries = await self._entries("'cancelled'")
-        return {turn for turn, entry in entries if isinstance(entry, Cancelled) and entry.why == why}
+        return {turn for turn, entry in entries if isinstance(entry, TurnCancelled) and entry.why == why}
 
-    async def expired(self) -> set[str]:
+    async def turns_with_expired_replies(self) -> set[str]:
         """The turns of which a reply, or a part of one, was given up."""
         rows = await self._all("SELECT turn FROM outbox WHERE state = 'expired' AND turn IS NOT NULL")
         return {row[0] for row in rows}
 
-    async def lost_processes(self) -> list[str]:
+    async def lost_commands(self) -> list[str]:
         """The commands of processes whose end nobody knows."""
         return [row[0] for row in await self._all("SELECT command FROM processes WHERE state = 'lost'")]
 
@@ -111,22 +119,22 @@ class Auditing:
         """Interruptions, notes and questions to the model, in the order of the journal, each with its turn."""
         return await self._entries("'interrupted', 'noted', 'model_asked'")
 
-    async def epochs(self, since: str = "") -> list[Epochs]:
+    async def epochs(self, since: str = "") -> list[TurnEpochs]:
         """The epochs of the turns behind the one of that id."""
 
-        def look(tx: Tx) -> list[Epochs]:
+        def look(tx: Tx) -> list[TurnEpochs]:
             turns = tx.all("SELECT id, epoch FROM turns WHERE id > :since ORDER BY id", since=since)
             rows = tx.all(_ENTRIES.format(kinds="'claimed', 'interrupted'"), since=since)
             entries: dict[str, list[Entry]] = {}
             for turn, kind, version, body in rows:
-                entries.setdefault(turn, []).append(decode(kind, version, body))
-            return [Epochs(turn, epoch, tuple(entries.get(turn, ()))) for turn, epoch in turns]
+                entries.setdefault(turn, []).append(decode_entry(kind, version, body))
+            return [TurnEpochs(turn, epoch, tuple(entries.get(turn, ()))) for turn, epoch in turns]
 
         return await self._database.read(look)
 
     async def _entries(self, kinds: str, since: str = "") -> list[tuple[str, Entry]]:
         rows = await self._all(_ENTRIES.format(kinds=kinds), since=since)
-        return [(turn, decode(kind, version, body)) for turn, kind, version, body in rows]
+        return [(turn, decode_entry(kind, version, body)) for turn, kind, version, body in rows]
 
     async def _all(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         return await self._database.read(lambda tx: tx.all(sql, **values))

@@ -4,51 +4,51 @@ from __future__ import annotations
 
 from perdure.core import notes
 from perdure.core.messages import Inbound, Stored
-from perdure.core.queueing import Fate, Mode, ends_turn
-from perdure.core.session import Why
+from perdure.core.queueing import Fate, QueueMode, interrupts_turn
+from perdure.core.session import CancelReason
 from perdure.store import moves, outbox, sessions
 from perdure.store.database import Tx
 from perdure.store.ids import Ids
-from perdure.store.outbox import Owed
+from perdure.store.outbox import OutboxReply
 
 
-def mode_of(tx: Tx, key: str, default: Mode) -> Mode:
+def mode_of(tx: Tx, key: str, default: QueueMode) -> QueueMode:
     """What a message does now that finds this conversation busy."""
     row = tx.one("SELECT mode FROM leases WHERE key = :key", key=key)
-    mode: Mode | None = row[0] if row else None
+    mode: QueueMode | None = row[0] if row else None
     return mode or default
 
 
-def interrupt(tx: Tx, ids: Ids, key: str, manner: Mode | None, now: int) -> str | None:
+def cancel_replaced_turn(tx: Tx, ids: Ids, key: str, manner: QueueMode | None, now: int) -> str | None:
     """End the turn that runs, for good, if a message of this manner does so; its id."""
-    turn = moves.begun(tx, key) if manner == "interrupt" else None
-    if turn is None or not ends_turn(manner, turn.state):
+    turn = moves.current_turn(tx, key) if manner == "interrupt" else None
+    if turn is None or not interrupts_turn(manner, turn.state):
         return None
-    return turn.id if moves.cancel(tx, ids, turn, Why.REPLACED, now) else None
+    return turn.id if moves.cancel(tx, ids, turn, CancelReason.REPLACED, now) else None
 
 
-def bound_to(tx: Tx, key: str) -> str | None:
+def current_turn_id(tx: Tx, key: str) -> str | None:
     """The turn that a command is about which is given now."""
-    turn = moves.begun(tx, key)
+    turn = moves.current_turn(tx, key)
     return turn.id if turn else None
 
 
 # ── the cap ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def is_full(tx: Tx, key: str, cap: int) -> bool:
+def is_queue_full(tx: Tx, key: str, cap: int) -> bool:
     """Whether no more messages may wait here. They are counted only if there may be so many."""
-    row = tx.one(_AT_MOST, key=key)
-    return row is not None and row[0] is not None and row[0] >= cap and _wait(tx, key, cap)
+    row = tx.one(_MAX_WAITING, key=key)
+    return row is not None and row[0] is not None and row[0] >= cap and _has_waiting(tx, key, cap)
 
 
-_AT_MOST = (
+_MAX_WAITING = (
     "SELECT 1 + l.position - (SELECT i.position FROM inbox i WHERE i.key = :key AND i.state = 'waiting' "
     "ORDER BY i.position LIMIT 1) FROM leases l WHERE l.key = :key"
 )
 
 
-def _wait(tx: Tx, key: str, count: int) -> bool:
+def _has_waiting(tx: Tx, key: str, count: int) -> bool:
     """Whether so many wait, or more."""
     sql = (
         "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
@@ -57,9 +57,9 @@ def _wait(tx: Tx, key: str, count: int) -> bool:
     return tx.one(sql, key=key, others=count - 1) is not None
 
 
-def refuse(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, cap: int, now: int) -> Stored | None:
+def reject_queue_full(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, cap: int, now: int) -> Stored | None:
     """Put on record that a message was not taken; the chat is told when that begins. None: it is here already."""
-    session, message = sessions.known(tx, ids, key, now), ids.new("in")
+    session, message = sessions.ensure_current(tx, ids, key, now), ids.new("in")
     refused = tx.one(
         "INSERT INTO inbox (id, event_key, key, session, state, raw, problem, received_at) VALUES "
         "(:id, :event, :key, :session, 'rejected', :raw, :problem, :now) ON CONFLICT (event_key) DO UPDATE SET "
@@ -76,21 +76,21 @@ def refuse(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, cap: int, now
     if refused is None:
         return None
     if tx.run("UPDATE leases SET full_since = :now WHERE key = :key AND full_since IS NULL", now=now, key=key):
-        told = Owed(inbound.address, f"full.{message}", (notes.queue_full(cap),), inbound.message)
-        outbox.owe(tx, ids, key, None, told, now)
+        told = OutboxReply(inbound.address, f"full.{message}", (notes.queue_full(cap),), inbound.message)
+        outbox.enqueue(tx, ids, key, None, told, now)
     return Stored(refused[0], session, key, fresh=True, fate=Fate.FULL)
 
 
-def note_room(tx: Tx, key: str, cap: int) -> None:
+def clear_full_notice(tx: Tx, key: str, cap: int) -> None:
     """Forget that the chat was told once half of what waited is gone: before, it would be told all the time."""
     row = tx.one("SELECT 1 FROM leases WHERE key = :key AND full_since IS NOT NULL", key=key)
-    if row is not None and not _wait(tx, key, cap // 2 + 1):
+    if row is not None and not _has_waiting(tx, key, cap // 2 + 1):
         tx.run("UPDATE leases SET full_since = NULL WHERE key = :key", key=key)
 
 
 # ── what is too old ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def count_expired(tx: Tx, key: str, count: int) -> None:
+def add_expired(tx: Tx, key: str, count: int) -> None:
     """Remember that so many messages were too old: the chat is told of all of them at once."""
     tx.run("UPDATE leases SET untold = untold + :count WHERE key = :key", key=key, count=count)

@@ -5,104 +5,116 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from perdure.core.journal import Answered, Asked, Began, Claimed, Decided, Joined, Record, Requeued, fold
+from perdure.core.journal import (
+    JournalRecord,
+    MessagesJoined,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    TurnBegan,
+    TurnClaimed,
+    TurnRequeued,
+    fold,
+)
 from perdure.core.messages import Sender
-from perdure.core.queueing import Rules
-from perdure.core.recovery import ALONE, SUPERSEDED, Choice
-from perdure.core.session import Why
-from perdure.core.turn import State
+from perdure.core.queueing import QueueRules
+from perdure.core.recovery import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
+from perdure.core.session import CancelReason
+from perdure.core.turn import TurnState
 from perdure.store import attachments, goals, inbox, journal, leases, news, queueing
 from perdure.store.database import Tx
 from perdure.store.ids import Ids
-from perdure.store.moves import COLUMNS, Turn, begun, cancel, get, move
+from perdure.store.moves import TURN_COLUMNS, Turn, cancel, current_turn, get, transition
 
 
 class Claim(Struct, frozen=True):
     """The right to run one attempt of a turn, with the turn's journal so far."""
 
     turn: Turn
-    records: tuple[Record, ...]
-    earlier: tuple[tuple[str, Record], ...] | None  # the entries of earlier turns, each with its turn; or too many
-    more: bool  # further messages wait for their turn, or a goal may go on
+    records: tuple[JournalRecord, ...]
+    earlier: (
+        tuple[tuple[str, JournalRecord], ...] | None
+    )  # the entries of earlier turns, each with its turn; or too many
+    more_waiting: bool  # further messages wait for their turn, or a goal may go on
     superseded: bool = False  # the turn before it was ended for its sake, and may have left something behind
 
 
-JOINED = Decided(Choice.RESUME, "a message came, and joins it", rule="message")
+RESUMED_BY_MESSAGE = RecoveryDecided(RecoveryChoice.RESUME, "a message came, and joins it", rule="message")
 
 # A person's, not ours: news of a process answers no question, and joins no turn that may look for itself.
-_ARRIVED_WORDS = (
+_WAITING_MESSAGES = (
     "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
     f"AND position > :after AND {queueing.BEFORE_COMMANDS} ORDER BY position"
 )
-_NEXT_WORDS = f"{_ARRIVED_WORDS} LIMIT 1"
-_JOINING = _ARRIVED_WORDS.replace("position > :after", "(position > :after OR manner = 'steer')")
+_NEXT_MESSAGE = f"{_WAITING_MESSAGES} LIMIT 1"
+_JOINING_MESSAGES = _WAITING_MESSAGES.replace("position > :after", "(position > :after OR manner = 'steer')")
 _ASIDES = (  # which kinds there may be is said as in the index of these rows
     "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('report', 'aside') "
     "AND kind = 'aside' AND session = :session ORDER BY position"
 )
 
 
-def claim(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Claim | None:
-    news.leave_behind(tx, ids, key, now)
-    before = turn = begun(tx, key)
-    if turn is not None and turn.state is State.INTERRUPTED:
-        turn = _unblock(tx, ids, turn, run, now, rules)
-    elif turn is not None and turn.state is State.WAITING:
-        turn = _answer(tx, ids, turn, run, now, rules)
+def claim(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRules) -> Claim | None:
+    news.convert_orphans_to_notices(tx, ids, key, now)
+    before = turn = current_turn(tx, key)
+    if turn is not None and turn.state is TurnState.INTERRUPTED:
+        turn = _join_or_supersede(tx, ids, turn, run, now, rules)
+    elif turn is not None and turn.state is TurnState.WAITING:
+        turn = _answer_question(tx, ids, turn, run, now, rules)
     if turn is not None:
-        return _claim_again(tx, turn, run, now, rules) if turn.state is State.QUEUED else None
+        return _claim_queued(tx, turn, run, now, rules) if turn.state is TurnState.QUEUED else None
     ready = queueing.is_ready(tx, key, rules, now) or goals.is_due(tx, key)
-    claimed = _begin(tx, ids, key, run, now, rules) if ready else None
+    claimed = _begin_turn(tx, ids, key, run, now, rules) if ready else None
     return msgspec.structs.replace(claimed, superseded=True) if claimed and before else claimed
 
 
-def _answer(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: Rules) -> Turn | None:
+def _answer_question(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: QueueRules) -> Turn | None:
     """The next words of a person answer the question that the turn waits with."""
     question = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-    row = tx.one(_NEXT_WORDS + tx.hold, key=turn.key, after=question.position) if question else None
+    row = tx.one(_NEXT_MESSAGE + tx.for_update, key=turn.key, after=question.position) if question else None
     if question is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
-    if rules.files and attachments.are_awaited(tx, [row]):
+    if rules.await_files and attachments.any_pending(tx, [row]):
         return turn
     cause = inbox.as_cause(tx, row)
-    inbox.take(tx, row[0], turn.id)
+    inbox.assign_to_turn(tx, row[0], turn.id)
     answered = answer_to(question, cause.text, cause.sender, cause.message)
     joins = "" if answered.chosen else row[0]
     answered = msgspec.structs.replace(answered, attachments=cause.attachments, inbox=joins)
-    move(tx, ids, turn, [answered], (), now)
+    transition(tx, ids, turn, [answered], (), now)
     return get(tx, turn.id)
 
 
-def answer_to(question: Asked, text: str, by: Sender, message: str = "") -> Answered:
+def answer_to(question: QuestionAsked, text: str, by: Sender, message: str = "") -> QuestionAnswered:
     """What somebody wrote, as the answer to a question: one of its options, or other words that close it."""
     same = (option for option in question.options if option.lower() == text.strip().lower())
     chosen = None if question.approves else next(same, None)  # a bare "yes" approves nothing
     fits = chosen is not None or not question.options
-    return Answered(question.question, chosen or text, by, message, chosen=fits)
+    return QuestionAnswered(question.question, chosen or text, by, message, chosen=fits)
 
 
-def _unblock(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: Rules) -> Turn | None:
+def _join_or_supersede(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: QueueRules) -> Turn | None:
     """What a new message does to an interrupted turn that was held back: it supersedes it, or joins it.
 
     So it does to one that waits for a slot. Until a decision was made, while only messages from before the
     interruption wait, and until the files of the message are here, nothing happens.
     """
     view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
-    if view.decided is None or view.interrupted is None or leases.holder(tx, turn.key) != run:
+    if view.last_decision is None or view.last_interruption is None or leases.holder(tx, turn.key) != run:
         return turn
-    if view.decided.evidence.get(ALONE):
+    if view.last_decision.evidence.get(ALONE_EVIDENCE):
         return turn  # recoveries run one at a time: the message brings it to the head of the line
-    superseded = view.decided.rule in SUPERSEDED
-    row = tx.one(_NEXT_WORDS, key=turn.key, after=0 if superseded else view.interrupted.position)
-    if row is None or (rules.files and attachments.are_awaited(tx, [row])):
+    superseded = view.last_decision.rule in HELD_BACK_RULES
+    row = tx.one(_NEXT_MESSAGE, key=turn.key, after=0 if superseded else view.last_interruption.position)
+    if row is None or (rules.await_files and attachments.any_pending(tx, [row])):
         return turn
     if superseded:
-        return None if cancel(tx, ids, turn, Why.SUPERSEDED, now) else turn
-    move(tx, ids, turn, [JOINED, Requeued()], (), now)
+        return None if cancel(tx, ids, turn, CancelReason.SUPERSEDED, now) else turn
+    transition(tx, ids, turn, [RESUMED_BY_MESSAGE, TurnRequeued()], (), now)
     return get(tx, turn.id)
 
 
-def _claim_again(tx: Tx, turn: Turn, run: str, now: int, rules: Rules) -> Claim | None:
+def _claim_queued(tx: Tx, turn: Turn, run: str, now: int, rules: QueueRules) -> Claim | None:
     """Only from our own hands: a queued turn of a dead run first goes through the recoverer."""
     if leases.holder(tx, turn.key) != run:
         return None
@@ -120,41 +132,41 @@ def _claim_again(tx: Tx, turn: Turn, run: str, now: int, rules: Rules) -> Claim 
     )
     if not changed:
         return None
-    entries = [Claimed(run, lease[0], attempt), *_joining(tx, turn, rules)]
+    entries = [TurnClaimed(run, lease[0], attempt), *_join_messages(tx, turn, rules)]
     journal.append(tx, turn.session, turn.id, entries, now)
     claimed = get(tx, turn.id)
     assert claimed is not None, f"turn {turn.id} vanished"
-    return _claimed(tx, claimed, journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    return _as_claim(tx, claimed, journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
 
 
-def _joining(tx: Tx, turn: Turn, rules: Rules) -> list[Joined]:
+def _join_messages(tx: Tx, turn: Turn, rules: QueueRules) -> list[MessagesJoined]:
     """Messages that arrived while the turn was interrupted become part of it, now that it goes on.
 
     So do those from before that want to steer it, or else they would be heard behind those that came later.
     """
-    last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).note_due()
-    rows = [] if last is None else tx.all(_JOINING + tx.hold, key=turn.key, after=last.position)
-    rows = attachments.up_to_awaited(tx, rows) if rules.files else rows
+    last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).unreported_interruption()
+    rows = [] if last is None else tx.all(_JOINING_MESSAGES + tx.for_update, key=turn.key, after=last.position)
+    rows = attachments.before_first_pending(tx, rows) if rules.await_files else rows
     for row in rows:
-        inbox.take(tx, row[0], turn.id)
-    return [Joined(tuple(inbox.as_cause(tx, row) for row in rows))] if rows else []
+        inbox.assign_to_turn(tx, row[0], turn.id)
+    return [MessagesJoined(tuple(inbox.as_cause(tx, row) for row in rows))] if rows else []
 
 
-def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Claim | None:
+def _begin_turn(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRules) -> Claim | None:
     lease = leases.take(tx, key, run)
     # Only under the lease is it certain what waits: whoever had it may have begun a turn since we looked.
-    if lease is None or begun(tx, key) is not None:
+    if lease is None or current_turn(tx, key) is not None:
         return None
     rows = queueing.next_rows(tx, key, rules, now)
     causes = [inbox.as_cause(tx, row) for row in rows] or goals.next_causes(tx, ids, key, now)
     if not causes:
         return None
     epoch, generation = lease[0], lease[1] + 1
-    session, turn = inbox.session_for(tx, ids, key, now), ids.new("t")
+    session, turn = inbox.session_for_message(tx, ids, key, now), ids.new("t")
     last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
-    row = Turn(turn, session, key, generation, State.RUNNING, epoch, 1, last[0] + 1 if last else 1, now, now)
+    row = Turn(turn, session, key, generation, TurnState.RUNNING, epoch, 1, last[0] + 1 if last else 1, now, now)
     tx.run(
-        f"INSERT INTO turns ({COLUMNS}) VALUES (:id, :session, :key, :generation, :state, :epoch, :attempt, "
+        f"INSERT INTO turns ({TURN_COLUMNS}) VALUES (:id, :session, :key, :generation, :state, :epoch, :attempt, "
         ":first_seq, :began_at, :updated_at)",
         **msgspec.structs.asdict(row) | {"state": row.state.value},
     )
@@ -163,18 +175,18 @@ def _begin(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: Rules) -> Clai
     asides = tx.all(_ASIDES, key=key, session=session)
     causes = [*(inbox.as_cause(tx, row) for row in asides), *causes]
     for each in causes:
-        inbox.take(tx, each.inbox, turn)
+        inbox.assign_to_turn(tx, each.inbox, turn)
     for cause in rows:
         if cause[2] != "report":
             continue
         # It is this turn now that the process belongs to: its next words are no words from an earlier time.
         sql = "UPDATE processes SET generation = :generation WHERE id = (SELECT raw FROM inbox WHERE id = :cause)"
         tx.run(sql, generation=generation, cause=cause[0])
-    entries = [Began(tuple(causes)), Claimed(run, epoch, 1)]
-    return _claimed(tx, row, journal.append(tx, session, turn, entries, now))
+    entries = [TurnBegan(tuple(causes)), TurnClaimed(run, epoch, 1)]
+    return _as_claim(tx, row, journal.append(tx, session, turn, entries, now))
 
 
-def _claimed(tx: Tx, turn: Turn, records: list[Record]) -> Claim:
-    earlier = journal.in_passing(tx, turn.session, turn.first_seq)
-    more = queueing.waits(tx, turn.key) or goals.is_active(tx, turn.key)
+def _as_claim(tx: Tx, turn: Turn, records: list[JournalRecord]) -> Claim:
+    earlier = journal.read_before_if_short(tx, turn.session, turn.first_seq)
+    more = queueing.has_waiting(tx, turn.key) or goals.is_active(tx, turn.key)
     return Claim(turn, tuple(records), None if earlier is None else tuple(earlier), more)

@@ -15,7 +15,7 @@ Row = tuple[Any, ...]
 class Tx(Protocol):
     """A transaction in progress. Values are named `:like_this` in the SQL."""
 
-    hold: str  # behind a SELECT: nobody else changes its rows before we commit
+    for_update: str  # behind a SELECT: nobody else changes its rows before we commit
 
     def one(self, sql: str, **values: Any) -> Row | None:
         """The first row, if there is any."""
@@ -30,15 +30,15 @@ class Tx(Protocol):
         """The clock by which leases are judged: the server's where gateways share one, ours otherwise."""
 
 
-Work = Callable[[Tx], T]
+Transaction = Callable[[Tx], T]
 
 
 class Database(Protocol):
     """Where the rows are."""
 
-    sole: bool  # an OS lock proves that every other run on this database is dead
+    exclusive: bool  # an OS lock proves that every other run on this database is dead
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
         """Run `work` in a transaction. Works of one key run in the order of their calls.
 
         After return: all that it wrote is durable.
@@ -46,7 +46,7 @@ class Database(Protocol):
         failed as a whole, so it must depend on nothing but its transaction.
         """
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, transaction: Transaction[T]) -> T:
         """Run `work` on a consistent snapshot that has every write returned before this call."""
 
     @property

@@ -7,49 +7,49 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.core.entries import Decided, Interrupted, Record
+from perdure.core.entries import JournalRecord, RecoveryDecided, TurnInterrupted
 from perdure.store.database import Database, Row, Tx
-from perdure.store.journal import LATEST, as_record
+from perdure.store.journal import MAX_SEQ, as_record
 
-PLACE = re.compile(r"([0-9]{1,18})\.(s_[0-9a-z]{1,60})\.([0-9]{1,18})")  # as `Mark.place` writes it
+CURSOR = re.compile(r"([0-9]{1,18})\.(s_[0-9a-z]{1,60})\.([0-9]{1,18})")  # as `Mark.place` writes it
 _COLUMNS = "seq, at, kind, version, body, session, turn"
 
 
-class Mark(Struct, frozen=True):
+class InterruptionMark(Struct, frozen=True):
     """An interruption, and its place among all of them."""
 
     session: str
     turn: str
-    record: Record
+    record: JournalRecord
 
     @property
-    def place(self) -> str:
+    def cursor(self) -> str:
         return f"{self.record.at}.{self.session}.{self.record.seq}"
 
 
-class Found(Struct, frozen=True):
+class DecisionRecord(Struct, frozen=True):
     """A decision, and the interruption that it is about."""
 
     key: str
-    mark: Mark
-    record: Record
+    mark: InterruptionMark
+    record: JournalRecord
 
     @property
-    def decided(self) -> Decided:
-        assert isinstance(self.record.entry, Decided)
+    def decision(self) -> RecoveryDecided:
+        assert isinstance(self.record.entry, RecoveryDecided)
         return self.record.entry
 
     @property
     def reason(self) -> str:
         entry = self.mark.record.entry
-        return entry.reason if isinstance(entry, Interrupted) else ""
+        return entry.reason if isinstance(entry, TurnInterrupted) else ""
 
 
 class Decisions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, after: str = "", limit: int = 50) -> tuple[list[Found], str | None]:
+    async def page(self, after: str = "", limit: int = 50) -> tuple[list[DecisionRecord], str | None]:
         """The decisions about so many interruptions, the newest first, and where to go on.
 
         The interruptions are those before the place `after`; they have an index of their own, decisions none.
@@ -57,9 +57,9 @@ class Decisions:
         return await self._database.read(lambda tx: _page(tx, after, limit))
 
 
-def _page(tx: Tx, after: str, limit: int) -> tuple[list[Found], str | None]:
-    place = PLACE.fullmatch(after)
-    at, session, seq = (int(place[1]), place[2], int(place[3])) if place else (LATEST, "", 0)
+def _page(tx: Tx, after: str, limit: int) -> tuple[list[DecisionRecord], str | None]:
+    place = CURSOR.fullmatch(after)
+    at, session, seq = (int(place[1]), place[2], int(place[3])) if place else (MAX_SEQ, "", 0)
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM journal WHERE kind = 'interrupted' "
         "AND (at < :at OR (at = :at AND (session < :session OR (session = :session AND seq < :seq)))) "
@@ -69,13 +69,13 @@ def _page(tx: Tx, after: str, limit: int) -> tuple[list[Found], str | None]:
         seq=seq,
         limit=limit + 1,
     )
-    marks = [Mark(row[5], row[6], as_record(row)) for row in rows[:limit]]
-    found = [each for mark in marks for each in _about(tx, mark)]
+    marks = [InterruptionMark(row[5], row[6], as_record(row)) for row in rows[:limit]]
+    found = [each for mark in marks for each in _decisions_about(tx, mark)]
     found.sort(key=lambda each: (each.record.at, each.record.seq), reverse=True)
-    return found, marks[-1].place if len(rows) > limit else None
+    return found, marks[-1].cursor if len(rows) > limit else None
 
 
-def _about(tx: Tx, mark: Mark) -> Sequence[Found]:
+def _decisions_about(tx: Tx, mark: InterruptionMark) -> Sequence[DecisionRecord]:
     """The decisions between an interruption and the next one of the same turn."""
     rows = tx.all(
         f"SELECT {', '.join('j.' + name for name in _COLUMNS.split(', '))}, t.key FROM journal j "
@@ -84,9 +84,9 @@ def _about(tx: Tx, mark: Mark) -> Sequence[Found]:
         turn=mark.turn,
         seq=mark.record.seq,
     )
-    return [Found(row[7], mark, as_record(row)) for row in _until_next(rows)]
+    return [DecisionRecord(row[7], mark, as_record(row)) for row in _before_next_interruption(rows)]
 
 
-def _until_next(rows: Sequence[Row]) -> list[Row]:
+def _before_next_interruption(rows: Sequence[Row]) -> list[Row]:
     kinds = [row[2] for row in rows]
     return list(rows[: kinds.index("interrupted")] if "interrupted" in kinds else rows)

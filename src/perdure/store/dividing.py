@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.core.delivery import delivery_key
-from perdure.store.database import Tx, Work
-from perdure.store.ids import behind
-from perdure.store.outbox import OWE, Delivering
+from perdure.store.database import Transaction, Tx
+from perdure.store.ids import id_after
+from perdure.store.outbox import INSERT_DELIVERY, OutboxDelivery
 
-_CUT = (
+_SHORTEN_FIRST_PART = (
     "UPDATE outbox SET text = :text, buttons = NULL, due_at = :now, updated_at = :now "
     "WHERE id = :id AND state = 'owed' AND part = 0 AND edits IS NULL AND file IS NULL AND text = :whole "
     "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = :second)"
 )
 
 
-def divided(row: Delivering, parts: Sequence[str], now: int) -> Work[bool]:
+def split_notice(row: OutboxDelivery, parts: Sequence[str], now: int) -> Transaction[bool]:
     """Cut a row that is the whole of its reply, and is not being sent, into parts. False: it is not so any more.
 
     After return: it is the first part, and the others stand right behind it in its lane.
@@ -25,19 +25,19 @@ def divided(row: Delivering, parts: Sequence[str], now: int) -> Work[bool]:
 
     def work(tx: Tx) -> bool:
         second = delivery_key(row.reply, 1)
-        if not tx.run(_CUT, text=parts[0], now=now, id=row.id, whole=row.text, second=second):
+        if not tx.run(_SHORTEN_FIRST_PART, text=parts[0], now=now, id=row.id, whole=row.text, second=second):
             return False
         for part in range(1, len(parts)):
-            _put_behind(tx, row, part, parts[part], now, last=part == len(parts) - 1)
+            _insert_part(tx, row, part, parts[part], now, last=part == len(parts) - 1)
         return True
 
     return work
 
 
-def _put_behind(tx: Tx, row: Delivering, part: int, text: str, now: int, *, last: bool) -> None:
+def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, now: int, *, last: bool) -> None:
     tx.run(
-        OWE,
-        id=behind(row.id, part),
+        INSERT_DELIVERY,
+        id=id_after(row.id, part),
         delivery_key=delivery_key(row.reply, part),
         lane=row.lane,
         key=row.key,

@@ -11,23 +11,23 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.core.address import home_of
-from perdure.core.session import Why
+from perdure.core.address import parent_session_key
+from perdure.core.session import CancelReason
 from perdure.store import erased, moves, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
-from perdure.store.moves import BEGUN, COLUMNS, as_turn
+from perdure.store.moves import TURN_COLUMNS, TURN_IS_OPEN, as_turn
 
 _TURNS = "SELECT id FROM turns WHERE session = :session"
 # A message belongs to the session of its turn, and without one to the session that received it.
 _MESSAGES = f"SELECT id FROM inbox WHERE turn IN ({_TURNS}) OR (session = :session AND turn IS NULL)"
 _FILES = f"inbox IN ({_MESSAGES}) OR turn IN ({_TURNS})"
-_OPEN = "state IN ('owed', 'sending', 'unknown')"
-AT_ONCE = 500  # rows that go in one transaction
-_OVER = "state IN ('rejected', 'expired', 'withdrawn', 'deleted')"
+_DELIVERY_IS_OPEN = "state IN ('owed', 'sending', 'unknown')"
+MAX_ROWS_PER_TRANSACTION = 500  # rows that go in one transaction
+_NEVER_TAKEN = "state IN ('rejected', 'expired', 'withdrawn', 'deleted')"
 
 
-class Begun(Struct, frozen=True):
+class BegunErasure(Struct, frozen=True):
     """An erasing that is under way."""
 
     session: str
@@ -37,7 +37,7 @@ class Begun(Struct, frozen=True):
     files: tuple[str, ...]  # the paths of its attachments
 
 
-class Erased(Struct, frozen=True):
+class ErasedSession(Struct, frozen=True):
     """What was removed of a session."""
 
     session: str
@@ -49,12 +49,12 @@ class Erased(Struct, frozen=True):
     processes: int = 0
 
 
-class Erasing:
+class Erasure:
     def __init__(self, database: Database, ids: Ids) -> None:
         self._database = database
         self._ids = ids
 
-    async def begin(self, session: str, now: int, *, idle_since: int | None = None) -> Begun | None:
+    async def begin(self, session: str, now: int, *, idle_since: int | None = None) -> BegunErasure | None:
         """Say that a session is to be erased, and end what moves in it. None: there is none of that id.
 
         With `idle_since`, only if nothing has happened in it since then, and nothing is under way or owed.
@@ -62,7 +62,7 @@ class Erasing:
         """
         return await self._database.write(lambda tx: _begin(tx, self._ids, session, now, idle_since), key=session)
 
-    async def finish(self, session: str, now: int) -> Erased | None:
+    async def finish(self, session: str, now: int) -> ErasedSession | None:
         """Remove every row of a session, some at a time, so that nobody waits for long. None: nothing was left.
 
         After return: nothing of it is left but what `erased` says, and the files that are named there.
@@ -71,7 +71,9 @@ class Erasing:
         found = await self._database.read(lambda tx: sessions.get(tx, session))
         gone: Counter[str] = Counter()
         while found is not None and not gone["sessions"]:
-            some = await self._database.write(lambda tx: work_off(tx, self._ids, session, now), key=session)
+            some = await self._database.write(
+                lambda tx: delete_some_rows(tx, self._ids, session, now), key=session
+            )
             if some is None:
                 return None
             gone += some
@@ -79,63 +81,65 @@ class Erasing:
             return None
         replies = gone["outbox"] + gone[NOTICES]
         kept = (gone["turns"], gone["inbox"], replies, gone["attachments"], gone["processes"])
-        return Erased(session, found.key, *kept)
+        return ErasedSession(session, found.key, *kept)
 
-    async def knows(self, session: str) -> bool:
+    async def was_erased(self, session: str) -> bool:
         """Whether there was a session of that id, which was erased."""
         sql = "SELECT 1 FROM erased WHERE name = :name AND kind = 'session'"
         return await self._database.read(lambda tx: tx.one(sql, name=session) is not None)
 
-    async def open(self) -> list[str]:
+    async def unfinished(self) -> list[str]:
         """The sessions whose erasing was begun and not finished."""
         sql = (
             "SELECT e.name FROM erased e JOIN sessions s ON s.id = e.name WHERE e.kind = 'session' ORDER BY e.name"
         )
         return await self._database.read(lambda tx: [row[0] for row in tx.all(sql)])
 
-    async def remains(self) -> tuple[set[str], set[str]]:
+    async def files_to_remove(self) -> tuple[set[str], set[str]]:
         """The turns whose commands' files are to go, and the paths of other files that are."""
         return await self._database.read(lambda tx: (erased.names(tx, "turn"), erased.names(tx, "file")))
 
-    async def idle(self, before: int, limit: int) -> list[str]:
+    async def idle_sessions(self, before: int, limit: int) -> list[str]:
         """Sessions in which nothing has happened since, and nothing is under way or owed; the oldest first."""
         sql = f"{_IDLE} ORDER BY s.updated_at, s.id LIMIT :limit"
         return await self._database.read(lambda tx: [row[0] for row in tx.all(sql, before=before, limit=limit)])
 
-    async def leftovers(self, before: int, now: int, limit: int) -> int:
+    async def delete_old_events(self, before: int, now: int, limit: int) -> int:
         """Remove events that were received before, and came to nothing; how many there were, up to a limit."""
-        found = await self._database.read(lambda tx: _leftovers(tx, before, limit))
-        return await self._database.write(lambda tx: _remove_events(tx, found, now)) if found else 0
+        found = await self._database.read(lambda tx: _old_events(tx, before, limit))
+        return await self._database.write(lambda tx: _delete_events(tx, found, now)) if found else 0
 
-    async def forget(self, now: int) -> int:
+    async def delete_expired_tombstones(self, now: int) -> int:
         """Let go of what is left of what was erased long ago."""
-        if not await self._database.read(lambda tx: erased.is_forgettable(tx, now)):
+        if not await self._database.read(lambda tx: erased.has_expired(tx, now)):
             return 0
-        return await self._database.write(lambda tx: erased.forget(tx, now))
+        return await self._database.write(lambda tx: erased.delete_expired(tx, now))
 
 
-def _begin(tx: Tx, ids: Ids, session: str, now: int, idle_since: int | None) -> Begun | None:
+def _begin(tx: Tx, ids: Ids, session: str, now: int, idle_since: int | None) -> BegunErasure | None:
     found = sessions.get(tx, session)
     if found is None:
         return None
-    tx.one(f"SELECT 1 FROM leases WHERE key = :key{tx.hold}", key=found.key)  # no turn begins before we have ended
+    tx.one(
+        f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=found.key
+    )  # no turn begins before we have ended
     if idle_since is not None and not tx.one(f"{_IDLE} AND s.id = :id", before=idle_since, id=session):
         return None
-    erased.note(tx, "session", [session], now)
+    erased.record(tx, "session", [session], now)
     turns = tuple(row[0] for row in tx.all(_TURNS, session=session))
-    return Begun(session, found.key, turns, _end(tx, ids, session, now), _files(tx, session))
+    return BegunErasure(session, found.key, turns, _end_session(tx, ids, session, now), _file_paths(tx, session))
 
 
-def _files(tx: Tx, session: str) -> tuple[str, ...]:
+def _file_paths(tx: Tx, session: str) -> tuple[str, ...]:
     sql = f"SELECT path FROM attachments WHERE path IS NOT NULL AND ({_FILES})"
     return tuple(row[0] for row in tx.all(sql, session=session))
 
 
-def _end(tx: Tx, ids: Ids, session: str, now: int) -> tuple[str, ...]:
+def _end_session(tx: Tx, ids: Ids, session: str, now: int) -> tuple[str, ...]:
     """End what moves in a session, and let nobody hear of it; the turns that had not ended."""
-    rows = tx.all(f"SELECT {COLUMNS} FROM turns WHERE session = :session AND {BEGUN}", session=session)
+    rows = tx.all(f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session AND {TURN_IS_OPEN}", session=session)
     for turn in map(as_turn, rows):
-        moves.cancel(tx, ids, turn, Why.DROPPED, now)
+        moves.cancel(tx, ids, turn, CancelReason.DROPPED, now)
     values = {"session": session, "now": now}
     tx.run("UPDATE goals SET state = 'ended' WHERE session = :session AND state = 'active'", session=session)
     tx.run("UPDATE sessions SET state = 'closed', updated_at = :now WHERE id = :session", **values)
@@ -150,18 +154,18 @@ def _end(tx: Tx, ids: Ids, session: str, now: int) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
-def work_off(tx: Tx, ids: Ids, session: str, now: int) -> Counter[str] | None:
+def delete_some_rows(tx: Tx, ids: Ids, session: str, now: int) -> Counter[str] | None:
     """Remove some rows, a bounded number; how many of which table. None: nothing of the session is left."""
     if sessions.get(tx, session) is None:
         return None
-    _end(tx, ids, session, now)  # somebody may have brought it back meanwhile
+    _end_session(tx, ids, session, now)  # somebody may have brought it back meanwhile
     gone: Counter[str] = Counter()
     for table in _TABLES:
-        room = AT_ONCE - gone.total()
+        room = MAX_ROWS_PER_TRANSACTION - gone.total()
         gone[table] += (
-            _delete_notices(tx, session, room) if table == NOTICES else _delete(tx, table, session, room, now)
+            _delete_notices(tx, session, room) if table == NOTICES else _delete_from(tx, table, session, room, now)
         )
-        if gone.total() >= AT_ONCE:
+        if gone.total() >= MAX_ROWS_PER_TRANSACTION:
             return gone
     tx.run(
         "UPDATE inbox SET session = (SELECT t.session FROM turns t WHERE t.id = inbox.turn) "
@@ -186,28 +190,28 @@ _TABLES = {
     "journal": "SELECT seq FROM journal WHERE session = :session ORDER BY seq DESC",
     "turns": _TURNS,
 }
-_NAMES = {"previews": "delivery_key", "journal": "session = :session AND seq"}
+_ID_COLUMNS = {"previews": "delivery_key", "journal": "session = :session AND seq"}
 
 
-def _delete(tx: Tx, table: str, session: str, room: int, now: int) -> int:
+def _delete_from(tx: Tx, table: str, session: str, room: int, now: int) -> int:
     """Remove rows of a table, and keep what must be kept of their names."""
     order = "" if table == "journal" else " ORDER BY 1"  # so that the same rows are meant each time
     due = f"{_TABLES[table]}{order} LIMIT :room"
     values = {"session": session, "room": room}
     if table == "attachments":
         files = tx.all(f"SELECT path FROM attachments WHERE path IS NOT NULL AND id IN ({due})", **values)
-        erased.note(tx, "file", (row[0] for row in files), now)
+        erased.record(tx, "file", (row[0] for row in files), now)
     elif table == "inbox":
         events = tx.all(f"SELECT event_key FROM inbox WHERE id IN ({due})", **values)
-        erased.note(tx, "event", (erased.digest(row[0]) for row in events), now)
+        erased.record(tx, "event", (erased.event_digest(row[0]) for row in events), now)
     elif table == "turns":
-        erased.note(tx, "turn", (row[0] for row in tx.all(due, **values)), now)
+        erased.record(tx, "turn", (row[0] for row in tx.all(due, **values)), now)
         tx.run(f"UPDATE inbox SET bound = NULL WHERE bound IN ({due})", **values)  # of what others received
-    return tx.run(f"DELETE FROM {table} WHERE {_NAMES.get(table, 'id')} IN ({due})", **values)
+    return tx.run(f"DELETE FROM {table} WHERE {_ID_COLUMNS.get(table, 'id')} IN ({due})", **values)
 
 
 _NOTICES = "SELECT id, reply, key FROM outbox WHERE key = :key AND turn IS NULL"
-_KEYS = (  # a session may have been in several chats
+_KEYS_OF_SESSION = (  # a session may have been in several chats
     "SELECT key FROM sessions WHERE id = :session UNION SELECT key FROM turns WHERE session = :session "
     f"UNION SELECT key FROM inbox WHERE id IN ({_MESSAGES})"
 )
@@ -215,8 +219,8 @@ _KEYS = (  # a session may have been in several chats
 
 def _delete_notices(tx: Tx, session: str, room: int) -> int:
     """Answers to commands, and what else is of no turn; of a chat that has no other session, all of it."""
-    named = {row[0] for table in ("turns", "inbox", "processes", "goals") for row in _named(tx, table, session)}
-    keys = {home_of(row[0]) for row in tx.all(_KEYS, session=session)}
+    named = {row[0] for table in ("turns", "inbox", "processes", "goals") for row in _ids_in(tx, table, session)}
+    keys = {parent_session_key(row[0]) for row in tx.all(_KEYS_OF_SESSION, session=session)}
     mine = tx.one(
         "SELECT s.key FROM sessions s WHERE s.id = :session "
         "AND NOT EXISTS (SELECT 1 FROM sessions o WHERE o.key = s.key AND o.id <> s.id)",
@@ -233,7 +237,7 @@ def _delete_notices(tx: Tx, session: str, room: int) -> int:
     return len(ours[:room])
 
 
-def _named(tx: Tx, table: str, session: str) -> list[Row]:
+def _ids_in(tx: Tx, table: str, session: str) -> list[Row]:
     return tx.all(_TABLES[table], session=session)
 
 
@@ -242,29 +246,29 @@ def _named(tx: Tx, table: str, session: str) -> list[Row]:
 _IDLE = (
     "SELECT s.id FROM sessions s WHERE s.updated_at < :before "
     "AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session = s.id AND "
-    f"(t.updated_at >= :before OR t.{BEGUN} "
-    f"OR EXISTS (SELECT 1 FROM outbox r WHERE r.turn = t.id AND r.{_OPEN}))) "
-    f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = s.key AND o.{_OPEN}) "
+    f"(t.updated_at >= :before OR t.{TURN_IS_OPEN} "
+    f"OR EXISTS (SELECT 1 FROM outbox r WHERE r.turn = t.id AND r.{_DELIVERY_IS_OPEN}))) "
+    f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = s.key AND o.{_DELIVERY_IS_OPEN}) "
     "AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.session = s.id AND p.state = 'live') "
     "AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.key = s.key AND i.session = s.id AND i.state = 'waiting')"
 )
 
 
-def _leftovers(tx: Tx, before: int, limit: int) -> list[str]:
-    sql = f"SELECT id FROM inbox WHERE {_OVER} AND received_at < :before ORDER BY id LIMIT :limit"
+def _old_events(tx: Tx, before: int, limit: int) -> list[str]:
+    sql = f"SELECT id FROM inbox WHERE {_NEVER_TAKEN} AND received_at < :before ORDER BY id LIMIT :limit"
     return [row[0] for row in tx.all(sql, before=before, limit=limit)]
 
 
-def _remove_events(tx: Tx, events: Sequence[str], now: int) -> int:
+def _delete_events(tx: Tx, events: Sequence[str], now: int) -> int:
     """Remove those that still came to nothing: an event that was rejected may have been taken in since."""
     count = 0
     for event in events:
-        row = tx.one(f"SELECT event_key FROM inbox WHERE id = :id AND {_OVER}{tx.hold}", id=event)
+        row = tx.one(f"SELECT event_key FROM inbox WHERE id = :id AND {_NEVER_TAKEN}{tx.for_update}", id=event)
         if row is None:
             continue
         files = tx.all("SELECT path FROM attachments WHERE inbox = :id AND path IS NOT NULL", id=event)
-        erased.note(tx, "event", [erased.digest(row[0])], now)
-        erased.note(tx, "file", (file[0] for file in files), now)
+        erased.record(tx, "event", [erased.event_digest(row[0])], now)
+        erased.record(tx, "file", (file[0] for file in files), now)
         tx.run("DELETE FROM attachments WHERE inbox = :id", id=event)
         count += tx.run("DELETE FROM inbox WHERE id = :id", id=event)
     return count

@@ -11,36 +11,36 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import parse_session_key
-from perdure.core.goals import Verdict, verdict
-from perdure.core.journal import Cause, Finished
+from perdure.core.address import split_session_key
+from perdure.core.goals import GoalOutcome, goal_outcome
+from perdure.core.journal import Cause, TurnFinished
 from perdure.core.messages import Inbound, Sender
 from perdure.core.text import to_json
 from perdure.store import attachments, inbox, outbox
-from perdure.store.database import Database, Row, Tx, Work
+from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.ids import Ids
-from perdure.store.journal import UNDONE
-from perdure.store.outbox import Owed
+from perdure.store.journal import UNDONE_TURNS
+from perdure.store.outbox import OutboxReply
 
 _COLUMNS = "g.id, g.session, g.text, g.person, g.message, g.since, g.budget, g.turns, g.state"
-_OF_KEY = (
+_GOALS_OF_KEY = (
     f"SELECT {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session WHERE s.key = :key AND s.state = 'open'"
 )
-_ACTIVE = f"{_OF_KEY} AND g.state = 'active'"
-_BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
+_ACTIVE_GOAL = f"{_GOALS_OF_KEY} AND g.state = 'active'"
+_TURN_IS_OPEN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
 # A turn that was taken back is none that was completed.
-_LAST = (
+_LAST_TURN_STATE = (
     "SELECT CASE WHEN EXISTS (SELECT 1 FROM journal u WHERE u.session = t.session AND u.seq > t.first_seq "
     "AND u.turn = t.id AND u.kind = 'undone') THEN 'undone' ELSE t.state END "
     "FROM turns t WHERE t.session = {session} ORDER BY t.first_seq DESC LIMIT 1"
 )
 # The keys whose goal goes on: its first turn begins as soon as it can, a later one after one that completed. The
 # joins are made in this order, so that only goals are looked at that are active, however many sessions there are.
-DUE = (
+DUE_KEYS = (
     "SELECT s.key FROM goals g CROSS JOIN sessions s CROSS JOIN leases l "
     "WHERE s.id = g.session AND l.key = s.key AND g.state = 'active' AND s.state = 'open' "
-    f"AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = s.key AND b.{_BEGUN}) "
-    f"AND (g.turns = 0 OR ({_LAST.format(session='g.session')}) = 'done')"
+    f"AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = s.key AND b.{_TURN_IS_OPEN}) "
+    f"AND (g.turns = 0 OR ({_LAST_TURN_STATE.format(session='g.session')}) = 'done')"
 )
 
 
@@ -62,7 +62,9 @@ class Goals:
 
     async def of_key(self, key: str) -> Goal | None:
         """The newest goal of the key's open session."""
-        return await self._database.read(lambda tx: _one(tx, f"{_OF_KEY} ORDER BY g.id DESC LIMIT 1", key=key))
+        return await self._database.read(
+            lambda tx: _find_goal(tx, f"{_GOALS_OF_KEY} ORDER BY g.id DESC LIMIT 1", key=key)
+        )
 
     async def active(self) -> list[tuple[str, Goal]]:
         """Every goal that may go on, with the key of its session."""
@@ -74,11 +76,11 @@ class Goals:
         await self._database.write(end_goal(key), key=key)
 
 
-def set_goal(ids: Ids, key: str, said: Inbound, budget: int, now: int) -> Work[bool]:
+def set_goal(ids: Ids, key: str, inbound: Inbound, budget: int, now: int) -> Transaction[bool]:
     """Set the goal of the key's session, in the place of any other. True: something else is under way first."""
 
     def work(tx: Tx) -> bool:
-        session = inbox.session_for(tx, ids, key, now)
+        session = inbox.session_for_message(tx, ids, key, now)
         end_goal(key)(tx)
         last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
         tx.run(
@@ -86,23 +88,23 @@ def set_goal(ids: Ids, key: str, said: Inbound, budget: int, now: int) -> Work[b
             "VALUES (:id, :session, :text, :person, :message, :since, :budget, 0, 'active', :now)",
             id=ids.new("goal"),
             session=session,
-            text=said.text,
-            person=to_json(said.sender),
-            message=said.message,
+            text=inbound.text,
+            person=to_json(inbound.sender),
+            message=inbound.message,
             since=last[0] if last else 0,
             budget=budget,
             now=now,
         )
-        return _begun(tx, key) or inbox.count_waiting(tx, key) > 0
+        return _has_open_turn(tx, key) or inbox.count_waiting(tx, key) > 0
 
     return work
 
 
-def end_goal(key: str) -> Work[bool]:
+def end_goal(key: str) -> Transaction[bool]:
     """End the key's goal. False: there is none that goes on."""
 
     def work(tx: Tx) -> bool:
-        goal = _one(tx, _ACTIVE, key=key)
+        goal = _find_goal(tx, _ACTIVE_GOAL, key=key)
         return goal is not None and _close(tx, goal, "ended")
 
     return work
@@ -110,39 +112,39 @@ def end_goal(key: str) -> Work[bool]:
 
 def is_active(tx: Tx, key: str) -> bool:
     """Whether the key's session has a goal that may go on."""
-    return tx.one(_ACTIVE, key=key) is not None
+    return tx.one(_ACTIVE_GOAL, key=key) is not None
 
 
 def is_due(tx: Tx, key: str) -> bool:
     """Whether the key's goal goes on now: nothing is under way, nothing waits, and the last turn was completed."""
-    goal = _one(tx, _ACTIVE, key=key)
-    if goal is None or _begun(tx, key) or _waits(tx, key) or not _may_go_on(tx, goal):
+    goal = _find_goal(tx, _ACTIVE_GOAL, key=key)
+    if goal is None or _has_open_turn(tx, key) or _anything_waits(tx, key) or not _may_go_on(tx, goal):
         return False
-    command = _command(tx, key, goal) if goal.turns == 0 else None
-    return command is None or not attachments.is_awaited(tx, command)
+    command = _command_of_goal(tx, key, goal) if goal.turns == 0 else None
+    return command is None or not attachments.has_pending(tx, command)
 
 
 def next_causes(tx: Tx, ids: Ids, key: str, now: int) -> list[Cause]:
     """What begins the goal's next turn, on record in the inbox; nothing if it is not due, or comes to its end."""
-    goal = _one(tx, _ACTIVE, key=key) if is_due(tx, key) else None
-    if goal is None or _has_ended(tx, ids, key, goal, now):
+    goal = _find_goal(tx, _ACTIVE_GOAL, key=key) if is_due(tx, key) else None
+    if goal is None or _end_if_over(tx, ids, key, goal, now):
         return []
     number = goal.turns + 1
     tx.run("UPDATE goals SET turns = :number WHERE id = :id", number=number, id=goal.id)
-    said = Inbound(parse_session_key(key)[1], goal.message, goal.person, goal.text)
-    row = inbox.put(tx, ids, said, "", key, goal.session, now, "wish", event=f"goal:{goal.id}:{number}")
+    said = Inbound(split_session_key(key)[1], goal.message, goal.person, goal.text)
+    row = inbox.insert(tx, ids, said, "", key, goal.session, now, "wish", event=f"goal:{goal.id}:{number}")
     if row is None:
         return []  # this very turn has begun before
     told = notes.goal_note(number, goal.budget)
-    command = _command(tx, key, goal) if number == 1 else None
-    files = attachments.as_attached(tx, command) if command else ()
+    command = _command_of_goal(tx, key, goal) if number == 1 else None
+    files = attachments.as_attachments(tx, command) if command else ()
     return [
         Cause(row, goal.text, goal.person, goal.message, attachments=files),
         Cause(row, told, goal.person, goal.message, note=True),
     ]
 
 
-def _command(tx: Tx, key: str, goal: Goal) -> str | None:
+def _command_of_goal(tx: Tx, key: str, goal: Goal) -> str | None:
     """The command that set a goal: one of the last of its chat, since its first turn begins now."""
     sql = "SELECT id, body FROM inbox WHERE key = :key AND kind = 'command' ORDER BY position DESC LIMIT 50"
     rows = tx.all(sql, key=key)
@@ -151,28 +153,28 @@ def _command(tx: Tx, key: str, goal: Goal) -> str | None:
     )
 
 
-def _has_ended(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:
+def _end_if_over(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:
     """Whether the model has said so, or the budget is used up; then that is recorded, and the latter told."""
-    said = _verdict(tx, goal)
+    said = _find_outcome(tx, goal)
     if said is not None:
         return _close(tx, goal, said)
     if goal.turns < goal.budget:
         return False
     _close(tx, goal, "spent")
-    told = Owed(parse_session_key(key)[1], f"{goal.id}.spent", (notes.goal_spent(goal.budget),))
-    outbox.owe(tx, ids, key, None, told, now)
+    told = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (notes.goal_spent(goal.budget),))
+    outbox.enqueue(tx, ids, key, None, told, now)
     return True
 
 
-def _verdict(tx: Tx, goal: Goal) -> Verdict | None:
+def _find_outcome(tx: Tx, goal: Goal) -> GoalOutcome | None:
     """What the model has said of the goal since that was set, in whichever turn."""
     rows = tx.all(
         "SELECT body FROM journal WHERE session = :session AND seq > :since AND kind = 'finished' "
-        f"AND turn NOT IN ({UNDONE}) ORDER BY seq",
+        f"AND turn NOT IN ({UNDONE_TURNS}) ORDER BY seq",
         session=goal.session,
         since=goal.since,
     )
-    said = (verdict(msgspec.json.decode(row[0], type=Finished).text) for row in rows)
+    said = (goal_outcome(msgspec.json.decode(row[0], type=TurnFinished).text) for row in rows)
     return next((found for found in said if found is not None), None)
 
 
@@ -182,21 +184,21 @@ def _close(tx: Tx, goal: Goal, state: str) -> bool:
 
 
 def _may_go_on(tx: Tx, goal: Goal) -> bool:
-    last = tx.one(_LAST.format(session=":session"), session=goal.session)
+    last = tx.one(_LAST_TURN_STATE.format(session=":session"), session=goal.session)
     return goal.turns == 0 or last == ("done",)
 
 
-def _begun(tx: Tx, key: str) -> bool:
-    return tx.one(f"SELECT 1 FROM turns WHERE key = :key AND {_BEGUN}", key=key) is not None
+def _has_open_turn(tx: Tx, key: str) -> bool:
+    return tx.one(f"SELECT 1 FROM turns WHERE key = :key AND {_TURN_IS_OPEN}", key=key) is not None
 
 
-def _waits(tx: Tx, key: str) -> bool:
+def _anything_waits(tx: Tx, key: str) -> bool:
     """Whether anything is to be done first: a message, a report, or a command, which may be about the goal."""
     sql = "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'aside'"
     return tx.one(sql, key=key) is not None
 
 
-def _one(tx: Tx, sql: str, **values: str) -> Goal | None:
+def _find_goal(tx: Tx, sql: str, **values: str) -> Goal | None:
     row = tx.one(sql, **values)
     return _as_goal(row) if row else None
 

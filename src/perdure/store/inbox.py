@@ -9,28 +9,28 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import parse_session_key
-from perdure.core.commands import AGAIN
+from perdure.core.address import split_session_key
+from perdure.core.commands import RETRY_KEY_PREFIX
 from perdure.core.journal import Cause
 from perdure.core.messages import Inbound, Stored
-from perdure.core.questions import asked_in
-from perdure.core.queueing import Fate, Mode, Rules, needs_quiet
+from perdure.core.questions import question_of_reply
+from perdure.core.queueing import Fate, QueueMode, QueueRules, needs_quiet
 from perdure.core.text import to_json
 from perdure.store import attachments, busy, erased, outbox, sessions
-from perdure.store.database import Database, Row, Tx, Work
+from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.ids import Ids
-from perdure.store.outbox import Owed
+from perdure.store.outbox import OutboxReply
 
 T = TypeVar("T")
 
 InboxKind = Literal["message", "command", "wish", "report", "aside", "change"]
 
-LATEST = 1 << 62  # behind every place of every chat
-UNBOUND = Rules()
-REJECTED_KEPT = 1000  # events that nobody understood, or whose sender nobody knows: the newest
+MAX_POSITION = 1 << 62  # behind every place of every chat
+UNLIMITED_RULES = QueueRules()
+MAX_REJECTED_EVENTS = 1000  # events that nobody understood, or whose sender nobody knows: the newest
 
 
-class SeenFile(Struct, frozen=True):
+class ChatAttachment(Struct, frozen=True):
     """A file of a message: `fetched` if it can be had, `referenced` while it is on its way, or `failed`."""
 
     id: str
@@ -40,7 +40,7 @@ class SeenFile(Struct, frozen=True):
     state: str = "fetched"
 
 
-class Seen(Struct, frozen=True, omit_defaults=True):
+class ChatMessage(Struct, frozen=True, omit_defaults=True):
     """A message as the people in a chat see it, theirs or ours, with its place in the chat."""
 
     position: int
@@ -49,7 +49,7 @@ class Seen(Struct, frozen=True, omit_defaults=True):
     text: str
     at: int
     turn: str | None
-    attachments: tuple[SeenFile, ...] = ()
+    attachments: tuple[ChatAttachment, ...] = ()
     asks: str | None = None  # the name of the question that it asks
 
 
@@ -65,8 +65,8 @@ class Inbox:
         key: str,
         now: int,
         kind: InboxKind = "message",
-        first: Work[object] = lambda tx: None,
-        rules: Rules = UNBOUND,
+        prepare: Transaction[object] = lambda tx: None,
+        rules: QueueRules = UNLIMITED_RULES,
     ) -> Stored:
         """Take a message or a command in, once; of a new one, `first` is done before, in the same transaction.
 
@@ -76,10 +76,10 @@ class Inbox:
         If we die inside: it is here or not; delivered again, it acts once.
         """
         return await self._database.write(
-            lambda tx: _receive(tx, self._ids, inbound, raw, key, now, kind, first, rules), key=key
+            lambda tx: _receive(tx, self._ids, inbound, raw, key, now, kind, prepare, rules), key=key
         )
 
-    async def enter(
+    async def receive_if_allowed(
         self,
         inbound: Inbound,
         raw: str,
@@ -87,10 +87,10 @@ class Inbox:
         now: int,
         kind: InboxKind,
         *,
-        door: Work[str | None],
-        first: Callable[[str], Work[object]],
-        refuse: Work[T],
-        rules: Rules = UNBOUND,
+        resolve_key: Transaction[str | None],
+        prepare: Callable[[str], Transaction[object]],
+        refuse: Transaction[T],
+        rules: QueueRules = UNLIMITED_RULES,
     ) -> Stored | T:
         """Like `receive`, if the sender may come in: `door` says to which key, and `refuse` is done if to none.
 
@@ -98,10 +98,10 @@ class Inbox:
         """
 
         def work(tx: Tx) -> Stored | T:
-            there = door(tx)
+            there = resolve_key(tx)
             if there is None:
                 return refuse(tx)
-            return _receive(tx, self._ids, inbound, raw, there, now, kind, first(there), rules)
+            return _receive(tx, self._ids, inbound, raw, there, now, kind, prepare(there), rules)
 
         return await self._database.write(work, key=key)
 
@@ -109,15 +109,15 @@ class Inbox:
         """Keep an event that cannot be understood, so that it may be acknowledged and looked at."""
         await self._database.write(lambda tx: reject(tx, self._ids, event_key, raw, problem, now), key=event_key)
 
-    async def waiting(self, key: str, after: int = 0) -> int:
+    async def count_waiting(self, key: str, after: int = 0) -> int:
         """How many messages of a key wait for their turn, of those behind a place in the chat."""
         return await self._database.read(lambda tx: count_waiting(tx, key, after))
 
-    async def seen(self, key: str, after: int, limit: int = 500) -> list[Seen]:
+    async def chat_messages(self, key: str, after: int, limit: int = 500) -> list[ChatMessage]:
         """What the people in a chat see behind a place, in order."""
-        return await self._database.read(lambda tx: _seen(tx, key, after, limit))
+        return await self._database.read(lambda tx: _chat_messages(tx, key, after, limit))
 
-    async def place(self, key: str, message: str) -> int | None:
+    async def position_of(self, key: str, message: str) -> int | None:
         """The place of a message, ours or a person's, in its chat."""
         row = await self._database.read(
             lambda tx: tx.one(
@@ -138,54 +138,60 @@ def _receive(
     key: str,
     now: int,
     kind: InboxKind,
-    first: Work[object],
-    rules: Rules,
+    prepare: Transaction[object],
+    rules: QueueRules,
 ) -> Stored:
     known = find(tx, inbound.event_key)
     if known is not None:
         return known
-    if erased.is_event(tx, inbound.event_key):
+    if erased.is_erased_event(tx, inbound.event_key):
         return Stored("", "", key, fresh=False, fate=Fate.ERASED)
     if inbound.sent_at is not None and inbound.sent_at < rules.too_old_before(now):
-        return _expired(tx, ids, inbound, raw, key, now, kind) or _must_be_known(tx, inbound)
-    if kind == "message" and busy.is_full(tx, key, rules.cap):
-        return busy.refuse(tx, ids, inbound, raw, key, rules.cap, now) or _must_be_known(tx, inbound)
-    first(tx)
-    session = session_for(tx, ids, key, now) if kind == "message" else sessions.known(tx, ids, key, now)
+        return _store_expired(tx, ids, inbound, raw, key, now, kind) or _require_known(tx, inbound)
+    if kind == "message" and busy.is_queue_full(tx, key, rules.cap):
+        return busy.reject_queue_full(tx, ids, inbound, raw, key, rules.cap, now) or _require_known(tx, inbound)
+    prepare(tx)
+    session = (
+        session_for_message(tx, ids, key, now) if kind == "message" else sessions.ensure_current(tx, ids, key, now)
+    )
     manner = busy.mode_of(tx, key, rules.mode) if kind == "message" else None
-    message = put(tx, ids, inbound, raw, key, session, now, kind, manner=manner)
+    message = insert(tx, ids, inbound, raw, key, session, now, kind, manner=manner)
     if message is None:
-        return _must_be_known(tx, inbound)
+        return _require_known(tx, inbound)
     for ordinal, attachment in enumerate(inbound.attachments):
-        attachments.refer(tx, ids, message, ordinal, attachment)
-    busy.note_room(tx, key, rules.cap)
+        attachments.record_reference(tx, ids, message, ordinal, attachment)
+    busy.clear_full_notice(tx, key, rules.cap)
     quiet = kind == "message" and needs_quiet(manner, inbound.album)
-    ended = busy.interrupt(tx, ids, key, manner, now)
+    ended = busy.cancel_replaced_turn(tx, ids, key, manner, now)
     return Stored(message, session, key, fresh=True, quiet=quiet, ended=ended)
 
 
-def _must_be_known(tx: Tx, inbound: Inbound) -> Stored:
+def _require_known(tx: Tx, inbound: Inbound) -> Stored:
     known = find(tx, inbound.event_key)
     assert known is not None, f"{inbound.event_key} is neither new nor known"
     return known
 
 
-def _expired(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind) -> Stored | None:
+def _store_expired(
+    tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind
+) -> Stored | None:
     """Put on record that a message was too old when it came."""
-    session = sessions.known(tx, ids, key, now)
-    message = put(tx, ids, inbound, raw, key, session, now, kind, state="expired")
+    session = sessions.ensure_current(tx, ids, key, now)
+    message = insert(tx, ids, inbound, raw, key, session, now, kind, state="expired")
     if message is None:
         return None
-    busy.count_expired(tx, key, 1)
+    busy.add_expired(tx, key, 1)
     return Stored(message, session, key, fresh=True, fate=Fate.EXPIRED)
 
 
-def session_for(tx: Tx, ids: Ids, key: str, now: int) -> str:
+def session_for_message(tx: Tx, ids: Ids, key: str, now: int) -> str:
     """The id of the session for a message. If it is a fresh one because one was set aside, the chat is told."""
-    session, set_aside = sessions.ensure(tx, ids, key, now)
+    session, set_aside = sessions.ensure_open(tx, ids, key, now)
     if set_aside is not None:
         told = notes.fresh_after_suspension(set_aside)
-        outbox.owe(tx, ids, key, None, Owed(parse_session_key(key)[1], f"fresh.{session}", (told,)), now)
+        outbox.enqueue(
+            tx, ids, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{session}", (told,)), now
+        )
     return session
 
 
@@ -203,7 +209,7 @@ def find(tx: Tx, event_key: str) -> Stored | None:
 
 # An event that was rejected is taken in after all if it is understood when it comes again. One that another
 # gateway has taken in, while we waited for the chat's next place, stays as it is.
-_PUT = (
+_INSERT = (
     "INSERT INTO inbox (id, event_key, key, session, kind, state, bound, body, raw, position, received_at, "
     "manner, sent_at) VALUES (:id, :event, :key, :session, :kind, :state, :bound, :body, :raw, :position, :now, "
     ":manner, :sent_at) ON CONFLICT (event_key) DO UPDATE SET key = excluded.key, session = excluded.session, "
@@ -213,7 +219,7 @@ _PUT = (
 )
 
 
-def put(
+def insert(
     tx: Tx,
     ids: Ids,
     inbound: Inbound,
@@ -224,19 +230,19 @@ def put(
     kind: InboxKind,
     *,
     event: str | None = None,
-    manner: Mode | None = None,
+    manner: QueueMode | None = None,
     state: Literal["waiting", "expired", "obeyed"] = "waiting",
 ) -> str | None:
     """Write a row that waits, once; a command is bound to the turn that is current now."""
     row = tx.one(
-        _PUT,
+        _INSERT,
         id=ids.new("in"),
         event=event or inbound.event_key,
         key=key,
         session=session,
         kind=kind,
         state=state,
-        bound=busy.bound_to(tx, key) if kind == "command" else None,
+        bound=busy.current_turn_id(tx, key) if kind == "command" else None,
         body=to_json(inbound),
         raw=raw,
         position=sessions.next_position(tx, key),
@@ -245,7 +251,7 @@ def put(
         sent_at=None if inbound.sent_at is None else min(inbound.sent_at, now),
     )
     if row is None:
-        sessions.give_back(tx, key)
+        sessions.release_position(tx, key)
         return None
     message: str = row[0]
     return message
@@ -253,7 +259,7 @@ def put(
 
 def reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -> bool:
     """Keep an event that begins nothing, and not too many of them. False: it is here already, or was erased."""
-    if erased.is_event(tx, event_key):
+    if erased.is_erased_event(tx, event_key):
         return False
     new = tx.run(
         "INSERT INTO inbox (id, event_key, state, raw, problem, received_at) "
@@ -264,48 +270,57 @@ def reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -
         problem=problem,
         now=now,
     )
-    tx.run(_FORGET, kept=REJECTED_KEPT)
+    tx.run(_DELETE_OLD_REJECTED, kept=MAX_REJECTED_EVENTS)
     return bool(new)
 
 
 _REJECTED = "state = 'rejected' AND key IS NULL"  # repeated word for word: only so does SQLite use their index
-_FORGET = (
+_DELETE_OLD_REJECTED = (
     f"DELETE FROM inbox WHERE {_REJECTED} AND id <= "
     f"(SELECT id FROM inbox WHERE {_REJECTED} ORDER BY id DESC LIMIT 1 OFFSET :kept)"
 )
 
 
-def turn_away(tx: Tx, message: str, problem: str) -> None:
+def reject_waiting(tx: Tx, message: str, problem: str) -> None:
     """Reject what was taken in and still waits."""
     sql = "UPDATE inbox SET state = 'rejected', problem = :problem WHERE id = :id AND state = 'waiting'"
     tx.run(sql, problem=problem, id=message)
 
 
-_SEEN = (
+_CHAT_MESSAGES = (
     "SELECT position, id, 'user', body, received_at, turn, NULL, NULL FROM inbox "
     "WHERE key = :key AND position > :after AND kind IN ('message', 'command') AND state <> 'deleted' "
-    f"AND event_key NOT LIKE '{AGAIN}%' "
+    f"AND event_key NOT LIKE '{RETRY_KEY_PREFIX}%' "
     "UNION ALL SELECT position, id, 'agent', text, updated_at, turn, file, reply FROM outbox "
     "WHERE key = :key AND state = 'sent' AND position > :after ORDER BY 1 LIMIT :limit"
 )
 
 
-def _seen(tx: Tx, key: str, after: int, limit: int) -> list[Seen]:
-    return [_as_seen(tx, row) for row in tx.all(_SEEN, key=key, after=after, limit=limit)]
+def _chat_messages(tx: Tx, key: str, after: int, limit: int) -> list[ChatMessage]:
+    return [_as_chat_message(tx, row) for row in tx.all(_CHAT_MESSAGES, key=key, after=after, limit=limit)]
 
 
-def _as_seen(tx: Tx, row: Row) -> Seen:
+def _as_chat_message(tx: Tx, row: Row) -> ChatMessage:
     position, message, author, said, at, turn, _, reply = row
     text = msgspec.json.decode(said, type=Inbound).text if author == "user" else said
-    return Seen(position, message, author, text, at, turn, _files(tx, row), asked_in(reply) if reply else None)
+    return ChatMessage(
+        position,
+        message,
+        author,
+        text,
+        at,
+        turn,
+        _chat_attachments(tx, row),
+        question_of_reply(reply) if reply else None,
+    )
 
 
-def _files(tx: Tx, row: Row) -> tuple[SeenFile, ...]:
+def _chat_attachments(tx: Tx, row: Row) -> tuple[ChatAttachment, ...]:
     """The files of a row of `_SEEN`."""
     if row[2] == "agent":
-        return (msgspec.json.decode(row[6], type=SeenFile),) if row[6] else ()
+        return (msgspec.json.decode(row[6], type=ChatAttachment),) if row[6] else ()
     found = attachments.of_message(tx, row[1]) if attachments.has_files(row[3]) else []
-    return tuple(SeenFile(file.id, file.name, file.media_type, file.size, file.state) for file in found)
+    return tuple(ChatAttachment(file.id, file.name, file.media_type, file.size, file.state) for file in found)
 
 
 def withdraw(tx: Tx, key: str, before: int) -> int:
@@ -321,18 +336,18 @@ def withdraw(tx: Tx, key: str, before: int) -> int:
     return tx.run(sql.format(kinds="'message', 'wish'"), key=key, before=before)
 
 
-def count_waiting(tx: Tx, key: str, after: int = 0, before: int = LATEST) -> int:
-    row = tx.one(_COUNT, key=key, after=after, before=before)
+def count_waiting(tx: Tx, key: str, after: int = 0, before: int = MAX_POSITION) -> int:
+    row = tx.one(_COUNT_WAITING, key=key, after=after, before=before)
     return row[0] if row else 0
 
 
-_COUNT = (
+_COUNT_WAITING = (
     "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
     "AND position > :after AND position < :before"
 )
 
 
-def take(tx: Tx, message: str, turn: str) -> None:
+def assign_to_turn(tx: Tx, message: str, turn: str) -> None:
     """Give a message to a turn."""
     tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
 
@@ -346,7 +361,7 @@ def as_cause(tx: Tx, row: Row) -> Cause:
         inbound.sender,
         inbound.message,
         inbound.sent_at,
-        attachments.as_attached(tx, row[0]) if inbound.attachments else (),
+        attachments.as_attachments(tx, row[0]) if inbound.attachments else (),
         wish=row[2] == "wish",
         note=row[2] in ("report", "aside"),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.core.journal import Compacted, Entry, Record, decode
-from perdure.core.text import as_json
+from perdure.core.journal import ConversationCompacted, Entry, JournalRecord, decode_entry
+from perdure.core.text import encode_storable
 from perdure.store.database import Database, Row, Tx
 
 _INSERT = (
@@ -17,28 +17,30 @@ _OF_TURN = (
     "SELECT seq, at, kind, version, body FROM journal WHERE session = :session AND seq >= :first_seq "
     "AND turn = :turn ORDER BY seq"
 )
-LATEST = 1 << 62  # behind every entry of every session
-IN_PASSING = 300  # entries that are read beside something else, about thirty turns
+MAX_SEQ = 1 << 62  # behind every entry of every session
+MAX_INLINE_ENTRIES = 300  # entries that are read beside something else, about thirty turns
 # The turns of a session that were taken back.
-UNDONE = "SELECT u.turn FROM journal u WHERE u.session = :session AND u.kind = 'undone'"
+UNDONE_TURNS = "SELECT u.turn FROM journal u WHERE u.session = :session AND u.kind = 'undone'"
 
 
 class Journal:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of_turn(self, session: str, turn: str) -> list[Record]:
+    async def of_turn(self, session: str, turn: str) -> list[JournalRecord]:
         """The entries of one turn."""
         return await self._database.read(lambda tx: read_turn(tx, session, turn))
 
-    async def before(self, session: str, seq: int) -> list[tuple[str, Record]]:
+    async def read_before(self, session: str, seq: int) -> list[tuple[str, JournalRecord]]:
         """The session's entries before a place, each with its turn; of those that were summed up, none.
 
         The turn in which the summary ends is given whole: half a turn cannot be folded.
         """
-        return await self._database.read(lambda tx: _before(tx, session, seq, summed_up(tx, session, seq)))
+        return await self._database.read(
+            lambda tx: _read_before(tx, session, seq, compacted_through(tx, session, seq))
+        )
 
-    async def after(self, session: str, seq: int, limit: int = 500) -> list[tuple[str, Record]]:
+    async def read_after(self, session: str, seq: int, limit: int = 500) -> list[tuple[str, JournalRecord]]:
         """The session's entries behind a place, each with the turn it belongs to."""
         rows = await self._database.read(
             lambda tx: tx.all(
@@ -52,7 +54,7 @@ class Journal:
         return [(row[5], as_record(row)) for row in rows]
 
 
-def summed_up(tx: Tx, session: str, before: int = LATEST) -> int:
+def compacted_through(tx: Tx, session: str, before: int = MAX_SEQ) -> int:
     """The seq of the last entry that a summary stands for, of those made before a place; 0 if there is none."""
     row = tx.one(
         "SELECT body FROM journal WHERE session = :session AND kind = 'compacted' AND seq < :seq "
@@ -60,18 +62,18 @@ def summed_up(tx: Tx, session: str, before: int = LATEST) -> int:
         session=session,
         seq=before,
     )
-    return decode(Compacted.kind, Compacted.version, row[0]).through if row else 0  # type: ignore[attr-defined]
+    return decode_entry(ConversationCompacted.kind, ConversationCompacted.version, row[0]).through if row else 0  # type: ignore[attr-defined]
 
 
-def in_passing(tx: Tx, session: str, seq: int) -> list[tuple[str, Record]] | None:
+def read_before_if_short(tx: Tx, session: str, seq: int) -> list[tuple[str, JournalRecord]] | None:
     """What `Journal.before` gives, or nothing if it is so much that others would have to wait for it."""
     if seq == 1:
         return []
-    through = summed_up(tx, session, seq)
-    return None if seq - through > IN_PASSING else _before(tx, session, seq, through)
+    through = compacted_through(tx, session, seq)
+    return None if seq - through > MAX_INLINE_ENTRIES else _read_before(tx, session, seq, through)
 
 
-def _before(tx: Tx, session: str, seq: int, through: int) -> list[tuple[str, Record]]:
+def _read_before(tx: Tx, session: str, seq: int, through: int) -> list[tuple[str, JournalRecord]]:
     rows = tx.all(
         "SELECT seq, at, kind, version, body, turn FROM journal WHERE session = :session AND seq < :seq "
         "AND seq >= coalesce((SELECT max(first_seq) FROM turns WHERE session = :session "
@@ -83,11 +85,11 @@ def _before(tx: Tx, session: str, seq: int, through: int) -> list[tuple[str, Rec
     return [(row[5], as_record(row)) for row in rows]
 
 
-def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) -> list[Record]:
+def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) -> list[JournalRecord]:
     """Write the entries behind the last one of the session; the records have their texts as they are stored."""
     records = []
     for given in entries:
-        body, entry = as_json(given)
+        body, entry = encode_storable(given)
         row = tx.one(
             _INSERT,
             session=session,
@@ -98,13 +100,13 @@ def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) 
             at=now,
         )
         assert row is not None, "INSERT … RETURNING gave no row"
-        records.append(Record(row[0], now, entry))
+        records.append(JournalRecord(row[0], now, entry))
     return records
 
 
-def read_turn(tx: Tx, session: str, turn: str, first_seq: int = 0) -> list[Record]:
+def read_turn(tx: Tx, session: str, turn: str, first_seq: int = 0) -> list[JournalRecord]:
     return [as_record(row) for row in tx.all(_OF_TURN, session=session, first_seq=first_seq, turn=turn)]
 
 
-def as_record(row: Row) -> Record:
-    return Record(row[0], row[1], decode(row[2], row[3], row[4]))
+def as_record(row: Row) -> JournalRecord:
+    return JournalRecord(row[0], row[1], decode_entry(row[2], row[3], row[4]))

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from perdure.store.database import Tx
 
-DEAD = "SELECT id FROM runs WHERE ended_at IS NOT NULL"
+DEAD_RUNS = "SELECT id FROM runs WHERE ended_at IS NOT NULL"
 
 # A run that was declared dead gets nothing, though its process may live and not know it yet.
-_ALIVE = "NOT EXISTS (SELECT 1 FROM runs WHERE id = :run AND ended_at IS NOT NULL)"
+_RUN_IS_ALIVE = "NOT EXISTS (SELECT 1 FROM runs WHERE id = :run AND ended_at IS NOT NULL)"
 _TAKE = (
     "UPDATE leases SET run = :run, epoch = epoch + 1 "
-    f"WHERE key = :key AND (run IS NULL OR run = :run OR run IN ({DEAD})) AND {_ALIVE} "
+    f"WHERE key = :key AND (run IS NULL OR run = :run OR run IN ({DEAD_RUNS})) AND {_RUN_IS_ALIVE} "
     "RETURNING epoch, generation"
 )
 # What may be held: a turn that a dead run has begun is found by its lease, so that lease is the recoverer's.
 OURS_OR_FREE = (
-    f"(leases.run = :run OR ((leases.run IS NULL OR leases.run IN ({DEAD})) AND NOT EXISTS (SELECT 1 FROM turns b "
+    f"(leases.run = :run OR ((leases.run IS NULL OR leases.run IN ({DEAD_RUNS})) AND NOT EXISTS (SELECT 1 FROM turns b "
     "WHERE b.key = leases.key AND b.state IN ('queued', 'running', 'waiting', 'interrupted'))))"
 )
-_HOLD = f"UPDATE leases SET run = :run WHERE key = :key AND {_ALIVE} AND {OURS_OR_FREE}"
+_HOLD = f"UPDATE leases SET run = :run WHERE key = :key AND {_RUN_IS_ALIVE} AND {OURS_OR_FREE}"
 
 
 def take(tx: Tx, key: str, run: str) -> tuple[int, int] | None:

@@ -8,27 +8,27 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import asdict
 
-from perdure.core.exports import ExportedDelivery, ExportedMessage, ExportedSession, ExportedTurn, facts
+from perdure.core.exports import ExportedDelivery, ExportedMessage, ExportedSession, ExportedTurn, comparable_facts
 from perdure.core.session import SessionState
 from perdure.core.text import to_json
 from perdure.errors import RecordRefused
 from perdure.store.database import Tx
-from perdure.store.dump import dump
+from perdure.store.dump import dump_session
 
-_SESSION = ("id", "key", "state", "auto_reset_reason", "created_at", "updated_at")
+_SESSION_COLUMNS = ("id", "key", "state", "auto_reset_reason", "created_at", "updated_at")
 
 
-def load(tx: Tx, session: ExportedSession) -> bool:
+def load_session(tx: Tx, session: ExportedSession) -> bool:
     """Write the session and all that belongs to it. False: exactly this is here already."""
-    known = dump(tx, session.id)
+    known = dump_session(tx, session.id)
     if known is not None:
-        if facts(known) == facts(session):
+        if comparable_facts(known) == comparable_facts(session):
             return False
         raise RecordRefused(".id", f"the session {session.id} is here already, and is not the same")
     _refuse_second_current(tx, session)
     for key in _keys(session):
-        _make_room(tx, session, key)
-    values = {name: getattr(session, name) for name in _SESSION}
+        _raise_lease_counters(tx, session, key)
+    values = {name: getattr(session, name) for name in _SESSION_COLUMNS}
     _insert(tx, "sessions", ".id", f"the session {session.id}", values)
     for number, turn in enumerate(session.turns):
         _load_turn(tx, session.id, turn, f".turns[{number}]")
@@ -53,12 +53,12 @@ def _keys(session: ExportedSession) -> list[str]:
     return sorted({session.key, *(part.key for part in parts)})
 
 
-def _make_room(tx: Tx, session: ExportedSession, key: str) -> None:
+def _raise_lease_counters(tx: Tx, session: ExportedSession, key: str) -> None:
     """Make the key's lease, or move it on: what comes later has a higher epoch, turn number and place."""
     turns = [turn for turn in session.turns if turn.key == key]
     places = {message.position for message in session.inbox if message.key == key}
     places |= {row.position for row in session.outbox if row.key == key and row.position is not None}
-    _refuse_taken(tx, key, {turn.generation for turn in turns}, places)
+    _refuse_duplicates(tx, key, {turn.generation for turn in turns}, places)
     tx.run(
         "INSERT INTO leases (key, epoch, generation, position) VALUES (:key, 0, 0, 0) ON CONFLICT DO NOTHING",
         key=key,
@@ -75,7 +75,7 @@ def _make_room(tx: Tx, session: ExportedSession, key: str) -> None:
         tx.run(f"UPDATE leases SET {name} = :value WHERE key = :key AND {name} < :value", key=key, value=value)
 
 
-def _refuse_taken(tx: Tx, key: str, generations: set[int], places: set[int]) -> None:
+def _refuse_duplicates(tx: Tx, key: str, generations: set[int], positions: set[int]) -> None:
     """Two turns of a chat with one number, or two messages at one place, would hide each other."""
     rows = tx.all("SELECT generation FROM turns WHERE key = :key", key=key)
     if taken := generations & {row[0] for row in rows}:
@@ -84,35 +84,35 @@ def _refuse_taken(tx: Tx, key: str, generations: set[int], places: set[int]) -> 
         "SELECT position FROM inbox WHERE key = :key UNION ALL SELECT position FROM outbox WHERE key = :key",
         key=key,
     )
-    if filled := places & {row[0] for row in rows}:
+    if filled := positions & {row[0] for row in rows}:
         raise RecordRefused("", f"{key} has another message at the place {min(filled)} here already")
 
 
-def _load_turn(tx: Tx, session: str, turn: ExportedTurn, place: str) -> None:
+def _load_turn(tx: Tx, session: str, turn: ExportedTurn, path: str) -> None:
     values = asdict(turn)
     del values["journal"]
     values |= {"session": session, "first_seq": turn.journal[0].seq}
-    _insert(tx, "turns", place, f"the turn {turn.id}, or another that is under way in its chat,", values)
+    _insert(tx, "turns", path, f"the turn {turn.id}, or another that is under way in its chat,", values)
     for number, entry in enumerate(turn.journal):
-        values = asdict(entry) | {"session": session, "turn": turn.id, "body": _compact(entry.body)}
-        _insert(tx, "journal", f"{place}.journal[{number}]", f"the entry {entry.seq}", values)
+        values = asdict(entry) | {"session": session, "turn": turn.id, "body": _normalised_json(entry.body)}
+        _insert(tx, "journal", f"{path}.journal[{number}]", f"the entry {entry.seq}", values)
 
 
-def _load_message(tx: Tx, session: str, message: ExportedMessage, place: str) -> None:
-    values = asdict(message) | {"body": _compact(message.body), "session": session}
+def _load_message(tx: Tx, session: str, message: ExportedMessage, path: str) -> None:
+    values = asdict(message) | {"body": _normalised_json(message.body), "session": session}
     del values["attachments"]
-    _insert(tx, "inbox", place, f"the message {message.event_key}", values)
+    _insert(tx, "inbox", path, f"the message {message.event_key}", values)
     for number, file in enumerate(message.attachments):
         values = asdict(file) | {"inbox": message.id}
-        _insert(tx, "attachments", f"{place}.attachments[{number}]", f"the file {file.id}", values)
+        _insert(tx, "attachments", f"{path}.attachments[{number}]", f"the file {file.id}", values)
 
 
-def _compact(body: Raw) -> str:
+def _normalised_json(body: Raw) -> str:
     """The body as we would have written it, however the file spells and indents it."""
     return to_json(msgspec.json.decode(body))
 
 
-def _insert(tx: Tx, table: str, place: str, what: str, values: dict[str, Any]) -> None:
+def _insert(tx: Tx, table: str, path: str, what: str, values: dict[str, Any]) -> None:
     names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
     if not tx.run(f"INSERT INTO {table} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING", **values):
-        raise RecordRefused(place, f"{what} is here already")
+        raise RecordRefused(path, f"{what} is here already")

@@ -34,9 +34,9 @@ _VERSION_TABLE = (  # as Alembic would make it
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
 _MAGIC = b"SQLite format 3\x00"
-_HEADER = 100
-_LOG_HEADER = 32
-_FRAME_HEADER = 24
+_HEADER_BYTES = 100
+_WAL_HEADER_BYTES = 32
+_WAL_FRAME_HEADER_BYTES = 24
 
 
 def schema() -> list[str]:
@@ -67,11 +67,11 @@ def prepare_sqlite(path: Path) -> None:
     """Make the file if there is none, bring an older one up to date, refuse one that is not ours."""
     if not path.exists():
         _make_sqlite(path)
-    elif not recognise_sqlite(path):
+    elif not is_current_sqlite(path):
         upgrade(f"sqlite:///{path}")
 
 
-def recognise_sqlite(path: Path) -> bool:
+def is_current_sqlite(path: Path) -> bool:
     """Whether the file is of the newest version; one that is not ours is refused, and none is written to."""
     _refuse_damaged(path)
     return check_revision(_sqlite_revision(path), str(path))
@@ -104,31 +104,33 @@ def _make_sqlite(path: Path) -> None:
 def _refuse_damaged(path: Path) -> None:
     """Look at the header alone, without SQLite: it would begin to repair what it opens."""
     with path.open("rb") as file:
-        header = file.read(_HEADER)
+        header = file.read(_HEADER_BYTES)
     size = path.stat().st_size
-    if len(header) < _HEADER and _MAGIC.startswith(header[: len(_MAGIC)]):
-        raise DatabaseRefused(f"{path} is truncated: it has {size} bytes", hint=_RESTORE)
+    if len(header) < _HEADER_BYTES and _MAGIC.startswith(header[: len(_MAGIC)]):
+        raise DatabaseRefused(f"{path} is truncated: it has {size} bytes", hint=_RESTORE_HINT)
     if not header.startswith(_MAGIC):
-        raise DatabaseRefused(f"{path} is not a SQLite database", hint=_ELSEWHERE)
+        raise DatabaseRefused(f"{path} is not a SQLite database", hint=_ELSEWHERE_HINT)
     if struct.unpack(">I", header[68:72])[0] != APPLICATION_ID:
-        raise DatabaseRefused(f"{path} is a SQLite database of another program", hint=_ELSEWHERE)
+        raise DatabaseRefused(f"{path} is a SQLite database of another program", hint=_ELSEWHERE_HINT)
     page_size, pages = struct.unpack(">H", header[16:18])[0], struct.unpack(">I", header[28:32])[0]
     page_size = 65536 if page_size == 1 else page_size
-    pages, logged = _logged_pages(path.with_name(path.name + "-wal"), page_size, pages)
+    pages, logged = _wal_pages(path.with_name(path.name + "-wal"), page_size, pages)
     # Pages that the file lacks are no loss if a crash left them in the log: SQLite completes the file from there.
     if any(page not in logged for page in range(size // page_size + 1, pages + 1)):
-        raise DatabaseRefused(f"{path} is truncated: it has {size} of {page_size * pages} bytes", hint=_RESTORE)
+        raise DatabaseRefused(
+            f"{path} is truncated: it has {size} of {page_size * pages} bytes", hint=_RESTORE_HINT
+        )
 
 
-def _logged_pages(log: Path, page_size: int, pages: int) -> tuple[int, set[int]]:
+def _wal_pages(log: Path, page_size: int, pages: int) -> tuple[int, set[int]]:
     """How many pages the database has once its log is taken into account, and which of them are in the log."""
     committed: set[int] = set()
     pending: set[int] = set()
     if not log.exists():
         return pages, committed
     with log.open("rb") as file:
-        salt = file.read(_LOG_HEADER)[16:24]
-        while len(frame := file.read(_FRAME_HEADER)) == _FRAME_HEADER and frame[8:16] == salt:
+        salt = file.read(_WAL_HEADER_BYTES)[16:24]
+        while len(frame := file.read(_WAL_FRAME_HEADER_BYTES)) == _WAL_FRAME_HEADER_BYTES and frame[8:16] == salt:
             page, size_after = struct.unpack(">II", frame[:8])
             pending.add(page)
             if size_after:  # the last frame of a transaction
@@ -139,8 +141,8 @@ def _logged_pages(log: Path, page_size: int, pages: int) -> tuple[int, set[int]]
     return pages, committed
 
 
-_RESTORE = "Put back the whole file from a backup, or move it away to begin anew."
-_ELSEWHERE = "Choose another store.url, or move that file away."
+_RESTORE_HINT = "Put back the whole file from a backup, or move it away to begin anew."
+_ELSEWHERE_HINT = "Choose another store.url, or move that file away."
 
 
 def _sqlite_revision(path: Path) -> str | None:
@@ -151,7 +153,7 @@ def _sqlite_revision(path: Path) -> str | None:
     try:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     except sqlite3.DatabaseError as error:
-        raise DatabaseRefused(f"{path} is damaged: {error}", hint=_RESTORE) from error
+        raise DatabaseRefused(f"{path} is damaged: {error}", hint=_RESTORE_HINT) from error
     finally:
         connection.close()
         if not indexed:
@@ -161,12 +163,12 @@ def _sqlite_revision(path: Path) -> str | None:
 
 # ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────────────────────
 
-_SERIALISE = "SELECT pg_advisory_xact_lock(1346720324)"  # "PERD": two gateways starting at once take turns
+_LOCK_MIGRATION = "SELECT pg_advisory_xact_lock(1346720324)"  # "PERD": two gateways starting at once take turns
 
 
 def prepare_postgres(execute: Callable[[str], list[tuple[Any, ...]]], url: str, name: str) -> None:
     """The same inside one transaction of the caller's, on a database that may be empty."""
-    execute(_SERIALISE)
+    execute(_LOCK_MIGRATION)
     tables = {row[0] for row in execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}
     if not tables:
         for statement in schema():

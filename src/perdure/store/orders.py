@@ -9,17 +9,17 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address
-from perdure.core.delivery import split
+from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.store import leases, outbox
-from perdure.store.database import Database, Row, Tx, Work
+from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.ids import Ids
-from perdure.store.outbox import Owed
+from perdure.store.outbox import OutboxReply
 
 T = TypeVar("T")
 
 
-class Order(Struct, frozen=True):
+class ChatCommand(Struct, frozen=True):
     """A command that waits to be carried out."""
 
     id: str
@@ -36,49 +36,59 @@ class Order(Struct, frozen=True):
     longest: int | None = None  # how long one message may be where its answer goes
 
 
-class Orders:
+class ChatCommands:
     def __init__(self, database: Database, ids: Ids) -> None:
         self._database = database
         self._ids = ids
 
-    async def waiting(self, run: str) -> list[Order]:
+    async def waiting(self, run: str) -> list[ChatCommand]:
         """Commands of sessions that are ours or free, in the order in which they came."""
-        return await self._database.read(lambda tx: [_as_order(row) for row in tx.all(_WAITING, run=run)])
+        return await self._database.read(
+            lambda tx: [_as_command(row) for row in tx.all(_WAITING_COMMANDS, run=run)]
+        )
 
-    async def obey(self, order: Order, verb: Work[T], say: Callable[[T], str], now: int) -> T | None:
+    async def execute(
+        self, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str], now: int
+    ) -> T | None:
         """Carry out a command and owe its answer, in one transaction; None if that was done before.
 
         After return: both are durable. If we die inside: both are, or the command still waits.
         """
-        return await self._database.write(lambda tx: _obey(tx, self._ids, order, verb, say, now), key=order.key)
+        return await self._database.write(
+            lambda tx: _execute(tx, self._ids, command, verb, format_answer, now), key=command.key
+        )
 
-    async def perform(self, key: str, verb: Work[T]) -> T:
+    async def execute_verb(self, key: str, verb: Transaction[T]) -> T:
         """Carry out an operator's verb on one key."""
         return await self._database.write(verb, key=key)
 
 
-_WAITING = (
+_WAITING_COMMANDS = (
     "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
     "FROM inbox i JOIN leases l ON l.key = i.key "
     "WHERE i.state = 'waiting' AND i.kind = 'command' "
-    f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD})) ORDER BY i.key, i.state, i.kind, i.position"
+    f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD_RUNS})) ORDER BY i.key, i.state, i.kind, i.position"
 )
 
 
-def _as_order(row: Row) -> Order:
+def _as_command(row: Row) -> ChatCommand:
     inbound = msgspec.json.decode(row[4], type=Inbound)
     sender, address, message = inbound.sender, inbound.address, inbound.message
     said = (inbound.text, sender, address, message)
-    return Order(row[0], row[1], row[2], row[3], *said, row[5], row[6], inbound.attachments)
+    return ChatCommand(row[0], row[1], row[2], row[3], *said, row[5], row[6], inbound.attachments)
 
 
-def _obey(tx: Tx, ids: Ids, order: Order, verb: Work[T], say: Callable[[T], str], now: int) -> T | None:
+def _execute(
+    tx: Tx, ids: Ids, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str], now: int
+) -> T | None:
     sql = "UPDATE inbox SET state = 'obeyed' WHERE id = :id AND state = 'waiting' AND kind = 'command'"
-    if not tx.run(sql, id=order.id):
+    if not tx.run(sql, id=command.id):
         return None
     result = verb(tx)
-    text = say(result)
+    text = format_answer(result)
     if text:
-        reply = Owed(order.address, order.id, tuple(split(text, order.longest)), order.message)
-        outbox.owe(tx, ids, order.key, None, reply, now)
+        reply = OutboxReply(
+            command.address, command.id, tuple(split_reply(text, command.longest)), command.message
+        )
+        outbox.enqueue(tx, ids, command.key, None, reply, now)
     return result

@@ -13,12 +13,12 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import Address, home_of, split_parts
-from perdure.core.delivery import OPEN_DELIVERIES, RESOLVED, Delivery, delivery_key
+from perdure.core.address import Address, parent_session_key, split_parts
+from perdure.core.delivery import OPEN_DELIVERY_STATES, RESOLUTION_REMARKS, DeliveryState, delivery_key
 from perdure.core.messages import Button, Outbound, SentFile
 from perdure.core.text import to_json
 from perdure.store import leases, sessions
-from perdure.store.database import Database, Row, Tx, Work
+from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.ids import Ids
 
 T = TypeVar("T")
@@ -29,20 +29,20 @@ _COLUMNS = (
 )
 # Repeated word for word by every query for open rows, even where one state is enough: only so does SQLite use
 # their index, and not all rows there ever were.
-OPEN = "state IN ('owed', 'sending', 'unknown')"
-WINDOW = 5_000  # rows that one page looks at: what it seeks may be rare among them
-BEHIND = "z" * 30  # behind every id
-CODE = "pair_"  # how the names of replies begin that tell a code
-OWE = (
+DELIVERY_IS_OPEN = "state IN ('owed', 'sending', 'unknown')"
+PAGE_WINDOW_ROWS = 5_000  # rows that one page looks at: what it seeks may be rare among them
+MAX_ID = "z" * 30  # behind every id
+PAIRING_PREFIX = "pair_"  # how the names of replies begin that tell a code
+INSERT_DELIVERY = (
     "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
     "file, state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, "
     ":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, 'owed', 0, :now, :since, :now) "
     "ON CONFLICT DO NOTHING"
 )
-_TRYING = "state = 'sending' AND attempts = :attempts"  # the very try that the caller made, not a later one
+_IS_THIS_SEND = "state = 'sending' AND attempts = :attempts"  # the very try that the caller made, not a later one
 
 
-class Owed(Struct, frozen=True):
+class OutboxReply(Struct, frozen=True):
     """A reply to owe, cut into its parts."""
 
     address: Address
@@ -54,7 +54,7 @@ class Owed(Struct, frozen=True):
     file: SentFile | None = None  # the reply is this file; its one part is the caption
 
 
-class Delivering(Struct, frozen=True):
+class OutboxDelivery(Struct, frozen=True):
     """A row of the outbox."""
 
     id: str
@@ -66,7 +66,7 @@ class Delivering(Struct, frozen=True):
     part: int
     text: str
     reply_to: str | None
-    state: Delivery
+    state: DeliveryState
     attempts: int
     due_at: int
     receipt: str | None
@@ -79,7 +79,7 @@ class Delivering(Struct, frozen=True):
     file: str | None  # as JSON
 
     @property
-    def delay(self) -> int:
+    def delay_ms(self) -> int:
         """Milliseconds that the row was to wait when its due time was set: with it, `updated_at` was."""
         return self.due_at - self.updated_at
 
@@ -88,29 +88,29 @@ class Delivering(Struct, frozen=True):
         return Address(*split_parts(self.lane))  # type: ignore[arg-type]  # written by Address.lane
 
     @property
-    def has_code(self) -> bool:
+    def has_pairing_code(self) -> bool:
         """Whether the text tells a code with which whoever reads it is let in."""
-        return self.reply.startswith(CODE)
+        return self.reply.startswith(PAIRING_PREFIX)
 
     @property
-    def shown(self) -> str:
+    def public_text(self) -> str:
         """The text for others than whom it is for."""
-        return notes.CODE_NOT_SHOWN if self.has_code else self.text
+        return notes.CODE_NOT_SHOWN if self.has_pairing_code else self.text
 
     def outbound(self, text: str | None = None) -> Outbound:
         buttons = msgspec.json.decode(self.buttons, type=tuple[Button, ...]) if self.buttons else ()
         return Outbound(self.address, text or self.text, self.delivery_key, self.reply_to, buttons)
 
     @property
-    def sends(self) -> SentFile | None:
+    def sent_file(self) -> SentFile | None:
         """The file that the message is."""
         return msgspec.json.decode(self.file, type=SentFile) if self.file else None
 
 
-class Page(Struct, frozen=True):
+class OutboxPage(Struct, frozen=True):
     """Some rows, and where to go on; nowhere if these are the last."""
 
-    rows: list[Delivering]
+    rows: list[OutboxDelivery]
     after: str | None
 
 
@@ -119,111 +119,117 @@ class Outbox:
         self._database = database
         self._ids = ids
 
-    async def heads(self, run: str, platforms: Sequence[str]) -> list[Delivering]:
+    async def lane_heads(self, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
         """The first open row of every lane of these platforms whose session is ours or free."""
-        return await self._database.read(lambda tx: _heads(tx, run, platforms))
+        return await self._database.read(lambda tx: _lane_heads(tx, run, platforms))
 
-    async def start(self, row: Delivering, run: str, now: int) -> bool:
+    async def start_sending(self, row: OutboxDelivery, run: str, now: int) -> bool:
         """Say that the row is about to be sent. False: it is not ours to send, or was withdrawn.
 
         After return: if we die now, the send counts as unknown.
         """
-        return await self._database.write(lambda tx: _start(tx, row, run, now), key=row.key)
+        return await self._database.write(lambda tx: _start_sending(tx, row, run, now), key=row.key)
 
-    async def sent(self, row: Delivering, receipt: str, now: int, *, resolved: str | None = None) -> bool:
+    async def record_sent(
+        self, row: OutboxDelivery, receipt: str, now: int, *, resolved: str | None = None
+    ) -> bool:
         """Record the receipt. After return: the row is sent for good, and has its place in the chat.
 
         `resolved` stays on record: what was done because nobody knew whether it had arrived before.
         """
-        return await self._database.write(lambda tx: _sent(tx, row, receipt, now, resolved), key=row.key)
+        return await self._database.write(lambda tx: _record_sent(tx, row, receipt, now, resolved), key=row.key)
 
-    async def count(self) -> dict[tuple[str, str | None], int]:
+    async def count_by_state(self) -> dict[tuple[str, str | None], int]:
         """How many rows there are in each state, and of those that were once unknown, how that was resolved.
 
         It reads every row: ask seldom.
         """
-        return await self._database.read(_count)
+        return await self._database.read(_count_by_state)
 
-    async def put_back(self, row: Delivering, due_at: int, now: int, *, problem: str, counts: bool) -> bool:
+    async def retry_later(self, row: OutboxDelivery, due_at: int, now: int, *, problem: str, counts: bool) -> bool:
         """Owe the row again: nothing was sent. `counts` says whether this used up an attempt.
 
         One that was unknown before this try still is: what may have arrived then is not forgotten.
         """
-        state = "unknown" if row.state is Delivery.UNKNOWN else "owed"
+        state = "unknown" if row.state is DeliveryState.UNKNOWN else "owed"
         changes = f"state = '{state}', run = NULL, due_at = :due_at, attempts = attempts + :used"
-        return await self._change(row, changes, now, _TRYING, problem=problem, due_at=due_at, used=int(counts))
+        return await self._update(
+            row, changes, now, _IS_THIS_SEND, problem=problem, due_at=due_at, used=int(counts)
+        )
 
-    async def unknown(self, row: Delivering, due_at: int, now: int, *, problem: str) -> bool:
+    async def record_unknown(self, row: OutboxDelivery, due_at: int, now: int, *, problem: str) -> bool:
         """Nobody knows whether the row was sent. It holds its lane until that is resolved."""
         changes = "state = 'unknown', run = NULL, due_at = :due_at, attempts = attempts + 1"
-        return await self._change(row, changes, now, _TRYING, problem=problem, due_at=due_at)
+        return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem, due_at=due_at)
 
-    async def refuse(self, row: Delivering, now: int, *, problem: str) -> bool:
+    async def record_refused(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
         """The platform will never take this row: drop it with the rest of its reply, and free the lane."""
-        return await self._database.write(lambda tx: _refuse(tx, row, problem, now), key=row.key)
+        return await self._database.write(lambda tx: _record_refused(tx, row, problem, now), key=row.key)
 
-    async def send_instead(self, row: Delivering, now: int, *, problem: str) -> bool:
+    async def send_as_new_message(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
         """The message that the row was to take the place of cannot be edited: owe it as one of its own."""
         changes = "state = 'owed', run = NULL, due_at = :now, edits = NULL"
-        return await self._change(row, changes, now, _TRYING, problem=problem)
+        return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem)
 
-    async def send_words(self, row: Delivering, text: str, now: int, *, problem: str) -> bool:
+    async def replace_file_with_text(self, row: OutboxDelivery, text: str, now: int, *, problem: str) -> bool:
         """The platform does not take the file: owe words in its place."""
         changes = "state = 'owed', run = NULL, due_at = :now, file = NULL, text = :text"
-        return await self._change(row, changes, now, _TRYING, problem=problem, text=text)
+        return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem, text=text)
 
-    async def expire(self, row: Delivering, now: int, *, problem: str, notice: Owed | None = None) -> bool:
+    async def expire(
+        self, row: OutboxDelivery, now: int, *, problem: str, notice: OutboxReply | None = None
+    ) -> bool:
         """Not to be sent any more. The row stays on record as expired, and the notice tells of it."""
         changes = "state = 'expired', run = NULL"
-        return await self._change(row, changes, now, OPEN, notice=notice, problem=problem)
+        return await self._update(row, changes, now, DELIVERY_IS_OPEN, notice=notice, problem=problem)
 
-    async def orphans(self, now: int) -> int:
+    async def mark_orphans_unknown(self, now: int) -> int:
         """Rows that a dead run was sending become unknown; how many there were."""
         sql = (
             "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, due_at = :now, "
             "updated_at = :now, problem = 'the gateway died while sending' "
-            f"WHERE {OPEN} AND state = 'sending' AND run IN ({leases.DEAD})"
+            f"WHERE {DELIVERY_IS_OPEN} AND state = 'sending' AND run IN ({leases.DEAD_RUNS})"
         )
         return await self._database.write(lambda tx: tx.run(sql, now=now))
 
-    async def owe(self, key: str, reply: Owed, now: int) -> None:
+    async def enqueue(self, key: str, reply: OutboxReply, now: int) -> None:
         """Owe a notice that belongs to no turn. After return: it will be sent once."""
-        await self._database.write(lambda tx: owe(tx, self._ids, key, None, reply, now), key=key)
+        await self._database.write(lambda tx: enqueue(tx, self._ids, key, None, reply, now), key=key)
 
-    async def of_turn(self, turn: str) -> list[Delivering]:
+    async def of_turn(self, turn: str) -> list[OutboxDelivery]:
         """The rows of one turn, in order."""
         return await self._database.read(lambda tx: of_turn(tx, turn))
 
-    async def open(self, limit: int = 100) -> list[Delivering]:
+    async def open_deliveries(self, limit: int = 100) -> list[OutboxDelivery]:
         """Rows that are still owed, being sent, or unknown."""
         return await self._database.read(
-            lambda tx: _where(tx, f"{OPEN} ORDER BY created_at, id LIMIT :limit", limit=limit)
+            lambda tx: _select(tx, f"{DELIVERY_IS_OPEN} ORDER BY created_at, id LIMIT :limit", limit=limit)
         )
 
-    async def get(self, name: str) -> Delivering | None:
+    async def get(self, name: str) -> OutboxDelivery | None:
         return await self._database.read(lambda tx: get(tx, name))
 
-    async def page(self, states: Sequence[Delivery], after: str = "", limit: int = 100) -> Page:
+    async def page(self, states: Sequence[DeliveryState], after: str = "", limit: int = 100) -> OutboxPage:
         """Rows in these states, the newest first, beginning before `after`."""
-        return await self._database.read(lambda tx: _page(tx, states, after or BEHIND, limit))
+        return await self._database.read(lambda tx: _page(tx, states, after or MAX_ID, limit))
 
-    async def again(self, row: Delivering) -> str | None:
+    async def resent_id(self, row: OutboxDelivery) -> str | None:
         """The row that an operator sent again in the place of this one."""
         sql = "SELECT id FROM outbox WHERE delivery_key = :key"
-        found = await self._database.read(lambda tx: tx.one(sql, key=delivery_key(again_name(row), 0)))
+        found = await self._database.read(lambda tx: tx.one(sql, key=delivery_key(resent_reply_name(row), 0)))
         return found[0] if found else None
 
-    async def mend(self, key: str, work: Work[T]) -> T:
+    async def execute_verb(self, key: str, verb: Transaction[T]) -> T:
         """Carry out what is to be done with a row of that key. After return: it is durable."""
-        return await self._database.write(work, key=key)
+        return await self._database.write(verb, key=key)
 
-    async def _change(
+    async def _update(
         self,
-        row: Delivering,
+        row: OutboxDelivery,
         changes: str,
         now: int,
         guard: str,
-        notice: Owed | None = None,
+        notice: OutboxReply | None = None,
         **values: str | int | None,
     ) -> bool:
         sql = f"UPDATE outbox SET {changes}, problem = :problem, updated_at = :now WHERE id = :id AND {guard}"
@@ -232,32 +238,32 @@ class Outbox:
         def work(tx: Tx) -> bool:
             changed = bool(tx.run(sql, **values))
             if changed and notice is not None:
-                owe(tx, self._ids, row.key, None, notice, now)
+                enqueue(tx, self._ids, row.key, None, notice, now)
             return changed
 
         return await self._database.write(work, key=row.key)
 
 
-def again_name(row: Delivering) -> str:
+def resent_reply_name(row: OutboxDelivery) -> str:
     """Names what is sent again for a row, so that it is once; a code stays known as one."""
-    return f"{CODE if row.has_code else ''}{row.id}.again"
+    return f"{PAIRING_PREFIX if row.has_pairing_code else ''}{row.id}.again"
 
 
-def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> None:
+def enqueue(tx: Tx, ids: Ids, key: str, turn: str | None, reply: OutboxReply, now: int) -> None:
     """Put a reply in its lane, once: the same reply again changes nothing.
 
     What work in the background has to say stands, as all that is said in a chat, under the chat's own key.
     """
-    key = home_of(key)
+    key = parent_session_key(key)
     buttons = to_json(reply.buttons) if reply.buttons else None
     file = to_json(reply.file) if reply.file else None
     lane = reply.address.lane
     if turn is None:
         sessions.ensure_lease(tx, key)  # a notice may be the first that this chat hears of us
     for part, text in enumerate(reply.parts):
-        last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {OPEN}", lane=lane)
+        last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {DELIVERY_IS_OPEN}", lane=lane)
         tx.run(
-            OWE,
+            INSERT_DELIVERY,
             id=ids.new("out", after=last[0] if last else None),
             delivery_key=delivery_key(reply.reply, part),
             lane=lane,
@@ -275,18 +281,18 @@ def owe(tx: Tx, ids: Ids, key: str, turn: str | None, reply: Owed, now: int) -> 
         )
 
 
-def withdraw(tx: Tx, key: str, now: int) -> list[tuple[str, str | None]]:
+def withdraw_unsent(tx: Tx, key: str, now: int) -> list[tuple[str, str | None]]:
     """Take back what was not sent yet of the turns of a key: the turn of each part, and what it was to edit.
 
     What work in the background has to say is in the chat's lane, and under the chat's key, but not the chat's own.
     """
     rows = tx.all(
         "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {OPEN} AND key = :home AND state = 'owed' "
+        f"WHERE {DELIVERY_IS_OPEN} AND key = :home AND state = 'owed' "
         "AND turn IN (SELECT t.id FROM turns t WHERE t.id = outbox.turn AND t.key = :key) RETURNING turn, edits",
         now=now,
         key=key,
-        home=home_of(key),
+        home=parent_session_key(key),
     )
     return [(row[0], row[1]) for row in rows]
 
@@ -306,57 +312,59 @@ def withdraw_notice(tx: Tx, lane: str, reply: str, now: int) -> bool:
     """Take back a notice that was not sent yet. False: it was, or there is none."""
     sql = (
         "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {OPEN} AND lane = :lane AND reply = :reply AND state = 'owed'"
+        f"WHERE {DELIVERY_IS_OPEN} AND lane = :lane AND reply = :reply AND state = 'owed'"
     )
     return bool(tx.run(sql, lane=lane, reply=reply, now=now))
 
 
-def of_turn(tx: Tx, turn: str) -> list[Delivering]:
-    return _where(tx, "turn = :turn ORDER BY id", turn=turn)
+def of_turn(tx: Tx, turn: str) -> list[OutboxDelivery]:
+    return _select(tx, "turn = :turn ORDER BY id", turn=turn)
 
 
-def get(tx: Tx, name: str, *, hold: bool = False) -> Delivering | None:
+def get(tx: Tx, name: str, *, for_update: bool = False) -> OutboxDelivery | None:
     """A row by its id; held, nobody else changes it before we commit."""
-    row = tx.one(f"SELECT {_COLUMNS} FROM outbox WHERE id = :name{tx.hold if hold else ''}", name=name)
-    return _as_row(row) if row else None
+    row = tx.one(f"SELECT {_COLUMNS} FROM outbox WHERE id = :name{tx.for_update if for_update else ''}", name=name)
+    return _as_delivery(row) if row else None
 
 
-def _page(tx: Tx, states: Sequence[Delivery], after: str, limit: int) -> Page:
+def _page(tx: Tx, states: Sequence[DeliveryState], after: str, limit: int) -> OutboxPage:
     """What is open has its own index; the others are picked from the newest rows, a window of them at a time."""
     wanted = ", ".join(f"'{state}'" for state in states)
-    if set(states) <= set(OPEN_DELIVERIES):
+    if set(states) <= set(OPEN_DELIVERY_STATES):
         # Not by the bare id: SQLite would rather walk through all rows in their order than sort the few open ones.
         name = "(id || '')"
-        condition = f"{OPEN} AND state IN ({wanted}) AND {name} < :after ORDER BY {name} DESC LIMIT :limit"
-        rows = _where(tx, condition, after=after, limit=limit + 1)
-        return Page(rows[:limit], rows[limit - 1].id if len(rows) > limit else None)
+        condition = (
+            f"{DELIVERY_IS_OPEN} AND state IN ({wanted}) AND {name} < :after ORDER BY {name} DESC LIMIT :limit"
+        )
+        rows = _select(tx, condition, after=after, limit=limit + 1)
+        return OutboxPage(rows[:limit], rows[limit - 1].id if len(rows) > limit else None)
     window = "SELECT id FROM outbox WHERE id < :after ORDER BY id DESC LIMIT :window"
-    last = tx.one(f"SELECT min(w.id), count(*) FROM ({window}) w", after=after, window=WINDOW)
-    end = last[0] if last and last[1] == WINDOW else ""
+    last = tx.one(f"SELECT min(w.id), count(*) FROM ({window}) w", after=after, window=PAGE_WINDOW_ROWS)
+    end = last[0] if last and last[1] == PAGE_WINDOW_ROWS else ""
     condition = f"state IN ({wanted}) AND id < :after AND id >= :end ORDER BY id DESC LIMIT :limit"
-    rows = _where(tx, condition, after=after, end=end, limit=limit + 1)
-    return Page(rows[:limit], rows[limit - 1].id if len(rows) > limit else end or None)
+    rows = _select(tx, condition, after=after, end=end, limit=limit + 1)
+    return OutboxPage(rows[:limit], rows[limit - 1].id if len(rows) > limit else end or None)
 
 
-def _as_row(row: Row) -> Delivering:
-    state = Delivery(row[9])
-    return Delivering(*(*row[:9], state, *row[10:]))
+def _as_delivery(row: Row) -> OutboxDelivery:
+    state = DeliveryState(row[9])
+    return OutboxDelivery(*(*row[:9], state, *row[10:]))
 
 
-def _where(tx: Tx, condition: str, **values: str | int) -> list[Delivering]:
-    return [_as_row(row) for row in tx.all(f"SELECT {_COLUMNS} FROM outbox WHERE {condition}", **values)]
+def _select(tx: Tx, condition: str, **values: str | int) -> list[OutboxDelivery]:
+    return [_as_delivery(row) for row in tx.all(f"SELECT {_COLUMNS} FROM outbox WHERE {condition}", **values)]
 
 
-def _heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[Delivering]:
+def _lane_heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o JOIN leases "
-        f"ON leases.key = o.key WHERE o.{OPEN} AND {leases.OURS_OR_FREE} GROUP BY o.lane) ORDER BY id",
+        f"ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_FREE} GROUP BY o.lane) ORDER BY id",
         run=run,
     )
-    return [row for row in map(_as_row, rows) if row.address.platform in platforms]
+    return [row for row in map(_as_delivery, rows) if row.address.platform in platforms]
 
 
-def _start(tx: Tx, row: Delivering, run: str, now: int) -> bool:
+def _start_sending(tx: Tx, row: OutboxDelivery, run: str, now: int) -> bool:
     if not leases.hold(tx, row.key, run):
         return False
     sql = (
@@ -366,18 +374,18 @@ def _start(tx: Tx, row: Delivering, run: str, now: int) -> bool:
     return bool(tx.run(sql, run=run, now=now, id=row.id, state=row.state.value))
 
 
-def _count(tx: Tx) -> dict[tuple[str, str | None], int]:
-    names = {f"r{number}": words for number, words in enumerate(RESOLVED.values())}
+def _count_by_state(tx: Tx) -> dict[tuple[str, str | None], int]:
+    names = {f"r{number}": words for number, words in enumerate(RESOLUTION_REMARKS.values())}
     resolved = f"CASE WHEN problem IN ({', '.join(f':{name}' for name in names)}) THEN problem END"
     rows = tx.all(f"SELECT state, {resolved} AS how, count(*) FROM outbox GROUP BY state, how", **names)
     return {(row[0], row[1]): row[2] for row in rows}
 
 
-def _sent(tx: Tx, row: Delivering, receipt: str, now: int, resolved: str | None) -> bool:
+def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, now: int, resolved: str | None) -> bool:
     position = sessions.next_position(tx, row.key)
     changed = tx.run(
         "UPDATE outbox SET state = 'sent', run = NULL, receipt = :receipt, problem = :resolved, "
-        f"position = :position, updated_at = :now WHERE id = :id AND {OPEN}",
+        f"position = :position, updated_at = :now WHERE id = :id AND {DELIVERY_IS_OPEN}",
         receipt=receipt,
         resolved=resolved,
         position=position,
@@ -385,15 +393,15 @@ def _sent(tx: Tx, row: Delivering, receipt: str, now: int, resolved: str | None)
         id=row.id,
     )
     if not changed:
-        sessions.give_back(tx, row.key)
-    elif row.has_code:  # it was for one pair of eyes, and has reached them
-        tx.run("UPDATE outbox SET text = :text WHERE id = :id", text=row.shown, id=row.id)
+        sessions.release_position(tx, row.key)
+    elif row.has_pairing_code:  # it was for one pair of eyes, and has reached them
+        tx.run("UPDATE outbox SET text = :text WHERE id = :id", text=row.public_text, id=row.id)
     return bool(changed)
 
 
-def _refuse(tx: Tx, row: Delivering, problem: str, now: int) -> bool:
+def _record_refused(tx: Tx, row: OutboxDelivery, problem: str, now: int) -> bool:
     sql = (
         "UPDATE outbox SET state = 'refused', run = NULL, problem = :problem, updated_at = :now "
-        f"WHERE reply = :reply AND lane = :lane AND {OPEN}"
+        f"WHERE reply = :reply AND lane = :lane AND {DELIVERY_IS_OPEN}"
     )
     return bool(tx.run(sql, problem=problem, now=now, reply=row.reply, lane=row.lane))

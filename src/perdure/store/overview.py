@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perdure.store.database import Database, Tx
-from perdure.store.moves import BEGUN
-from perdure.store.outbox import OPEN
+from perdure.store.moves import TURN_IS_OPEN
+from perdure.store.outbox import DELIVERY_IS_OPEN
 
 
-class Counts(Struct, frozen=True):
+class OpenCounts(Struct, frozen=True):
     """Turns by their state, sessions set aside, replies by theirs, messages and processes."""
 
     queued: int = 0
@@ -24,26 +24,26 @@ class Counts(Struct, frozen=True):
     processes: int = 0  # in the background, as far as we know
 
 
-class Overview:
+class Gauges:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def counts(self) -> Counts:
+    async def counts(self) -> OpenCounts:
         """Read in one snapshot, from the indexes of what is open."""
         return await self._database.read(_counts)
 
 
-def _counts(tx: Tx) -> Counts:
-    turns = tx.all(f"SELECT state, count(*) FROM turns WHERE {BEGUN} GROUP BY state")
-    replies = tx.all(f"SELECT state, count(*) FROM outbox WHERE {OPEN} GROUP BY state")
-    return Counts(
+def _counts(tx: Tx) -> OpenCounts:
+    turns = tx.all(f"SELECT state, count(*) FROM turns WHERE {TURN_IS_OPEN} GROUP BY state")
+    replies = tx.all(f"SELECT state, count(*) FROM outbox WHERE {DELIVERY_IS_OPEN} GROUP BY state")
+    return OpenCounts(
         **{row[0]: row[1] for row in (*turns, *replies)},
-        suspended=_one(tx, "sessions WHERE state = 'suspended'"),
-        messages=_one(tx, "inbox WHERE state = 'waiting' AND kind = 'message'"),
-        processes=_one(tx, "processes WHERE state = 'live'"),
+        suspended=_count(tx, "sessions WHERE state = 'suspended'"),
+        messages=_count(tx, "inbox WHERE state = 'waiting' AND kind = 'message'"),
+        processes=_count(tx, "processes WHERE state = 'live'"),
     )
 
 
-def _one(tx: Tx, what: str) -> int:
+def _count(tx: Tx, what: str) -> int:
     row = tx.one(f"SELECT count(*) FROM {what}")
     return row[0] if row else 0

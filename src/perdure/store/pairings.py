@@ -14,28 +14,28 @@ from typing import Literal
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import parse_session_key
+from perdure.core.address import split_session_key
 from perdure.core.messages import Inbound
 from perdure.core.people import Role
 from perdure.store import inbox, outbox, people
-from perdure.store.database import Database, Tx, Work
+from perdure.store.database import Database, Transaction, Tx
 from perdure.store.ids import Ids
-from perdure.store.outbox import Owed
+from perdure.store.outbox import OutboxReply
 from perdure.store.people import EVERYWHERE, Person
 
-ALPHABET = "ABCDEFGHJKMNPQRSTWXYZ23456789"  # nothing that is easily taken for another
-LENGTH = 8
-GOOD_MS = 3_600_000  # how long a code is good
-QUIET_MS = 600_000  # nobody is told a code more often
-MOST_OPEN = 20  # codes of one platform at a time
-MOST_TRIES = 10  # wrong ones
-TRIES_MS = 600_000  # within that time
-RAW_KEPT = 2000  # characters of what a stranger sent
+CODE_ALPHABET = "ABCDEFGHJKMNPQRSTWXYZ23456789"  # nothing that is easily taken for another
+CODE_LENGTH = 8
+CODE_LIFETIME_MS = 3_600_000  # how long a code is good
+CODE_INTERVAL_MS = 600_000  # nobody is told a code more often
+MAX_OPEN_CODES = 20  # codes of one platform at a time
+MAX_WRONG_CODES = 10  # wrong ones
+WRONG_CODES_WINDOW_MS = 600_000  # within that time
+MAX_RAW_CHARACTERS = 2000  # characters of what a stranger sent
 
-Refusal = Literal["told", "quiet", "full", "silent", "again"]
+PairingRefusal = Literal["told", "quiet", "full", "silent", "again"]
 
 
-class Request(Struct, frozen=True):
+class PairingRequest(Struct, frozen=True):
     """Somebody who asks to be let in."""
 
     id: str
@@ -47,7 +47,7 @@ class Request(Struct, frozen=True):
     expires_at: int
 
 
-class Paired(Struct, frozen=True):
+class PairingResult(Struct, frozen=True):
     """What came of a code: paired, wrong, expired, or limited, and then when one may be tried again."""
 
     outcome: Literal["paired", "wrong", "expired", "limited"]
@@ -58,17 +58,17 @@ class Paired(Struct, frozen=True):
 
 def new_code() -> str:
     """A code that nobody can guess, in two groups that are easily read aloud."""
-    letters = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
+    letters = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH))
     return f"{letters[:4]}-{letters[4:]}"
 
 
-def digest_of(code: str) -> str:
+def code_digest(code: str) -> str:
     """What is kept of a code, however it is written."""
     letters = "".join(letter for letter in code.upper() if letter.isalnum())
     return hashlib.sha256(letters.encode()).hexdigest()
 
 
-_COLUMNS = ", ".join(Request.__struct_fields__)
+_COLUMNS = ", ".join(PairingRequest.__struct_fields__)
 
 
 class Pairings:
@@ -76,12 +76,12 @@ class Pairings:
         self._database = database
         self._ids = ids
 
-    async def open(self, now: int) -> list[Request]:
+    async def open_requests(self, now: int) -> list[PairingRequest]:
         """Whoever has a code that is still good, the first first."""
         sql = f"SELECT {_COLUMNS} FROM pairings WHERE expires_at > :now ORDER BY id"
-        return await self._database.read(lambda tx: [Request(*row) for row in tx.all(sql, now=now)])
+        return await self._database.read(lambda tx: [PairingRequest(*row) for row in tx.all(sql, now=now)])
 
-    async def pair(self, code: str, role: Role, now: int, *, here: bool = False) -> Paired:
+    async def pair(self, code: str, role: Role, now: int, *, here: bool = False) -> PairingResult:
         """Let in whoever has that code, on the whole platform or only `here`, in the chat where they asked.
 
         After return: they are known and will be told so, and the code is spent; or the wrong try is on record.
@@ -90,53 +90,55 @@ class Pairings:
         return await self._database.write(lambda tx: _pair(tx, self._ids, code, role, now, here=here))
 
 
-def turn_away(
+def reject_unknown_person(
     ids: Ids, event_key: str, raw: str, inbound: Inbound, key: str, problem: str, now: int, *, code: str | None
-) -> Work[Refusal]:
+) -> Transaction[PairingRefusal]:
     """Keep what a stranger sent as rejected, and tell them a code, if there is one for them and it is time.
 
     The same event again changes nothing, and so does whatever else they write for a while.
     """
 
-    def work(tx: Tx) -> Refusal:
-        if not inbox.reject(tx, ids, event_key, raw[:RAW_KEPT], problem, now):
+    def work(tx: Tx) -> PairingRefusal:
+        if not inbox.reject(tx, ids, event_key, raw[:MAX_RAW_CHARACTERS], problem, now):
             return "again"
-        return "silent" if code is None else _ask(tx, ids, inbound, key, code, now)
+        return "silent" if code is None else _offer_code(tx, ids, inbound, key, code, now)
 
     return work
 
 
-def _ask(tx: Tx, ids: Ids, inbound: Inbound, key: str, code: str, now: int) -> Refusal:
+def _offer_code(tx: Tx, ids: Ids, inbound: Inbound, key: str, code: str, now: int) -> PairingRefusal:
     platform, person = inbound.address.platform, inbound.sender
-    tx.run("DELETE FROM pairings WHERE expires_at < :long_ago", long_ago=now - GOOD_MS)
-    _count_anew(tx, now)
-    mine = tx.one(_MINE, platform=platform, person=person.id)
-    if mine is not None and now - mine[1] < QUIET_MS:
+    tx.run("DELETE FROM pairings WHERE expires_at < :long_ago", long_ago=now - CODE_LIFETIME_MS)
+    _restart_future_codes(tx, now)
+    mine = tx.one(_OWN_REQUEST, platform=platform, person=person.id)
+    if mine is not None and now - mine[1] < CODE_INTERVAL_MS:
         return "quiet"
-    others = tx.one(_OPEN, platform=platform, person=person.id, now=now)
-    if others and others[0] >= MOST_OPEN:
+    others = tx.one(_COUNT_OTHER_OPEN, platform=platform, person=person.id, now=now)
+    if others and others[0] >= MAX_OPEN_CODES:
         return "full"
     request = mine[0] if mine else ids.new("pair")
     tx.run(
-        _KEEP,
+        _SAVE_REQUEST,
         id=request,
         platform=platform,
         person=person.id,
         name=person.name,
         key=key,
-        digest=digest_of(code),
+        digest=code_digest(code),
         now=now,
-        until=now + GOOD_MS,
+        until=now + CODE_LIFETIME_MS,
     )
-    assert request.startswith(outbox.CODE), "or else the code would be shown to others"
-    told = Owed(inbound.address, f"{request}.{now}", (notes.pairing_code(code),), inbound.message)
-    outbox.owe(tx, ids, key, None, told, now)
+    assert request.startswith(outbox.PAIRING_PREFIX), "or else the code would be shown to others"
+    told = OutboxReply(inbound.address, f"{request}.{now}", (notes.pairing_code(code),), inbound.message)
+    outbox.enqueue(tx, ids, key, None, told, now)
     return "told"
 
 
-_MINE = "SELECT id, asked_at FROM pairings WHERE platform = :platform AND person = :person"
-_OPEN = "SELECT count(*) FROM pairings WHERE platform = :platform AND person <> :person AND expires_at > :now"
-_KEEP = (
+_OWN_REQUEST = "SELECT id, asked_at FROM pairings WHERE platform = :platform AND person = :person"
+_COUNT_OTHER_OPEN = (
+    "SELECT count(*) FROM pairings WHERE platform = :platform AND person <> :person AND expires_at > :now"
+)
+_SAVE_REQUEST = (
     "INSERT INTO pairings (id, platform, person, name, key, digest, asked_at, expires_at) "
     "VALUES (:id, :platform, :person, :name, :key, :digest, :now, :until) ON CONFLICT (platform, person) "
     "DO UPDATE SET name = excluded.name, key = excluded.key, digest = excluded.digest, "
@@ -144,37 +146,39 @@ _KEEP = (
 )
 
 
-def _count_anew(tx: Tx, now: int) -> None:
+def _restart_future_codes(tx: Tx, now: int) -> None:
     """Codes that were asked for later than now: the clock was set back, and their hour begins again."""
     sql = "UPDATE pairings SET asked_at = :now, expires_at = :until WHERE asked_at > :now"
-    tx.run(sql, now=now, until=now + GOOD_MS)
+    tx.run(sql, now=now, until=now + CODE_LIFETIME_MS)
 
 
-def _pair(tx: Tx, ids: Ids, code: str, role: Role, now: int, *, here: bool) -> Paired:
-    tx.run("DELETE FROM pair_tries WHERE at <= :long_ago OR at > :now", long_ago=now - TRIES_MS, now=now)
+def _pair(tx: Tx, ids: Ids, code: str, role: Role, now: int, *, here: bool) -> PairingResult:
+    tx.run(
+        "DELETE FROM pair_tries WHERE at <= :long_ago OR at > :now", long_ago=now - WRONG_CODES_WINDOW_MS, now=now
+    )
     tries = tx.all("SELECT at FROM pair_tries ORDER BY at DESC")
-    if len(tries) >= MOST_TRIES:
-        return Paired("limited", again_at=tries[MOST_TRIES - 1][0] + TRIES_MS)
-    _count_anew(tx, now)
-    request = _asked_with(tx, code)
+    if len(tries) >= MAX_WRONG_CODES:
+        return PairingResult("limited", again_at=tries[MAX_WRONG_CODES - 1][0] + WRONG_CODES_WINDOW_MS)
+    _restart_future_codes(tx, now)
+    request = _find_request(tx, code)
     if request is None:
         tx.run("INSERT INTO pair_tries (id, at) VALUES (:id, :now)", id=ids.new("try"), now=now)
-        return Paired("wrong")
+        return PairingResult("wrong")
     if request.expires_at <= now:
-        return Paired("expired")
-    address = parse_session_key(request.key)[1]
+        return PairingResult("expired")
+    address = split_session_key(request.key)[1]
     chat = address.chat if here else EVERYWHERE
     person = Person(request.platform, request.person, request.name, role, now, chat)
     people.admit(tx, person)
     tx.run("DELETE FROM pairings WHERE id = :id", id=request.id)
-    outbox.owe(tx, ids, request.key, None, Owed(address, f"{request.id}.paired", (notes.PAIRED,)), now)
-    return Paired("paired", person, request.key)
+    outbox.enqueue(tx, ids, request.key, None, OutboxReply(address, f"{request.id}.paired", (notes.PAIRED,)), now)
+    return PairingResult("paired", person, request.key)
 
 
-def _asked_with(tx: Tx, code: str) -> Request | None:
+def _find_request(tx: Tx, code: str) -> PairingRequest | None:
     """The request of a code. Every one is compared, each in constant time: how long it takes tells nothing."""
-    digest, found = digest_of(code), None
-    for row in tx.all(f"SELECT digest, {_COLUMNS} FROM pairings ORDER BY id{tx.hold}"):
+    digest, found = code_digest(code), None
+    for row in tx.all(f"SELECT digest, {_COLUMNS} FROM pairings ORDER BY id{tx.for_update}"):
         if hmac.compare_digest(row[0], digest):
-            found = Request(*row[1:])
+            found = PairingRequest(*row[1:])
     return found

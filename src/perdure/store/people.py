@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perdure.core.people import Role
-from perdure.store.database import Database, Tx, Work
+from perdure.store.database import Database, Transaction, Tx
 
 EVERYWHERE = ""  # the chat of somebody who is known on the whole platform
 
@@ -20,7 +20,7 @@ class Person(Struct, frozen=True):
 
 
 _COLUMNS = ", ".join(Person.__struct_fields__)
-_MARKS = ", ".join(f":{name}" for name in Person.__struct_fields__)
+_PLACEHOLDERS = ", ".join(f":{name}" for name in Person.__struct_fields__)
 
 
 def _nothing(_: Tx) -> None: ...
@@ -30,17 +30,17 @@ class People:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def admit(self, person: Person, then: Work[object] = _nothing) -> None:
+    async def admit(self, person: Person, after: Transaction[object] = _nothing) -> None:
         """After return: the person is known, with this role and name, and `then` is done, in one transaction."""
 
         def work(tx: Tx) -> None:
             admit(tx, person)
-            then(tx)
+            after(tx)
 
         await self._database.write(work)
 
     async def remove(
-        self, platform: str, person: str, chat: str | None = None, then: Work[object] = _nothing
+        self, platform: str, person: str, chat: str | None = None, after: Transaction[object] = _nothing
     ) -> bool:
         """After return: the person is unknown in that chat, or wherever they were known, and `then` is done.
 
@@ -51,7 +51,7 @@ class People:
             there = "" if chat is None else " AND chat = :chat"
             sql = f"DELETE FROM people WHERE platform = :platform AND person = :person{there}"
             gone = tx.run(sql, platform=platform, person=person, **({} if chat is None else {"chat": chat}))
-            then(tx)
+            after(tx)
             return bool(gone)
 
         return await self._database.write(work)
@@ -75,20 +75,20 @@ class People:
 def admit(tx: Tx, person: Person) -> None:
     """Make somebody known; who is so already keeps the first date."""
     sql = (
-        f"INSERT INTO people ({_COLUMNS}) VALUES ({_MARKS}) ON CONFLICT (platform, person, chat) "
+        f"INSERT INTO people ({_COLUMNS}) VALUES ({_PLACEHOLDERS}) ON CONFLICT (platform, person, chat) "
         "DO UPDATE SET role = excluded.role, name = excluded.name"
     )
     tx.run(sql, **{name: getattr(person, name) for name in Person.__struct_fields__})
 
 
-def roles(tx: Tx, platform: str, person: str, chat: str, *, hold: bool = False) -> dict[str, Role]:
+def roles(tx: Tx, platform: str, person: str, chat: str, *, for_update: bool = False) -> dict[str, Role]:
     """The roles that somebody has by name, by chat: in this one, and everywhere.
 
     With `hold`, nobody takes them away before this transaction ends.
     """
     rows = tx.all(
         "SELECT chat, role FROM people WHERE platform = :platform AND person = :person "
-        f"AND chat IN ('', :chat){tx.hold if hold else ''}",
+        f"AND chat IN ('', :chat){tx.for_update if for_update else ''}",
         platform=platform,
         person=person,
         chat=chat,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from perdure.core.address import parse_session_key
+from perdure.core.address import split_session_key
 from perdure.core.notes import PREVIEW_ENDED
-from perdure.core.turn import FINAL, State
+from perdure.core.turn import FINAL_STATES, TurnState
 from perdure.store import outbox
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
-from perdure.store.outbox import Owed
+from perdure.store.outbox import OutboxReply
 
 
 class Preview(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Preview(Struct, frozen=True):
     receipt: str | None = None  # the platform's id of it, once that is known
 
 
-class Kept(Struct, frozen=True):
+class StoredPreview(Struct, frozen=True):
     """A preview as it is on record."""
 
     delivery_key: str
@@ -46,14 +46,16 @@ class Previews:
         """
         return await self._database.write(lambda tx: _begin(tx, turn, key, epoch, now), key=key)
 
-    async def shown(self, preview: Preview, receipt: str, now: int) -> bool:
+    async def record_shown(self, preview: Preview, receipt: str, now: int) -> bool:
         """Record the receipt. False: the turn ended meanwhile; then the preview is edited to say so."""
-        return await self._database.write(lambda tx: _shown(tx, self._ids, preview, receipt, now), key=preview.key)
+        return await self._database.write(
+            lambda tx: _record_shown(tx, self._ids, preview, receipt, now), key=preview.key
+        )
 
 
 def _begin(tx: Tx, turn: str, key: str, epoch: int, now: int) -> Preview | None:
     ours = "SELECT attempt FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
-    row = tx.one(ours + tx.hold, turn=turn, epoch=epoch)
+    row = tx.one(ours + tx.for_update, turn=turn, epoch=epoch)
     if row is None:
         return None
     shown = tx.one("SELECT delivery_key, receipt FROM previews WHERE turn = :turn AND state = 'shown'", turn=turn)
@@ -72,9 +74,9 @@ def _begin(tx: Tx, turn: str, key: str, epoch: int, now: int) -> Preview | None:
     return preview
 
 
-def _shown(tx: Tx, ids: Ids, preview: Preview, receipt: str, now: int) -> bool:
+def _record_shown(tx: Tx, ids: Ids, preview: Preview, receipt: str, now: int) -> bool:
     row = tx.one("SELECT state FROM turns WHERE id = :turn", turn=preview.turn)
-    over = row is None or State(row[0]) in FINAL
+    over = row is None or TurnState(row[0]) in FINAL_STATES
     tx.run(
         "UPDATE previews SET state = :state, receipt = :receipt WHERE delivery_key = :name",
         state="settled" if over else "shown",
@@ -82,7 +84,7 @@ def _shown(tx: Tx, ids: Ids, preview: Preview, receipt: str, now: int) -> bool:
         name=preview.delivery_key,
     )
     if over:
-        say_ended(tx, ids, preview.key, preview.turn, receipt, now)
+        enqueue_ended_notice(tx, ids, preview.key, preview.turn, receipt, now)
     return not over
 
 
@@ -97,16 +99,16 @@ def settle(tx: Tx, turn: str) -> str | None:
     return shown[0] if shown else None
 
 
-def say_ended(tx: Tx, ids: Ids, key: str, turn: str, receipt: str, now: int) -> None:
+def enqueue_ended_notice(tx: Tx, ids: Ids, key: str, turn: str, receipt: str, now: int) -> None:
     """Owe the sentence that takes the place of a preview which no answer follows."""
-    reply = Owed(parse_session_key(key)[1], f"{turn}.ended.{receipt}", (PREVIEW_ENDED,), edits=receipt)
-    outbox.owe(tx, ids, key, None, reply, now)
+    reply = OutboxReply(split_session_key(key)[1], f"{turn}.ended.{receipt}", (PREVIEW_ENDED,), edits=receipt)
+    outbox.enqueue(tx, ids, key, None, reply, now)
 
 
-def of_turn(tx: Tx, turn: str) -> list[Kept]:
+def of_turn(tx: Tx, turn: str) -> list[StoredPreview]:
     """The previews of a turn, in order."""
     rows = tx.all(
         "SELECT delivery_key, state, receipt, created_at FROM previews WHERE turn = :turn ORDER BY created_at",
         turn=turn,
     )
-    return [Kept(*row) for row in rows]
+    return [StoredPreview(*row) for row in rows]

@@ -13,21 +13,21 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import parse_session_key, work_of
-from perdure.core.journal import Sight, fold
+from perdure.core.address import background_number, split_session_key
+from perdure.core.journal import ObservedExit, fold
 from perdure.core.session import SessionState
 from perdure.core.text import to_json
 from perdure.store import journal, news, outbox, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 from perdure.store.inbox import InboxKind
-from perdure.store.outbox import Owed
+from perdure.store.outbox import OutboxReply
 
-WINDOW_MS = 15_000  # one notice of matches at most
-GONE_MS = 86_400_000  # an installation whose last run was silent for so long has gone for good
-STRIKES = 3  # windows in a row with matches beyond their notice: then nobody watches any more
+NOTICE_INTERVAL_MS = 15_000  # one notice of matches at most
+ABANDONED_AFTER_MS = 86_400_000  # an installation whose last run was silent for so long has gone for good
+MAX_STRIKES = 3  # windows in a row with matches beyond their notice: then nobody watches any more
 
-_BEGUN = "SELECT 1 FROM turns WHERE key = :key AND state IN ('queued', 'running', 'waiting', 'interrupted')"
+_OPEN_TURN = "SELECT 1 FROM turns WHERE key = :key AND state IN ('queued', 'running', 'waiting', 'interrupted')"
 
 
 class Process(Struct, frozen=True):
@@ -59,18 +59,18 @@ class Process(Struct, frozen=True):
     told: str | None
 
     @property
-    def watches(self) -> list[str]:
+    def active_patterns(self) -> list[str]:
         """The patterns that are looked for; none once they were switched off."""
         return msgspec.json.decode(self.patterns, type=list[str]) if self.watching else []
 
     @property
-    def is_told(self) -> bool:
+    def needs_report(self) -> bool:
         """Whether anybody is to hear of its end, which makes up for matches that had no notice of their own."""
         off = self.patterns != "[]" and not self.watching
         return bool(self.notify or self.unnoticed or off)
 
 
-class Wish(Struct, frozen=True):
+class ProcessRequest(Struct, frozen=True):
     """A process that is about to be started."""
 
     turn: str
@@ -81,7 +81,7 @@ class Wish(Struct, frozen=True):
     patterns: tuple[str, ...] = ()
 
 
-class End(Struct, frozen=True):
+class ProcessEnd(Struct, frozen=True):
     """How a process ended; lost if nobody can tell."""
 
     lost: bool = False
@@ -89,7 +89,7 @@ class End(Struct, frozen=True):
     signal: int | None = None
 
 
-class Found(Struct, frozen=True):
+class OutputScan(Struct, frozen=True):
     """What a look at the output has found."""
 
     count: int
@@ -99,7 +99,7 @@ class Found(Struct, frozen=True):
     quiet: bool = False  # it is told with the end, which is seen already
 
 
-class Notice(Struct, frozen=True):
+class MatchNotice(Struct, frozen=True):
     """What a notice of matches has to say."""
 
     count: int  # what was found by the last look
@@ -107,8 +107,8 @@ class Notice(Struct, frozen=True):
     last: bool  # there are too many, and nobody watches any more
 
 
-_NAMES = Process.__struct_fields__
-_COLUMNS = ", ".join(_NAMES)
+_COLUMN_NAMES = Process.__struct_fields__
+_COLUMNS = ", ".join(_COLUMN_NAMES)
 _ABANDONED = (
     f"SELECT {_COLUMNS} FROM processes p WHERE p.state = 'live' AND NOT EXISTS (SELECT 1 FROM runs r "
     "WHERE r.instance = p.instance AND (r.ended_at IS NULL OR r.heartbeat_at > :limit)) ORDER BY p.id"
@@ -120,12 +120,18 @@ class Processes:
         self._database = database
         self._ids = ids
 
-    async def record(self, wish: Wish, run: str, now: int) -> Process:
+    async def record(self, request: ProcessRequest, run: str, now: int) -> Process:
         """The process of a call, new or known. After return: it is on record, before anything of it has run."""
-        return await self._database.write(lambda tx: _record(tx, self._ids, wish, run, now))
+        return await self._database.write(lambda tx: _record(tx, self._ids, request, run, now))
 
-    async def end(
-        self, process: Process, end: End, say: Callable[[Process], str], now: int, *, heard: bool = True
+    async def record_end(
+        self,
+        process: Process,
+        end: ProcessEnd,
+        format_report: Callable[[Process], str],
+        now: int,
+        *,
+        starter_allowed: bool = True,
     ) -> str | None:
         """Record the end, and tell whoever wishes to hear of it: by a turn, or by a notice where none may begin.
 
@@ -134,16 +140,25 @@ class Processes:
         If we die inside: both are, or the next look finds the end again.
         """
         return await self._database.write(
-            lambda tx: _end(tx, self._ids, process.id, end, say, now, heard=heard), key=process.key
+            lambda tx: _record_end(
+                tx, self._ids, process.id, end, format_report, now, starter_allowed=starter_allowed
+            ),
+            key=process.key,
         )
 
-    async def forget(self, process: Process) -> None:
+    async def delete(self, process: Process) -> None:
         """Nothing of it ever ran, nor will. After return: it is not on record."""
         sql = "DELETE FROM processes WHERE id = :id AND state = 'live'"
         await self._database.write(lambda tx: tx.run(sql, id=process.id), key=process.key)
 
-    async def find(
-        self, process: Process, found: Found, say: Callable[[Notice], str], now: int, *, heard: bool = True
+    async def record_matches(
+        self,
+        process: Process,
+        matches: OutputScan,
+        format_notice: Callable[[MatchNotice], str],
+        now: int,
+        *,
+        starter_allowed: bool = True,
     ) -> str | None:
         """Record how far the output was looked at; tell what was found, at most once in a while.
 
@@ -151,31 +166,34 @@ class Processes:
         If we die inside: that is so, or the same piece of output is looked at again.
         """
         return await self._database.write(
-            lambda tx: _find(tx, self._ids, process.id, found, say, now, heard=heard), key=process.key
+            lambda tx: _record_matches(
+                tx, self._ids, process.id, matches, format_notice, now, starter_allowed=starter_allowed
+            ),
+            key=process.key,
         )
 
     async def get(self, process: str) -> Process | None:
-        return _first(await self._where("id = :id", id=process))
+        return _first(await self._select("id = :id", id=process))
 
-    async def at(self, directory: str) -> Process | None:
+    async def in_directory(self, directory: str) -> Process | None:
         """The process that was begun in a directory."""
-        return _first(await self._where("directory = :directory", directory=directory))
+        return _first(await self._select("directory = :directory", directory=directory))
 
-    async def beside(self, turn: str, limit: int = 50) -> list[Process]:
+    async def of_chat(self, turn: str, limit: int = 50) -> list[Process]:
         """The processes of a turn's chat, the newest first, those that run before the others."""
         condition = "key = (SELECT key FROM turns WHERE id = :turn) ORDER BY state <> 'live', id DESC LIMIT :limit"
-        return await self._where(condition, turn=turn, limit=limit)
+        return await self._select(condition, turn=turn, limit=limit)
 
     async def live(self, key: str | None = None) -> list[Process]:
         """Every process that has not ended as far as we know, or those of one key."""
         if key is not None:
-            return await self._where("state = 'live' AND key = :key ORDER BY id", key=key)
-        found = await self._where("state = 'live'")  # sorted here: SQLite would walk through all of them by id
+            return await self._select("state = 'live' AND key = :key ORDER BY id", key=key)
+        found = await self._select("state = 'live'")  # sorted here: SQLite would walk through all of them by id
         return sorted(found, key=lambda process: process.id)
 
     async def abandoned(self) -> list[Process]:
         """The living ones of installations that were not heard of for so long that they will hardly return."""
-        found = await self._database.read(lambda tx: tx.all(_ABANDONED, limit=tx.now() - GONE_MS))
+        found = await self._database.read(lambda tx: tx.all(_ABANDONED, limit=tx.now() - ABANDONED_AFTER_MS))
         return [Process(*row) for row in found]
 
     async def live_directories(self) -> set[str]:
@@ -186,10 +204,10 @@ class Processes:
     async def page(self, after: str = "", limit: int = 100, *, newest: bool = False) -> list[Process]:
         """Processes in the order of their ids, or against it, beginning behind `after`."""
         if newest:
-            return await self._where("id < :after ORDER BY id DESC LIMIT :limit", after=after or "z", limit=limit)
-        return await self._where("id > :after ORDER BY id LIMIT :limit", after=after, limit=limit)
+            return await self._select("id < :after ORDER BY id DESC LIMIT :limit", after=after or "z", limit=limit)
+        return await self._select("id > :after ORDER BY id LIMIT :limit", after=after, limit=limit)
 
-    async def _where(self, condition: str, **values: str | int) -> list[Process]:
+    async def _select(self, condition: str, **values: str | int) -> list[Process]:
         sql = f"SELECT {_COLUMNS} FROM processes WHERE {condition}"
         return await self._database.read(lambda tx: [Process(*row) for row in tx.all(sql, **values)])
 
@@ -198,31 +216,40 @@ def _first(found: list[Process]) -> Process | None:
     return found[0] if found else None
 
 
-def _held(tx: Tx, process: str) -> Process | None:
-    row = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE id = :id{tx.hold}", id=process)
+def _get_for_update(tx: Tx, process: str) -> Process | None:
+    row = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE id = :id{tx.for_update}", id=process)
     return Process(*row) if row else None
 
 
 # ── beginning ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _record(tx: Tx, ids: Ids, wish: Wish, run: str, now: int) -> Process:
-    known = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE directory = :directory", directory=wish.directory)
+def _record(tx: Tx, ids: Ids, request: ProcessRequest, run: str, now: int) -> Process:
+    known = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE directory = :directory", directory=request.directory)
     if known is not None:
         return Process(*known)
-    key, session, generation, person = _origin(tx, wish.turn)
+    key, session, generation, person = _origin_of_turn(tx, request.turn)
     instance = tx.one("SELECT instance FROM runs WHERE id = :run", run=run)
     row: Row = (
-        *(ids.new("p"), key, session, wish.turn, wish.call, generation, person, instance[0] if instance else ""),
-        *(wish.directory, wish.command, int(wish.notify), to_json(wish.patterns)),
-        *(int(bool(wish.patterns)), 0, 0, None, 0, 0, "live", None, None, now, None, None),
+        *(
+            ids.new("p"),
+            key,
+            session,
+            request.turn,
+            request.call,
+            generation,
+            person,
+            instance[0] if instance else "",
+        ),
+        *(request.directory, request.command, int(request.notify), to_json(request.patterns)),
+        *(int(bool(request.patterns)), 0, 0, None, 0, 0, "live", None, None, now, None, None),
     )
-    marks = ", ".join(f":{name}" for name in _NAMES)
-    tx.run(f"INSERT INTO processes ({_COLUMNS}) VALUES ({marks})", **dict(zip(_NAMES, row, strict=True)))
+    marks = ", ".join(f":{name}" for name in _COLUMN_NAMES)
+    tx.run(f"INSERT INTO processes ({_COLUMNS}) VALUES ({marks})", **dict(zip(_COLUMN_NAMES, row, strict=True)))
     return Process(*row)
 
 
-def _origin(tx: Tx, turn: str) -> tuple[str, str, int, str]:
+def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
     """Where a turn is, and who spoke last in it."""
     row = tx.one("SELECT key, session, generation FROM turns WHERE id = :turn", turn=turn)
     assert row is not None, f"there is no turn {turn}"
@@ -233,20 +260,27 @@ def _origin(tx: Tx, turn: str) -> tuple[str, str, int, str]:
 # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _end(
-    tx: Tx, ids: Ids, process: str, end: End, say: Callable[[Process], str], now: int, *, heard: bool
+def _record_end(
+    tx: Tx,
+    ids: Ids,
+    process: str,
+    end: ProcessEnd,
+    format_report: Callable[[Process], str],
+    now: int,
+    *,
+    starter_allowed: bool,
 ) -> str | None:
-    ended = _mark(tx, process, end, "nobody", now)
+    ended = _mark_ended(tx, process, end, "nobody", now)
     if ended is None:
         return None
-    if not ended.is_told:
+    if not ended.needs_report:
         return "nobody"
-    told = _tell(tx, ids, ended, "ended", say(ended), "report", now, heard=heard)
+    told = _report(tx, ids, ended, "ended", format_report(ended), "report", now, starter_allowed=starter_allowed)
     tx.run("UPDATE processes SET told = :told WHERE id = :id", told=told, id=process)
     return told
 
 
-def _mark(tx: Tx, process: str, end: End, told: str, now: int) -> Process | None:
+def _mark_ended(tx: Tx, process: str, end: ProcessEnd, told: str, now: int) -> Process | None:
     """Record the end once; None: it is on record already."""
     row = tx.one(
         "UPDATE processes SET state = :state, exit_code = :code, signal = :signal, ended_at = :now, told = :told "
@@ -261,36 +295,38 @@ def _mark(tx: Tx, process: str, end: End, told: str, now: int) -> Process | None
     return Process(*row) if row else None
 
 
-def _tell(
-    tx: Tx, ids: Ids, process: Process, event: str, text: str, kind: InboxKind, now: int, *, heard: bool
+def _report(
+    tx: Tx, ids: Ids, process: Process, event: str, text: str, kind: InboxKind, now: int, *, starter_allowed: bool
 ) -> str:
     """Let the session hear of it; if that is no longer the one that people talk to, the chat."""
-    session, address = sessions.current(tx, process.key), parse_session_key(process.key)[1]
-    if not heard and address.kind == "dm":
+    session, address = sessions.current(tx, process.key), split_session_key(process.key)[1]
+    if not starter_allowed and address.kind == "dm":
         return "nobody"
     left = session is None or session.id != process.session or session.state is not SessionState.OPEN
-    if left or not heard:
-        owed = Owed(address, f"{process.id}.{event}", (notes.of_work(work_of(process.key), text),))
-        outbox.owe(tx, ids, process.key, None, owed, now)
+    if left or not starter_allowed:
+        owed = OutboxReply(
+            address, f"{process.id}.{event}", (notes.of_work(background_number(process.key), text),)
+        )
+        outbox.enqueue(tx, ids, process.key, None, owed, now)
         return "notice"
-    news.put(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
+    news.insert(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
     return kind
 
 
-def see(tx: Tx, sight: Sight, now: int) -> None:
+def mark_seen(tx: Tx, sight: ObservedExit, now: int) -> None:
     """Somebody has seen the end: from now on nobody is told of it, nor of anything before it."""
-    process = _held(tx, sight.process)
+    process = _get_for_update(tx, sight.process)
     if process is None:
         return
-    if _mark(tx, process.id, End(sight.lost, sight.exit_code, sight.signal), "seen", now) is None:
-        _take_back(tx, process, now)
+    if _mark_ended(tx, process.id, ProcessEnd(sight.lost, sight.exit_code, sight.signal), "seen", now) is None:
+        _withdraw_end_report(tx, process, now)
     news.withdraw(tx, process.key, process.id)
 
 
-def _take_back(tx: Tx, process: Process, now: int) -> None:
+def _withdraw_end_report(tx: Tx, process: Process, now: int) -> None:
     """Of an end that is on record: what was not heard yet is not said any more."""
-    lane, reply = parse_session_key(process.key)[1].lane, f"{process.id}.ended"
-    heard = not news.waits(tx, process.key, f"process:{process.id}:ended")
+    lane, reply = split_session_key(process.key)[1].lane, f"{process.id}.ended"
+    heard = not news.is_waiting(tx, process.key, f"process:{process.id}:ended")
     heard = heard and not outbox.withdraw_notice(tx, lane, reply, now)
     if not heard:
         tx.run("UPDATE processes SET told = 'seen' WHERE id = :id", id=process.id)
@@ -299,43 +335,50 @@ def _take_back(tx: Tx, process: Process, now: int) -> None:
 # ── matches ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _find(
-    tx: Tx, ids: Ids, process: str, found: Found, say: Callable[[Notice], str], now: int, *, heard: bool
+def _record_matches(
+    tx: Tx,
+    ids: Ids,
+    process: str,
+    matches: OutputScan,
+    format_notice: Callable[[MatchNotice], str],
+    now: int,
+    *,
+    starter_allowed: bool,
 ) -> str | None:
-    row = _held(tx, process)
-    if row is None or row.state != "live" or not row.watching or row.scanned != found.since:
+    row = _get_for_update(tx, process)
+    if row is None or row.state != "live" or not row.watching or row.scanned != matches.since:
         return None
     # A clock that was set back makes nobody wait.
-    early = row.noticed_at is not None and 0 <= now - row.noticed_at < WINDOW_MS and not found.slow
-    if found.quiet or early or not (found.count + row.unnoticed or found.slow):
-        _count(tx, row, found)
+    early = row.noticed_at is not None and 0 <= now - row.noticed_at < NOTICE_INTERVAL_MS and not matches.slow
+    if matches.quiet or early or not (matches.count + row.unnoticed or matches.slow):
+        _count_unnoticed(tx, row, matches)
         return None
     strikes = row.strikes + 1 if row.unnoticed else 0
-    last = strikes >= STRIKES or found.slow
+    last = strikes >= MAX_STRIKES or matches.slow
     tx.run(
         "UPDATE processes SET scanned = :scanned, notices = notices + 1, noticed_at = :now, unnoticed = 0, "
         "strikes = :strikes, watching = :watching WHERE id = :id",
-        scanned=found.until,
+        scanned=matches.until,
         now=now,
         strikes=strikes,
         watching=int(not last),
         id=process,
     )
-    text = say(Notice(found.count, row.unnoticed, last))
-    kind: InboxKind = "aside" if _is_behind(tx, row) else "report"
-    return _tell(tx, ids, row, f"match:{row.notices + 1}", text, kind, now, heard=heard)
+    text = format_notice(MatchNotice(matches.count, row.unnoticed, last))
+    kind: InboxKind = "aside" if _has_newer_turn(tx, row) else "report"
+    return _report(tx, ids, row, f"match:{row.notices + 1}", text, kind, now, starter_allowed=starter_allowed)
 
 
-def _count(tx: Tx, row: Process, found: Found) -> None:
+def _count_unnoticed(tx: Tx, row: Process, matches: OutputScan) -> None:
     tx.run(
         "UPDATE processes SET scanned = :scanned, unnoticed = unnoticed + :count WHERE id = :id",
-        scanned=found.until,
-        count=found.count,
+        scanned=matches.until,
+        count=matches.count,
         id=row.id,
     )
 
 
-def _is_behind(tx: Tx, row: Process) -> bool:
+def _has_newer_turn(tx: Tx, row: Process) -> bool:
     """Whether the turn that a process belongs to still works, or a newer one has begun since."""
-    newest = tx.one(f"SELECT generation FROM leases WHERE key = :key{tx.hold}", key=row.key)
-    return bool(newest and newest[0] > row.generation) or tx.one(_BEGUN, key=row.key) is not None
+    newest = tx.one(f"SELECT generation FROM leases WHERE key = :key{tx.for_update}", key=row.key)
+    return bool(newest and newest[0] > row.generation) or tx.one(_OPEN_TURN, key=row.key) is not None

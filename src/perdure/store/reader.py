@@ -11,47 +11,47 @@ from typing import Any, Protocol, TypeVar
 
 from perdure.errors import ConfigurationError, DatabaseRefused, StoreError
 from perdure.store import migrate
-from perdure.store.database import Database, Tx, Work
+from perdure.store.database import Database, Transaction, Tx
 from perdure.store.ids import wall_clock
 
 T = TypeVar("T")
 
-_ABSENT = "Start the gateway once, or correct store.url."
-_OLDER = "Start the gateway once with this version: it brings the database up to date."
+_ABSENT_HINT = "Start the gateway once, or correct store.url."
+_OLDER_HINT = "Start the gateway once with this version: it brings the database up to date."
 
 
-class _Connection(Protocol):
+class _DriverConnection(Protocol):
     def execute(self, sql: Any, /) -> Any: ...
 
     def close(self) -> None: ...
 
 
-class Reader:
+class ReadOnlyDatabase:
     """Reads consistent snapshots, one at a time; a write is refused."""
 
-    sole = False
+    exclusive = False
 
-    def __init__(self, connection: _Connection, tx: Tx, begin: str, fault: type[Exception]) -> None:
+    def __init__(self, connection: _DriverConnection, tx: Tx, begin: str, driver_error: type[Exception]) -> None:
         self._connection = connection
         self._tx = tx
         self._begin = begin
-        self._fault = fault  # what the driver raises
+        self._driver_error = driver_error  # what the driver raises
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-reader")
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
         raise StoreError("not written: the database was opened only to be read")
 
-    async def read(self, work: Work[T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, work)
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, transaction)
 
-    def _read(self, work: Work[T]) -> T:
+    def _read(self, transaction: Transaction[T]) -> T:
         try:
             self._connection.execute(self._begin)
             try:
-                return work(self._tx)
+                return transaction(self._tx)
             finally:
                 self._connection.execute("ROLLBACK")
-        except self._fault as error:
+        except self._driver_error as error:
             raise StoreError(f"the database cannot be read: {error}") from error
 
     @property
@@ -63,9 +63,12 @@ class Reader:
         self._connection.close()
 
 
-async def open_reader(url: str) -> Database:
+async def open_read_only(url: str) -> Database:
     """Open the database at a URL, which may be in use; one that is missing, foreign or outdated is refused."""
-    opens: dict[str, Callable[[str], Reader]] = {"sqlite:///": _open_sqlite, "postgresql://": _open_postgres}
+    opens: dict[str, Callable[[str], ReadOnlyDatabase]] = {
+        "sqlite:///": _open_sqlite,
+        "postgresql://": _open_postgres,
+    }
     for form, opened in opens.items():
         if url.startswith(form):
             return await asyncio.to_thread(opened, url)
@@ -75,27 +78,27 @@ async def open_reader(url: str) -> Database:
     )
 
 
-def _open_sqlite(url: str) -> Reader:
-    from perdure.store.sqlite import BUSY_MS, SqliteTx  # only the database in use is loaded
+def _open_sqlite(url: str) -> ReadOnlyDatabase:
+    from perdure.store.sqlite import BUSY_TIMEOUT_MS, SqliteTx  # only the database in use is loaded
 
     path = Path(url.removeprefix("sqlite:///"))
     if not path.exists():
         raise DatabaseRefused(
             f"there is no database at {path}", hint="Start the gateway once, or correct store.url."
         )
-    if not migrate.recognise_sqlite(path):
-        raise DatabaseRefused(f"{path} was written by an older Perdure", hint=_OLDER)
+    if not migrate.is_current_sqlite(path):
+        raise DatabaseRefused(f"{path} was written by an older Perdure", hint=_OLDER_HINT)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
-        timeout=BUSY_MS / 1000,
+        timeout=BUSY_TIMEOUT_MS / 1000,
     )
-    return Reader(connection, SqliteTx(connection, wall_clock), "BEGIN", sqlite3.Error)
+    return ReadOnlyDatabase(connection, SqliteTx(connection, wall_clock), "BEGIN", sqlite3.Error)
 
 
-def _open_postgres(url: str) -> Reader:
+def _open_postgres(url: str) -> ReadOnlyDatabase:
     import psycopg
 
     from perdure.store.postgres import PostgresTx
@@ -113,16 +116,16 @@ def _open_postgres(url: str) -> Reader:
         connection.close()
         raise
     begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-    return Reader(connection, PostgresTx(connection), begin, psycopg.Error)
+    return ReadOnlyDatabase(connection, PostgresTx(connection), begin, psycopg.Error)
 
 
-def _check_postgres(connection: _Connection) -> None:
+def _check_postgres(connection: _DriverConnection) -> None:
     name = "the database of store.url"
     rows = connection.execute(
         "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'alembic_version'"
     ).fetchall()
     if not rows:
-        raise DatabaseRefused(f"{name} holds nothing of Perdure", hint=_ABSENT)
+        raise DatabaseRefused(f"{name} holds nothing of Perdure", hint=_ABSENT_HINT)
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     if not migrate.check_revision(row[0] if row else None, name):
-        raise DatabaseRefused(f"{name} was written by an older Perdure", hint=_OLDER)
+        raise DatabaseRefused(f"{name} was written by an older Perdure", hint=_OLDER_HINT)

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.core.address import parse_session_key
-from perdure.core.deaths import Death, Launch
-from perdure.core.entries import Claimed, Interrupted, Record
+from perdure.core.address import split_session_key
+from perdure.core.deaths import ExitReport, GatewayLaunch
+from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.store import outbox
-from perdure.store.database import Database, Tx, Work
+from perdure.store.database import Database, Transaction, Tx
 from perdure.store.ids import Ids
 
 LEASE_MS = 30_000  # a run that was silent for so long is dead
-LATELY_MS = 300_000
-LOOK_BACK = 20  # runs
+RECENT_MS = 300_000
+MAX_PAST_RUNS = 20  # runs
 
 
 class Run(Struct, frozen=True):
@@ -35,7 +35,7 @@ class Run(Struct, frozen=True):
     exit_code: int | None = None  # of that death; below zero, the signal that killed the process
 
 
-class Started(Struct, frozen=True):
+class RunStart(Struct, frozen=True):
     """How a run began, and how those before it ended."""
 
     run: str
@@ -48,7 +48,7 @@ class Runs:
         self._database = database
         self._ids = ids
 
-    async def begin(self, instance: str, version: str, launch: Launch | None = None) -> Started:
+    async def begin(self, instance: str, version: str, launch: GatewayLaunch | None = None) -> RunStart:
         """Begin a run, end those that our locks prove dead, and tell whoever asked for the restart.
 
         `launch` is what the supervisor says of this start and of the deaths before it.
@@ -56,13 +56,13 @@ class Runs:
         After return: the run is on record, and the sessions of dead runs may be taken over.
         If we die inside: at most a run that the next start ends as lost.
         """
-        sole, run = self._database.sole, self._ids.new("run")
-        said = launch or Launch("")
+        sole, run = self._database.exclusive, self._ids.new("run")
+        said = launch or GatewayLaunch("")
         return await self._database.write(
-            lambda tx: _begin(tx, self._ids, run, instance, version, said, sole=sole)
+            lambda tx: _begin(tx, self._ids, run, instance, version, said, exclusive=sole)
         )
 
-    async def beat(self, run: str) -> bool:
+    async def record_heartbeat(self, run: str) -> bool:
         """Say that the run is alive. False: it was declared dead meanwhile, and must stop."""
         return await self._database.write(
             lambda tx: bool(
@@ -99,11 +99,11 @@ class Runs:
         return Run(*row) if row else None
 
 
-def of_turn(tx: Tx, records: Sequence[Record]) -> list[Run]:
+def of_turn(tx: Tx, records: Sequence[JournalRecord]) -> list[Run]:
     """The runs that had the turn of these records."""
     entries = [record.entry for record in records]
-    claimed = {entry.run for entry in entries if isinstance(entry, Claimed)}
-    names = claimed | {entry.run for entry in entries if isinstance(entry, Interrupted) and entry.run}
+    claimed = {entry.run for entry in entries if isinstance(entry, TurnClaimed)}
+    names = claimed | {entry.run for entry in entries if isinstance(entry, TurnInterrupted) and entry.run}
     sql = f"SELECT {', '.join(Run.__struct_fields__)} FROM runs WHERE id = :run"
     found = [tx.one(sql, run=name) for name in sorted(names)]
     return [Run(*row) for row in found if row is not None]
@@ -126,23 +126,25 @@ def _reap(tx: Tx, run: str) -> int:
     )
 
 
-def ask_restart(run: str, key: str) -> Work[bool]:
+def request_restart(run: str, key: str) -> Transaction[bool]:
     """Remember who asked for a restart of this run. False: somebody has asked before."""
     sql = "UPDATE runs SET restart_for = :key WHERE id = :run AND restart_for IS NULL AND ended_at IS NULL"
     return lambda tx: bool(tx.run(sql, key=key, run=run))
 
 
-def _begin(tx: Tx, ids: Ids, run: str, instance: str, version: str, launch: Launch, *, sole: bool) -> Started:
-    ours = "" if sole else "AND instance = :instance"
+def _begin(
+    tx: Tx, ids: Ids, run: str, instance: str, version: str, launch: GatewayLaunch, *, exclusive: bool
+) -> RunStart:
+    ours = "" if exclusive else "AND instance = :instance"
     for death in launch.deaths:
-        _record_death(tx, death)
+        _record_exit(tx, death)
     tx.run(
         f"UPDATE runs SET ended_at = :now, ending = 'lost' WHERE ended_at IS NULL {ours}",
         now=tx.now(),
         instance=instance,
     )
     before = tx.all(
-        f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL {ours} ORDER BY id DESC LIMIT {LOOK_BACK}",
+        f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL {ours} ORDER BY id DESC LIMIT {MAX_PAST_RUNS}",
         instance=instance,
     )
     tx.run(
@@ -154,14 +156,14 @@ def _begin(tx: Tx, ids: Ids, run: str, instance: str, version: str, launch: Laun
         launch=launch.name or None,
         now=tx.now(),
     )
-    _tell_askers(tx, ids)
+    _notify_restart_requesters(tx, ids)
     endings = [row[0] for row in before]
     in_a_row = endings.index("clean") if "clean" in endings else len(endings)
-    lately = sum(ending == "lost" and 0 <= tx.now() - at <= LATELY_MS for ending, at in before)
-    return Started(run, in_a_row, lately)
+    lately = sum(ending == "lost" and 0 <= tx.now() - at <= RECENT_MS for ending, at in before)
+    return RunStart(run, in_a_row, lately)
 
 
-def _record_death(tx: Tx, death: Death) -> None:
+def _record_exit(tx: Tx, death: ExitReport) -> None:
     """Put on record how the run of that launch died; a run that ended by its own hand did not die."""
     tx.run(
         "UPDATE runs SET died_at = :at, exit_code = :code "
@@ -172,12 +174,12 @@ def _record_death(tx: Tx, death: Death) -> None:
     )
 
 
-def _tell_askers(tx: Tx, ids: Ids) -> None:
+def _notify_restart_requesters(tx: Tx, ids: Ids) -> None:
     """Owe "I am back" to every session that asked for a restart; the reply's name makes it once."""
     asked = tx.all(
         "SELECT r.id, r.restart_for FROM runs r WHERE r.restart_for IS NOT NULL AND r.ended_at IS NOT NULL "
         "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = 'back.' || r.id || ':0')"
     )
     for run, key in asked:
-        address = parse_session_key(key)[1]
-        outbox.owe(tx, ids, key, None, outbox.Owed(address, f"back.{run}", (notes.BACK,)), tx.now())
+        address = split_session_key(key)[1]
+        outbox.enqueue(tx, ids, key, None, outbox.OutboxReply(address, f"back.{run}", (notes.BACK,)), tx.now())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from msgspec import Struct, json
 
-from perdure.core.address import home_of
-from perdure.core.journal import Began, Interrupted
-from perdure.core.session import Mark, Recovery, SessionState, recovery_of
+from perdure.core.address import parent_session_key
+from perdure.core.journal import TurnBegan, TurnInterrupted
+from perdure.core.session import Mark, RecoveryState, SessionState, derive_recovery_state
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
-from perdure.store.journal import UNDONE
+from perdure.store.journal import UNDONE_TURNS
 
 _COLUMNS = "id, key, state, auto_reset_reason, created_at, updated_at"
-_CURRENT = "SELECT id, state FROM sessions WHERE key = :key AND state <> 'closed'"
-_BEGUN = "state IN ('queued', 'running', 'waiting', 'interrupted')"  # word for word as in the index
+_CURRENT_SESSION = "SELECT id, state FROM sessions WHERE key = :key AND state <> 'closed'"
+_TURN_IS_OPEN = "state IN ('queued', 'running', 'waiting', 'interrupted')"  # word for word as in the index
 # Two gateways may make the same session at the same moment: the second finds the first one's.
 _NEW_LEASE = "INSERT INTO leases (key, epoch, generation, position) VALUES (:key, 0, 0, 0) ON CONFLICT DO NOTHING"
 _NEW_SESSION = (
@@ -32,7 +32,7 @@ class Session(Struct, frozen=True):
     updated_at: int
 
 
-class Which(Struct, frozen=True):
+class SessionFilter(Struct, frozen=True):
     """Which sessions are wanted: by their state, that of their turn, or their key; the newest first, or last."""
 
     state: str = ""
@@ -53,28 +53,30 @@ class Sessions:
         """The session that the next message to this key belongs to."""
         return await self._database.read(lambda tx: current(tx, key))
 
-    async def page(self, after: str = "", limit: int = 100, which: Which | None = None) -> list[Session]:
+    async def page(
+        self, after: str = "", limit: int = 100, matching: SessionFilter | None = None
+    ) -> list[Session]:
         """Sessions in the order of their ids, beginning behind `after`; of those, the ones that are wanted."""
-        return await self._database.read(lambda tx: _page(tx, after, limit, which or Which()))
+        return await self._database.read(lambda tx: _page(tx, after, limit, matching or SessionFilter()))
 
     async def of_key(self, key: str) -> list[Session]:
         """The sessions that a key has had, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id"
         return await self._database.read(lambda tx: [_as_session(row) for row in tx.all(sql, key=key)])
 
-    async def talks(self, key: str, limit: int = 10) -> list[tuple[Session, str]]:
+    async def newest_of_key(self, key: str, limit: int = 10) -> list[tuple[Session, str]]:
         """The newest sessions of a key, the newest first, each with the words that it began with."""
-        return await self._database.read(lambda tx: _talks(tx, key, limit))
+        return await self._database.read(lambda tx: _newest_of_key(tx, key, limit))
 
-    async def recent(self, prefix: str, limit: int) -> list[tuple[Session, str]]:
+    async def recent_by_prefix(self, prefix: str, limit: int) -> list[tuple[Session, str]]:
         """The current sessions of keys that begin so, the last used first, each with its first words."""
-        return await self._database.read(lambda tx: _recent(tx, prefix, limit))
+        return await self._database.read(lambda tx: _recent_by_prefix(tx, prefix, limit))
 
-    async def named(self, name: str) -> list[Session]:
+    async def find_by_name(self, name: str) -> list[Session]:
         """The session of that id; or all that a key has had, with the work in its background."""
-        return await self._database.read(lambda tx: _named(tx, name))
+        return await self._database.read(lambda tx: _find_by_name(tx, name))
 
-    async def recovery(self, session: str) -> Recovery:
+    async def recovery(self, session: str) -> RecoveryState:
         """The session's recovery state, derived from its journal."""
         return await self._database.read(lambda tx: read_recovery(tx, session))
 
@@ -86,26 +88,26 @@ class Sessions:
         return row[0] if row else 0
 
 
-def ensure(tx: Tx, ids: Ids, key: str, now: int) -> tuple[str, str | None]:
+def ensure_open(tx: Tx, ids: Ids, key: str, now: int) -> tuple[str, str | None]:
     """The id of the session for a new message, and of the suspended one that it takes the place of, if any."""
-    row = tx.one(_CURRENT, key=key)
+    row = tx.one(_CURRENT_SESSION, key=key)
     if row is None:
-        return _begin(tx, ids, key, now, None), None
+        return _create(tx, ids, key, now, None), None
     if row[1] == SessionState.SUSPENDED:
         return renew(tx, ids, key, now, reason="suspended"), row[0]
     return row[0], None
 
 
-def known(tx: Tx, ids: Ids, key: str, now: int) -> str:
+def ensure_current(tx: Tx, ids: Ids, key: str, now: int) -> str:
     """The id of the key's current session, in whatever state it is."""
-    row = tx.one(_CURRENT, key=key)
-    return row[0] if row is not None else _begin(tx, ids, key, now, None)
+    row = tx.one(_CURRENT_SESSION, key=key)
+    return row[0] if row is not None else _create(tx, ids, key, now, None)
 
 
 def renew(tx: Tx, ids: Ids, key: str, now: int, *, reason: str | None) -> str:
     """Close the key's session and begin a fresh one; `reason` says why, if no person asked for it."""
     close_current(tx, key, now)
-    return _begin(tx, ids, key, now, reason)
+    return _create(tx, ids, key, now, reason)
 
 
 def close_current(tx: Tx, key: str, now: int) -> None:
@@ -127,10 +129,10 @@ def ensure_lease(tx: Tx, key: str) -> None:
     tx.run(_NEW_LEASE, key=key)
 
 
-def _begin(tx: Tx, ids: Ids, key: str, now: int, reason: str | None) -> str:
+def _create(tx: Tx, ids: Ids, key: str, now: int, reason: str | None) -> str:
     ensure_lease(tx, key)
     tx.run(_NEW_SESSION, id=ids.new("s"), key=key, reset=reason, now=now)
-    row = tx.one(_CURRENT, key=key)
+    row = tx.one(_CURRENT_SESSION, key=key)
     assert row is not None, f"no session for {key} right after making it"
     session: str = row[0]
     return session
@@ -144,7 +146,7 @@ def next_position(tx: Tx, key: str) -> int:
     return position
 
 
-def give_back(tx: Tx, key: str) -> None:
+def release_position(tx: Tx, key: str) -> None:
     """Undo `next_position` in the same transaction: nothing came to stand there."""
     tx.run("UPDATE leases SET position = position - 1 WHERE key = :key", key=key)
 
@@ -177,57 +179,57 @@ def _as_session(row: Row) -> Session:
     return Session(*(*row[:2], SessionState(row[2]), *row[3:]))
 
 
-def _named(tx: Tx, name: str) -> list[Session]:
+def _find_by_name(tx: Tx, name: str) -> list[Session]:
     found = get(tx, name)
     if found is not None:
         return [found]
     rows = tx.all(f"SELECT {_COLUMNS} FROM sessions ORDER BY id") if name.startswith("agent:") else []
-    return [_as_session(row) for row in rows if name in (row[1], home_of(row[1]))]
+    return [_as_session(row) for row in rows if name in (row[1], parent_session_key(row[1]))]
 
 
-def _talks(tx: Tx, key: str, limit: int) -> list[tuple[Session, str]]:
+def _newest_of_key(tx: Tx, key: str, limit: int) -> list[tuple[Session, str]]:
     sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id DESC LIMIT :limit"
     found = [_as_session(row) for row in tx.all(sql, key=key, limit=limit)]
-    return [(session, _first_words(tx, session.id)) for session in found]
+    return [(session, _first_text(tx, session.id)) for session in found]
 
 
-def _recent(tx: Tx, prefix: str, limit: int) -> list[tuple[Session, str]]:
+def _recent_by_prefix(tx: Tx, prefix: str, limit: int) -> list[tuple[Session, str]]:
     sql = (
         f"SELECT {_COLUMNS} FROM sessions WHERE state <> 'closed' AND substr(key, 1, :length) = :prefix "
         "ORDER BY updated_at DESC, id DESC LIMIT :limit"
     )
     rows = tx.all(sql, length=len(prefix), prefix=prefix, limit=limit)
-    return [(session, _first_words(tx, session.id)) for session in map(_as_session, rows)]
+    return [(session, _first_text(tx, session.id)) for session in map(_as_session, rows)]
 
 
-def _first_words(tx: Tx, session: str) -> str:
+def _first_text(tx: Tx, session: str) -> str:
     row = tx.one(
-        f"SELECT body FROM journal WHERE session = :session AND kind = 'began' AND turn NOT IN ({UNDONE}) "
+        f"SELECT body FROM journal WHERE session = :session AND kind = 'began' AND turn NOT IN ({UNDONE_TURNS}) "
         "ORDER BY seq LIMIT 1",
         session=session,
     )
-    causes = json.decode(row[0], type=Began).causes if row else ()
+    causes = json.decode(row[0], type=TurnBegan).causes if row else ()
     return next((cause.text for cause in causes if cause.text.strip()), "")
 
 
-def _page(tx: Tx, after: str, limit: int, which: Which) -> list[Session]:
+def _page(tx: Tx, after: str, limit: int, matching: SessionFilter) -> list[Session]:
     wanted = {
-        "id < :after" if which.newest else "id > :after": bool(after),
-        "state = :state": bool(which.state),
-        "state <> 'closed'": which.state == "open",  # these two have indexes, which want to be named so
-        "state = 'suspended'": which.state == "suspended",
-        "key = :key": bool(which.key),
-        f"id IN (SELECT t.session FROM turns t WHERE t.{_BEGUN} AND t.state = :turn)": bool(which.turn),
+        "id < :after" if matching.newest else "id > :after": bool(after),
+        "state = :state": bool(matching.state),
+        "state <> 'closed'": matching.state == "open",  # these two have indexes, which want to be named so
+        "state = 'suspended'": matching.state == "suspended",
+        "key = :key": bool(matching.key),
+        f"id IN (SELECT t.session FROM turns t WHERE t.{_TURN_IS_OPEN} AND t.state = :turn)": bool(matching.turn),
     }
     conditions = " AND ".join(condition for condition, asked in wanted.items() if asked) or "1 = 1"
-    order = "DESC" if which.newest else "ASC"
+    order = "DESC" if matching.newest else "ASC"
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM sessions WHERE {conditions} ORDER BY id {order} LIMIT :limit",
         after=after,
         limit=limit,
-        state=which.state,
-        key=which.key,
-        turn=which.turn,
+        state=matching.state,
+        key=matching.key,
+        turn=matching.turn,
     )
     return [_as_session(row) for row in rows]
 
@@ -235,24 +237,24 @@ def _page(tx: Tx, after: str, limit: int, which: Which) -> list[Session]:
 # ── the recovery state ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_recovery(tx: Tx, session: str) -> Recovery:
+def read_recovery(tx: Tx, session: str) -> RecoveryState:
     """Read the marks and the last delivery; nearly every session has no mark, and then that is all."""
     rows = tx.all(
         "SELECT j.seq, j.at, j.body, j.turn, t.state FROM journal j JOIN turns t ON t.id = j.turn "
-        f"WHERE j.session = :session AND j.kind = 'interrupted' AND j.turn NOT IN ({UNDONE}) ORDER BY j.seq",
+        f"WHERE j.session = :session AND j.kind = 'interrupted' AND j.turn NOT IN ({UNDONE_TURNS}) ORDER BY j.seq",
         session=session,
     )
     marks = [_mark(tx, session, row) for row in rows]
-    return recovery_of(marks, _last_delivered(tx, session)) if marks else Recovery()
+    return derive_recovery_state(marks, _last_delivered_seq(tx, session)) if marks else RecoveryState()
 
 
 def _mark(tx: Tx, session: str, row: Row) -> Mark:
     seq, at, body, turn, state = row
-    entry = json.decode(body, type=Interrupted)
-    return Mark(seq, at if entry.dated else None, entry.reason, _ending(tx, session, turn, state))
+    entry = json.decode(body, type=TurnInterrupted)
+    return Mark(seq, at if entry.dated else None, entry.reason, _cancel_reason(tx, session, turn, state))
 
 
-def _ending(tx: Tx, session: str, turn: str, state: str) -> str | None:
+def _cancel_reason(tx: Tx, session: str, turn: str, state: str) -> str | None:
     """Why the turn was cancelled, if it was."""
     if state != "cancelled":
         return None
@@ -264,7 +266,7 @@ def _ending(tx: Tx, session: str, turn: str, state: str) -> str | None:
     return json.decode(row[0])["why"] if row else None
 
 
-def _last_delivered(tx: Tx, session: str) -> int:
+def _last_delivered_seq(tx: Tx, session: str) -> int:
     """The seq at which the newest turn ended whose every reply has arrived; 0 if there is none."""
     row = tx.one(
         "SELECT max(j.seq) FROM turns t JOIN journal j ON j.session = t.session AND j.turn = t.id "

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perdure.core.text import storable_values
+from perdure.core.text import make_values_storable
 from perdure.errors import StoreBroken, StoreError, StoreFull, Unavailable
 from perdure.store import migrate
-from perdure.store.committer import Committer, Locked
-from perdure.store.database import Row, Tx, Work
+from perdure.store.committer import DatabaseLocked, GroupCommitter
+from perdure.store.database import Row, Transaction, Tx
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.locks import FileLock
-from perdure.store.writer import Readers
+from perdure.store.writer import ReaderPool
 
 T = TypeVar("T")
 
@@ -29,82 +29,82 @@ PRAGMAS = (
     "wal_autocheckpoint = 8000",
     "cache_size = -65536",
 )
-READERS = 2
-BUSY_MS = 10_000
-_PRIMARY = 0xFF  # SQLite's extended error codes carry the primary code in their lowest byte
+READER_COUNT = 2
+BUSY_TIMEOUT_MS = 10_000
+_PRIMARY_CODE_MASK = 0xFF  # SQLite's extended error codes carry the primary code in their lowest byte
 
 
 # What a statement can be at fault for, and what says that the file itself is damaged or no database at all.
-FAULTS = frozenset((sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT))
-DAMAGED = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+STATEMENT_ERRORS = frozenset((sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT))
+DAMAGE_ERRORS = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 
 
 def primary_code(error: sqlite3.Error) -> int:
     """SQLite's own code; an error of Python's module alone has none, and is a fault of the statement."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE_MASK
 
 
 class SqliteTx:
     """A transaction on a `sqlite3` connection."""
 
-    hold = ""  # there is only one writer
+    for_update = ""  # there is only one writer
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._execute = connection.execute
         self._clock = clock
 
     def one(self, sql: str, **values: Any) -> Row | None:
-        rows = self._execute(sql, storable_values(values)).fetchall()
+        rows = self._execute(sql, make_values_storable(values)).fetchall()
         return rows[0] if rows else None
 
     def all(self, sql: str, **values: Any) -> list[Row]:
-        return self._execute(sql, storable_values(values)).fetchall()
+        return self._execute(sql, make_values_storable(values)).fetchall()
 
     def run(self, sql: str, **values: Any) -> int:
-        return self._execute(sql, storable_values(values)).rowcount
+        return self._execute(sql, make_values_storable(values)).rowcount
 
     def now(self) -> int:
         return self._clock()
 
 
-class SqliteLink:
+class SqliteConnection:
     """The writing connection. After a failed sync nobody knows what is on the disk: it writes no more."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
         self._tx = SqliteTx(connection, clock)
-        self._before = 0  # how much this connection had changed when the transaction began
+        self._changes_before = 0  # how much this connection had changed when the transaction began
         self._broken: StoreBroken | None = None
         self.problem: str | None = None
         connection.execute("PRAGMA busy_timeout = 0")  # the event loop does not wait for other programs
 
-    def perform(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+    def run_batch(self, transactions: Sequence[Callable[[Tx], Any]]) -> list[Any]:
         if self._broken is not None:
             raise self._broken
-        self._before = self._connection.total_changes
+        self._changes_before = self._connection.total_changes
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            return [work(self._tx) for work in works]
+            return [work(self._tx) for work in transactions]
         except sqlite3.Error as error:
-            raise self._explain(error) from error
+            raise self._store_error(error) from error
         except BaseException:
             self._rollback()
             raise
 
     @property
-    def changed(self) -> bool:
-        return self._connection.total_changes != self._before
+    def has_changes(self) -> bool:
+        return self._connection.total_changes != self._changes_before
 
     def commit(self) -> None:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise self._explain(error) from error
+            raise self._store_error(error) from error
         except BaseException as error:
-            raise self._undone(error) from error
+            raise self._commit_error(error) from error
         self.problem = None
 
-    def _undone(self, error: BaseException) -> StoreError:
+    def _commit_error(self, error: BaseException) -> StoreError:
         """A commit failed beside SQLite, without memory for one: it is undone, or nobody can know."""
         if self._connection.in_transaction:
             self._rollback()
@@ -116,15 +116,17 @@ class SqliteLink:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _explain(self, error: sqlite3.Error) -> Exception:
+    def _store_error(self, error: sqlite3.Error) -> Exception:
         """Say whether the transaction was not done, or whether nobody can know."""
         code = primary_code(error)
         explained: StoreError
         if code == sqlite3.SQLITE_FULL:
             explained = StoreFull("not written: the disk is full")
         elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            explained = Locked("not written: another program keeps the database locked")
-        elif code not in DAMAGED and (code in FAULTS or not isinstance(error, sqlite3.OperationalError)):
+            explained = DatabaseLocked("not written: another program keeps the database locked")
+        elif code not in DAMAGE_ERRORS and (
+            code in STATEMENT_ERRORS or not isinstance(error, sqlite3.OperationalError)
+        ):
             self._rollback()
             return error  # a fault of the work, not of the disk
         else:
@@ -141,56 +143,56 @@ class SqliteLink:
 class SqliteDatabase:
     """One file, one gateway."""
 
-    sole = True
+    exclusive = True
 
     def __init__(self, path: Path, *, clock: Clock, locks: Sequence[FileLock], max_pages: int | None) -> None:
         self._path = path
         self._clock = clock
         self._locks = locks
-        self._link = SqliteLink(_connect(path, max_pages), clock)
-        self._writer = Committer("perdure-writer", self._link)
-        self._readers = Readers(READERS)
+        self._connection = SqliteConnection(_connect(path, max_pages), clock)
+        self._writer = GroupCommitter("perdure-writer", self._connection)
+        self._readers = ReaderPool(READER_COUNT)
         self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
+        self._read_connections: list[sqlite3.Connection] = []
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
-        result: T = await self._writer.submit(work)
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+        result: T = await self._writer.submit(transaction)
         return result
 
-    async def read(self, work: Work[T]) -> T:
-        return await self._readers.submit(lambda: self._read(work))
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await self._readers.submit(lambda: self._read(transaction))
 
-    def _read(self, work: Work[T]) -> T:
+    def _read(self, transaction: Transaction[T]) -> T:
         """Reading has no effect: unless the file is damaged, what failed may be tried again."""
         try:
-            return self._read_once(work)
+            return self._read_once(transaction)
         except sqlite3.Error as error:
             code = primary_code(error)
-            if code in DAMAGED:
+            if code in DAMAGE_ERRORS:
                 raise StoreBroken(f"the database cannot be read: {error}") from error
-            if code in FAULTS or not isinstance(error, sqlite3.OperationalError):
+            if code in STATEMENT_ERRORS or not isinstance(error, sqlite3.OperationalError):
                 raise  # a fault of the work, not of the disk
             raise Unavailable(f"not read: {error}") from error
 
-    def _read_once(self, work: Work[T]) -> T:
+    def _read_once(self, transaction: Transaction[T]) -> T:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = _connect(self._path)
             connection.execute("PRAGMA query_only = ON")
-            self._opened.append(connection)
+            self._read_connections.append(connection)
         connection.execute("BEGIN")
         try:
-            return work(SqliteTx(connection, self._clock))
+            return transaction(SqliteTx(connection, self._clock))
         finally:
             connection.execute("COMMIT")
 
     @property
     def problem(self) -> str | None:
-        return self._link.problem
+        return self._connection.problem
 
     async def close(self) -> None:
         await self._readers.close()
-        for connection in self._opened:
+        for connection in self._read_connections:
             connection.close()
         await self._writer.close()
         for lock in self._locks:
@@ -219,7 +221,7 @@ def open_sqlite(
 
 def _connect(path: Path, max_pages: int | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=BUSY_MS / 1000
+        path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=BUSY_TIMEOUT_MS / 1000
     )
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")

@@ -13,14 +13,14 @@ import msgspec
 from msgspec import Struct, field
 
 from perdure.core.address import split_parts
-from perdure.core.delivery import OPEN_DELIVERIES
-from perdure.core.turn import BEGUN
+from perdure.core.delivery import OPEN_DELIVERY_STATES
+from perdure.core.turn import OPEN_STATES
 from perdure.store.database import Database, Row, Tx
-from perdure.store.outbox import OPEN
+from perdure.store.outbox import DELIVERY_IS_OPEN
 
-SLICE = 2_000
-NEWEST = 500  # among them, one with an earlier id may still come
-OPEN_TURNS, OPEN_REPLIES = frozenset[str](BEGUN), frozenset[str](OPEN_DELIVERIES)
+SLICE_ROWS = 2_000
+RECOUNTED_ROWS = 500  # among them, one with an earlier id may still come
+OPEN_TURNS, OPEN_REPLIES = frozenset[str](OPEN_STATES), frozenset[str](OPEN_DELIVERY_STATES)
 
 _INTERRUPTED = (  # by the index of the marks
     "SELECT max(session), sum(marks), count(*) FROM (SELECT session, count(*) AS marks FROM journal "
@@ -31,17 +31,17 @@ _DECIDED = (
     "WHERE kind = 'interrupted' AND session > :after AND session <= :last)"
 )
 
-Ended = Counter[tuple[str, str]]
+EndedCounts = Counter[tuple[str, str]]
 
 
-class Decision(Struct, frozen=True):
+class CountedDecision(Struct, frozen=True):
     """As much of a decision's entry as is counted."""
 
     decision: str
     rule: str = ""
 
 
-class Recoveries(Struct, frozen=True):
+class RecoveryCounts(Struct, frozen=True):
     """How often a turn was cut off, what was decided about it (and by which rule), and how runs ended."""
 
     interruptions: int
@@ -49,86 +49,90 @@ class Recoveries(Struct, frozen=True):
     runs: dict[str, int]
 
 
-class Growing(Struct):
+class TableCounter(Struct):
     """The count of a table so far: what is over, up to a place, and what is not over before it."""
 
     select: str  # id, where, state
-    unended: frozenset[str]
-    place: str = ""
-    ended: Ended = field(default_factory=Counter)
+    open_states: frozenset[str]
+    cursor: str = ""
+    ended: EndedCounts = field(default_factory=Counter)
     open: set[str] = field(default_factory=set)
 
-    def take(self, rows: list[Row]) -> None:
+    def add_slice(self, rows: list[Row]) -> None:
         """Count rows up to a place, for good, as far as they are over."""
-        self.ended += self.over(rows)
-        self.open |= {row[0] for row in rows if row[2] in self.unended}
-        self.place = rows[-1][0]
+        self.ended += self.count_ended(rows)
+        self.open |= {row[0] for row in rows if row[2] in self.open_states}
+        self.cursor = rows[-1][0]
 
-    def look_again(self, rows: list[Row]) -> None:
+    def recount_open(self, rows: list[Row]) -> None:
         """Count what was not over before. What is not there any more was erased."""
-        self.ended += self.over(rows)
-        self.open = {row[0] for row in rows if row[2] in self.unended}
+        self.ended += self.count_ended(rows)
+        self.open = {row[0] for row in rows if row[2] in self.open_states}
 
-    def over(self, rows: list[Row]) -> Ended:
+    def count_ended(self, rows: list[Row]) -> EndedCounts:
         """What is over among rows, by platform and state."""
-        lanes = Counter((row[1], row[2]) for row in rows if row[2] not in self.unended)
-        found: Ended = Counter()
+        lanes = Counter((row[1], row[2]) for row in rows if row[2] not in self.open_states)
+        found: EndedCounts = Counter()
         for (lane, state), count in lanes.items():
             found[split_parts(lane)[0], state] += count
         return found
 
 
-class Tallies:
-    def __init__(self, database: Database, together: int = SLICE, newest: int = NEWEST) -> None:
+class Counters:
+    def __init__(
+        self, database: Database, slice_rows: int = SLICE_ROWS, recounted_rows: int = RECOUNTED_ROWS
+    ) -> None:
         """`together` rows are counted for good at a time, and the `newest` never."""
         self._database = database
-        self._together = together
-        self._newest = newest
-        self._turns = Growing("SELECT id, '', state FROM turns", OPEN_TURNS)
-        self._replies = Growing("SELECT id, lane, state FROM outbox", OPEN_REPLIES)
+        self._slice_rows = slice_rows
+        self._recounted_rows = recounted_rows
+        self._turns = TableCounter("SELECT id, '', state FROM turns", OPEN_TURNS)
+        self._replies = TableCounter("SELECT id, lane, state FROM outbox", OPEN_REPLIES)
 
-    async def turns(self) -> Ended:
+    async def ended_turns(self) -> EndedCounts:
         """Turns that are over, by state; where they were is left empty. One caller at a time."""
         return await self._count(self._turns)
 
-    async def replies(self) -> Ended:
+    async def ended_replies(self) -> EndedCounts:
         """Replies that are over, by platform and state. One caller at a time."""
         return await self._count(self._replies)
 
-    async def open_replies(self) -> Ended:
+    async def open_replies(self) -> EndedCounts:
         """Replies that are not over, by platform and state, from their own index."""
-        rows = await self._read(f"SELECT count(*), lane, state FROM outbox WHERE {OPEN} GROUP BY lane, state")
-        found: Ended = Counter()
+        rows = await self._read(
+            f"SELECT count(*), lane, state FROM outbox WHERE {DELIVERY_IS_OPEN} GROUP BY lane, state"
+        )
+        found: EndedCounts = Counter()
         for count, lane, state in rows:
             found[split_parts(lane)[0], state] += count
         return found
 
-    async def recoveries(self) -> Recoveries:
+    async def recoveries(self) -> RecoveryCounts:
         """Counted anew each time: takes as long as there were interruptions."""
         interruptions, decisions = 0, Counter[tuple[str, str]]()
         after, more = "", True
         while more:
-            [(last, marks, sessions)] = await self._read(_INTERRUPTED, after=after, slice=self._together)
+            [(last, marks, sessions)] = await self._read(_INTERRUPTED, after=after, slice=self._slice_rows)
             for [body] in await self._read(_DECIDED, after=after, last=last or ""):
-                decided = msgspec.json.decode(body, type=Decision)
+                decided = msgspec.json.decode(body, type=CountedDecision)
                 decisions[decided.decision, decided.rule] += 1
             interruptions += int(marks or 0)
-            after, more = last or "", sessions == self._together
+            after, more = last or "", sessions == self._slice_rows
         runs = await self._read("SELECT ending, count(*) FROM runs WHERE ending IS NOT NULL GROUP BY ending")
-        return Recoveries(interruptions, decisions, dict(runs))
+        return RecoveryCounts(interruptions, decisions, dict(runs))
 
-    async def _count(self, table: Growing) -> Ended:
-        table.look_again(await self._these(table))
+    async def _count(self, table: TableCounter) -> EndedCounts:
+        table.recount_open(await self._open_rows(table))
         while True:
-            most = self._together + self._newest
+            most = self._slice_rows + self._recounted_rows
             rows = await self._read(
-                f"{table.select} WHERE id > :place ORDER BY id LIMIT :most", place=table.place, most=most
+                f"{table.select} WHERE id > :place ORDER BY id LIMIT :most", place=table.cursor, most=most
             )
             if len(rows) < most:
-                return table.ended + table.over(rows)
-            table.take(rows[: self._together])
+                return table.ended + table.count_ended(rows)
+            table.add_slice(rows[: self._slice_rows])
 
-    async def _these(self, table: Growing) -> list[Row]:
+    async def _open_rows(self, table: TableCounter) -> list[Row]:
         def work(tx: Tx) -> list[Row]:
             found = [tx.one(f"{table.select} WHERE id = :id", id=each) for each in table.open]
             return [row for row in found if row is not None]

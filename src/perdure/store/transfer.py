@@ -6,7 +6,7 @@ from perdure.core.exports import ExportedSession
 from perdure.errors import LockHeld, PerdureError, RecordRefused
 from perdure.store.database import Database
 from perdure.store.dump import dump_key
-from perdure.store.load import load
+from perdure.store.load import load_session
 from perdure.store.runs import LEASE_MS
 
 
@@ -30,7 +30,7 @@ class Transfer:
         If we die inside: all of it is there, or nothing.
         """
         try:
-            return await self._database.write(lambda tx: load(tx, session), key=session.key)
+            return await self._database.write(lambda tx: load_session(tx, session), key=session.key)
         except PerdureError:
             raise
         except Exception as error:
@@ -39,7 +39,7 @@ class Transfer:
 
     async def require_no_gateway(self) -> None:
         """Refuse to go on beside a living gateway of another home; one of ours would hold the lock."""
-        if self._database.sole:
+        if self._database.exclusive:
             return
         row = await self._database.read(
             lambda tx: tx.one(

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.core.journal import Entry, Record, ToolEnded
-from perdure.core.queueing import Rules
-from perdure.core.turn import State
+from perdure.core.journal import Entry, JournalRecord, ToolEnded
+from perdure.core.queueing import QueueRules
+from perdure.core.turn import TurnState
 from perdure.store import attachments, goals, leases, outbox, processes
 from perdure.store.claims import Claim, claim
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
-from perdure.store.inbox import UNBOUND
-from perdure.store.moves import BEGUN, COLUMNS, Judge, Turn, append, as_turn, begun, get, move, take_over
-from perdure.store.outbox import Owed
+from perdure.store.inbox import UNLIMITED_RULES
+from perdure.store.moves import (
+    TURN_COLUMNS,
+    TURN_IS_OPEN,
+    RequestCheck,
+    Turn,
+    append_facts,
+    as_turn,
+    current_turn,
+    get,
+    take_over,
+    transition,
+)
+from perdure.store.outbox import OutboxReply
 
 
 class Turns:
@@ -21,7 +32,7 @@ class Turns:
         self._database = database
         self._ids = ids
 
-    async def claim(self, key: str, run: str, now: int, rules: Rules = UNBOUND) -> Claim | None:
+    async def claim(self, key: str, run: str, now: int, rules: QueueRules = UNLIMITED_RULES) -> Claim | None:
         """Claim the key's next turn: the one begun before, or a new one from what waits, or else from its goal.
 
         The rules say what goes together, and what is too old.
@@ -31,13 +42,19 @@ class Turns:
         """
         return await self._database.write(lambda tx: claim(tx, self._ids, key, run, now, rules), key=key)
 
-    async def claimable(self, run: str) -> list[str]:
+    async def claimable_keys(self, run: str) -> list[str]:
         """The keys whose next turn this run may claim."""
         return await self._database.read(lambda tx: [row[0] for row in tx.all(_CLAIMABLE, run=run)])
 
     async def append(
-        self, turn: Turn, entries: Sequence[Entry], now: int, *, owed: Sequence[Owed] = (), late: bool = True
-    ) -> list[Record] | None:
+        self,
+        turn: Turn,
+        entries: Sequence[Entry],
+        now: int,
+        *,
+        replies: Sequence[OutboxReply] = (),
+        late: bool = True,
+    ) -> list[JournalRecord] | None:
         """Append facts, and make the moves and owe the replies that go with them, all or nothing.
 
         The result of a call is taken also when the turn was interrupted meanwhile, unless `late` is False.
@@ -46,11 +63,17 @@ class Turns:
         If we die inside: all of it may be there, or none.
         """
         return await self._database.write(
-            lambda tx: _append(tx, self._ids, turn, entries, owed, now, late=late), key=turn.key
+            lambda tx: _append(tx, self._ids, turn, entries, replies, now, late=late), key=turn.key
         )
 
-    async def interrupt(
-        self, turn: str, key: str, reason: str, run: str, now: int, requested: Judge = lambda tx, turn, view: None
+    async def take_over(
+        self,
+        turn: str,
+        key: str,
+        reason: str,
+        run: str,
+        now: int,
+        check_request: RequestCheck = lambda tx, turn, view: None,
     ) -> Turn | None:
         """Take over a turn whose run is dead. If it was queued or running, it is now interrupted.
 
@@ -60,7 +83,7 @@ class Turns:
         If we die inside: it is taken over, or the next start does so.
         """
         return await self._database.write(
-            lambda tx: take_over(tx, self._ids, turn, key, reason, run, now, requested), key=key
+            lambda tx: take_over(tx, self._ids, turn, key, reason, run, now, check_request), key=key
         )
 
     async def lost(self) -> list[Turn]:
@@ -74,16 +97,14 @@ class Turns:
     async def get(self, turn: str) -> Turn | None:
         return await self._database.read(lambda tx: get(tx, turn))
 
-    async def begun(self, key: str) -> Turn | None:
+    async def current(self, key: str) -> Turn | None:
         """The key's turn that was begun and not ended."""
-        return await self._database.read(lambda tx: begun(tx, key))
+        return await self._database.read(lambda tx: current_turn(tx, key))
 
-    async def open(self, states: Sequence[State], limit: int = 50) -> list[Turn]:
+    async def open(self, states: Sequence[TurnState], limit: int = 50) -> list[Turn]:
         """The turns in these states, none of them ended, the oldest first."""
         wanted = ", ".join(f"'{state}'" for state in states)
-        sql = (
-            f"SELECT {COLUMNS} FROM turns WHERE {BEGUN} AND state IN ({wanted}) ORDER BY began_at, id LIMIT :limit"
-        )
+        sql = f"SELECT {TURN_COLUMNS} FROM turns WHERE {TURN_IS_OPEN} AND state IN ({wanted}) ORDER BY began_at, id LIMIT :limit"
         return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(sql, limit=limit)])
 
     async def of_session(self, session: str) -> list[Turn]:
@@ -92,42 +113,46 @@ class Turns:
             lambda tx: [
                 as_turn(row)
                 for row in tx.all(
-                    f"SELECT {COLUMNS} FROM turns WHERE session = :session ORDER BY generation",
+                    f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session ORDER BY generation",
                     session=session,
                 )
             ]
         )
 
 
-_FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD}))"
+_LEASE_IS_FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD_RUNS}))"
 _CLAIMABLE = (
-    f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{BEGUN} AND t.state = 'queued' "
+    f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND t.state = 'queued' "
     "AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
-    f"AND i.kind NOT IN ('command', 'aside') AND {_FREE} AND NOT EXISTS "
-    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{BEGUN} AND b.state IN ('queued', 'running')) "
-    f"UNION {goals.DUE} AND {_FREE}"
+    f"AND i.kind NOT IN ('command', 'aside') AND {_LEASE_IS_FREE} AND NOT EXISTS "
+    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{TURN_IS_OPEN} AND b.state IN ('queued', 'running')) "
+    f"UNION {goals.DUE_KEYS} AND {_LEASE_IS_FREE}"
 )
-_OF_TURNS = f"SELECT {', '.join('t.' + column for column in COLUMNS.split(', '))} FROM turns t "
-_LOST = _OF_TURNS + (
-    f"JOIN leases l ON l.key = t.key WHERE t.{BEGUN} AND (l.run IS NULL OR l.run IN ({leases.DEAD}))"
+_SELECT_TURNS = f"SELECT {', '.join('t.' + column for column in TURN_COLUMNS.split(', '))} FROM turns t "
+_LOST = _SELECT_TURNS + (
+    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND (l.run IS NULL OR l.run IN ({leases.DEAD_RUNS}))"
 )
-_INTERRUPTED = _OF_TURNS + (
-    f"JOIN leases l ON l.key = t.key WHERE t.{BEGUN} AND t.state = 'interrupted' AND l.run = :run "
+_INTERRUPTED = _SELECT_TURNS + (
+    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND t.state = 'interrupted' AND l.run = :run "
     "ORDER BY t.began_at, t.id"  # by the id alone, SQLite would rather walk through all turns than sort a few
 )
 
 
 def _append(
-    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], owed: Sequence[Owed], now: int, *, late: bool
-) -> list[Record] | None:
+    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply], now: int, *, late: bool
+) -> list[JournalRecord] | None:
     """Whoever reads of the end of a process has seen it: only then, and from then on, nobody else is told."""
-    files = [reply for reply in owed if reply.file is not None]  # they go with a result, which moves nothing
-    moves = len(files) < len(owed) or any(entry.move for entry in entries)
-    written = move(tx, ids, turn, entries, owed, now) if moves else append(tx, turn, entries, now, late=late)
+    files = [reply for reply in replies if reply.file is not None]  # they go with a result, which moves nothing
+    moves = len(files) < len(replies) or any(entry.move for entry in entries)
+    written = (
+        transition(tx, ids, turn, entries, replies, now)
+        if moves
+        else append_facts(tx, turn, entries, now, late=late)
+    )
     if written is not None:
         for sight in (each for entry in entries if isinstance(entry, ToolEnded) for each in entry.saw):
-            processes.see(tx, sight, now)
+            processes.mark_seen(tx, sight, now)
         for reply in files:
-            outbox.owe(tx, ids, turn.key, turn.id, reply, now)
-            attachments.put_sent(tx, reply, turn.id, now)
+            outbox.enqueue(tx, ids, turn.key, turn.id, reply, now)
+            attachments.record_sent(tx, reply, turn.id, now)
     return written

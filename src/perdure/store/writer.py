@@ -19,13 +19,13 @@ from perdure.store.database import Tx
 
 T = TypeVar("T")
 
-MOST_AT_ONCE = 1024
+MAX_JOBS_PER_COMMIT = 1024
 
 
-class Link(Protocol):
+class WriterConnection(Protocol):
     """One connection, used by the writer's thread alone."""
 
-    def transact(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+    def commit_batch(self, transactions: Sequence[Callable[[Tx], Any]]) -> list[Any]:
         """Run the works in one durable transaction and return their results.
 
         A `StoreError` means that none of them was done, or that nobody can know. Any other error is that
@@ -40,14 +40,14 @@ class Job:
 
     __slots__ = ("error", "future", "result", "work")
 
-    def __init__(self, work: Callable[[Tx], Any], future: asyncio.Future[Any]) -> None:
-        self.work = work
+    def __init__(self, transaction: Callable[[Tx], Any], future: asyncio.Future[Any]) -> None:
+        self.work = transaction
         self.future = future
         self.result: Any = None
         self.error: BaseException | None = None
 
 
-class Readers:
+class ReaderPool:
     """A few threads that read, each with a connection of its own."""
 
     def __init__(self, count: int) -> None:
@@ -64,22 +64,22 @@ class Readers:
         await asyncio.to_thread(self._threads.shutdown)
 
 
-class Writer:
+class WriterThread:
     """Takes works in order, and commits as many at once as have come together."""
 
-    def __init__(self, name: str, link: Link) -> None:
+    def __init__(self, name: str, connection: WriterConnection) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._link = link
+        self._connection = connection
         self._closed = False
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[Tx], Any]) -> asyncio.Future[Any]:
+    def submit(self, transaction: Callable[[Tx], Any]) -> asyncio.Future[Any]:
         if self._closed:
             raise Unavailable("not written: the store is closed")
         future = self._loop.create_future()
-        self._queue.put(Job(work, future))
+        self._queue.put(Job(transaction, future))
         return future
 
     async def close(self) -> None:
@@ -88,13 +88,13 @@ class Writer:
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    def _serve(self) -> None:
+    def _run(self) -> None:
         try:
             while jobs := self._next_jobs():
-                _perform(self._link, jobs)
-                self._loop.call_soon_threadsafe(settle, jobs)
+                _commit_jobs(self._connection, jobs)
+                self._loop.call_soon_threadsafe(resolve_futures, jobs)
         finally:
-            self._link.close()
+            self._connection.close()
 
     def _next_jobs(self) -> list[Job]:
         """Wait for a job, then take all that wait behind it. Empty means: the end."""
@@ -102,7 +102,7 @@ class Writer:
         job = self._queue.get()
         while job is not None:
             jobs.append(job)
-            if len(jobs) == MOST_AT_ONCE or self._queue.empty():
+            if len(jobs) == MAX_JOBS_PER_COMMIT or self._queue.empty():
                 return jobs
             job = self._queue.get()
         if jobs:
@@ -110,24 +110,24 @@ class Writer:
         return jobs
 
 
-def _perform(link: Link, jobs: list[Job]) -> None:
+def _commit_jobs(connection: WriterConnection, jobs: list[Job]) -> None:
     try:
-        results = link.transact([job.work for job in jobs])
+        results = connection.commit_batch([job.work for job in jobs])
     except StoreError as error:
         for job in jobs:
             job.error = error
-    except BaseException as error:  # noqa: BLE001 reason: whatever a work raises goes to whoever awaits it
+    except BaseException as error:
         if len(jobs) == 1:
             jobs[0].error = error
         else:
             for job in jobs:
-                _perform(link, [job])
+                _commit_jobs(connection, [job])
     else:
         for job, result in zip(jobs, results, strict=True):
             job.result = result
 
 
-def settle(jobs: list[Job]) -> None:
+def resolve_futures(jobs: list[Job]) -> None:
     """Tell those who wait."""
     for job in jobs:
         if job.future.done():

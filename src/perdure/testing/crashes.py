@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from perdure.errors import Killed, StoreFull
-from perdure.store.database import Database, Work
+from perdure.store.database import Database, Transaction
 
 T = TypeVar("T")
 
@@ -31,22 +31,22 @@ class CrashingDatabase:
         self._after = after
         self._dead = asyncio.Event()
         self.calls = 0
-        self.sole = database.sole
+        self.exclusive = database.exclusive
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
         fatal = self._count()
         if fatal and not self._after:
             self._die()
-        result = await self.beneath.write(work, key=key)
+        result = await self.beneath.write(transaction, key=key)
         if fatal:
             self._die()
         return result
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, transaction: Transaction[T]) -> T:
         fatal = self._count()
         if fatal and not self._after:
             self._die()
-        result = await self.beneath.read(work)
+        result = await self.beneath.read(transaction)
         if fatal:
             self._die()
         return result
@@ -89,18 +89,18 @@ class KillingDatabase(CrashingDatabase):
         self._at, self._after = (self.calls + at, after) if not refuse else (None, after)
         self._full_from, self._refuse = self.calls + at, refuse
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
         if self._refuse and self._full_from is not None and self.calls >= self._full_from:
             self._refuse -= 1
             if not self._refuse and not self._after:
                 self._die()
             raise StoreFull("not written: the disk is full")
-        return await super().write(work, key=key)
+        return await super().write(transaction, key=key)
 
     def _die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def crashing(at: int | None = None, *, after: bool = False) -> Callable[[Database], CrashingDatabase]:
+def crashing_wrapper(at: int | None = None, *, after: bool = False) -> Callable[[Database], CrashingDatabase]:
     """A wrapper for `Gateway(wrap=…)`."""
     return lambda database: CrashingDatabase(database, at, after=after)

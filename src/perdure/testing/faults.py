@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from perdure.errors import StoreBroken, StoreError, StoreFull
-from perdure.store.database import Database, Work
+from perdure.store.database import Database, Transaction
 from perdure.store.ids import wall_clock
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class FaultyDatabase:
 
     def __init__(self, database: Database) -> None:
         self.beneath = database
-        self.sole = database.sole
+        self.exclusive = database.exclusive
         self.fault: StoreError | None = None
 
     def fill(self) -> None:
@@ -41,13 +41,13 @@ class FaultyDatabase:
     def break_sync(self) -> None:
         self.fault = StoreBroken("the database cannot be written: disk I/O error")
 
-    async def write(self, work: Work[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
         if self.fault is not None:
             raise self.fault
-        return await self.beneath.write(work, key=key)
+        return await self.beneath.write(transaction, key=key)
 
-    async def read(self, work: Work[T]) -> T:
-        return await self.beneath.read(work)
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await self.beneath.read(transaction)
 
     @property
     def problem(self) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.agents.api import Agent
-from perdure.config import load
+from perdure.config import load_settings
 from perdure.platforms.api import Adapter
 from perdure.runtime.gateway import Gateway
 from perdure.runtime.watchers import steady_clock
@@ -31,7 +31,9 @@ def make_gateway(
 ) -> Gateway:
     """A gateway for these adapters; settings are spelled as in the environment, without `PERDURE_`."""
     environment = {f"PERDURE_{name}": value for name, value in settings.items()}
-    return Gateway(load(home, environment), adapters=adapters, agent=agent, clock=clock, steady=steady, wrap=wrap)
+    return Gateway(
+        load_settings(home, environment), adapters=adapters, agent=agent, clock=clock, steady=steady, wrap=wrap
+    )
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from perdure.core.effects import REMEDIES, Effect, Remedy
-from perdure.core.journal import Call
+from perdure.core.journal import CallProgress
 from perdure.testing.turns import RecordingTurn
 
 DONE, FAILED, UNKNOWN = "done", "failed", "unknown"
@@ -36,13 +36,13 @@ class Step:
         self._hangs = hangs
         self._plan: Plan | None = None
 
-    def belongs_to(self, plan: Plan) -> None:
+    def attach_to(self, plan: Plan) -> None:
         self._plan = plan
 
     async def run(self, key: str = "") -> str:
         """Do it, and return `done`: to be called exactly where the agent has its effect."""
         if self._plan is not None:
-            self._plan.look(self)
+            self._plan.check_step(self)
         self.runs.append(key)
         self.began.set()
         if self._hangs:
@@ -53,7 +53,7 @@ class Step:
         return DONE
 
 
-Stage = Sequence[Step] | Question
+PlanStage = Sequence[Step] | Question
 
 
 class Plan:
@@ -64,12 +64,12 @@ class Plan:
     `unknown`, and for a question the words of the person.
     """
 
-    def __init__(self, *stages: Stage) -> None:
+    def __init__(self, *stages: PlanStage) -> None:
         self.stages = stages
-        self.offences: list[str] = []  # what the world saw and should not have
+        self.violations: list[str] = []  # what the world saw and should not have
         self.turn: RecordingTurn | None = None  # the journal that the world looks into
         for step in self.steps:
-            step.belongs_to(self)
+            step.attach_to(self)
 
     @property
     def steps(self) -> list[Step]:
@@ -83,33 +83,33 @@ class Plan:
         """The answer that tells what came of each, by name."""
         return ", ".join(f"{name}: {came[name]}" for name in self.names())
 
-    def counted(self) -> dict[str, int]:
+    def run_counts(self) -> dict[str, int]:
         """How often each step has run."""
         return {step.name: len(step.runs) for step in self.steps}
 
-    def unknowable(self, turn: RecordingTurn) -> set[str]:
+    def uncertain_steps(self, turn: RecordingTurn) -> set[str]:
         """The steps that began, have no result on record, and must not be repeated."""
         guarded = [step.name for step in self.steps if REMEDIES[step.effect] is not Remedy.REPEAT]
-        return {name for name in guarded if in_doubt(turn, name)}
+        return {name for name in guarded if is_in_doubt(turn, name)}
 
-    def look(self, step: Step) -> None:
+    def check_step(self, step: Step) -> None:
         """Note whatever is wrong with a step that runs now."""
         if self.turn is None:
             return
         if self.turn.over is not None:
-            self.offences.append(f"{step.name} ran when nothing could be saved any more")
-        call = call_of(self.turn, step.name)
+            self.violations.append(f"{step.name} ran when nothing could be saved any more")
+        call = find_call(self.turn, step.name)
         if call is None or call.started is None:
-            self.offences.append(f"{step.name} ran before its intent was on record")
+            self.violations.append(f"{step.name} ran before its intent was on record")
         elif call.ended is not None:
-            self.offences.append(f"{step.name} ran though its result was on record")
-        self.offences += [
+            self.violations.append(f"{step.name} ran though its result was on record")
+        self.violations += [
             f"{step.name} ran before the result of {earlier.name} was on record"
-            for earlier in self._before(step)
-            if not is_ended(self.turn, earlier.name)
+            for earlier in self._steps_before(step)
+            if not has_ended(self.turn, earlier.name)
         ]
 
-    def _before(self, step: Step) -> list[Step]:
+    def _steps_before(self, step: Step) -> list[Step]:
         before: list[Step] = []
         for stage in self.stages:
             if isinstance(stage, Question):
@@ -120,17 +120,17 @@ class Plan:
         return before
 
 
-def call_of(turn: RecordingTurn, name: str) -> Call | None:
+def find_call(turn: RecordingTurn, name: str) -> CallProgress | None:
     """What is on record of the step of that name."""
     return next((call for call in turn.view.calls.values() if call.request.tool == name), None)
 
 
-def is_ended(turn: RecordingTurn, name: str) -> bool:
-    call = call_of(turn, name)
+def has_ended(turn: RecordingTurn, name: str) -> bool:
+    call = find_call(turn, name)
     return call is not None and call.ended is not None
 
 
-def in_doubt(turn: RecordingTurn, name: str) -> bool:
+def is_in_doubt(turn: RecordingTurn, name: str) -> bool:
     """Whether the step began, and nothing is on record of its end."""
-    call = call_of(turn, name)
+    call = find_call(turn, name)
     return call is not None and call.started is not None and call.ended is None

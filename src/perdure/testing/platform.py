@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.address import Address
-from perdure.core.delivery import fitting
+from perdure.core.delivery import fitting_length
 from perdure.core.messages import Attachment, Button, Inbound, Outbound, Receipt, Sender, Stored
 from perdure.errors import FetchRefused, NotConnected, PerdureError, SendRefused, SendRetry, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
 
 
-class Posted(Struct, frozen=True):
+class PostedMessage(Struct, frozen=True):
     """A message of ours as the platform shows it."""
 
     address: Address
@@ -38,7 +38,7 @@ class SimulatedPlatform:
     def __init__(self, name: str = "simulated", *, capabilities: Capabilities | None = None) -> None:
         self.name = name
         self.capabilities = capabilities or Capabilities(idempotent_send=True, keeps_missed=True)
-        self.posted: list[Posted] = []
+        self.posted: list[PostedMessage] = []
         self.drafts: list[str] = []  # every text that was shown of growing answers
         self.glimpses: list[tuple[Address, str]] = []
         self.typings: list[Address] = []  # where it was shown that we type
@@ -54,7 +54,7 @@ class SimulatedPlatform:
         self.lose_answers = 0  # switch: how many sends take place without an answer
         self.missing: set[str] = set()  # switch: files, by name, that nobody gets
         self.redeliver = 0  # switch: how many events are handed over a second time
-        self._missed: list[Inbound] = []  # handed over to nobody yet, or not acknowledged
+        self._unacknowledged: list[Inbound] = []  # handed over to nobody yet, or not acknowledged
         self._garbled: list[str] = []
         self._adapters: list[SimulatedAdapter] = []
         self._count = 0
@@ -71,48 +71,50 @@ class SimulatedPlatform:
         files: Sequence[str] = (),
     ) -> str:
         """A person writes, and may add files, of which there are the names; the id of the message."""
-        address, attached = self._place(chat, thread), tuple(Attachment(name, f"file:{name}") for name in files)
-        said = Inbound(address, self._next(), Sender(sender), text, album=album, sent_at=sent_at)
-        return self._happen(msgspec.structs.replace(said, attachments=attached))
+        address, attached = self._address(chat, thread), tuple(Attachment(name, f"file:{name}") for name in files)
+        said = Inbound(address, self._next_id(), Sender(sender), text, album=album, sent_at=sent_at)
+        return self._add_event(msgspec.structs.replace(said, attachments=attached))
 
     def edit(
         self, message: str, text: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann"
     ) -> str:
         """A person gives a message other words; the id of that event."""
-        return self._change(Inbound(self._place(chat, thread), message, Sender(sender), text, kind="edit"))
+        return self._add_change(Inbound(self._address(chat, thread), message, Sender(sender), text, kind="edit"))
 
     def delete(self, message: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
         """A person takes a message away; the id of that event."""
-        return self._change(Inbound(self._place(chat, thread), message, Sender(sender), "", kind="delete"))
+        return self._add_change(Inbound(self._address(chat, thread), message, Sender(sender), "", kind="delete"))
 
     def press(self, command: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
         """A person presses the newest button of a command; the id of that event."""
-        address = self._place(chat, thread)
+        address = self._address(chat, thread)
         shown = [button for posted in self.posted if posted.address == address for button in posted.buttons]
         pick = next((button.pick for button in reversed(shown) if button.command == command), None)
-        return self._happen(Inbound(address, self._next(), Sender(sender), command, kind="button", pick=pick))
+        return self._add_event(
+            Inbound(address, self._next_id(), Sender(sender), command, kind="button", pick=pick)
+        )
 
-    def _place(self, chat: str, thread: str | None) -> Address:
+    def _address(self, chat: str, thread: str | None) -> Address:
         return Address(self.name, "group" if chat in self.groups else "dm", chat, thread)
 
-    def _next(self) -> str:
+    def _next_id(self) -> str:
         self._count += 1
         return f"m{self._count}"
 
-    def _change(self, inbound: Inbound) -> str:
-        return self._happen(msgspec.structs.replace(inbound, version=self._next()))
+    def _add_change(self, inbound: Inbound) -> str:
+        return self._add_event(msgspec.structs.replace(inbound, version=self._next_id()))
 
-    def _happen(self, inbound: Inbound) -> str:
-        self._missed.append(inbound)
+    def _add_event(self, inbound: Inbound) -> str:
+        self._unacknowledged.append(inbound)
         for adapter in self._adapters:
-            adapter.look()
+            adapter.wake()
         return inbound.version or inbound.message
 
     def garble(self, raw: str) -> None:
         """Something arrives that no adapter can understand."""
         self._garbled.append(raw)
         for adapter in self._adapters:
-            adapter.look()
+            adapter.wake()
 
     def disconnect(self) -> None:
         """Cut every connection."""
@@ -131,7 +133,7 @@ class SimulatedPlatform:
             raise NotConnected("the simulated platform is down")
         self._adapters.append(adapter)
 
-    def give(self, reference: str) -> bytes:
+    def file_content(self, reference: str) -> bytes:
         """The content of a file: its name, for want of anything else."""
         name = reference.removeprefix("file:")
         if not self.reachable:
@@ -146,39 +148,41 @@ class SimulatedPlatform:
 
     def pending(self) -> list[Inbound]:
         """Messages that nobody has acknowledged."""
-        return list(self._missed)
+        return list(self._unacknowledged)
 
-    def garbage(self) -> list[str]:
+    def garbled_events(self) -> list[str]:
         """Garbled events that nobody has acknowledged."""
         return list(self._garbled)
 
-    def discard(self, raw: str) -> None:
+    def discard_garbled(self, raw: str) -> None:
         self._garbled.remove(raw)
 
-    def confirm(self, event: Inbound) -> None:
+    def acknowledge(self, event: Inbound) -> None:
         self.acknowledged.append(event.version or event.message)
-        self._missed = [inbound for inbound in self._missed if inbound.event_key != event.event_key]
+        self._unacknowledged = [
+            inbound for inbound in self._unacknowledged if inbound.event_key != event.event_key
+        ]
 
     def deliver(self, outbound: Outbound) -> Receipt:
         """Take a message of ours, as far as the switches let it through."""
         if not self.reachable:
             raise NotConnected("the simulated platform is down")
-        self._maybe_turn_away(outbound)
+        self._maybe_refuse(outbound)
         known = self.find(outbound.key)
         if known is None or not self.capabilities.idempotent_send:
-            self.posted.append(_posted(outbound))
-        self._note_draft(outbound)
+            self.posted.append(_posted_message(outbound))
+        self._record_draft(outbound)
         self._maybe_lose_answer()
         return Receipt(outbound.key)
 
-    def _maybe_turn_away(self, outbound: Outbound) -> None:
+    def _maybe_refuse(self, outbound: Outbound) -> None:
         if self.wait:
             self.wait -= 1
             raise SendRetry("the simulated platform wants us to wait", after=1)
         if outbound.address.chat in self.refusals or self.refuse:
             self.refuse = max(0, self.refuse - 1)
             raise SendRefused(f"chat {outbound.address.chat} takes no messages")
-        if self.longest is not None and fitting(outbound.text, self.longest) < len(outbound.text):
+        if self.longest is not None and fitting_length(outbound.text, self.longest) < len(outbound.text):
             raise SendRefused(f"the longest message has {self.longest} characters")
 
     def replace(self, receipt: Receipt, outbound: Outbound) -> None:
@@ -192,10 +196,10 @@ class SimulatedPlatform:
         self.posted[places[0]] = msgspec.structs.replace(
             self.posted[places[0]], text=outbound.text, buttons=outbound.buttons, preview=outbound.preview
         )
-        self._note_draft(outbound)
+        self._record_draft(outbound)
         self._maybe_lose_answer()
 
-    def _note_draft(self, outbound: Outbound) -> None:
+    def _record_draft(self, outbound: Outbound) -> None:
         if outbound.preview:
             self.drafts.append(outbound.text)
 
@@ -208,8 +212,8 @@ class SimulatedPlatform:
         return Receipt(key) if any(posted.key == key for posted in self.posted) else None
 
 
-def _posted(outbound: Outbound) -> Posted:
-    return Posted(
+def _posted_message(outbound: Outbound) -> PostedMessage:
+    return PostedMessage(
         outbound.address,
         outbound.text,
         outbound.key,
@@ -227,43 +231,43 @@ class SimulatedAdapter(Adapter):
         self._platform = platform
         self.name = platform.name
         self.capabilities = platform.capabilities
-        self._changed = asyncio.Event()
+        self._woken = asyncio.Event()
         self._cut = False
 
     async def connect(self) -> None:
         self._cut = False
         self._platform.attach(self)
 
-    def look(self) -> None:
-        self._changed.set()
+    def wake(self) -> None:
+        self._woken.set()
 
     def cut(self) -> None:
         self._cut = True
-        self._changed.set()
+        self._woken.set()
 
     async def receive(self) -> AsyncGenerator[Event]:
         """Hand over what nobody has acknowledged; after a new connection, all of it again."""
         handed: set[str] = set()
         try:
             while True:
-                self._changed.clear()
+                self._woken.clear()
                 if self._cut:
                     raise NotConnected("the simulated platform cut the line")
                 for event_key, event in self._pending():
                     if event_key not in handed:
                         handed.add(event_key)
-                        for _ in range(self._deliveries()):
+                        for _ in range(self._delivery_count()):
                             yield event
-                await self._changed.wait()
+                await self._woken.wait()
         finally:
             self._platform.detach(self)
 
     def _pending(self) -> list[tuple[str, Event]]:
         events = [self._event(inbound) for inbound in self._platform.pending()]
-        events += [self._garbled_event(raw) for raw in self._platform.garbage()]
+        events += [self._garbled_event(raw) for raw in self._platform.garbled_events()]
         return [(event.key, event) for event in events]
 
-    def _deliveries(self) -> int:
+    def _delivery_count(self) -> int:
         if self._platform.redeliver:
             self._platform.redeliver -= 1
             return 2
@@ -271,7 +275,7 @@ class SimulatedAdapter(Adapter):
 
     def _event(self, inbound: Inbound) -> Event:
         async def ack(_: Stored | None) -> None:
-            self._platform.confirm(inbound)
+            self._platform.acknowledge(inbound)
 
         async def fail(_: PerdureError) -> None:
             self._platform.turned_away.append(inbound.message)
@@ -280,7 +284,7 @@ class SimulatedAdapter(Adapter):
 
     def _garbled_event(self, raw: str) -> Event:
         async def ack(_: Stored | None) -> None:
-            self._platform.discard(raw)
+            self._platform.discard_garbled(raw)
 
         return Event(raw, f"{self.name}:garbled:{raw}", problem="this is no message", ack=ack)
 
@@ -295,7 +299,7 @@ class SimulatedAdapter(Adapter):
         self._platform.replace(receipt, outbound)
 
     async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
-        yield self._platform.give(reference)
+        yield self._platform.file_content(reference)
 
     async def glimpse(self, address: Address, turn: str, text: str) -> None:
         self._platform.glimpses.append((address, text))

@@ -15,10 +15,10 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import Scope
 
-from perdure.testing.line import HangUp
+from perdure.testing.line import CloseConnection
 
-KEEP_ALIVE = 75  # seconds; longer than clients keep a connection
-CLOSING = 5  # seconds that clients get to notice that they were cut off
+KEEP_ALIVE_SECONDS = 75  # seconds; longer than clients keep a connection
+CLOSE_SECONDS = 5  # seconds that clients get to notice that they were cut off
 
 
 class LocalServer(ABC):
@@ -26,14 +26,14 @@ class LocalServer(ABC):
 
     def __init__(self, name: str, port: int = 0) -> None:
         self._port = port
-        self._listening: Future[int] = Future()
+        self._port_ready: Future[int] = Future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._port = self._listening.result()
+        self._port = self._port_ready.result()
         return self
 
     def __exit__(
@@ -48,58 +48,63 @@ class LocalServer(ABC):
         return f"http://127.0.0.1:{self._port}"
 
     @abstractmethod
-    def _app(self, hang_up: HangUp) -> Starlette:
+    def _app(self, close_connection: CloseConnection) -> Starlette:
         """What answers; `hang_up` closes the connection that a request came over."""
 
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
         except BaseException as error:  # whatever it is, it belongs to the thread that waits for us to listen
-            if self._listening.done():
+            if self._port_ready.done():
                 raise
-            self._listening.set_exception(error)
+            self._port_ready.set_exception(error)
 
     async def _serve(self) -> None:
-        listening = _listen(self._port)
+        listening = _listening_socket(self._port)
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = _Server(self._app, self._stop, lambda: self._listening.set_result(listening.getsockname()[1]))
+        server = _CuttingServer(
+            self._app, self._stop, lambda: self._port_ready.set_result(listening.getsockname()[1])
+        )
         await server.serve(sockets=[listening])
 
 
-class _Server(uvicorn.Server):
+class _CuttingServer(uvicorn.Server):
     """Uvicorn that stops at an event, cuts off whoever is still being answered, and can cut off any client."""
 
     def __init__(
-        self, make_app: Callable[[HangUp], Starlette], stop: asyncio.Event, on_listening: Callable[[], None]
+        self,
+        make_app: Callable[[CloseConnection], Starlette],
+        stop: asyncio.Event,
+        notify_listening: Callable[[], None],
     ) -> None:
         super().__init__(
             uvicorn.Config(
-                make_app(self.hang_up),
+                make_app(self.close_connection),
                 http="h11",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 ws="none",
-                timeout_keep_alive=KEEP_ALIVE,
-                timeout_graceful_shutdown=CLOSING,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=CLOSE_SECONDS,
             )
         )
         self._stop = stop
-        self._on_listening = on_listening
+        self._notify_listening = notify_listening
 
     async def main_loop(self) -> None:
-        self._on_listening()
+        self._notify_listening()
         await self._stop.wait()
         for connection in list(self.server_state.connections):
             connection.transport.close()
 
-    def hang_up(self, scope: Scope) -> None:
+    def close_connection(self, scope: Scope) -> None:
         for connection in list(self.server_state.connections):
             if getattr(connection, "client", None) == scope["client"]:
                 connection.transport.close()
 
 
-def _listen(port: int) -> socket.socket:
+def _listening_socket(port: int) -> socket.socket:
     # Named as TCP, so that asyncio sends small pieces at once: otherwise each may wait 40 ms for the one before.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-PAUSE = 0.01
+POLL_SECONDS = 0.01
 DEADLINE_FACTOR = float(os.environ.get("PERDURE_DEADLINE_FACTOR", "1"))  # above 1 on a machine under load
 
 
@@ -24,7 +24,7 @@ def wait_for(fact: str, probe: Callable[[], T | None], timeout: float = 30.0) ->
             return seen
         if time.monotonic() > deadline:
             raise AssertionError(f"never came true within {timeout:g} s: {fact} (last seen: {seen!r})")
-        time.sleep(PAUSE)
+        time.sleep(POLL_SECONDS)
 
 
 @overload
@@ -42,4 +42,4 @@ async def eventually(fact: str, probe: Callable[[], Any], timeout: float = 30.0)
             return seen
         if asyncio.get_running_loop().time() > deadline:
             raise AssertionError(f"never came true within {timeout:g} s: {fact} (last seen: {seen!r})")
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(POLL_SECONDS)

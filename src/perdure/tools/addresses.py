@@ -8,13 +8,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from perdure.core import notes
 from perdure.errors import ToolFailed
-from perdure.tools.threads import in_thread
+from perdure.tools.threads import run_in_thread
 
-Address = IPv4Address | IPv6Address
-Permits = Callable[[Address], bool]
+IpAddress = IPv4Address | IPv6Address
+AddressCheck = Callable[[IpAddress], bool]
 
-_WORLD = ip_network("2000::/3")  # all that IPv6 has given out for use between networks
-_INSIDE = (
+_GLOBAL_IPV6 = ip_network("2000::/3")  # all that IPv6 has given out for use between networks
+_NOT_PUBLIC = (
     # Whatever older versions of Python take for global, though it leads inside or through a translator.
     ip_network("192.0.0.0/24"),  # for protocols; some clouds serve secrets there
     ip_network("192.88.99.0/24"),  # relays to 6to4
@@ -26,30 +26,30 @@ _INSIDE = (
 )
 
 
-def is_public(address: Address) -> bool:
+def is_public(address: IpAddress) -> bool:
     """Whether this is an address of the public internet, and in no disguise."""
-    if address.version == 6 and address not in _WORLD:
+    if address.version == 6 and address not in _GLOBAL_IPV6:
         return False  # among others what holds an address of IPv4: ::ffff:…, ::…, 64:ff9b::…
-    if any(address in network for network in _INSIDE if network.version == address.version):
+    if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
     special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_loopback
     return address.is_global and not (special or address.is_private or address.is_link_local)
 
 
-async def resolve(host: str, port: int, permits: Permits) -> list[Address]:
+async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress]:
     """The addresses of a host, if every one of them is permitted.
 
     If a single one is not, none is used: else a name with a public and a private address would lead inside
     whenever the public one does not answer.
     """
-    found = await in_thread(lambda: _addresses(host, port))
+    found = await run_in_thread(lambda: _addresses(host, port))
     for address in found:
         if not permits(address):
             raise ToolFailed(notes.not_public(host, str(address)))
     return found
 
 
-def _addresses(host: str, port: int) -> list[Address]:
+def _addresses(host: str, port: int) -> list[IpAddress]:
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):  # always this machine, whatever a server would say
         return [IPv4Address("127.0.0.1"), IPv6Address("::1")]

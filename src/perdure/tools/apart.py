@@ -16,28 +16,28 @@ from pathlib import Path
 from msgspec import Struct
 
 
-class Work(Struct, frozen=True):
+class JobResult(Struct, frozen=True):
     """What a program wrote, and whether it came to its end."""
 
     output: bytes
     error: str = ""  # the end of what it said on standard error, if it failed
-    late: bool = False  # ended by the kernel, because its time was up
+    timed_out: bool = False  # ended by the kernel, because its time was up
 
 
-async def run_apart(program: str, feed: bytes, *arguments: str) -> Work:
+async def run_job(program: str, input_bytes: bytes, *arguments: str) -> JobResult:
     """Run one of our programs to its end; it is killed when nobody waits for it any more."""
     place = Path(__file__).with_name(program)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-ISWignore", str(place), *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     try:
-        output, said = await process.communicate(feed)
+        output, said = await process.communicate(input_bytes)
     finally:
         await _end(process)
     lines = said.decode(errors="replace").strip().splitlines()
     failed = process.returncode not in (0, -signal.SIGALRM)
     error = (lines[-1] if lines else f"exit code {process.returncode}") if failed else ""
-    return Work(output, error, process.returncode == -signal.SIGALRM)
+    return JobResult(output, error, process.returncode == -signal.SIGALRM)
 
 
 async def _end(process: Process) -> None:

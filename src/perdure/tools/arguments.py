@@ -18,7 +18,7 @@ _PLACE = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
 _REFERENCE = "#/$defs/{name}"
 
 
-class Parameters(Struct, frozen=True):
+class ToolParameters(Struct, frozen=True):
     """What a function wants to be given."""
 
     hints: Mapping[str, Any]  # of what the model gives
@@ -26,7 +26,7 @@ class Parameters(Struct, frozen=True):
     schema: Mapping[str, Any]
     use: str | None = None  # the name of the parameter that gets the `Use`
 
-    def read(self, tool: str, use: Use) -> dict[str, Any]:
+    def convert_arguments(self, tool: str, use: Use) -> dict[str, Any]:
         """The arguments as the function wants them, or a sentence that says all that is wrong with them."""
         given, problems = use.arguments, []
         values = {self.use: use} if self.use else {}
@@ -52,7 +52,7 @@ class Parameters(Struct, frozen=True):
         return _as_json(self.schema["properties"][name])
 
 
-def parameters_of(function: Callable[..., Any]) -> Parameters:
+def parameters_of(function: Callable[..., Any]) -> ToolParameters:
     """What the hints of a function say about its arguments; a `TypeError` if that is not enough."""
     hints, found = _hints(function), inspect.signature(function).parameters
     for parameter in found.values():
@@ -63,7 +63,7 @@ def parameters_of(function: Callable[..., Any]) -> Parameters:
     given = {name: _described(hints[name]) for name in found if name not in uses}
     defaults = {name: found[name].default for name in given if found[name].default is not inspect.Parameter.empty}
     schema = _schema(given, defaults)
-    return Parameters(given, frozenset(given.keys() - defaults.keys()), schema, uses[0] if uses else None)
+    return ToolParameters(given, frozenset(given.keys() - defaults.keys()), schema, uses[0] if uses else None)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

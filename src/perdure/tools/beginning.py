@@ -12,28 +12,28 @@ from msgspec import Struct, structs
 
 from perdure.core import notes
 from perdure.errors import OutcomeUnknown, ToolFailed
-from perdure.tools.descriptors import INHERITED
-from perdure.tools.place import FORMAT, encoded, put
+from perdure.tools.descriptors import INHERITED_LIMIT
+from perdure.tools.place import RECORD_VERSION, fs_encode, replace_record
 from perdure.tools.sightings import (
-    USUAL,
-    Patience,
-    Refused,
-    Unclaimed,
-    forestall,
-    is_there,
-    look,
-    look_patiently,
-    make_place,
-    patiently,
+    DEFAULT_TIMEOUTS,
+    CommandNeverStarted,
+    CommandUnclaimed,
+    StatusTimeouts,
+    make_directory,
+    path_exists,
+    prevent_start,
+    read_status,
+    retry_os_errors,
+    wait_for_status,
 )
-from perdure.tools.threads import in_thread
+from perdure.tools.threads import run_in_thread
 
-KEEPER = Path(__file__).with_name("keeper.py")
-_RESERVED = 4096  # bytes of the disk for the result, taken while there is room
-_BEGINNING = 60.0  # seconds that a keeper may take to start
+KEEPER_PROGRAM = Path(__file__).with_name("keeper.py")
+_RESERVED_BYTES = 4096  # bytes of the disk for the result, taken while there is room
+_SPAWN_SECONDS = 60.0  # seconds that a keeper may take to start
 
 
-class Order(Struct, frozen=True):
+class LaunchSpec(Struct, frozen=True):
     """What is to be run, and how."""
 
     command: str
@@ -46,7 +46,7 @@ class Order(Struct, frozen=True):
     input: bool = True  # False: what it reads is empty
 
 
-async def begin(place: Path, order: Order, patience: Patience = USUAL) -> None:
+async def start_command(directory: Path, spec: LaunchSpec, timeouts: StatusTimeouts = DEFAULT_TIMEOUTS) -> None:
     """Start a command in a place; `ToolFailed` if it was not started and never will be in this place.
 
     It is done once: in a place that has a keeper, nothing more is started. A place whose order was written before
@@ -55,48 +55,48 @@ async def begin(place: Path, order: Order, patience: Patience = USUAL) -> None:
     can tell now, and a later look will.
     If we die inside: `look` says `Unclaimed` if it was not started; only `forestall` makes that final.
     """
-    problem = await in_thread(lambda: _start(place.absolute(), order))
-    if not isinstance(await look_patiently(place, patience), Unclaimed | Refused):
+    problem = await run_in_thread(lambda: _start(directory.absolute(), spec))
+    if not isinstance(await wait_for_status(directory, timeouts), CommandUnclaimed | CommandNeverStarted):
         return
     try:
-        never = await patiently(lambda: forestall(place), patience)
+        never = await retry_os_errors(lambda: prevent_start(directory), timeouts)
     except OSError as error:
         raise OutcomeUnknown(notes.command_start_unknown(f"{problem} {error}")) from error
     if never:
         raise ToolFailed(notes.command_not_started(problem))
 
 
-def _start(place: Path, order: Order) -> str:
+def _start(directory: Path, spec: LaunchSpec) -> str:
     """Run a keeper in a place, and return what it complained of, or what kept us from running one.
 
     `ToolFailed` if nobody can have started the command: there was no order before us, and we ran no keeper.
     """
     ordered = True
     try:
-        ordered = is_there(place / "order.json")
+        ordered = path_exists(directory / "order.json")
         if not ordered:
-            _write_order(place, order)
+            _write_launch_spec(directory, spec)
     except ValueError as error:
         raise ToolFailed(notes.command_not_started(notes.COMMAND_UNWRITABLE)) from error
     except OSError as error:
         if not ordered:
             raise ToolFailed(notes.command_not_started(str(error))) from error
         return str(error)
-    return _spawn(place) if isinstance(look(place), Unclaimed) else notes.COMMAND_FORESTALLED
+    return _spawn(directory) if isinstance(read_status(directory), CommandUnclaimed) else notes.COMMAND_FORESTALLED
 
 
-def _write_order(place: Path, order: Order) -> None:
+def _write_launch_spec(directory: Path, spec: LaunchSpec) -> None:
     """Take the room on the disk for the result, and write the order."""
-    for text in (order.command, str(order.directory), order.shell, *order.env, *order.env.values()):
-        if b"\0" in encoded(text):
+    for text in (spec.command, str(spec.directory), spec.shell, *spec.env, *spec.env.values()):
+        if b"\0" in fs_encode(text):
             raise ValueError(text)
-    make_place(place)
-    record = structs.asdict(order) | {"version": FORMAT, "umask": _umask(), "descriptors": INHERITED}
-    record["directory"] = str(Path(order.directory).absolute())
-    folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    make_directory(directory)
+    record = structs.asdict(spec) | {"version": RECORD_VERSION, "umask": _umask(), "descriptors": INHERITED_LIMIT}
+    record["directory"] = str(Path(spec.directory).absolute())
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _reserve(folder)
-        put(folder, "order.json", record)
+        replace_record(folder, "order.json", record)
     finally:
         os.close(folder)
 
@@ -104,7 +104,7 @@ def _write_order(place: Path, order: Order) -> None:
 def _reserve(folder: int) -> None:
     descriptor = os.open("result.json.part", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=folder)
     try:
-        os.posix_fallocate(descriptor, 0, _RESERVED)
+        os.posix_fallocate(descriptor, 0, _RESERVED_BYTES)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot do it
             raise
@@ -118,19 +118,19 @@ def _umask() -> int:
     return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), 0o022)
 
 
-def _spawn(place: Path) -> str:
+def _spawn(directory: Path) -> str:
     """Run a keeper until it has left us, and return what it complained of."""
     env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", str(KEEPER), str(place)],
+            [sys.executable, "-I", "-S", str(KEEPER_PROGRAM), str(directory)],
             env=env,
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,  # so that Ctrl-C, meant for us, does not hit it
-            timeout=_BEGINNING,
+            timeout=_SPAWN_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

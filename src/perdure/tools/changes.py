@@ -6,12 +6,12 @@ import os
 import struct
 
 _EVENT = struct.Struct("iIII")  # which folder, what happened, and how long the name behind it is
-_WHAT = 0x2 | 0x80 | 0x100  # something was written, moved to it, or made in it
-_LOST = -1  # instead of a folder: there were too many events, and some were lost
-_MUCH = 1 << 16  # bytes of events that are read at once
+_EVENT_MASK = 0x2 | 0x80 | 0x100  # something was written, moved to it, or made in it
+_OVERFLOW = -1  # instead of a folder: there were too many events, and some were lost
+_READ_BYTES = 1 << 16  # bytes of events that are read at once
 
 
-class Changes:
+class InotifyWatcher:
     """The folders that we are told of. `OSError` if the kernel does not, or does not tell of so many."""
 
     def __init__(self) -> None:
@@ -27,25 +27,25 @@ class Changes:
             raise OSError(self._problem(), os.strerror(self._problem()))
         return result
 
-    def watch(self, folder: str) -> int:
+    def add_watch(self, folder: str) -> int:
         """Be told of a folder from now on, under this number."""
-        return self._call("inotify_add_watch", self.handle, os.fsencode(folder), _WHAT)
+        return self._call("inotify_add_watch", self.handle, os.fsencode(folder), _EVENT_MASK)
 
-    def forget(self, number: int) -> None:
+    def remove_watch(self, number: int) -> None:
         """Be told of it no more; it may be gone already."""
         self._library.inotify_rm_watch(self.handle, number)
 
-    def read(self) -> set[int] | None:
+    def read_changed_watches(self) -> set[int] | None:
         """The numbers of the folders in which something has changed; None: it may be any of them."""
         try:
-            events, changed, at = os.read(self.handle, _MUCH), set(), 0
+            events, changed, at = os.read(self.handle, _READ_BYTES), set(), 0
         except BlockingIOError:
             return set()
         while at < len(events):
             number, _, _, length = _EVENT.unpack_from(events, at)
             changed.add(number)
             at += _EVENT.size + length
-        return None if _LOST in changed else changed
+        return None if _OVERFLOW in changed else changed
 
     def close(self) -> None:
         os.close(self.handle)

@@ -17,13 +17,13 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.errors import ToolFailed
 
-SHOWN = 25_000  # bytes of a file in one answer
-LINE = 4_000  # bytes of one line that are shown
-SCANNED = 32 << 20  # bytes of a file that are looked through for its lines
-EDITED = 8 << 20  # bytes of a file that can be edited
-ENTRIES = 500  # of a folder in one answer
-_PIECE = 1 << 20
-_SNIFFED = 8192  # bytes that show whether a file is text
+MAX_SHOWN_BYTES = 25_000  # bytes of a file in one answer
+MAX_LINE_BYTES = 4_000  # bytes of one line that are shown
+MAX_SCANNED_BYTES = 32 << 20  # bytes of a file that are looked through for its lines
+MAX_EDITED_BYTES = 8 << 20  # bytes of a file that can be edited
+MAX_ENTRIES = 500  # of a folder in one answer
+_PIECE_BYTES = 1 << 20
+_SNIFFED_BYTES = 8192  # bytes that show whether a file is text
 
 
 class Excerpt(Struct, frozen=True):
@@ -36,18 +36,18 @@ class Excerpt(Struct, frozen=True):
     whole: bool  # whether the file has no more than these
 
 
-def open_file(place: Path, name: str) -> BinaryIO:
+def open_file(path: Path, name: str) -> BinaryIO:
     """Open an ordinary file for reading; a pipe or a device, which might never end, is refused."""
-    if not stat.S_ISREG(place.stat().st_mode):
+    if not stat.S_ISREG(path.stat().st_mode):
         raise ToolFailed(notes.not_a_file(name))
-    return os.fdopen(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
 
 
-def read_lines(place: Path, name: str, first: int, limit: int) -> Excerpt:
+def read_lines(path: Path, name: str, first: int, limit: int) -> Excerpt:
     """As many whole lines from the first on as are wished for and can be shown."""
-    with open_file(place, name) as file:
+    with open_file(path, name) as file:
         _refuse_binary(file, name)
-        scan, room = _Scan(file), SHOWN
+        scan, room = _Scan(file), MAX_SHOWN_BYTES
         kept: list[str] = []
         scan.skip_to(first)
         while len(kept) < limit and (line := scan.next_line()):
@@ -65,7 +65,7 @@ class _Scan:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._left = SCANNED
+        self._left = MAX_SCANNED_BYTES
         self._open = False  # whether a line was begun and is not counted yet
         self.number = 0  # of the line read last
         self.length = 0  # of that line
@@ -73,7 +73,7 @@ class _Scan:
 
     def skip_to(self, line: int) -> None:
         """Go to the beginning of a line, or to the end."""
-        while (wanted := line - 1 - self.number) > 0 and (piece := self._file.read(min(_PIECE, self._left))):
+        while (wanted := line - 1 - self.number) > 0 and (piece := self._file.read(min(_PIECE_BYTES, self._left))):
             if piece.count(b"\n") >= wanted:
                 after = len(piece.split(b"\n", wanted)[-1])
                 self._file.seek(-after, os.SEEK_CUR)
@@ -82,18 +82,18 @@ class _Scan:
 
     def next_line(self) -> bytes:
         """The beginning of the next line, nothing at the end."""
-        head = piece = self._file.readline(min(LINE, self._left))
+        head = piece = self._file.readline(min(MAX_LINE_BYTES, self._left))
         self.length = 0
         while piece:
             self._pass(piece)
             self.length += len(piece)
-            piece = self._file.readline(min(LINE, self._left)) if self._open else b""
+            piece = self._file.readline(min(MAX_LINE_BYTES, self._left)) if self._open else b""
         self._end_line()
         return head
 
     def count_rest(self) -> None:
         """Go to the end."""
-        while piece := self._file.read(min(_PIECE, self._left)):
+        while piece := self._file.read(min(_PIECE_BYTES, self._left)):
             self._pass(piece)
         self._end_line()
         self.at_end = not self._file.read(1)
@@ -109,17 +109,17 @@ class _Scan:
         self._open = False
 
 
-def read_whole(place: Path, name: str) -> str:
+def read_whole_file(path: Path, name: str) -> str:
     """The text of a file that is small enough to be edited, its line ends untouched."""
-    with open_file(place, name) as file:
-        content = file.read(EDITED + 1)
-    if len(content) > EDITED:
-        raise ToolFailed(notes.too_large(name, EDITED))
+    with open_file(path, name) as file:
+        content = file.read(MAX_EDITED_BYTES + 1)
+    if len(content) > MAX_EDITED_BYTES:
+        raise ToolFailed(notes.too_large(name, MAX_EDITED_BYTES))
     return _decode(content, name)
 
 
 def _refuse_binary(file: BinaryIO, name: str) -> None:
-    if b"\0" in file.read(_SNIFFED):
+    if b"\0" in file.read(_SNIFFED_BYTES):
         raise ToolFailed(notes.binary(name))
     file.seek(0)
 
@@ -134,38 +134,38 @@ def _decode(content: bytes, name: str, *, whole: bool = True) -> str:
         raise ToolFailed(notes.not_utf8(name)) from error
 
 
-def list_folder(place: Path) -> tuple[list[str], bool]:
+def list_folder(path: Path) -> tuple[list[str], bool]:
     """The names in a folder, folders with a slash; and whether these are all."""
-    with os.scandir(place) as entries:
-        some = list(islice(entries, ENTRIES + 1))
-    names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in some[:ENTRIES]]
-    return sorted(names), len(some) <= ENTRIES
+    with os.scandir(path) as entries:
+        some = list(islice(entries, MAX_ENTRIES + 1))
+    names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in some[:MAX_ENTRIES]]
+    return sorted(names), len(some) <= MAX_ENTRIES
 
 
 # ── replacing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def replace_file(place: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Put a file in place: everybody sees the old one or the new one, whole, after a power cut too.
 
     After return: the new one is on disk. If we die inside: a file `.perdure-….tmp` may be left beside it.
     """
-    _refuse_read_only(place)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    fresh = place.with_name(f".perdure-{secrets.token_hex(8)}.tmp")
+    _refuse_read_only(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".perdure-{secrets.token_hex(8)}.tmp")
     try:
-        _write(fresh, content, place)
-        fresh.replace(place)
+        _write(fresh, content, path)
+        fresh.replace(path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    _sync(place.parent)
+    _sync(path.parent)
 
 
-def _refuse_read_only(place: Path) -> None:
+def _refuse_read_only(path: Path) -> None:
     """Replacing needs no right to the file itself, so its owner's wish would be passed over."""
-    if place.exists() and not os.access(place, os.W_OK):
-        raise PermissionError(errno.EACCES, "it is read-only", str(place))
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only", str(path))
 
 
 def _write(fresh: Path, content: bytes, old: Path) -> None:

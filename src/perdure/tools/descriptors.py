@@ -10,7 +10,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-INHERITED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # the soft limit that this process was started with
+INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[
+    0
+]  # the soft limit that this process was started with
 
 
 def raise_limit() -> None:
@@ -21,7 +23,7 @@ def raise_limit() -> None:
 
 
 # Python ignores two signals, and what is ignored stays so in the program that takes its place.
-_RESTORE = """
+_RESTORE_PROGRAM = """
 import os, resource, signal, sys
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)
@@ -33,4 +35,4 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 def with_inherited_limit(program: str, *arguments: str) -> Sequence[str]:
     """A command that runs a program, named by its path, with the limit of open files that we were given."""
-    return (sys.executable, "-I", "-S", "-c", _RESTORE, str(INHERITED), program, *arguments)
+    return (sys.executable, "-I", "-S", "-c", _RESTORE_PROGRAM, str(INHERITED_LIMIT), program, *arguments)

@@ -14,19 +14,19 @@ from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool
 from perdure.errors import ToolFailed
-from perdure.tools.addresses import Address, Permits, is_public, resolve
-from perdure.tools.apart import run_apart
+from perdure.tools.addresses import AddressCheck, IpAddress, is_public, resolve
+from perdure.tools.apart import run_job
 from perdure.tools.functions import tool
 from perdure.version import __version__
 
 if TYPE_CHECKING:
     import httpx
 
-CONNECT = 10.0  # seconds
-PATIENCE = 30.0  # seconds for everything
-READ = 2_000_000  # bytes of a body
-REDIRECTS = 5
-ADDRESSES = 3  # of a host that are tried
+CONNECT_SECONDS = 10.0  # seconds
+FETCH_SECONDS = 30.0  # seconds for everything
+MAX_BODY_BYTES = 2_000_000  # bytes of a body
+MAX_REDIRECTS = 5
+MAX_ADDRESSES = 3  # of a host that are tried
 
 _HEADERS = {
     "User-Agent": f"perdure/{__version__}",
@@ -38,22 +38,22 @@ _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s{0,9}=\s{0,9}["']?([\w-]{1,40})""", re.IGNORECASE)
 
 
-class Answer(Struct, frozen=True):
+class FetchedResponse(Struct, frozen=True):
     """What a server answered, as far as it was read."""
 
     url: str
     status: str  # number and reason
-    kind: str  # the media type
+    media_type: str  # the media type
     charset: str
     size: str  # as the server says
     body: bytes = b""
-    packing: str = ""
+    content_encoding: str = ""
     redirect: str = ""
 
 
 def fetch_tool(*, allow_private: bool = False) -> Tool:
     """`fetch_url`, for the public internet, or for every address that this machine can reach."""
-    permits: Permits = (lambda _: True) if allow_private else is_public
+    permits: AddressCheck = (lambda _: True) if allow_private else is_public
 
     @tool(effect=Effect.PURE)
     async def fetch_url(url: Annotated[str, "The address, beginning with http:// or https://."]) -> str:
@@ -63,27 +63,27 @@ def fetch_tool(*, allow_private: bool = False) -> Tool:
     return fetch_url.tool
 
 
-async def fetch(url: str, *, permits: Permits = is_public, patience: float = PATIENCE) -> str:
+async def fetch(url: str, *, permits: AddressCheck = is_public, timeout: float = FETCH_SECONDS) -> str:
     """The readable text at an address; redirects are followed, and checked like the first address."""
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             answer = await _follow(url, permits)
-            text, cut = await _text(answer, patience / 3)
+            text, cut = await _response_text(answer, timeout / 3)
     except TimeoutError as error:
-        raise ToolFailed(notes.fetch_too_slow(url, patience)) from error
+        raise ToolFailed(notes.fetch_too_slow(url, timeout)) from error
     if int(answer.status.split()[0]) >= 400:
         raise ToolFailed(notes.fetch_refused(answer.url, answer.status, text))
-    return notes.fetched(answer.url, answer.kind, text, READ if cut else None)
+    return notes.fetched(answer.url, answer.media_type, text, MAX_BODY_BYTES if cut else None)
 
 
-async def _follow(url: str, permits: Permits) -> Answer:
+async def _follow(url: str, permits: AddressCheck) -> FetchedResponse:
     asked = url
-    for _ in range(REDIRECTS + 1):
+    for _ in range(MAX_REDIRECTS + 1):
         answer = await _get(_parse(url), permits)
         if not answer.redirect:
             return answer
         url = answer.redirect
-    raise ToolFailed(notes.too_many_redirects(asked, REDIRECTS))
+    raise ToolFailed(notes.too_many_redirects(asked, MAX_REDIRECTS))
 
 
 def _parse(url: str) -> httpx.URL:
@@ -102,14 +102,14 @@ def _parse(url: str) -> httpx.URL:
     return target
 
 
-async def _get(target: httpx.URL, permits: Permits) -> Answer:
+async def _get(target: httpx.URL, permits: AddressCheck) -> FetchedResponse:
     """Ask the first of the host's addresses that can be reached."""
     import httpx
 
     host = target.raw_host.decode("ascii")
     port = target.port or (443 if target.scheme == "https" else 80)
     problems: list[str] = []
-    for address in (await resolve(host, port, permits))[:ADDRESSES]:
+    for address in (await resolve(host, port, permits))[:MAX_ADDRESSES]:
         try:
             return await _ask(target, address, host)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -120,14 +120,14 @@ async def _get(target: httpx.URL, permits: Permits) -> Answer:
     raise ToolFailed(notes.not_fetched(str(target), problems))
 
 
-async def _ask(target: httpx.URL, address: Address, host: str) -> Answer:
+async def _ask(target: httpx.URL, address: IpAddress, host: str) -> FetchedResponse:
     """Ask an address that was checked, by its number: by now its name might mean another one.
 
     Each question has a connection of its own, whose certificate was checked for this very host.
     """
     import httpx
 
-    limits = httpx.Timeout(PATIENCE, connect=CONNECT)
+    limits = httpx.Timeout(FETCH_SECONDS, connect=CONNECT_SECONDS)
     secure = httpx.create_ssl_context()
     async with (
         httpx.AsyncClient(verify=secure, timeout=limits, trust_env=False) as client,
@@ -138,16 +138,16 @@ async def _ask(target: httpx.URL, address: Address, host: str) -> Answer:
             extensions={"sni_hostname": host.rstrip(".")},
         ) as response,
     ):
-        return await _answer(target, response)
+        return await _read_response(target, response)
 
 
-async def _answer(target: httpx.URL, response: httpx.Response) -> Answer:
+async def _read_response(target: httpx.URL, response: httpx.Response) -> FetchedResponse:
     headers = response.headers
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    answer = Answer(
+    answer = FetchedResponse(
         url=str(target),
         status=f"{response.status_code} {response.reason_phrase}".strip(),
-        kind=kind,
+        media_type=kind,
         charset=response.charset_encoding or "",
         size=headers.get("Content-Length", ""),
     )
@@ -155,11 +155,13 @@ async def _answer(target: httpx.URL, response: httpx.Response) -> Answer:
         return replace(answer, redirect=str(target.join(headers["Location"])))
     if not _is_text(kind):
         return answer
-    return replace(answer, body=await _body(response), packing=headers.get("Content-Encoding", "").strip().lower())
+    return replace(
+        answer, body=await _body(response), content_encoding=headers.get("Content-Encoding", "").strip().lower()
+    )
 
 
-def _is_text(kind: str) -> bool:
-    return not kind or _TEXT.fullmatch(kind) is not None
+def _is_text(media_type: str) -> bool:
+    return not media_type or _TEXT.fullmatch(media_type) is not None
 
 
 async def _body(response: httpx.Response) -> bytes:
@@ -167,7 +169,7 @@ async def _body(response: httpx.Response) -> bytes:
     body = bytearray()
     async for chunk in response.aiter_raw(65536):
         body += chunk
-        if len(body) > READ:
+        if len(body) > MAX_BODY_BYTES:
             break
     return bytes(body)
 
@@ -175,32 +177,34 @@ async def _body(response: httpx.Response) -> bytes:
 # ── as text ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _text(answer: Answer, seconds: float) -> tuple[str, bool]:
+async def _response_text(answer: FetchedResponse, seconds: float) -> tuple[str, bool]:
     """What can be read of an answer, and whether that is not all."""
-    body = _unpacked(answer)
+    body = _decompress(answer)
     if body is None:
-        return notes.unknown_packing(answer.packing), False
-    if not _is_text(answer.kind) or b"\0" in body[:1024]:
-        return notes.not_text(answer.kind, answer.size), False
-    text = _decoded(body[:READ], answer.charset)
-    if answer.kind in _HTML:
-        text = await _readable(text, answer.url, seconds)
-    return text, len(body) > READ
+        return notes.unknown_packing(answer.content_encoding), False
+    if not _is_text(answer.media_type) or b"\0" in body[:1024]:
+        return notes.not_text(answer.media_type, answer.size), False
+    text = _decode(body[:MAX_BODY_BYTES], answer.charset)
+    if answer.media_type in _HTML:
+        text = await _html_to_text(text, answer.url, seconds)
+    return text, len(body) > MAX_BODY_BYTES
 
 
-def _unpacked(answer: Answer) -> bytes | None:
+def _decompress(answer: FetchedResponse) -> bytes | None:
     """The body itself; of one that unpacks to something huge, no more than can be used."""
-    if answer.packing in ("", "identity"):
+    if answer.content_encoding in ("", "identity"):
         return answer.body
-    if answer.packing not in ("gzip", "x-gzip", "deflate"):
+    if answer.content_encoding not in ("gzip", "x-gzip", "deflate"):
         return None
     try:
-        return zlib.decompressobj(wbits=47).decompress(answer.body, READ + 1)  # 47: gzip or zlib, as it comes
+        return zlib.decompressobj(wbits=47).decompress(
+            answer.body, MAX_BODY_BYTES + 1
+        )  # 47: gzip or zlib, as it comes
     except zlib.error:
         return None
 
 
-def _decoded(body: bytes, charset: str) -> str:
+def _decode(body: bytes, charset: str) -> str:
     found = _CHARSET.search(body[:2048])
     named = charset or (found[1].decode("ascii", "replace") if found else "utf-8")
     try:
@@ -209,6 +213,6 @@ def _decoded(body: bytes, charset: str) -> str:
         return body.decode("utf-8", "replace")
 
 
-async def _readable(page: str, url: str, seconds: float) -> str:
-    work = await run_apart("pages.py", page.encode(errors="replace"), url, str(seconds))
-    return notes.page_as_it_is(page) if work.late or work.error else work.output.decode()
+async def _html_to_text(page: str, url: str, seconds: float) -> str:
+    work = await run_job("pages.py", page.encode(errors="replace"), url, str(seconds))
+    return notes.page_as_it_is(page) if work.timed_out or work.error else work.output.decode()

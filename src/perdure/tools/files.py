@@ -13,24 +13,24 @@ from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool
 from perdure.errors import ToolFailed
-from perdure.tools.apart import Work, run_apart
-from perdure.tools.contents import list_folder, read_lines, read_whole, replace_file
-from perdure.tools.folder import Folder, in_words
+from perdure.tools.apart import JobResult, run_job
+from perdure.tools.contents import list_folder, read_lines, read_whole_file, replace_file
+from perdure.tools.folder import Workspace, translate_file_errors
 from perdure.tools.functions import tool
-from perdure.tools.threads import in_thread
+from perdure.tools.threads import run_in_thread
 
-LINES = 1000  # that are shown at once, unless fewer are wished for
+MAX_LINES = 1000  # that are shown at once, unless fewer are wished for
 SEARCH_SECONDS = 15.0
-TOLD = 10  # occurrences whose lines are told
+MAX_SHOWN_OCCURRENCES = 10  # occurrences whose lines are told
 
 FilePath = Annotated[str, "The path of the file, relative to the root folder."]
 AnyPath = Annotated[str, "The path of the file or folder, relative to the root folder."]
-Line = Annotated[int, Meta(ge=1, description="The number of the first line to show.")]
-Count = Annotated[int, Meta(ge=1, le=LINES, description="How many lines to show at most.")]
+FirstLine = Annotated[int, Meta(ge=1, description="The number of the first line to show.")]
+LineCount = Annotated[int, Meta(ge=1, le=MAX_LINES, description="How many lines to show at most.")]
 OldText = Annotated[str, Meta(min_length=1, description="The exact text to replace, with its spaces and lines.")]
 
 
-class Match(Struct, frozen=True, tag=True):
+class SearchMatch(Struct, frozen=True, tag="Match"):
     """A line that a search found."""
 
     file: str
@@ -38,7 +38,7 @@ class Match(Struct, frozen=True, tag=True):
     text: str
 
 
-class Searched(Struct, frozen=True, tag=True):
+class SearchSummary(Struct, frozen=True, tag="Searched"):
     """How a search went."""
 
     files: int
@@ -53,20 +53,20 @@ def file_tools(root: Path, home: Path | None = None, *, search_seconds: float = 
 
     With a home, what came with messages there can be read and searched too.
     """
-    folder = Folder(root, home)
-    return [_reading(folder), _writing(folder), _editing(folder), _searching(folder, search_seconds)]
+    folder = Workspace(root, home)
+    return [_read_tool(folder), _write_tool(folder), _edit_tool(folder), _search_tool(folder, search_seconds)]
 
 
-def _reading(folder: Folder) -> Tool:
+def _read_tool(workspace: Workspace) -> Tool:
     @tool(effect=Effect.PURE)
-    def read_file(path: AnyPath, offset: Line = 1, limit: Count = LINES) -> str:
+    def read_file(path: AnyPath, offset: FirstLine = 1, limit: LineCount = MAX_LINES) -> str:
         """Read lines of a text file, or list the entries of a folder.
 
         The first line of the answer says which lines follow, of how many.
         """
-        place = folder.find(path, arrived=True)
-        name = folder.name(place)
-        with in_words(name):
+        place = workspace.resolve(path, allow_attachments=True)
+        name = workspace.display_path(place)
+        with translate_file_errors(name):
             if place.is_dir():
                 return notes.listing(name, *list_folder(place))
             seen = read_lines(place, name, offset, limit)
@@ -77,38 +77,38 @@ def _reading(folder: Folder) -> Tool:
     return read_file.tool
 
 
-def _writing(folder: Folder) -> Tool:
+def _write_tool(workspace: Workspace) -> Tool:
     @tool(effect=Effect.PURE)
     def write_file(path: FilePath, content: Annotated[str, "The whole content of the file."]) -> str:
         """Write a text file. It is made, with its folders, or replaced as a whole."""
         written = content.encode()
-        with folder.changing(path) as place:
-            name = folder.name(place)
-            _refuse_other_kinds(place, name)
+        with workspace.locked(path) as place:
+            name = workspace.display_path(place)
+            _refuse_non_file(place, name)
             replace_file(place, written)
         return notes.wrote(name, len(written))
 
     return write_file.tool
 
 
-def _refuse_other_kinds(place: Path, name: str) -> None:
-    if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+def _refuse_non_file(path: Path, name: str) -> None:
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
         raise ToolFailed(notes.not_a_file(name))
 
 
-def _editing(folder: Folder) -> Tool:
+def _edit_tool(workspace: Workspace) -> Tool:
     @tool(effect=Effect.ONCE)
     def edit_file(
         path: FilePath,
         old: OldText,
         new: Annotated[str, "The text to put there instead."],
-        all: Annotated[bool, "Replace every occurrence; otherwise there must be exactly one."] = False,  # noqa: A002 reason: the model's word for it
+        all: Annotated[bool, "Replace every occurrence; otherwise there must be exactly one."] = False,
     ) -> str:
         """Replace a text in a file by another one."""
-        with folder.changing(path) as place:
-            name = folder.name(place)
-            text = read_whole(place, name)
-            old, new = _with_its_line_ends(text, old, new)
+        with workspace.locked(path) as place:
+            name = workspace.display_path(place)
+            text = read_whole_file(place, name)
+            old, new = _with_line_ends_of(text, old, new)
             count, lines = _occurrences(text, old)
             if old == new or not count or (count > 1 and not all):
                 raise ToolFailed(notes.not_edited(name, count, lines, same=old == new))
@@ -118,14 +118,14 @@ def _editing(folder: Folder) -> Tool:
     return edit_file.tool
 
 
-def _with_its_line_ends(text: str, old: str, new: str) -> tuple[str, str]:
+def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
     """Models write `\\n`; a file from Windows has `\\r\\n`, and keeps it."""
     if old in text or "\r\n" not in text:
         return old, new
-    return _for_windows(old), _for_windows(new)
+    return _to_crlf(old), _to_crlf(new)
 
 
-def _for_windows(text: str) -> str:
+def _to_crlf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
@@ -135,7 +135,7 @@ def _occurrences(text: str, old: str) -> tuple[int, list[int]]:
     Where occurrences overlap, none of them is *the* one, and each counts here.
     """
     at, lines = text.find(old), list[int]()
-    while at >= 0 and len(lines) < TOLD:
+    while at >= 0 and len(lines) < MAX_SHOWN_OCCURRENCES:
         lines.append(text.count("\n", 0, at) + 1)
         at = text.find(old, at + 1)
     return max(text.count(old), len(lines)), lines
@@ -144,7 +144,7 @@ def _occurrences(text: str, old: str) -> tuple[int, list[int]]:
 # ── searching ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _searching(folder: Folder, seconds: float) -> Tool:
+def _search_tool(workspace: Workspace, seconds: float) -> Tool:
     @tool(effect=Effect.PURE)
     async def search_files(
         pattern: Annotated[str, "A regular expression in Python's syntax, matched line by line."],
@@ -152,32 +152,36 @@ def _searching(folder: Folder, seconds: float) -> Tool:
         glob: Annotated[str, "Which files, such as *.py or src/**/*.{js,ts}."] = "**/*",
     ) -> str:
         """Search files for a regular expression. Binary files, large files and .git are left out."""
-        place, name = await in_thread(lambda: _existing(folder, path))
+        place, name = await run_in_thread(lambda: _find_existing(workspace, path))
         asked = {"pattern": pattern, "place": str(place), "glob": glob, "seconds": seconds}
-        work = await run_apart("search.py", msgspec.json.encode(asked))
-        return _found(name, pattern, work, seconds)
+        work = await run_job("search.py", msgspec.json.encode(asked))
+        return _search_result(name, pattern, work, seconds)
 
     return search_files.tool
 
 
-def _existing(folder: Folder, path: str) -> tuple[Path, str]:
-    place = folder.find(path, arrived=True)
-    name = folder.name(place)
-    with in_words(name):
+def _find_existing(workspace: Workspace, path: str) -> tuple[Path, str]:
+    place = workspace.resolve(path, allow_attachments=True)
+    name = workspace.display_path(place)
+    with translate_file_errors(name):
         place.stat()
     return place, name
 
 
-def _found(under: str, pattern: str, work: Work, seconds: float) -> str:
-    told = [msgspec.json.decode(line, type=Match | Searched) for line in work.output.split(b"\n")[:-1]]
-    matches = [f"{_joined(under, each.file)}:{each.line}: {each.text}" for each in told if isinstance(each, Match)]
-    ends = [each for each in told if isinstance(each, Searched)]
+def _search_result(under: str, pattern: str, job: JobResult, seconds: float) -> str:
+    told = [msgspec.json.decode(line, type=SearchMatch | SearchSummary) for line in job.output.split(b"\n")[:-1]]
+    matches = [
+        f"{_join_path(under, each.file)}:{each.line}: {each.text}"
+        for each in told
+        if isinstance(each, SearchMatch)
+    ]
+    ends = [each for each in told if isinstance(each, SearchSummary)]
     if not ends:  # it was ended in the middle, and all that it wrote until then is whole
-        raise ToolFailed(notes.search_cut_off(pattern, seconds, work.error, matches))
+        raise ToolFailed(notes.search_cut_off(pattern, seconds, job.error, matches))
     if ends[0].bad:
         raise ToolFailed(notes.bad_pattern(pattern, ends[0].bad))
     return notes.matches(matches, under, ends[0].files, large=ends[0].large, full=ends[0].full, late=ends[0].late)
 
 
-def _joined(under: str, file: str) -> str:
+def _join_path(under: str, file: str) -> str:
     return file if under == "." else f"{under.rstrip('/')}/{file}".removesuffix("/")

@@ -9,21 +9,21 @@ from pathlib import Path
 
 from perdure.core import notes
 from perdure.errors import ToolFailed
-from perdure.tools.cabinet import FOLDER
+from perdure.tools.cabinet import ATTACHMENTS_FOLDER
 
 # Calls of one step run side by side. Without a lock, of two edits of one file the first would be lost.
 _LOCKS = [threading.Lock() for _ in range(64)]
 
 
-class Folder:
+class Workspace:
     """A folder, and what is in it by the paths that a model uses."""
 
     def __init__(self, root: Path, home: Path | None = None) -> None:
         """`home` has the files that came with messages: they can be read, by whoever was told where they are."""
         self._root = root.absolute()
-        self._arrived = home.absolute() / FOLDER if home is not None else None
+        self._attachments = home.absolute() / ATTACHMENTS_FOLDER if home is not None else None
 
-    def find(self, path: str, *, arrived: bool = False) -> Path:
+    def resolve(self, path: str, *, allow_attachments: bool = False) -> Path:
         """The real place of a path, all links followed; refused if that is not inside the folder.
 
         With `arrived`, it may also be a file that came with a message. It is looked at now. Another program that
@@ -36,33 +36,33 @@ class Folder:
             place = (root / asked).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, no home, a zero byte
             raise ToolFailed(notes.bad_path(path, error)) from error
-        if not place.is_relative_to(root) and not (arrived and self._has_arrived(place)):
+        if not place.is_relative_to(root) and not (allow_attachments and self._is_attachment(place)):
             raise ToolFailed(notes.outside(path, str(root)))
         return place
 
-    def name(self, place: Path) -> str:
+    def display_path(self, path: Path) -> str:
         """A place as a model may ask for it again."""
         root = self._root.resolve()
-        whole = root == Path(root.anchor) or not place.is_relative_to(root)
-        shown = place if whole else place.relative_to(root)
+        whole = root == Path(root.anchor) or not path.is_relative_to(root)
+        shown = path if whole else path.relative_to(root)
         return str(shown).encode(errors="replace").decode()
 
-    def _has_arrived(self, place: Path) -> bool:
+    def _is_attachment(self, path: Path) -> bool:
         """Whether it is a file of a message: only the file, so that nobody can look which others there are."""
-        if self._arrived is None or not place.is_relative_to(self._arrived.resolve()):
+        if self._attachments is None or not path.is_relative_to(self._attachments.resolve()):
             return False
-        return len(place.relative_to(self._arrived.resolve()).parts) == 2
+        return len(path.relative_to(self._attachments.resolve()).parts) == 2
 
     @contextmanager
-    def changing(self, path: str) -> Iterator[Path]:
+    def locked(self, path: str) -> Iterator[Path]:
         """The place of a path, while nobody else of this process changes it."""
-        place = self.find(path)
-        with _LOCKS[hash(place) % len(_LOCKS)], in_words(self.name(place)):
+        place = self.resolve(path)
+        with _LOCKS[hash(place) % len(_LOCKS)], translate_file_errors(self.display_path(place)):
             yield place
 
 
 @contextmanager
-def in_words(name: str) -> Iterator[None]:
+def translate_file_errors(name: str) -> Iterator[None]:
     """Errors of the file system are told as a sentence."""
     try:
         yield

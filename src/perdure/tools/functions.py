@@ -19,11 +19,11 @@ import msgspec
 
 from perdure.core import notes
 from perdure.core.effects import Effect
-from perdure.core.text import storable, to_json
+from perdure.core.text import make_storable, to_json
 from perdure.core.tools import Tool, Use
 from perdure.errors import ConfigurationError, ToolFailed
-from perdure.tools.arguments import Parameters, parameters_of
-from perdure.tools.threads import in_thread
+from perdure.tools.arguments import ToolParameters, parameters_of
+from perdure.tools.threads import run_in_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -119,16 +119,16 @@ def _tool(
     return Tool(name, said, run, effect, parameters.schema, timeout)
 
 
-async def _run(name: str, function: Callable[..., Any], parameters: Parameters, use: Use) -> str:
-    call = functools.partial(function, **parameters.read(name, use))
+async def _run(name: str, function: Callable[..., Any], parameters: ToolParameters, use: Use) -> str:
+    call = functools.partial(function, **parameters.convert_arguments(name, use))
     try:
-        result = await call() if inspect.iscoroutinefunction(function) else await in_thread(call)
+        result = await call() if inspect.iscoroutinefunction(function) else await run_in_thread(call)
     except SystemExit as error:  # or the whole gateway would end
         raise ToolFailed(notes.tool_exits(name, error.code)) from error
-    return _told(name, result)
+    return _result_text(name, result)
 
 
-def _told(name: str, result: Any) -> str:
+def _result_text(name: str, result: Any) -> str:
     """A result as the model reads it."""
     if result is None:
         return notes.TOOL_DONE
@@ -136,4 +136,4 @@ def _told(name: str, result: Any) -> str:
         text = result if isinstance(result, str) else to_json(msgspec.to_builtins(result, enc_hook=str))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolFailed(notes.untellable_result(name, type(result).__name__, error)) from error
-    return storable(text)
+    return make_storable(text)

@@ -17,14 +17,14 @@ TYPE_CHECKING = False  # as in `typing`, which would take as long to load as all
 if TYPE_CHECKING:
     import signal
 
-    from perdure.tools.keeping import IGNORED, STOPS, Keeping
-    from perdure.tools.place import FORMAT, Record, claim, content, loads
+    from perdure.tools.keeping import IGNORED_SIGNALS, STOP_SIGNALS, CommandProcess
+    from perdure.tools.place import RECORD_VERSION, RecordFields, claim_directory, loads, read_bytes
 else:  # alone, not as a part of the package, whose own start would cost more than ours
-    sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 reason: pathlib is large
-    from keeping import IGNORED, STOPS, Keeping
-    from place import FORMAT, claim, content, loads, signal
+    sys.path.append(os.path.dirname(__file__))
+    from keeping import IGNORED_SIGNALS, STOP_SIGNALS, CommandProcess
+    from place import RECORD_VERSION, claim_directory, loads, read_bytes, signal
 
-DEFAULTS = {
+LAUNCH_DEFAULTS = {
     "timeout": None,
     "cap": 8 << 20,
     "grace": 5.0,
@@ -45,34 +45,34 @@ def main() -> None:
             sys.exit(answer.read() or 0)
     detach({place, tell})
     try:
-        order = read_order(place)
-        wake = listen()
-        first = claim(place, "keeper")
+        order = read_launch_spec(place)
+        wake = open_signal_pipe()
+        first = claim_directory(place, "keeper")
     except (OSError, ValueError, KeyError) as error:
         os.write(tell, f"{type(error).__name__}: {error}".encode())
         return
     if first:
-        Keeping(place, order, wake).run(tell)
+        CommandProcess(place, order, wake).run(tell)
 
 
-def read_order(place: int) -> Record:
+def read_launch_spec(directory_fd: int) -> RecordFields:
     """What to do, with the usual for whatever an older gateway knew nothing of."""
-    order: Record = DEFAULTS | loads(content(place, "order.json"))
-    if order["version"] > FORMAT:
-        raise ValueError(f"the order has format {order['version']}, and this keeper knows {FORMAT}")
+    order: RecordFields = LAUNCH_DEFAULTS | loads(read_bytes(directory_fd, "order.json"))
+    if order["version"] > RECORD_VERSION:
+        raise ValueError(f"the order has format {order['version']}, and this keeper knows {RECORD_VERSION}")
     return order
 
 
-def detach(kept: set[int]) -> None:
+def detach(keep_open: set[int]) -> None:
     """Let go of everything that was inherited: session, directory, files, signals."""
     os.setsid()
     os.chdir("/")
     os.umask(0o077)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_IGN if number in IGNORED else signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN if number in IGNORED_SIGNALS else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 reason: pathlib is large
-        if descriptor > 2 and descriptor not in kept:
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor not in keep_open:
             try:
                 os.close(descriptor)
             except OSError:  # the one that listed them
@@ -83,13 +83,13 @@ def detach(kept: set[int]) -> None:
     os.close(null)
 
 
-def listen() -> int:
+def open_signal_pipe() -> int:
     """Where the numbers of the signals that we heed can be read, as bytes."""
     wake, ring = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(ring, False)
     signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
-    for number in (*STOPS, signal.SIGUSR1, signal.SIGCHLD):
+    for number in (*STOP_SIGNALS, signal.SIGUSR1, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     return wake
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Known(Struct, frozen=True):
+class ProcessRecord(Struct, frozen=True):
     """A process on record."""
 
     id: str
@@ -20,7 +20,7 @@ class Known(Struct, frozen=True):
     signal: int | None = None
 
 
-class Ledger(Protocol):
+class ProcessRecords(Protocol):
     """Where processes are on record. A call is named by its key, and sees the processes of its own chat only."""
 
     async def record(
@@ -31,11 +31,11 @@ class Ledger(Protocol):
         After return: it is on record, and outlives its turn.
         """
 
-    async def begun(self, process: str) -> None:
+    async def mark_started(self, process: str) -> None:
         """Say that it was started: from now on its end and its output are heeded."""
 
     async def forget(self, process: str) -> None:
         """Say that it was not started and never will be. After return: it is not on record."""
 
-    async def near(self, call: str) -> Sequence[Known]:
+    async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
         """The processes of the chat, those that run before the others."""

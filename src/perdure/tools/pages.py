@@ -13,17 +13,17 @@ import sys
 from html.parser import HTMLParser
 from urllib.parse import urljoin
 
-MEMORY = 1 << 30
-WRITTEN = 200_000  # characters; more than any model is shown
-ADDRESS = 500  # characters of an address that is shown; longer ones are for machines
+MAX_MEMORY_BYTES = 1 << 30
+MAX_TEXT_CHARACTERS = 200_000  # characters; more than any model is shown
+MAX_ADDRESS_CHARACTERS = 500  # characters of an address that is shown; longer ones are for machines
 DROPPED = frozenset(("script", "style", "template", "svg", "iframe", "object"))
 PARAGRAPHS = frozenset(("article", "blockquote", "figure", "footer", "form", "header", "hr", "main", "nav", "p"))
-BOXES = frozenset(("dl", "ol", "pre", "section", "table", "title", "ul"))
+BLOCK_TAGS = frozenset(("dl", "ol", "pre", "section", "table", "title", "ul"))
 LINES = frozenset(("dd", "div", "dt", "figcaption", "option", "tr"))
 HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
-class Reading(HTMLParser):
+class TextExtractor(HTMLParser):
     """Collects what a person would read."""
 
     def __init__(self, address: str) -> None:
@@ -82,7 +82,7 @@ class Reading(HTMLParser):
         return not self._pieces or self._pieces[-1].endswith("\n")
 
     def _break(self, tag: str) -> None:
-        if tag in PARAGRAPHS or tag in BOXES:
+        if tag in PARAGRAPHS or tag in BLOCK_TAGS:
             self._pieces.append("\n\n")
         elif tag == "br" or (tag in LINES and not self._at_line_start):
             self._pieces.append("\n")
@@ -105,13 +105,13 @@ class Reading(HTMLParser):
             target = urljoin(self._address, where.strip())
         except ValueError:
             return ""  # no address at all
-        shown = where and where[0] != "#" and len(target) <= ADDRESS
+        shown = where and where[0] != "#" and len(target) <= MAX_ADDRESS_CHARACTERS
         return target if shown and target.startswith(("http://", "https://")) else ""
 
 
-def readable(page: str, address: str) -> str:
+def html_to_text(page: str, address: str) -> str:
     """The text of a page, with its headings, lists and links."""
-    reading = Reading(address)
+    reading = TextExtractor(address)
     reading.feed(page)
     reading.close()
     return reading.text
@@ -120,9 +120,9 @@ def readable(page: str, address: str) -> str:
 def main() -> None:
     address, seconds = sys.argv[1], float(sys.argv[2])
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     page = sys.stdin.buffer.read().decode(errors="replace")
-    sys.stdout.buffer.write(readable(page, address)[:WRITTEN].encode(errors="replace"))
+    sys.stdout.buffer.write(html_to_text(page, address)[:MAX_TEXT_CHARACTERS].encode(errors="replace"))
 
 
 if __name__ == "__main__":

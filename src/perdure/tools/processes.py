@@ -11,139 +11,151 @@ from typing import Annotated, Literal
 
 from perdure.core import notes
 from perdure.core.effects import Effect
-from perdure.core.entries import Sight
+from perdure.core.entries import ObservedExit
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import kept, shell
 from perdure.tools.functions import as_tool, tool
-from perdure.tools.kept import Ended, Lost, Missing, NotReadable, Refused, Running, Sighting
-from perdure.tools.ledger import Known, Ledger
-from perdure.tools.shell import place_of
-from perdure.tools.threads import in_thread
+from perdure.tools.kept import (
+    CommandEnded,
+    CommandLost,
+    CommandMissing,
+    CommandNeverStarted,
+    CommandRunning,
+    CommandStatus,
+    CommandUnreadable,
+)
+from perdure.tools.ledger import ProcessRecord, ProcessRecords
+from perdure.tools.shell import call_directory
+from perdure.tools.threads import run_in_thread
 
-TAIL = 4000  # characters of output that are shown without being asked for
-LOG = 20_000  # bytes of output that `log` shows at once
-WAIT = 60.0  # seconds, unless the model says otherwise
-LONGEST_WAIT = 600.0
-GRACE = 5.0  # seconds between asking a command to end and killing it
+TAIL_BYTES = 4000  # characters of output that are shown without being asked for
+LOG_BYTES = 20_000  # bytes of output that `log` shows at once
+DEFAULT_WAIT_SECONDS = 60.0  # seconds, unless the model says otherwise
+MAX_WAIT_SECONDS = 600.0
+STOP_GRACE_SECONDS = 5.0  # seconds between asking a command to end and killing it
 
-Action = Literal["list", "poll", "log", "wait", "write", "kill"]
+ProcessAction = Literal["list", "poll", "log", "wait", "write", "kill"]
 
 
-def process_tool(keepers: Path, ledger: Ledger) -> Tool:
+def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
     """The tool itself. It is `keyed`: whatever is repeated with the same key is done once."""
 
-    @tool(name="process", effect=Effect.KEYED, description=notes.PROCESS, timeout=LONGEST_WAIT + 60)
+    @tool(name="process", effect=Effect.KEYED, description=notes.PROCESS, timeout=MAX_WAIT_SECONDS + 60)
     async def process(
-        action: Action,
+        action: ProcessAction,
         use: Use,
-        id: Annotated[str, "Of the process; `list` needs none."] = "",  # noqa: A002 reason: the model reads it
-        timeout: Annotated[float, "Seconds to wait for the end, with `wait`."] = WAIT,
+        id: Annotated[str, "Of the process; `list` needs none."] = "",
+        timeout: Annotated[float, "Seconds to wait for the end, with `wait`."] = DEFAULT_WAIT_SECONDS,
         text: Annotated[str, "What the process is to read, with `write`."] = "",
         end: Annotated[bool, "With `write`: nothing more follows."] = False,
         offset: Annotated[int, "The byte of the output to begin at, with `log`; negative: from its end."] = 0,
     ) -> str:
         if action == "list":
-            return notes.process_list([_line(one) for one in await ledger.near(use.key)])
-        known = await _find(ledger, use.key, id)
-        place = last_place(keepers, known)
+            return notes.process_list([_line(one) for one in await records.list_for_chat(use.key)])
+        known = await _find(records, use.key, id)
+        place = process_directory(keepers, known)
         match action:
             case "wait":
-                await kept.until_over(place, min(max(timeout, 0.0), LONGEST_WAIT))
+                await kept.wait_for_end(place, min(max(timeout, 0.0), MAX_WAIT_SECONDS))
             case "kill":
-                await kept.stop(place, GRACE)
+                await kept.stop(place, STOP_GRACE_SECONDS)
             case "write":
                 return await _write(place, use.key, text, end=end)
-        shown = _log(place, offset) if action == "log" else _tail(place)
-        return _told(use, known, kept.look(place), shown)
+        shown = _output_page(place, offset) if action == "log" else _last_output(place)
+        return _status_text(use, known, kept.read_status(place), shown)
 
     return as_tool(process)
 
 
-def last_place(keepers: Path, known: Known) -> Path:
+def process_directory(keepers: Path, process: ProcessRecord) -> Path:
     """Where a process runs, or has run."""
-    return shell.last_place(keepers / known.directory)
+    return shell.last_call_directory(keepers / process.directory)
 
 
-async def _find(ledger: Ledger, call: str, name: str) -> Known:
-    known = await ledger.near(call)
+async def _find(records: ProcessRecords, call_key: str, name: str) -> ProcessRecord:
+    known = await records.list_for_chat(call_key)
     found = next((one for one in known if one.id == name.strip()), None)
     if found is None:
         raise ToolFailed(notes.no_such_process(name, [one.id for one in known]))
     return found
 
 
-def _line(known: Known) -> str:
+def _line(process: ProcessRecord) -> str:
     return notes.process_line(
-        known.id, known.command, notes.process_state(known.state, known.exit_code, known.signal)
+        process.id, process.command, notes.process_state(process.state, process.exit_code, process.signal)
     )
 
 
-def _told(use: Use, known: Known, seen: Sighting, output: str) -> str:
+def _status_text(use: Use, process: ProcessRecord, status: CommandStatus, output: str) -> str:
     """How it is, as the model reads it; of an end, that it was seen."""
-    match seen:
-        case Running():
-            return notes.process_running(known.id, output)
-        case Ended(exit_code=code, signal=signal):
-            use.saw(Sight(known.id, exit_code=code, signal=signal))
-            return f"{known.id}: {ending(seen)}.\n{output or notes.NO_OUTPUT}"
-        case Lost(problem):
-            use.saw(Sight(known.id, lost=True))
-            return f"{known.id}: {problem}\n{output or notes.NO_OUTPUT}"
-        case Missing() | Refused() if known.state != "live":
-            how = notes.process_state(known.state, known.exit_code, known.signal)
-            return f"{known.id}: {how}. {notes.OUTPUT_CLEARED}"
-        case NotReadable(problem):
-            return f"{known.id}: {problem} {notes.ASK_AGAIN_LATER}"
-        case Missing():
-            return f"{known.id}: {notes.PROCESS_FILES_GONE}"
+    match status:
+        case CommandRunning():
+            return notes.process_running(process.id, output)
+        case CommandEnded(exit_code=code, signal=signal):
+            use.report_exit(ObservedExit(process.id, exit_code=code, signal=signal))
+            return f"{process.id}: {exit_text(status)}.\n{output or notes.NO_OUTPUT}"
+        case CommandLost(problem):
+            use.report_exit(ObservedExit(process.id, lost=True))
+            return f"{process.id}: {problem}\n{output or notes.NO_OUTPUT}"
+        case CommandMissing() | CommandNeverStarted() if process.state != "live":
+            how = notes.process_state(process.state, process.exit_code, process.signal)
+            return f"{process.id}: {how}. {notes.OUTPUT_CLEARED}"
+        case CommandUnreadable(problem):
+            return f"{process.id}: {problem} {notes.ASK_AGAIN_LATER}"
+        case CommandMissing():
+            return f"{process.id}: {notes.PROCESS_FILES_GONE}"
         case _:
-            return f"{known.id}: {notes.PROCESS_NOT_BEGUN}"
+            return f"{process.id}: {notes.PROCESS_NOT_BEGUN}"
 
 
-def ending(seen: Ended) -> str:
+def exit_text(status: CommandEnded) -> str:
     """How a process ended, in a few words."""
-    also = "stopped" if seen.stopped else "its time was up" if seen.timed_out else seen.problem
-    return notes.process_state("ended", seen.exit_code, seen.signal) + (f" ({also.rstrip('.')})" if also else "")
+    also = "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
+    return notes.process_state("ended", status.exit_code, status.signal) + (
+        f" ({also.rstrip('.')})" if also else ""
+    )
 
 
-def _tail(place: Path) -> str:
-    return tail(place, TAIL)
+def _last_output(directory: Path) -> str:
+    return output_tail(directory, TAIL_BYTES)
 
 
-def tail(place: Path, most: int) -> str:
+def output_tail(directory: Path, max_bytes: int) -> str:
     """The end of what a process has said."""
-    since = kept.kept_from(place, max(0, kept.size(place) - most))
-    text, _ = kept.read_text(place, since, most, final=True)
+    since = kept.next_stored_offset(directory, max(0, kept.output_size(directory) - max_bytes))
+    text, _ = kept.read_output_text(directory, since, max_bytes, final=True)
     return (f"{notes.left_out(since)}\n" if since else "") + text.rstrip()
 
 
-def _log(place: Path, offset: int) -> str:
-    size = kept.size(place)
+def _output_page(directory: Path, offset: int) -> str:
+    size = kept.output_size(directory)
     wanted = max(0, size + offset) if offset < 0 else offset
-    since = kept.kept_from(place, wanted)
-    text, until = kept.read_text(place, since, LOG, final=since + LOG >= size)
+    since = kept.next_stored_offset(directory, wanted)
+    text, until = kept.read_output_text(directory, since, LOG_BYTES, final=since + LOG_BYTES >= size)
     return notes.process_log(text, since, until, size, since - wanted)
 
 
-async def _write(place: Path, key: str, text: str, *, end: bool) -> str:
+async def _write(directory: Path, key: str, text: str, *, end: bool) -> str:
     """Give it something to read, once: of a call that was cut off in the middle nobody knows how far it came."""
-    if not isinstance(kept.look(place), Running):
+    if not isinstance(kept.read_status(directory), CommandRunning):
         raise ToolFailed(notes.COMMAND_NOT_RUNNING)
-    if not await in_thread(lambda: _first_time(place, key)):
+    if not await run_in_thread(lambda: _mark_written(directory, key)):
         raise OutcomeUnknown(notes.INPUT_UNKNOWN)
     if text:
-        await kept.write(place, text.encode(errors="replace"))
+        await kept.write_input(directory, text.encode(errors="replace"))
     if end:
-        kept.close_input(place)
+        kept.close_input(directory)
     return notes.process_written(len(text.encode(errors="replace")), end=end)
 
 
-def _first_time(place: Path, key: str) -> bool:
+def _mark_written(directory: Path, key: str) -> bool:
     """Leave a durable mark that this call writes; False if it is there already."""
-    folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.close(os.open(f"written-{place_of(Path(), key).name}", os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
+        os.close(
+            os.open(f"written-{call_directory(Path(), key).name}", os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+        )
         os.fsync(folder)
     except FileExistsError:
         return False

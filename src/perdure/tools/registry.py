@@ -9,7 +9,7 @@ from perdure.core.tools import Tool, Toolbox
 from perdure.errors import ConfigurationError
 
 
-class Registry:
+class ToolRegistry:
     """Several toolboxes as one. Of two tools with the same name the first counts."""
 
     def __init__(self, boxes: Iterable[Toolbox], chosen: Sequence[str] = ("*",)) -> None:
@@ -25,7 +25,7 @@ class Registry:
         return tuple(found.values())
 
 
-def refuse_doubles(tools: Iterable[Tool]) -> None:
+def refuse_duplicate_names(tools: Iterable[Tool]) -> None:
     """Raise `ConfigurationError` if two tools have the same name: nobody could say which one is meant."""
     names: set[str] = set()
     for tool in tools:

@@ -12,15 +12,15 @@ from pathlib import Path
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
 
-RECENT = 1 << 17  # bytes of the trace, from its end, in which runs are counted
+MAX_TRACE_BYTES = 1 << 17  # bytes of the trace, from its end, in which runs are counted
 
 
-def rehearsal_tools(trace: Path) -> list[Tool]:
+def offline_tools(trace: Path) -> list[Tool]:
     """`step`, which may be repeated, and `once`, which must not be."""
 
     async def perform(use: Use) -> str:
         name, seconds = str(use.arguments["name"]), float(use.arguments["seconds"])
-        await asyncio.to_thread(_leave_trace, trace, f"{name} {use.key}")
+        await asyncio.to_thread(_append_trace, trace, f"{name} {use.key}")
         await asyncio.sleep(seconds)
         return f"{name}: done"
 
@@ -30,18 +30,18 @@ def rehearsal_tools(trace: Path) -> list[Tool]:
     ]
 
 
-def runs(trace: Path) -> list[str]:
+def recent_runs(trace: Path) -> list[str]:
     """The key of the call, its turn and its name in it, for each of the last runs that left their trace."""
     try:
         with trace.open("rb") as lines:
-            lines.seek(max(0, os.fstat(lines.fileno()).st_size - RECENT))
+            lines.seek(max(0, os.fstat(lines.fileno()).st_size - MAX_TRACE_BYTES))
             last = lines.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []
     return [line.rpartition(" ")[2] for line in last]
 
 
-def _leave_trace(trace: Path, line: str) -> None:
+def _append_trace(trace: Path, line: str) -> None:
     descriptor = os.open(trace, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, f"{line}\n".encode())

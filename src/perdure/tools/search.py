@@ -17,61 +17,61 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-MATCHES = 100
-SIZE = 5_000_000  # bytes of a file that is searched
-SHOWN = 200  # characters of a line that are shown
-MEMORY = 1 << 30
+MAX_MATCHES = 100
+MAX_FILE_BYTES = 5_000_000  # bytes of a file that is searched
+MAX_SHOWN_CHARACTERS = 200  # characters of a line that are shown
+MAX_MEMORY_BYTES = 1 << 30
 SKIPPED = {".git", ".hg", ".svn"}
-_SNIFFED = 8192  # bytes that show whether a file is text
+_SNIFFED_BYTES = 8192  # bytes that show whether a file is text
 
 
 def main() -> None:
     asked = json.load(sys.stdin)
     signal.setitimer(signal.ITIMER_REAL, asked["seconds"])
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     try:
         pattern = re.compile(asked["pattern"])
         glob = re.compile(glob_pattern(asked["glob"]), re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
-        tell("Searched", files=0, bad=str(error) or type(error).__name__)
+        write_line("Searched", files=0, bad=str(error) or type(error).__name__)
         return
     # Most of the time is for the walk; what is left is for the file at which it ends.
     deadline = time.monotonic() + asked["seconds"] * 2 / 3
-    tell("Searched", **search(asked["place"], pattern, glob, deadline))
+    write_line("Searched", **search(asked["place"], pattern, glob, deadline))
 
 
-def search(place: str, pattern: re.Pattern[str], glob: re.Pattern[str], deadline: float) -> dict[str, Any]:
+def search(root: str, pattern: re.Pattern[str], glob: re.Pattern[str], deadline: float) -> dict[str, Any]:
     """Tell every match in the files below a place, and return how far it came."""
     files = large = matches = 0
-    for file in walk(place):
+    for file in walk(root):
         if time.monotonic() > deadline:
             return {"files": files, "large": large, "late": True}
         if file and not glob.fullmatch(file):
             continue
-        text = read(f"{place}/{file}" if file else place)
+        text = read_text(f"{root}/{file}" if file else root)
         files, large = files + 1, large + (text is None)
         for number, line in enumerate((text or "").split("\n"), 1):
             found = pattern.search(line)
-            if found and matches == MATCHES:
+            if found and matches == MAX_MATCHES:
                 return {"files": files, "large": large, "full": True}
             if found:
                 matches += 1
-                tell("Match", file=readable(file), line=number, text=excerpt(line, found.start()))
+                write_line("Match", file=readable(file), line=number, text=excerpt(line, found.start()))
     return {"files": files, "large": large}
 
 
-def walk(place: str) -> Iterator[str]:
+def walk(root: str) -> Iterator[str]:
     """The files below a place, in order; of a file, itself, as the empty path."""
-    if not os.path.isdir(place):  # noqa: PTH112 reason: pathlib takes longer to load than most searches take
+    if not os.path.isdir(root):
         yield ""
         return
-    for folder, folders, files in os.walk(place):
+    for folder, folders, files in os.walk(root):
         folders[:] = sorted(set(folders) - SKIPPED)
         for name in sorted(files):
-            yield f"{folder}/{name}"[len(place) :].lstrip("/")
+            yield f"{folder}/{name}"[len(root) :].lstrip("/")
 
 
-def read(path: str) -> str | None:
+def read_text(path: str) -> str | None:
     """The text of a file; nothing of what is not text, and None if it is too large."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -81,12 +81,12 @@ def read(path: str) -> str | None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return ""
         try:
-            content = file.read(SIZE + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
         except OSError:
             return ""  # such as a file of the kernel's
-    if b"\0" in content[:_SNIFFED]:
+    if b"\0" in content[:_SNIFFED_BYTES]:
         return ""
-    return None if len(content) > SIZE else content.decode(errors="replace").replace("\r\n", "\n")
+    return None if len(content) > MAX_FILE_BYTES else content.decode(errors="replace").replace("\r\n", "\n")
 
 
 def glob_pattern(glob: str) -> str:
@@ -114,15 +114,15 @@ def _translated(part: str) -> str:
 
 def excerpt(line: str, at: int) -> str:
     """The line, or its part around the match."""
-    start = 0 if at < SHOWN * 3 // 4 else at - SHOWN // 4
-    return line[start : start + SHOWN].rstrip().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    start = 0 if at < MAX_SHOWN_CHARACTERS * 3 // 4 else at - MAX_SHOWN_CHARACTERS // 4
+    return line[start : start + MAX_SHOWN_CHARACTERS].rstrip().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def readable(path: str) -> str:
     return path.encode(errors="replace").decode()
 
 
-def tell(kind: str, **fields: Any) -> None:
+def write_line(kind: str, **fields: Any) -> None:
     sys.stdout.write(json.dumps({"type": kind, **fields}) + "\n")
     sys.stdout.flush()
 

@@ -17,48 +17,48 @@ from msgspec import Meta
 
 from perdure.core import notes
 from perdure.core.effects import Effect
-from perdure.core.files import UNKNOWN, shown_name
+from perdure.core.files import UNKNOWN_MEDIA_TYPE, display_file_name
 from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
 from perdure.errors import FileTooLarge, ToolFailed
-from perdure.tools.cabinet import Cabinet
-from perdure.tools.folder import Folder, in_words
+from perdure.tools.cabinet import AttachmentFiles
+from perdure.tools.folder import Workspace, translate_file_errors
 from perdure.tools.functions import as_tool, tool
 
-LARGEST = 50_000_000  # bytes: what the platforms take
-LONGEST = 900  # characters of a caption
+MAX_FILE_BYTES = 50_000_000  # bytes: what the platforms take
+MAX_CAPTION_CHARACTERS = 900  # characters of a caption
 
-Caption = Annotated[str, Meta(max_length=LONGEST, description="Words to show with the file.")]
+Caption = Annotated[str, Meta(max_length=MAX_CAPTION_CHARACTERS, description="Words to show with the file.")]
 
 
-def sending_tool(root: Path, home: Path) -> Tool:
+def send_file_tool(root: Path, home: Path) -> Tool:
     """The tool, for files in a folder and for files that came with messages."""
-    folder, cabinet = Folder(root, home), Cabinet(home)
+    folder, cabinet = Workspace(root, home), AttachmentFiles(home)
 
     @tool(effect=Effect.PURE)
     def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
         """Send a file to the user, in this chat. It is sent as it is now, at most 50 MB."""
-        place = folder.find(path, arrived=True)
-        name = shown_name(place.name)
-        with in_words(folder.name(place)), _opened(place, name) as source:
-            sent = _copied(cabinet, source, name, use.key, caption)
-        use.send(sent)
+        place = folder.resolve(path, allow_attachments=True)
+        name = display_file_name(place.name)
+        with translate_file_errors(folder.display_path(place)), _open_file(place, name) as source:
+            sent = _copy_file(cabinet, source, name, use.key, caption)
+        use.send_file(sent)
         return notes.file_owed(name, sent.size)
 
     return as_tool(send_file)
 
 
-def _opened(place: Path, name: str) -> BinaryIO:
-    if not stat.S_ISREG(place.stat().st_mode):
+def _open_file(path: Path, name: str) -> BinaryIO:
+    if not stat.S_ISREG(path.stat().st_mode):
         raise ToolFailed(notes.not_a_file(name))
-    return os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
-def _copied(cabinet: Cabinet, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:
+def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:
     """A copy with a name that is the same for every try of the same call."""
     file = f"att_{hashlib.sha256(key.encode()).hexdigest()[:26]}"
     try:
-        kept = cabinet.copy(file, name, source, LARGEST)
+        kept = attachments.copy(file, name, source, MAX_FILE_BYTES)
     except FileTooLarge as error:
         raise ToolFailed(notes.file_not_sent(name, error.message)) from error
-    return SentFile(file, name, guess_type(name)[0] or UNKNOWN, kept.size, kept.path, caption)
+    return SentFile(file, name, guess_type(name)[0] or UNKNOWN_MEDIA_TYPE, kept.size, kept.path, caption)

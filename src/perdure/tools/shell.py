@@ -20,71 +20,76 @@ from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import kept, watching
 from perdure.tools.functions import as_tool, tool
 from perdure.tools.kept import (
-    USUAL,
-    Ended,
-    Lost,
-    Missing,
-    NotReadable,
-    Order,
-    Patience,
-    Refused,
-    Running,
-    Sighting,
-    Unclaimed,
+    DEFAULT_TIMEOUTS,
+    CommandEnded,
+    CommandLost,
+    CommandMissing,
+    CommandNeverStarted,
+    CommandRunning,
+    CommandStatus,
+    CommandUnclaimed,
+    CommandUnreadable,
+    LaunchSpec,
+    StatusTimeouts,
 )
-from perdure.tools.ledger import Ledger
-from perdure.tools.threads import in_thread
+from perdure.tools.ledger import ProcessRecords
+from perdure.tools.threads import run_in_thread
 
-LISTEN = 10.0  # seconds between two looks whether a command has said something
-FOREVER = 10 * 365 * 86400.0  # the keeper ends a command in time: no other clock is needed
-
-
-MOST = 256 * 1024  # bytes of output that are read at once; what the model sees is cut further
-
-Guard = Callable[[Mapping[str, Any]], str]
+POLL_SECONDS = 10.0  # seconds between two looks whether a command has said something
+UNLIMITED_SECONDS = 10 * 365 * 86400.0  # the keeper ends a command in time: no other clock is needed
 
 
-class Workplace(Struct, frozen=True):
+MAX_OUTPUT_BYTES = 256 * 1024  # bytes of output that are read at once; what the model sees is cut further
+
+ApprovalGuard = Callable[[Mapping[str, Any]], str]
+
+
+class CommandEnvironment(Struct, frozen=True):
     """Where commands run, and what they are given."""
 
     keepers: Path  # a directory for each command, with its output and its result
     directory: Path  # where commands begin
     env: Sequence[str] = ("PATH", "HOME", "LANG")  # names of the variables that are passed on
     timeout: float = 600.0  # seconds, unless the model wishes for less or more
-    patience: Patience = USUAL
+    status_timeouts: StatusTimeouts = DEFAULT_TIMEOUTS
 
-    def environment(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
         return {name: os.environ[name] for name in self.env if name in os.environ}
 
 
-def place_of(keepers: Path, key: str) -> Path:
+def call_directory(keepers: Path, key: str) -> Path:
     """The directory of a call, named by its key, so that its journal leads there."""
     return keepers / key.replace(":", "~")
 
 
-def key_of(place: Path) -> str:
+def call_key(directory: Path) -> str:
     """The key of the call that a directory belongs to."""
-    return place.name.split("#", 1)[0].replace("~", ":")
+    return directory.name.split("#", 1)[0].replace("~", ":")
 
 
-def places_of(first: Path) -> Iterator[Path]:
+def call_directories(first: Path) -> Iterator[Path]:
     """The directory of a call, and those that came after it because nothing was ever started in the one before."""
     number, place = 1, first
-    while os.path.exists(place):  # noqa: PTH110 reason: what cannot be looked at raises no error here
+    while os.path.exists(place):
         yield place
         number += 1
         place = first.with_name(f"{first.name}#{number}")
 
 
-def last_place(first: Path) -> Path:
+def last_call_directory(first: Path) -> Path:
     """Where the command of a call runs, or has run. Versions before 0.3.0 began in a second directory at times."""
-    return [first, *places_of(first)][-1]
+    return [first, *call_directories(first)][-1]
 
 
-def shell_tool(work: Workplace, ledger: Ledger, guard: Guard | None = None, name: str = "shell") -> Tool:
+def shell_tool(
+    environment: CommandEnvironment,
+    records: ProcessRecords,
+    guard: ApprovalGuard | None = None,
+    name: str = "shell",
+) -> Tool:
     """The tool itself; `guard` says why a person must approve a command, if one must."""
 
-    @tool(name=name, effect=Effect.ATTACHED, description=notes.SHELL, timeout=FOREVER)
+    @tool(name=name, effect=Effect.ATTACHED, description=notes.SHELL, timeout=UNLIMITED_SECONDS)
     async def shell(
         command: str,
         use: Use,
@@ -95,93 +100,97 @@ def shell_tool(work: Workplace, ledger: Ledger, guard: Guard | None = None, name
     ) -> str:
         if background:
             limit = None if timeout is None else max(0.1, timeout)
-            begin = Order(command, str(work.directory), work.environment(), limit)
-            wishes = (notify_on_complete, watching.check(watch_patterns))
-            first = place_of(work.keepers, use.key)
-            return await in_background(first, begin, use.key, ledger, *wishes, work.patience)
+            begin = LaunchSpec(command, str(environment.directory), environment.variables(), limit)
+            wishes = (notify_on_complete, watching.check_patterns(watch_patterns))
+            first = call_directory(environment.keepers, use.key)
+            return await start_in_background(first, begin, use.key, records, *wishes, environment.status_timeouts)
         if watch_patterns:
             raise ToolFailed(notes.WATCH_BACKGROUND)
-        begin = order(work, command, timeout)
-        place = await attached(place_of(work.keepers, use.key), begin, work.patience)
-        seen = await _until_over(place, begin.cap, use.alive, work.patience)
-        return await told(place, seen, work.patience)
+        begin = make_launch_spec(environment, command, timeout)
+        place = await attach(call_directory(environment.keepers, use.key), begin, environment.status_timeouts)
+        seen = await _wait_for_end(place, begin.cap, use.alive, environment.status_timeouts)
+        return await result_text(place, seen, environment.status_timeouts)
 
-    where = f"{socket.gethostname()}:{work.keepers}"
-    return replace(as_tool(shell), guard=guard, where=where, prepare=partial(_prepare, work.keepers))
+    where = f"{socket.gethostname()}:{environment.keepers}"
+    return replace(
+        as_tool(shell), guard=guard, where=where, prepare=partial(_make_call_directory, environment.keepers)
+    )
 
 
-async def _prepare(keepers: Path, key: str) -> None:
+async def _make_call_directory(keepers: Path, key: str) -> None:
     """Make the directory of a call, before its intent is on record: if it is gone later, it has vanished."""
     try:
-        await in_thread(lambda: kept.make_place(place_of(keepers, key)))
+        await run_in_thread(lambda: kept.make_directory(call_directory(keepers, key)))
     except OSError as error:
         raise ToolFailed(notes.command_not_started(str(error))) from error
 
 
-async def in_background(
+async def start_in_background(
     first: Path,
-    order: Order,
+    spec: LaunchSpec,
     key: str,
-    ledger: Ledger,
+    records: ProcessRecords,
     notify: bool,
     patterns: Sequence[str],
-    patience: Patience,
+    timeouts: StatusTimeouts,
 ) -> str:
     """Start a command that nobody waits for. It is on record first, so that it outlives its turn."""
-    process = await ledger.record(key, first.name, order.command, notify=notify, patterns=patterns)
+    process = await records.record(key, first.name, spec.command, notify=notify, patterns=patterns)
     try:
-        await attached(first, order, patience)
+        await attach(first, spec, timeouts)
     except ToolFailed:
-        await ledger.forget(process)
+        await records.forget(process)
         raise
-    await ledger.begun(process)
+    await records.mark_started(process)
     return notes.process_begun(process, notify=notify, patterns=patterns)
 
 
-async def _until_over(place: Path, cap: int, alive: Callable[[], None], patience: Patience) -> Sighting:
+async def _wait_for_end(
+    directory: Path, max_bytes: int, report_activity: Callable[[], None], timeouts: StatusTimeouts
+) -> CommandStatus:
     """Wait for the end of a command. What it says meanwhile is a sign of life."""
     heard = 0
     while True:
-        await kept.until_over(place, LISTEN)
-        if not isinstance(seen := await kept.look_patiently(place, patience), Running):
+        await kept.wait_for_end(directory, POLL_SECONDS)
+        if not isinstance(seen := await kept.wait_for_status(directory, timeouts), CommandRunning):
             return seen
-        size = await kept.patiently(lambda: kept.size(place), patience)
-        if size != heard or size == cap:  # a keeper of an earlier version stops there, and nobody can tell
+        size = await kept.retry_os_errors(lambda: kept.output_size(directory), timeouts)
+        if size != heard or size == max_bytes:  # a keeper of an earlier version stops there, and nobody can tell
             heard = size
-            alive()
+            report_activity()
 
 
-def order(work: Workplace, command: str, timeout: float | None) -> Order:
-    return Order(
+def make_launch_spec(environment: CommandEnvironment, command: str, timeout: float | None) -> LaunchSpec:
+    return LaunchSpec(
         command=command,
-        directory=str(work.directory),
-        env=work.environment(),
-        timeout=work.timeout if timeout is None else max(0.1, timeout),
+        directory=str(environment.directory),
+        env=environment.variables(),
+        timeout=environment.timeout if timeout is None else max(0.1, timeout),
         input=False,  # nobody could write to it
     )
 
 
-async def attached(first: Path, order: Order, patience: Patience) -> Path:
+async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Path:
     """Where the command runs, or has run: it is started only if it never was, and that is proved.
 
     The directory was made before the call's intent was on record: if it is not there, the command may have run.
     """
-    place = last_place(first)
-    match await kept.look_patiently(place, patience):
-        case Missing():
+    place = last_call_directory(first)
+    match await kept.wait_for_status(place, timeouts):
+        case CommandMissing():
             raise OutcomeUnknown(notes.COMMAND_FILES_GONE)
-        case NotReadable(problem):
+        case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
-        case Unclaimed():
-            await _begin(place, order, patience)
-        case Refused():
+        case CommandUnclaimed():
+            await _start_shielded(place, spec, timeouts)
+        case CommandNeverStarted():
             raise ToolFailed(notes.command_not_started(notes.COMMAND_FORESTALLED))
     return place
 
 
-async def _begin(place: Path, order: Order, patience: Patience) -> None:
+async def _start_shielded(directory: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> None:
     """Start a command. Whoever is cut off meanwhile leaves it started, or not, but not about to be."""
-    starting = asyncio.create_task(kept.begin(place, order, patience))
+    starting = asyncio.create_task(kept.start_command(directory, spec, timeouts))
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -191,40 +200,44 @@ async def _begin(place: Path, order: Order, patience: Patience) -> None:
         raise
 
 
-async def told(place: Path, seen: Sighting, patience: Patience) -> str:
+async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTimeouts) -> str:
     """What became of a command, as the model reads it."""
-    match seen:
-        case Ended():
-            output, size = await _read_output(place, patience)
-            how = "stopped" if seen.stopped else "its time was up" if seen.timed_out else seen.problem
-            lost = seen.seen - seen.kept
-            if seen.kept and size == 0:
+    match status:
+        case CommandEnded():
+            output, size = await _read_output(directory, timeouts)
+            how = "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
+            lost = status.seen - status.kept
+            if status.kept and size == 0:
                 output = notes.OUTPUT_CLEARED
-            return notes.command_ended(seen.exit_code, seen.signal, lost, output, how, middle=size == seen.seen)
-        case Lost(problem):
-            output, _ = await _read_output(place, patience)
+            return notes.command_ended(
+                status.exit_code, status.signal, lost, output, how, middle=size == status.seen
+            )
+        case CommandLost(problem):
+            output, _ = await _read_output(directory, timeouts)
             raise OutcomeUnknown(notes.command_lost(problem, output))
-        case NotReadable(problem):
+        case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
         case _:  # it was begun, so that its files have vanished, all or some of them
             raise OutcomeUnknown(notes.COMMAND_FILES_GONE)
 
 
-async def _read_output(place: Path, patience: Patience) -> tuple[str, int | None]:
+async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, int | None]:
     """What a command has said, and how many bytes that are; a sentence and None if it can never be read."""
     try:
-        return await kept.patiently(lambda: (output_of(place), kept.size(place)), patience)
+        return await kept.retry_os_errors(
+            lambda: (output_excerpt(directory), kept.output_size(directory)), timeouts
+        )
     except OSError as error:
         return notes.output_not_readable(str(error)), None
 
 
-def output_of(place: Path, most: int = MOST) -> str:
+def output_excerpt(directory: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> str:
     """What a command has said: all of it, or its beginning and its end."""
-    size = kept.size(place)
-    text, until = kept.read_text(place, 0, most, final=size <= most)
+    size = kept.output_size(directory)
+    text, until = kept.read_output_text(directory, 0, max_bytes, final=size <= max_bytes)
     if until >= size:
         return text
-    head, until = kept.read_text(place, 0, most // 2)
-    since = kept.kept_from(place, max(until, size - most // 2))
-    tail, _ = kept.read_text(place, since, most // 2, final=True)
+    head, until = kept.read_output_text(directory, 0, max_bytes // 2)
+    since = kept.next_stored_offset(directory, max(until, size - max_bytes // 2))
+    tail, _ = kept.read_output_text(directory, since, max_bytes // 2, final=True)
     return f"{head}\n{notes.left_out(since - until)}\n{tail}" if since > until else head + tail

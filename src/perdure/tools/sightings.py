@@ -17,25 +17,25 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import notes
-from perdure.tools.place import FORMAT, boot, claim, lives, process
-from perdure.tools.threads import in_thread
+from perdure.tools.place import RECORD_VERSION, boot_id, claim_directory, is_process_alive, process_stat
+from perdure.tools.threads import run_in_thread
 
-_AGAIN = 0.5  # seconds between two looks at files that cannot be read
+_RETRY_SECONDS = 0.5  # seconds between two looks at files that cannot be read
 
 
-class Missing(Struct, frozen=True, tag=True):
+class CommandMissing(Struct, frozen=True):
     """There is no such place. Whether something was begun in it, only the journal can tell."""
 
 
-class Unclaimed(Struct, frozen=True, tag=True):
+class CommandUnclaimed(Struct, frozen=True):
     """It was not started yet. Only `forestall` can tell whether it will be."""
 
 
-class Refused(Struct, frozen=True, tag=True):
+class CommandNeverStarted(Struct, frozen=True):
     """It was never started, and never will be: we claimed the place first."""
 
 
-class Running(Struct, frozen=True, tag=True):
+class CommandRunning(Struct, frozen=True):
     """It has a keeper that lives."""
 
     pid: int  # of the command, also of its session; 0 in the moment before it is started
@@ -43,7 +43,7 @@ class Running(Struct, frozen=True, tag=True):
     keeper: int  # its process id
 
 
-class Ended(Struct, frozen=True, tag=True):
+class CommandEnded(Struct, frozen=True):
     """It is over, and this is how."""
 
     exit_code: int | None  # None if a signal ended it
@@ -56,43 +56,51 @@ class Ended(Struct, frozen=True, tag=True):
     problem: str = ""  # a sentence
 
 
-class Lost(Struct, frozen=True, tag=True):
+class CommandLost(Struct, frozen=True):
     """It was begun, and nobody here can tell how it ended."""
 
     problem: str  # a sentence
     alive: bool = False  # the command itself still runs; `stop` would end it
 
 
-class NotReadable(Struct, frozen=True, tag=True):
+class CommandUnreadable(Struct, frozen=True):
     """Its files cannot be read now, which proves nothing; a later look may see more."""
 
     problem: str  # a sentence
 
 
-Sighting = Missing | Unclaimed | Refused | Running | Ended | Lost | NotReadable
+CommandStatus = (
+    CommandMissing
+    | CommandUnclaimed
+    | CommandNeverStarted
+    | CommandRunning
+    | CommandEnded
+    | CommandLost
+    | CommandUnreadable
+)
 
 
-class Patience(Struct, frozen=True):
+class StatusTimeouts(Struct, frozen=True):
     """How many seconds we look again, before we say that nobody knows how a command ended."""
 
-    vanished: float = 5.0  # its folder is not there
+    missing: float = 5.0  # its folder is not there
     unreadable: float = 600.0  # its files are there, perhaps, and cannot be read
 
 
-USUAL = Patience()
+DEFAULT_TIMEOUTS = StatusTimeouts()
 
 
-class Record(Struct):
+class KeeperRecord(Struct):
     """A file in a place."""
 
     version: int
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=KeeperRecord)
 T = TypeVar("T")
 
 
-class Identity(Record):
+class ProcessIdentity(KeeperRecord):
     """A process, told from every other one that had or will have its number."""
 
     pid: int
@@ -100,24 +108,24 @@ class Identity(Record):
     boot: str
 
     @property
-    def lives(self) -> bool:
-        return self.boot == boot() and lives(self.pid, self.started)
+    def is_alive(self) -> bool:
+        return self.boot == boot_id() and is_process_alive(self.pid, self.started)
 
     def reap(self) -> None:
         """Take an ended process off the kernel's list if it was left to us, as where the gateway is process 1."""
         with suppress(OSError):  # it was left to somebody else, or cannot be looked at now
-            if (found := process(self.pid)) and found[0] == "Z" and found[2] == self.started:
+            if (found := process_stat(self.pid)) and found[0] == "Z" and found[2] == self.started:
                 os.waitpid(self.pid, os.WNOHANG)
 
 
-class Claim(Identity):
+class ClaimRecord(ProcessIdentity):
     """Who was first in a place."""
 
     by: str
     at: int
 
 
-class Result(Record):
+class ResultRecord(KeeperRecord):
     """How a command ended, as the keeper wrote it down."""
 
     exit_code: int | None
@@ -130,42 +138,46 @@ class Result(Record):
     problem: tuple[str, str, str] | None
 
 
-def look(place: Path) -> Sighting:
+def read_status(directory: Path) -> CommandStatus:
     """See how a command is doing. It reads three small files; nothing is waited for."""
     try:
-        return _ended(place) or _claimed(place) or (Unclaimed() if is_there(place) else Missing())
-    except Damaged as error:
-        return Lost(str(error))
+        return (
+            _ended_status(directory)
+            or _claimed_status(directory)
+            or (CommandUnclaimed() if path_exists(directory) else CommandMissing())
+        )
+    except DamagedRecord as error:
+        return CommandLost(str(error))
     except OSError as error:
-        return NotReadable(notes.command_not_readable(str(error)))
+        return CommandUnreadable(notes.command_not_readable(str(error)))
 
 
-async def look_patiently(place: Path, patience: Patience) -> Sighting:
+async def wait_for_status(directory: Path, timeouts: StatusTimeouts) -> CommandStatus:
     """Look until there is something to see; `Missing` or `NotReadable` if there was nothing for so long."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    while isinstance(sighting := look(place), Missing | NotReadable):
-        limit = patience.vanished if isinstance(sighting, Missing) else patience.unreadable
+    while isinstance(sighting := read_status(directory), CommandMissing | CommandUnreadable):
+        limit = timeouts.missing if isinstance(sighting, CommandMissing) else timeouts.unreadable
         if (left := began + limit - loop.time()) <= 0:
             break
-        await asyncio.sleep(min(_AGAIN, left))
+        await asyncio.sleep(min(_RETRY_SECONDS, left))
     return sighting
 
 
-async def patiently(work: Callable[[], T], patience: Patience) -> T:
+async def retry_os_errors(operation: Callable[[], T], timeouts: StatusTimeouts) -> T:
     """Work with files in a thread; while the system refuses, try again, and raise its error in the end."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + patience.unreadable
+    until = loop.time() + timeouts.unreadable
     while True:
         try:
-            return await in_thread(work)
+            return await run_in_thread(operation)
         except OSError:
             if loop.time() >= until:
                 raise
-        await asyncio.sleep(_AGAIN)
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
-def is_there(path: Path) -> bool:
+def path_exists(path: Path) -> bool:
     """Whether there is something at a path; an `OSError` says that nobody can tell now."""
     try:
         path.stat()
@@ -174,65 +186,67 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def forestall(place: Path) -> bool:
+def prevent_start(directory: Path) -> bool:
     """Claim a place ourselves; False if a keeper was first.
 
     After return with True: its command never started and never will, also for every process after us. It waits
     for the disk.
     """
-    make_place(place)
-    folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    make_directory(directory)
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return claim(folder, "gateway") or isinstance(look(place), Refused)
+        return claim_directory(folder, "gateway") or isinstance(read_status(directory), CommandNeverStarted)
     finally:
         os.close(folder)
 
 
-def make_place(place: Path) -> None:
+def make_directory(directory: Path) -> None:
     """Make the directory of a command, so that it is there after a power cut too."""
     with suppress(FileExistsError):
-        place.mkdir(mode=0o700, parents=True)
-    parent = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+        directory.mkdir(mode=0o700, parents=True)
+    parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(parent)
     finally:
         os.close(parent)
 
 
-def claim_of(place: Path) -> Claim | None:
-    return _record(place, "claim", Claim)
+def read_claim(directory: Path) -> ClaimRecord | None:
+    return _read_record(directory, "claim", ClaimRecord)
 
 
-def child_of(place: Path) -> Identity | None:
-    return _record(place, "child", Identity)
+def read_child(directory: Path) -> ProcessIdentity | None:
+    return _read_record(directory, "child", ProcessIdentity)
 
 
-def _claimed(place: Path) -> Sighting | None:
-    claim = claim_of(place)
+def _claimed_status(directory: Path) -> CommandStatus | None:
+    claim = read_claim(directory)
     if claim is None:
         return None
     if claim.by != "keeper":
-        return Refused()
-    if claim.lives:
-        child = child_of(place)
-        return Running(child.pid if child else 0, claim.at, claim.pid)
-    return _ended(place) or _lost(place, claim)  # again, because it may just have written its result and ended
+        return CommandNeverStarted()
+    if claim.is_alive:
+        child = read_child(directory)
+        return CommandRunning(child.pid if child else 0, claim.at, claim.pid)
+    return _ended_status(directory) or _lost_status(
+        directory, claim
+    )  # again, because it may just have written its result and ended
 
 
-def _lost(place: Path, claim: Claim) -> Lost:
-    if claim.boot != boot():
-        return Lost(notes.COMMAND_LOST_AT_BOOT)
-    child = child_of(place)
-    alive = child is not None and child.lives
-    return Lost(notes.COMMAND_AT_LARGE if alive else notes.COMMAND_LOST, alive)
+def _lost_status(directory: Path, claim: ClaimRecord) -> CommandLost:
+    if claim.boot != boot_id():
+        return CommandLost(notes.COMMAND_LOST_AT_BOOT)
+    child = read_child(directory)
+    alive = child is not None and child.is_alive
+    return CommandLost(notes.COMMAND_AT_LARGE if alive else notes.COMMAND_LOST, alive)
 
 
-def _ended(place: Path) -> Ended | None:
-    result = _record(place, "result.json", Result)
+def _ended_status(directory: Path) -> CommandEnded | None:
+    result = _read_record(directory, "result.json", ResultRecord)
     if result is None:
         return None
     problem = notes.command_problem(*result.problem) if result.problem else ""
-    return Ended(
+    return CommandEnded(
         result.exit_code,
         result.signal,
         result.ended_at,
@@ -244,17 +258,17 @@ def _ended(place: Path) -> Ended | None:
     )
 
 
-class Damaged(Exception):
+class DamagedRecord(Exception):
     """A record is there and cannot be understood; the sentence says why."""
 
 
-def _record(place: Path, name: str, kind: type[R]) -> R | None:
+def _read_record(directory: Path, name: str, kind: type[R]) -> R | None:
     try:
-        found = msgspec.json.decode((place / name).read_bytes(), type=kind)
+        found = msgspec.json.decode((directory / name).read_bytes(), type=kind)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.MsgspecError as error:
-        raise Damaged(notes.command_unreadable(name, str(error))) from error
-    if found.version > FORMAT:
-        raise Damaged(notes.command_newer(name))
+        raise DamagedRecord(notes.command_unreadable(name, str(error))) from error
+    if found.version > RECORD_VERSION:
+        raise DamagedRecord(notes.command_newer(name))
     return found

@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def in_thread(work: Callable[[], T]) -> T:
+async def run_in_thread(function: Callable[[], T]) -> T:
     """The result of blocking work, done in a thread of its own.
 
     Not `asyncio.to_thread`: its few threads are shared, so that a few tools which hang would stop all others,
@@ -25,11 +25,11 @@ async def in_thread(work: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            result = context.run(work)
-        except BaseException as error:  # noqa: BLE001 reason: it is raised where the work is awaited
-            settle = _failing(done, error)
+            result = context.run(function)
+        except BaseException as error:
+            settle = _error_setter(done, error)
         else:
-            settle = _ending(done, result)
+            settle = _result_setter(done, result)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle)
 
@@ -37,11 +37,11 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await done
 
 
-def _ending(done: asyncio.Future[T], result: T) -> Callable[[], None]:
+def _result_setter(done: asyncio.Future[T], result: T) -> Callable[[], None]:
     return lambda: None if done.done() else done.set_result(result)
 
 
-def _failing(done: asyncio.Future[T], error: BaseException) -> Callable[[], None]:
+def _error_setter(done: asyncio.Future[T], error: BaseException) -> Callable[[], None]:
     if isinstance(error, StopIteration):  # no future takes one
         error = RuntimeError(f"StopIteration: {error}")
     return lambda: None if done.done() else done.set_exception(error)

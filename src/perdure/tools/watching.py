@@ -15,36 +15,36 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.errors import ToolFailed
-from perdure.tools.remains import kept_from, read
+from perdure.tools.remains import next_stored_offset, read_output
 
-MOST = 8  # patterns of one command
-LONGEST = 200  # characters of one pattern
-PIECE = 256 * 1024  # bytes that are looked at in one go
-LINE = 400  # characters of a line that a regular expression is tried on
-HELD = 4096  # bytes of an unfinished line that are looked at again when it has grown
-SHOWN = 3  # lines of what was found
-PATIENCE = 1.0  # seconds of computing for one piece; beyond that it is given up
+MAX_PATTERNS = 8  # patterns of one command
+MAX_PATTERN_CHARACTERS = 200  # characters of one pattern
+PIECE_BYTES = 256 * 1024  # bytes that are looked at in one go
+MAX_LINE_CHARACTERS = 400  # characters of a line that a regular expression is tried on
+MAX_HELD_BYTES = 4096  # bytes of an unfinished line that are looked at again when it has grown
+MAX_SHOWN_LINES = 3  # lines of what was found
+MAX_CPU_SECONDS = 1.0  # seconds of computing for one piece; beyond that it is given up
 
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
 
-Test = Callable[[bytes], bool]
+LineTest = Callable[[bytes], bool]
 
 
-class Look(Struct, frozen=True):
+class PatternScan(Struct, frozen=True):
     """What a look at a piece of output has found."""
 
     count: int
     lines: tuple[str, ...]  # the last ones
-    until: int  # where the next look begins
-    slow: bool = False  # the patterns take too long
+    next_offset: int  # where the next look begins
+    too_slow: bool = False  # the patterns take too long
 
 
-def check(patterns: Sequence[str]) -> tuple[str, ...]:
+def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
     """The patterns, if all of them can be looked for; `ToolFailed` says which cannot, and why."""
-    if len(patterns) > MOST:
-        raise ToolFailed(notes.too_many_patterns(len(patterns), MOST))
+    if len(patterns) > MAX_PATTERNS:
+        raise ToolFailed(notes.too_many_patterns(len(patterns), MAX_PATTERNS))
     for pattern in patterns:
         if problem := _problem(pattern):
             raise ToolFailed(notes.unwatchable(pattern, problem))
@@ -52,18 +52,18 @@ def check(patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _problem(pattern: str) -> str:
-    if not pattern.strip() or "\n" in pattern or len(pattern) > LONGEST:
-        return notes.pattern_length(LONGEST)
+    if not pattern.strip() or "\n" in pattern or len(pattern) > MAX_PATTERN_CHARACTERS:
+        return notes.pattern_length(MAX_PATTERN_CHARACTERS)
     if not _SPECIAL.search(pattern):
         return ""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         return str(error)
-    return "" if _is_tame(pattern) else notes.PATTERN_WILD
+    return "" if _is_cheap(pattern) else notes.PATTERN_WILD
 
 
-def _is_tame(pattern: str) -> bool:
+def _is_cheap(pattern: str) -> bool:
     """Whether it stays cheap on every line: no group is repeated or refers to another, and few things repeat."""
     if re.search(r"\\[0-9]", pattern):
         return False
@@ -73,38 +73,39 @@ def _is_tame(pattern: str) -> bool:
     return sum(map(bare.count, "*+{")) <= 2 and bare.count("?") <= 3
 
 
-def compiled(patterns: Sequence[str]) -> list[Test]:
+def compile_patterns(patterns: Sequence[str]) -> list[LineTest]:
     return [_test(pattern) for pattern in patterns]
 
 
-def _test(pattern: str) -> Test:
+def _test(pattern: str) -> LineTest:
     if not _SPECIAL.search(pattern):
         text = pattern.encode(errors="replace")
         return lambda line: text in line
     expression = re.compile(pattern)
-    return lambda line: expression.search(line.decode(errors="replace")[:LINE]) is not None
+    return lambda line: expression.search(line.decode(errors="replace")[:MAX_LINE_CHARACTERS]) is not None
 
 
-def look_for(tests: Sequence[Test], place: Path, since: int, *, final: bool) -> Look:
+def scan_output(tests: Sequence[LineTest], directory: Path, offset: int, *, final: bool) -> PatternScan:
     """Look at the next piece of output. An unfinished line counts as soon as it has what is looked for."""
-    piece, end = read(place, since, PIECE)
+    piece, end = read_output(directory, offset, PIECE_BYTES)
     lines = piece.split(b"\n")
     rest = lines.pop()
     began, found = time.thread_time(), []
     for line in lines:
         if any(test(line) for test in tests):
             found.append(line)
-        if time.thread_time() - began > PATIENCE:
-            return _look(found, end, slow=True)
+        if time.thread_time() - began > MAX_CPU_SECONDS:
+            return _pattern_scan(found, end, too_slow=True)
     if rest and any(test(rest) for test in tests):
-        return _look([*found, rest], end)
-    if final or len(piece) == PIECE == len(rest) or kept_from(place, end) > end:
-        return _look(found, end)
-    return _look(found, end - min(len(rest), HELD))
+        return _pattern_scan([*found, rest], end)
+    if final or len(piece) == PIECE_BYTES == len(rest) or next_stored_offset(directory, end) > end:
+        return _pattern_scan(found, end)
+    return _pattern_scan(found, end - min(len(rest), MAX_HELD_BYTES))
 
 
-def _look(found: Sequence[bytes], until: int, *, slow: bool = False) -> Look:
+def _pattern_scan(found: Sequence[bytes], next_offset: int, *, too_slow: bool = False) -> PatternScan:
     shown = tuple(
-        line.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}") for line in found[-SHOWN:]
+        line.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+        for line in found[-MAX_SHOWN_LINES:]
     )
-    return Look(len(found), shown, until, slow)
+    return PatternScan(len(found), shown, next_offset, too_slow)

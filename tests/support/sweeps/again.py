@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-from support.sweeping import World
-from support.sweeps.answers import Parts, Steps
-from support.sweeps.processes import Told
-from support.sweeps.tools import Approval, Command
+from support.sweeping import CrashScenario
+from support.sweeps.answers import MultipartAnswer, StepsAnswer
+from support.sweeps.processes import ProcessExitReport
+from support.sweeps.tools import ApprovedCommand, ForegroundCommand
 
-IN_A_STEP = "SELECT 1 FROM journal WHERE kind = 'tool_started'"
-ASKED = "SELECT 1 FROM turns WHERE state = 'waiting'"
-PART_SENT = "SELECT 1 FROM outbox WHERE state = 'sending' AND part = 1"
-GOING_ON = "SELECT 1 FROM turns WHERE state = 'running' AND attempt = 2"
+STEP_STARTED_SQL = "SELECT 1 FROM journal WHERE kind = 'tool_started'"
+TURN_WAITS_SQL = "SELECT 1 FROM turns WHERE state = 'waiting'"
+PART_SENDING_SQL = "SELECT 1 FROM outbox WHERE state = 'sending' AND part = 1"
+SECOND_ATTEMPT_SQL = "SELECT 1 FROM turns WHERE state = 'running' AND attempt = 2"
 
 
-class Recovery(Steps):
+class RecoveryCrash(StepsAnswer):
     name = "recovery"
-    before = (IN_A_STEP,)
+    earlier_crash_facts = (STEP_STARTED_SQL,)
 
 
-class RecoveryAgain(Steps):
+class RecoveryCrashTwice(StepsAnswer):
     name = "recovery of the recovery"
-    before = (IN_A_STEP, GOING_ON)
+    earlier_crash_facts = (STEP_STARTED_SQL, SECOND_ATTEMPT_SQL)
 
 
-class CommandAgain(Command):
+class CommandRecovery(ForegroundCommand):
     name = "shell, recovered"
-    before = (IN_A_STEP,)
+    earlier_crash_facts = (STEP_STARTED_SQL,)
 
 
-class ApprovalAgain(Approval):
+class ApprovalRecovery(ApprovedCommand):
     name = "approval, recovered"
-    before = (ASKED,)
+    earlier_crash_facts = (TURN_WAITS_SQL,)
 
 
-class PartsAgain(Parts):
+class MultipartRecovery(MultipartAnswer):
     name = "parts, recovered"
-    before = (PART_SENT,)
+    earlier_crash_facts = (PART_SENDING_SQL,)
 
 
-class ToldAgain(Told):
+class ProcessExitRecovery(ProcessExitReport):
     name = "process, recovered"
-    before = (IN_A_STEP,)
+    earlier_crash_facts = (STEP_STARTED_SQL,)
 
 
-SCENES: list[type[World]] = [Recovery, RecoveryAgain, CommandAgain, ApprovalAgain, PartsAgain, ToldAgain]
+SCENARIOS: list[type[CrashScenario]] = [
+    RecoveryCrash,
+    RecoveryCrashTwice,
+    CommandRecovery,
+    ApprovalRecovery,
+    MultipartRecovery,
+    ProcessExitRecovery,
+]

@@ -8,50 +8,50 @@ from pathlib import Path
 from typing import Any
 
 from support.markdown import ROOT
-from support.sweeping import Swept, World
+from support.sweeping import CrashScenario, SweepResult
 from support.sweeps import again, answers, busy, files, processes, taken_back, tools
 
-SCENES: list[type[World]] = [
-    *answers.SCENES,
-    *tools.SCENES,
-    *busy.SCENES,
-    *processes.SCENES,
-    *files.SCENES,
-    *taken_back.SCENES,
-    *again.SCENES,
+SCENARIOS: list[type[CrashScenario]] = [
+    *answers.SCENARIOS,
+    *tools.SCENARIOS,
+    *busy.SCENARIOS,
+    *processes.SCENARIOS,
+    *files.SCENARIOS,
+    *taken_back.SCENARIOS,
+    *again.SCENARIOS,
 ]
-RECORD = ROOT / "tests" / "crash" / "points.json"
-ROOM = 0.8  # how many calls a scene makes depends a little on how its tasks are scheduled
+RECORD_FILE = ROOT / "tests" / "crash" / "points.json"
+MIN_CALLS_SHARE = 0.8  # how many calls a scene makes depends a little on how its tasks are scheduled
 
 
-def recorded() -> dict[str, Any]:
+def recorded_sweeps() -> dict[str, Any]:
     """What the last full sweep that was recorded went through, by scene."""
-    found: dict[str, Any] = json.loads(RECORD.read_text())
+    found: dict[str, Any] = json.loads(RECORD_FILE.read_text())
     return found
 
 
-def record(scene: type[World], swept: Swept) -> None:
+def record_sweep(scenario: type[CrashScenario], result: SweepResult) -> None:
     """Write down what a full sweep went through."""
     mine = {
-        "calls": dict(sorted(swept.calls.items())),
-        "points": swept.points,
-        "moments": {moment.name.lower(): count for moment, count in sorted(swept.moments.items())},
+        "calls": dict(sorted(result.calls.items())),
+        "points": result.points,
+        "moments": {moment.name.lower(): count for moment, count in sorted(result.moments.items())},
         "noticed": {
             what: {moment.name.lower(): count for moment, count in sorted(counts.items())}
-            for what, counts in sorted(swept.noticed.items())
+            for what, counts in sorted(result.noticed.items())
         },
     }
-    with Path(RECORD).open("r+") as file:
+    with Path(RECORD_FILE).open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        known = {**json.load(file), scene.name: mine}
+        known = {**json.load(file), scenario.name: mine}
         file.seek(0)
         file.truncate()
-        file.write(json.dumps({each.name: known[each.name] for each in SCENES if each.name in known}, indent=2))
+        file.write(json.dumps({each.name: known[each.name] for each in SCENARIOS if each.name in known}, indent=2))
         file.write("\n")
 
 
-def check_reach(scene: type[World], calls: dict[str, int]) -> None:
+def check_reach(scenario: type[CrashScenario], calls: dict[str, int]) -> None:
     """The sweep reaches what it did when it was recorded."""
-    for what, count in recorded()[scene.name]["calls"].items():
-        least = int(ROOM * count)
+    for what, count in recorded_sweeps()[scenario.name]["calls"].items():
+        least = int(MIN_CALLS_SHARE * count)
         assert calls.get(what, 0) >= least, f"{what}: {calls.get(what, 0)} calls, and there were {count}"

@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import ClassVar
 
 from perdure.core import notes
-from perdure.core.journal import Compacted, TurnView
+from perdure.core.journal import ConversationCompacted, TurnView
 from perdure.platforms.api import Capabilities
-from support.sweeping import World, entries_of
+from support.sweeping import CrashScenario, entries_of
 
 
-class Plain(World):
+class PlainAnswer(CrashScenario):
     name = "plain"
     writes = ("say: hello",)
     sees = ("hello",)
 
 
-class ReadBack(Plain):
+class ReadBackAnswer(PlainAnswer):
     """A platform that can be asked what it has."""
 
     name = "plain, read back"
     can = Capabilities(read_back=True, keeps_missed=True)
 
 
-class Untold(Plain):
+class UndeduplicatedAnswer(PlainAnswer):
     """A platform that can tell nothing: what was cut off comes with a mark."""
 
     name = "plain, no telling"
@@ -34,31 +34,31 @@ class Untold(Plain):
         return self.platform.replies() in (["hello"], [self.marked], ["hello", self.marked])
 
 
-class Steps(World):
+class StepsAnswer(CrashScenario):
     name = "steps"
     writes = ("step a 0s\nonce b 0s\nsay: done",)
     sees = ("done",)
 
 
-class Parallel(World):
+class ParallelSteps(CrashScenario):
     name = "parallel"
     writes = ("parallel: a, b, c\nsay: done",)
     sees = ("done",)
 
 
-class Failure(World):
+class FailedTurn(CrashScenario):
     name = "failure"
     writes = ("step a 0s\nfail: no credit",)
     sees = ("I could not finish this: no credit",)
 
 
-class Waiting(World):
+class TwoMessages(CrashScenario):
     name = "a queue"
     writes = ("say: one", "once b 0s\nsay: two")
     sees = ("one", "two")
 
 
-class TwoSessions(World):
+class TwoSessions(CrashScenario):
     name = "two sessions"
     writes = ("once b 0s\nsay: one", "say: two")
 
@@ -70,14 +70,14 @@ class TwoSessions(World):
         return [self.platform.replies("1"), self.platform.replies("2")] == [["one"], ["two"]]
 
 
-class Parts(World):
+class MultipartAnswer(CrashScenario):
     name = "parts"
     writes = ("say: one two three",)
     sees = ("one", "two", "three")
     can = Capabilities(idempotent_send=True, keeps_missed=True, max_length=5)
 
 
-class Redelivery(World):
+class Redelivery(CrashScenario):
     name = "redelivery"
     writes = ("say: hello",)
     sees = ("hello",)
@@ -87,7 +87,7 @@ class Redelivery(World):
         super().begin()
 
 
-class Preview(World):
+class StreamedAnswer(CrashScenario):
     """An answer that people see growing. What was shown at the moment of a crash may stay."""
 
     name = "streaming"
@@ -105,7 +105,7 @@ class Preview(World):
         return super().noticed(views) | ({"shown"} if len(self.platform.posted) > 1 else set())
 
 
-class Summary(World):
+class CompactedConversation(CrashScenario):
     """A conversation that grows too long for its model."""
 
     name = "summary"
@@ -114,10 +114,10 @@ class Summary(World):
     settings: ClassVar = {"MODEL__CONTEXT": "1000"}
 
     def check(self, views: list[TurnView]) -> None:
-        assert sum(len(entries_of(view, Compacted)) for view in views) >= 1
+        assert sum(len(entries_of(view, ConversationCompacted)) for view in views) >= 1
 
 
-class Goal(World):
+class GoalTurns(CrashScenario):
     """A goal of two turns. B84, B96: each of them begins once."""
 
     name = "goal"
@@ -127,5 +127,15 @@ class Goal(World):
     turns = 2
 
 
-SCENES: list[type[World]] = [Plain, ReadBack, Untold, Steps, Parallel, Failure, Waiting, TwoSessions, Parts]
-SCENES += [Redelivery, Preview, Summary, Goal]
+SCENARIOS: list[type[CrashScenario]] = [
+    PlainAnswer,
+    ReadBackAnswer,
+    UndeduplicatedAnswer,
+    StepsAnswer,
+    ParallelSteps,
+    FailedTurn,
+    TwoMessages,
+    TwoSessions,
+    MultipartAnswer,
+]
+SCENARIOS += [Redelivery, StreamedAnswer, CompactedConversation, GoalTurns]

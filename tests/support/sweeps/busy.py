@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from perdure.core.journal import Cancelled, TurnView
-from perdure.core.session import Why
-from perdure.core.turn import State
-from support.sweeping import World
+from perdure.core.journal import TurnCancelled, TurnView
+from perdure.core.session import CancelReason
+from perdure.core.turn import TurnState
+from support.sweeping import CrashScenario
 
-WORK = "once a 0.05s\nstep b 0s\nsay: one"
+FIRST_MESSAGE = "once a 0.05s\nstep b 0s\nsay: one"
 
 
-class Busy(World):
+class BusyChat(CrashScenario):
     """A turn in its first step, and people who write then."""
 
-    writes = (WORK,)
-    then: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    some = True
+    writes = (FIRST_MESSAGE,)
+    later_messages: tuple[str, ...] = ()
+    expected_lines: tuple[str, ...] = ()
+    any_turn_count = True
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
@@ -33,11 +33,11 @@ class Busy(World):
         trace = self.home / "rehearsal.log"
         if not self.wrote and trace.exists():
             self.wrote = True
-            for text in self.then:
+            for text in self.later_messages:
                 self.platform.write(text)
 
     def has_seen(self) -> bool:
-        return self.wrote and self.ordered(self.lines_seen()) == self.ordered(self.lines)
+        return self.wrote and self.ordered(self.lines_seen()) == self.ordered(self.expected_lines)
 
     def ordered(self, texts: Sequence[str]) -> list[str]:
         """What came after the crash joins the turn that was cut off, before what was stored when it came (B49)."""
@@ -48,41 +48,43 @@ class Busy(World):
 
     def check(self, views: list[TurnView]) -> None:
         heard = [cause.text for view in views for cause in view.causes]
-        assert self.ordered(heard) == self.ordered([WORK, *self.then]), "each message is heard once"
+        assert self.ordered(heard) == self.ordered([FIRST_MESSAGE, *self.later_messages]), (
+            "each message is heard once"
+        )
         once = [key for key in self.runs().elements() if key.endswith("c1.1")]
         assert len(once) <= 1, "a `once` call ran twice"
 
 
-class Queued(Busy):
+class QueueMode(BusyChat):
     name = "queue"
-    then = ("say: two", "say: three")
-    lines = ("one", "two", "three")
+    later_messages = ("say: two", "say: three")
+    expected_lines = ("one", "two", "three")
 
 
-class Steered(Busy):
+class SteerMode(BusyChat):
     name = "steer"
     settings: ClassVar = {"QUEUE__MODE": "steer"}
-    then = ("say: two", "say: three")
-    lines = ("one", "two", "three")
+    later_messages = ("say: two", "say: three")
+    expected_lines = ("one", "two", "three")
 
     def ordered(self, texts: Sequence[str]) -> list[str]:
         """Both join the turn, and so the order is always that of the chat."""
         return list(texts)
 
 
-class Collected(Busy):
+class CollectMode(BusyChat):
     name = "collect"
     settings: ClassVar = {"QUEUE__MODE": "collect", "QUEUE__QUIET": "20ms"}
-    then = ("say: two", "say: three")
-    lines = ("one", "two", "three")
+    later_messages = ("say: two", "say: three")
+    expected_lines = ("one", "two", "three")
 
 
-class Interrupting(Busy):
+class InterruptMode(BusyChat):
     """The work is ended for good, unless it was over, or cut off by the crash, when the message was stored."""
 
     name = "interrupt"
     settings: ClassVar = {"QUEUE__MODE": "interrupt"}
-    then = ("say: two",)
+    later_messages = ("say: two",)
 
     def has_seen(self) -> bool:
         return self.wrote and self.lines_seen() in (["two"], ["one", "two"])
@@ -91,16 +93,16 @@ class Interrupting(Busy):
         super().check(views)
         ended = views[0].ended
         if self.lines_seen() == ["two"]:
-            assert ended == Cancelled(Why.REPLACED)
+            assert ended == TurnCancelled(CancelReason.REPLACED)
         else:
-            assert views[0].state is State.DONE
+            assert views[0].state is TurnState.DONE
 
 
-class Worded(Busy):
+class SteerAndQueueCommands(BusyChat):
     """Words of commands, in a manner of their own."""
 
     name = "words of commands"
-    then = ("/steer say: two", "/queue say: three")
+    later_messages = ("/steer say: two", "/queue say: three")
 
     def has_seen(self) -> bool:
         told = [line for line in self.lines_seen() if not line.endswith(".")]
@@ -108,14 +110,14 @@ class Worded(Busy):
 
     def check(self, views: list[TurnView]) -> None:
         heard = [cause.text for view in views for cause in view.causes]
-        assert self.ordered(heard) == self.ordered([WORK, "say: two", "say: three"])
+        assert self.ordered(heard) == self.ordered([FIRST_MESSAGE, "say: two", "say: three"])
 
 
-class Edited(Busy):
+class EditedMessages(BusyChat):
     """Somebody changes a message and takes another back, while both wait."""
 
     name = "edits"
-    then = ("say: tow", "say: three")
+    later_messages = ("say: tow", "say: three")
 
     def react(self) -> None:
         if not self.wrote:
@@ -130,15 +132,19 @@ class Edited(Busy):
 
     def check(self, views: list[TurnView]) -> None:
         heard = [cause.text for view in views for cause in view.causes]
-        assert heard in ([WORK, "say: two"], [WORK, "say: tow"], [WORK, "say: two", "say: three"])
+        assert heard in (
+            [FIRST_MESSAGE, "say: two"],
+            [FIRST_MESSAGE, "say: tow"],
+            [FIRST_MESSAGE, "say: two", "say: three"],
+        )
 
 
-class Draining(Busy):
+class DrainInProgress(BusyChat):
     """B20, B25: a planned stop while a turn runs, and somebody who writes then; the drain itself is cut off."""
 
     name = "drain in progress"
-    then = ("say: two",)
-    lines = ("one", "two")
+    later_messages = ("say: two",)
+    expected_lines = ("one", "two")
     stopped = False
 
     def lines_seen(self) -> list[str]:
@@ -152,7 +158,7 @@ class Draining(Busy):
             self.gateway.stop()
 
 
-class Hurried(Draining):
+class DrainDeadline(DrainInProgress):
     """B22: the turn does not end in time, is marked, and goes on after the next start."""
 
     name = "drain deadline"
@@ -160,4 +166,13 @@ class Hurried(Draining):
     settings: ClassVar = {"DRAIN__DEADLINE": "10ms"}
 
 
-SCENES: list[type[World]] = [Queued, Steered, Collected, Interrupting, Worded, Edited, Draining, Hurried]
+SCENARIOS: list[type[CrashScenario]] = [
+    QueueMode,
+    SteerMode,
+    CollectMode,
+    InterruptMode,
+    SteerAndQueueCommands,
+    EditedMessages,
+    DrainInProgress,
+    DrainDeadline,
+]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from perdure.core.journal import TurnView
 from perdure.platforms.api import Capabilities
 from perdure.store.api import Store
-from support.sweeping import World
+from support.sweeping import CrashScenario
 
 
-class Files(World):
+class FilesBothWays(CrashScenario):
     """Two files come with a message; the answer is a third one, and words."""
 
     name = "files"
@@ -33,7 +33,7 @@ class Files(World):
         assert rows == [("fetched",)] * 3
 
 
-class Missing(World):
+class MissingFile(CrashScenario):
     """A file does not come: the chat is told so, once, and the message is answered."""
 
     name = "a missing file"
@@ -48,4 +48,4 @@ class Missing(World):
         return told.startswith("I could not get your file a.txt") and rest == ["done"]
 
 
-SCENES: list[type[World]] = [Files, Missing]
+SCENARIOS: list[type[CrashScenario]] = [FilesBothWays, MissingFile]

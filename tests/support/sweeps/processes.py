@@ -6,52 +6,52 @@ from pathlib import Path
 
 from perdure.core.journal import TurnView
 from perdure.store.api import Store
-from support.sweeping import World, open_work
+from support.sweeping import CrashScenario, open_rows
 
-WAITING = "SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside'"
+WAITING_SQL = "SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside'"
 
 
-class Told(World):
+class ProcessExitReport(CrashScenario):
     """A process leaves a line in a file and ends; then people see one more message."""
 
     name = "process, told"
     script = "background: echo ran >> TRACE\nsay: begun"
-    told = 1
+    report_count = 1
 
     def __init__(self, home: Path) -> None:
         self.trace = home.with_name(f"{home.name}.trace")
         self.writes = (self.script.replace("TRACE", str(self.trace)),)
-        self.turns = 1 + self.told
+        self.turns = 1 + self.report_count
         super().__init__(home)
 
     def has_seen(self) -> bool:
-        return len(self.platform.replies()) >= 1 + self.told
+        return len(self.platform.replies()) >= 1 + self.report_count
 
     async def is_over(self, store: Store) -> bool:
-        waiting = await store.database.read(lambda tx: tx.all(WAITING))
-        return not (waiting or await open_work(store) or await store.processes.live())
+        waiting = await store.database.read(lambda tx: tx.all(WAITING_SQL))
+        return not (waiting or await open_rows(store) or await store.processes.live())
 
     def check(self, views: list[TurnView]) -> None:
         texts = self.platform.replies()
         assert texts[0] == "begun"
-        assert len(texts) == 1 + self.told, texts
+        assert len(texts) == 1 + self.report_count, texts
         assert all("ended with exit code 0" in text for text in texts[1:])
         assert self.trace.read_text() == "ran\n", "the process was started twice"
 
     async def check_store(self, store: Store) -> None:
         [process] = await store.processes.page()
-        assert process.told == ("report" if self.told else "seen")
+        assert process.told == ("report" if self.report_count else "seen")
 
 
-class Seen(Told):
+class ProcessExitSeen(ProcessExitReport):
     """The agent has waited for the end: nobody is told again."""
 
     name = "process, seen"
     script = "background: echo ran >> TRACE\nprocess: wait\nsay: begun"
-    told = 0
+    report_count = 0
 
 
-class Watched(Told):
+class ProcessOutputWatched(ProcessExitReport):
     """B93: a process whose output is watched; what it says is told once, and its end is nobody's business."""
 
     name = "process, watched"
@@ -74,4 +74,4 @@ class Watched(Told):
         assert process.state == "ended"
 
 
-SCENES: list[type[World]] = [Told, Seen, Watched]
+SCENARIOS: list[type[CrashScenario]] = [ProcessExitReport, ProcessExitSeen, ProcessOutputWatched]

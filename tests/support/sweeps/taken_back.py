@@ -6,37 +6,37 @@ from pathlib import Path
 from typing import ClassVar
 
 from perdure.core import notes
-from perdure.core.journal import TurnView, Undone
+from perdure.core.journal import TurnUndone, TurnView
 from perdure.errors import NotFound, Unavailable
 from perdure.store.api import Store
 from perdure.testing import Crash
-from support.sweeping import World, entries_of
+from support.sweeping import CrashScenario, entries_of
 
 WORDS = "marzipan"
 
 
-def taken_back(words: str, *, acted: bool = False) -> str:
-    return notes.undone(words, acted=acted, lives=False, goal=False)
+def undo_notice(words: str, *, acted: bool = False) -> str:
+    return notes.undone(words, acted=acted, still_running=False, goal=False)
 
 
-class Undo(World):
+class UndoneTurn(CrashScenario):
     """A turn that did something, taken back."""
 
     name = "undo"
     writes = ("once b 0s\nsay: hello",)
-    sees = ("hello", taken_back("once b 0s\nsay: hello", acted=True))
+    sees = ("hello", undo_notice("once b 0s\nsay: hello", acted=True))
     answers: ClassVar = {"hello": "/undo"}
 
     def check(self, views: list[TurnView]) -> None:
-        assert [len(entries_of(view, Undone)) for view in views] == [1]
+        assert [len(entries_of(view, TurnUndone)) for view in views] == [1]
 
 
-class UndoTwice(World):
+class UndoneTurns(CrashScenario):
     """Two commands at once, each of which takes one turn back."""
 
     name = "undo, twice"
     writes = ("say: one", "say: two")
-    sees = ("one", "two", taken_back("say: two"), taken_back("say: one"))
+    sees = ("one", "two", undo_notice("say: two"), undo_notice("say: one"))
     answers: ClassVar = {"two": "/undo"}
 
     def answer(self, words: str, buttons: list[str]) -> None:
@@ -44,15 +44,15 @@ class UndoTwice(World):
         self.platform.write(words)
 
     def check(self, views: list[TurnView]) -> None:
-        assert [len(entries_of(view, Undone)) for view in views] == [1, 1]
+        assert [len(entries_of(view, TurnUndone)) for view in views] == [1, 1]
 
 
-class Retry(World):
+class RetriedTurn(CrashScenario):
     """A turn that is asked again, once."""
 
     name = "retry"
     writes = ("say: one", "step b 0s\nsay: two")
-    sees = ("one", "two", notes.asked_again("step b 0s\nsay: two", acted=False, lives=False), "two")
+    sees = ("one", "two", notes.asked_again("step b 0s\nsay: two", acted=False, still_running=False), "two")
     turns = 3
     asked = False
 
@@ -65,10 +65,10 @@ class Retry(World):
     def check(self, views: list[TurnView]) -> None:
         assert [view.undone for view in views] == [False, True, False]
         assert [cause.text for cause in views[2].causes] == [cause.text for cause in views[1].causes]
-        assert views[1].anchor == views[2].anchor
+        assert views[1].reply_to == views[2].reply_to
 
 
-class Erase(World):
+class SessionErasure(CrashScenario):
     """B104: a session with a command; an operator who asks for its end until nothing of it is left."""
 
     name = "erasing"
@@ -82,19 +82,19 @@ class Erase(World):
         try:
             found = await store.sessions.page()
             for session in found:
-                await self.gateway.operators.erase(session.id)
+                await self.gateway.operator_verbs.erase(session.id)
         except (Crash, Unavailable, NotFound):
             return False  # it has just crashed, or the gateway was faster
-        return not found and not self.places()
+        return not found and not self.keeper_directories()
 
-    def places(self) -> list[Path]:
+    def keeper_directories(self) -> list[Path]:
         root = self.home / "keepers"
         return [path for path in root.iterdir() if path.is_dir()] if root.exists() else []
 
     def check(self, views: list[TurnView]) -> None:
-        assert self.places() == []
+        assert self.keeper_directories() == []
         files = (path for path in self.home.rglob("*") if path.is_file())
         assert [path for path in files if WORDS.encode() in path.read_bytes()] == []
 
 
-SCENES: list[type[World]] = [Undo, UndoTwice, Retry, Erase]
+SCENARIOS: list[type[CrashScenario]] = [UndoneTurn, UndoneTurns, RetriedTurn, SessionErasure]

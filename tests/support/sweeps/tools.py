@@ -11,15 +11,15 @@ from typing import ClassVar
 from perdure.agents import StepContext
 from perdure.agents.api import Agent
 from perdure.agents.entry import as_agent
-from perdure.core.journal import Answered, TurnView
+from perdure.core.journal import QuestionAnswered, TurnView
 from perdure.errors import OutcomeUnknown
 from perdure.testing.providers import Asked, LocalProvider, Says, Wish
 from support.approving import DONE, GUARDED, QUESTION
 from support.mcp_process import HttpServer
-from support.sweeping import World, entries_of
+from support.sweeping import CrashScenario, entries_of
 
 
-class Command(World):
+class ForegroundCommand(CrashScenario):
     """A foreground command; its keeper is a real process."""
 
     name = "shell"
@@ -30,7 +30,7 @@ class Command(World):
         assert self.commands.runs() == 1
 
 
-class Approval(World):
+class ApprovedCommand(CrashScenario):
     """A guarded command, and a person who presses the button."""
 
     name = "approval"
@@ -40,13 +40,13 @@ class Approval(World):
 
     def check(self, views: list[TurnView]) -> None:
         assert self.commands.runs() == 1
-        assert len(entries_of(views[0], Answered)) == 1
+        assert len(entries_of(views[0], QuestionAnswered)) == 1
         started = views[0].calls["c1.1"].started
         assert started is not None
         assert started.approved_by == "ann"
 
 
-class Denial(World):
+class DeniedCommand(CrashScenario):
     """A guarded command, and a person who denies it by a word."""
 
     name = "denial"
@@ -58,7 +58,7 @@ class Denial(World):
         assert self.commands.runs() == 0
 
 
-class Question(World):
+class AskedQuestion(CrashScenario):
     """A question, and a person who answers."""
 
     name = "question"
@@ -67,7 +67,7 @@ class Question(World):
     answers: ClassVar = {"Which way?": "right"}
 
 
-class Own(World):
+class CustomAgent(CrashScenario):
     """An agent of one's own: it looks up, asks, and orders once."""
 
     name = "own agent"
@@ -101,7 +101,7 @@ class Own(World):
         assert orders or self.platform.replies()[-1] == "unknown"
 
 
-class Served(World):
+class McpTool(CrashScenario):
     """B62, B64: a real provider's SDK, a real MCP server, and a tool that must not be repeated."""
 
     name = "server of tools"
@@ -114,8 +114,8 @@ class Served(World):
 
     @classmethod
     @contextmanager
-    def staged(cls, folder: Path) -> Iterator[Callable[[str], World]]:
-        with HttpServer() as server, LocalProvider(_count) as provider:
+    def scenario_factory(cls, folder: Path) -> Iterator[Callable[[str], CrashScenario]]:
+        with HttpServer() as server, LocalProvider(_count_script) as provider:
             settings = {
                 "MODEL__NAME": "openai:local",
                 "MODEL__BASE_URL": provider.openai_url,
@@ -131,11 +131,18 @@ class Served(World):
         assert len(self.counted.read_text().splitlines() if self.counted.exists() else []) <= 1
 
 
-def _count(asked: Asked) -> Says:
+def _count_script(asked: Asked) -> Says:
     if any(message["role"] == "tool" for message in asked.messages):  # a note may stand behind the result
         return Says("All done.")
     wish = next(m["content"] for m in asked.messages if str(m["content"]).startswith("count in "))
     return Says(calls=[Wish("calc_count", {"file": wish.split()[-1]})])
 
 
-SCENES: list[type[World]] = [Command, Approval, Denial, Question, Own, Served]
+SCENARIOS: list[type[CrashScenario]] = [
+    ForegroundCommand,
+    ApprovedCommand,
+    DeniedCommand,
+    AskedQuestion,
+    CustomAgent,
+    McpTool,
+]

@@ -86,18 +86,18 @@ UNDO_REFUSED = {
 }
 
 
-def undone(words: str, *, acted: bool, lives: bool, goal: bool) -> str:
+def undone(words: str, *, acted: bool, still_running: bool, goal: bool) -> str:
     said = [f"Taken back: {_quoted(words)} I do not see it any more, nor my answer."]
     said += ["What its tools did stays done."] if acted else []
-    said += ["A command that it began still runs; /status shows it."] if lives else []
+    said += ["A command that it began still runs; /status shows it."] if still_running else []
     said += ["The goal waits for your next message; /goal off ends it."] if goal else []
     return " ".join(said)
 
 
-def asked_again(words: str, *, acted: bool, lives: bool) -> str:
+def asked_again(words: str, *, acted: bool, still_running: bool) -> str:
     said = [f"Asking again: {_quoted(words)}"]
     said += ["What its tools did the first time stays done."] if acted else []
-    said += ["A command that it began still runs; /status shows it."] if lives else []
+    said += ["A command that it began still runs; /status shows it."] if still_running else []
     return " ".join(said)
 
 

@@ -21,8 +21,8 @@ def size_of(count: int | None) -> str:
     return "1 byte" if count == 1 else f"{count} bytes"
 
 
-def file_too_large(most: int) -> str:
-    return f"it is larger than {size_of(most)}"
+def file_too_large(limit: int) -> str:
+    return f"it is larger than {size_of(limit)}"
 
 
 def file_not_fetched(name: str, why: str) -> str:
@@ -30,9 +30,9 @@ def file_not_fetched(name: str, why: str) -> str:
     return f"I could not get your file {name}: {why}. I go on without it; you can send it again."
 
 
-def given_file(name: str, kind: str, size: int | None, place: str) -> str:
+def given_file(name: str, kind: str, size: int | None, path: str) -> str:
     """Told to the model, under the words of a message."""
-    return f"[Attached file: {name} ({kind}, {size_of(size)}), at {place}]"
+    return f"[Attached file: {name} ({kind}, {size_of(size)}), at {path}]"
 
 
 def missing_file(name: str, why: str) -> str:
@@ -52,9 +52,9 @@ def file_not_sent(name: str, why: str) -> str:
     return f"{name} was not sent: {why}. Send a smaller one, or tell the user where it is."
 
 
-def file_left_here(words: str, name: str, place: str) -> str:
+def file_left_here(words: str, name: str, path: str) -> str:
     """Told to the chat in place of a file that cannot be sent there."""
-    said = f"I have a file for you that cannot be sent here: {name}. It is on the gateway's machine, at {place}"
+    said = f"I have a file for you that cannot be sent here: {name}. It is on the gateway's machine, at {path}"
     return said if words == name else f"{words}\n{said}"
 
 

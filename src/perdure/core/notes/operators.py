@@ -59,11 +59,11 @@ NO_GATEWAY_THEN = "no gateway"  # somebody saw it die
 NO_SIGN_OF_LIFE = "no sign of life"  # nobody saw it die
 
 
-def until_found(death: str | None, reason: str) -> str:
+def until_found(exit_words: str | None, reason: str) -> str:
     """What is known of the time between the end of a gateway and the start that found what was cut off."""
     if reason in CAUSES:
         return f"cut off by {CAUSES[reason]} ({reason})"
-    known = f"{death}; {NO_GATEWAY_THEN}" if death else NO_SIGN_OF_LIFE
+    known = f"{exit_words}; {NO_GATEWAY_THEN}" if exit_words else NO_SIGN_OF_LIFE
     return f"{known} until it was found ({reason})"
 
 

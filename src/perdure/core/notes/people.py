@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.core.delivery import fitting
+from perdure.core.delivery import fitting_length
 from perdure.core.notes.words import clipped
 
 
@@ -78,7 +78,7 @@ def maybe_duplicate(text: str) -> str:
 def growing(text: str, limit: int | None) -> str:
     """An answer that is not finished, marked as such, and cut to what one message holds."""
     mark = " …"
-    return f"{text if limit is None else text[: fitting(text, limit - len(mark))]}{mark}"
+    return f"{text if limit is None else text[: fitting_length(text, limit - len(mark))]}{mark}"
 
 
 PREVIEW_ENDED = "(What stood here was not finished.)"

@@ -89,16 +89,16 @@ def process_written(size: int, *, end: bool) -> str:
     return f"The process was given {size} bytes to read{', and the end of its input' if end else ''}."
 
 
-def too_many_patterns(count: int, most: int) -> str:
-    return f"watch_patterns has {count} patterns; at most {most} are looked for."
+def too_many_patterns(count: int, limit: int) -> str:
+    return f"watch_patterns has {count} patterns; at most {limit} are looked for."
 
 
 def unwatchable(pattern: str, problem: str) -> str:
     return f"The pattern {clipped(pattern, 100)!r} cannot be watched for: {problem.rstrip('.')}."
 
 
-def pattern_length(most: int) -> str:
-    return f"a pattern is one line of at most {most} characters, and not empty"
+def pattern_length(limit: int) -> str:
+    return f"a pattern is one line of at most {limit} characters, and not empty"
 
 
 PATTERN_WILD = (
@@ -107,10 +107,10 @@ PATTERN_WILD = (
 )
 
 
-def _one_line(command: str, most: int) -> str:
+def _one_line(command: str, limit: int) -> str:
     """A command on one line, cut where that would be long."""
     line = " ".join(command.split())
-    return f"`{line if len(line) <= most else f'{line[:most]}…'}`"
+    return f"`{line if len(line) <= limit else f'{line[:limit]}…'}`"
 
 
 def _the_process(process: str, command: str) -> str:

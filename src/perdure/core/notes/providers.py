@@ -71,9 +71,12 @@ def provider_said(status: int | None, said: str) -> str:
     return ": ".join(filter(None, [f"HTTP {status}" if status else "", said]))
 
 
-def model_failed(why: str, status: int | None, said: str, tries: int) -> str:
+def model_failed(why: str, status: int | None, said: str, requests: int) -> str:
     """The failure of a model call that is not made again: why, what the provider said, and what was tried."""
-    details = [provider_said(status, "" if said in why else said), f"Asked {times(tries)}." if tries > 1 else ""]
+    details = [
+        provider_said(status, "" if said in why else said),
+        f"Asked {times(requests)}." if requests > 1 else "",
+    ]
     known = " ".join(f"{each.rstrip('.')}." for each in details if each)
     return f"{why} ({known})" if known else why
 

@@ -31,8 +31,8 @@ def webhook_fails(url: str, problem: str) -> str:
     return f"Telegram cannot post to {url}: {problem}"
 
 
-def update_too_large(size: int, most: int) -> str:
-    return f"an update of {size} bytes is not taken: more than {most} bytes are no message of Telegram's"
+def update_too_large(size: int, limit: int) -> str:
+    return f"an update of {size} bytes is not taken: more than {limit} bytes are no message of Telegram's"
 
 
 PRESS_NOT_TAKEN = "You may not do that here."

@@ -42,10 +42,10 @@ def clipped(text: str, limit: int) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[len(text) - tail :]}"
 
 
-def beginning(text: str, most: int = 40) -> str:
+def beginning(text: str, limit: int = 40) -> str:
     """The first words of a text, on one line."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most].rstrip()}…"
+    return line if len(line) <= limit else f"{line[:limit].rstrip()}…"
 
 
 def count_of_messages(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.core.goals import GIVEN_UP, REACHED
+from perdure.core.goals import GOAL_GIVEN_UP, GOAL_REACHED
 from perdure.core.notes.offline import NOTHING_TO_SAY
 from perdure.core.notes.people import question
 from perdure.core.notes.stopping import suspended
@@ -47,8 +47,8 @@ def goal_note(number: int, budget: int) -> str:
         ]
     )
     end = (
-        f"When the goal is reached, end your answer with the line {REACHED}; if you can do nothing more for it, "
-        f"with the line {GIVEN_UP}, and say why."
+        f"When the goal is reached, end your answer with the line {GOAL_REACHED}; if you can do nothing more for it, "
+        f"with the line {GOAL_GIVEN_UP}, and say why."
     )
     return " ".join([*said, end])
 
@@ -133,8 +133,8 @@ def work_begun(number: int) -> str:
     return f"I work on it in the background, as number {number}; the answer comes here. {stop} ends it."
 
 
-def too_many_works(most: int) -> str:
-    going = "1 work goes" if most == 1 else f"{most} works go"
+def too_many_works(limit: int) -> str:
+    going = "1 work goes" if limit == 1 else f"{limit} works go"
     return (
         f"I have not begun this: {going} on in the background here already, and that is the most. "
         "/background lists what goes on, and /background stop N ends one."

@@ -18,30 +18,33 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
-from perdure.core.text import mended_json
+from perdure.core.text import repair_json
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
-from perdure.platforms.api import Adapter, Answered, Capabilities, Event, MenuEntry
-from perdure.platforms.telegram.client import CallRefused, Client, bad_token
-from perdure.platforms.telegram.files import LARGEST
-from perdure.platforms.telegram.outgoing import LONGEST, Outgoing, place
-from perdure.platforms.telegram.taking import KEPT, Taking
-from perdure.platforms.telegram.updates import WANTED, NotUnderstood, Reader, Update, User
-from perdure.platforms.telegram.webhook import CHECK, Webhook
+from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry, WebhookResponse
+from perdure.platforms.telegram.client import BotApiClient, CallRefused, bad_token
+from perdure.platforms.telegram.files import MAX_FILE_BYTES
+from perdure.platforms.telegram.outgoing import MAX_MESSAGE_UNITS, MessageWriter, chat_parameters
+from perdure.platforms.telegram.taking import MAX_STORED_CHARS, PendingUpdate
+from perdure.platforms.telegram.updates import ALLOWED_UPDATES, NotUnderstood, Update, UpdateReader, User
+from perdure.platforms.telegram.webhook import CHECK_SECONDS, Webhook
 
 PUBLIC_API = "https://api.telegram.org"
 
-POLL = 50  # seconds that a poll waits for something to happen
-MARGIN = 10.0  # seconds more that its answer gets
-BROKEN_PAUSE = 5.0  # seconds before the next poll if one gave nothing that can be confirmed
-STORE_PAUSE = 1.0  # seconds before what could not be stored is asked for again
-CONTESTED_PAUSE = 5.0  # seconds between two tries to be the only one who polls
-TYPING_PAUSE, TYPING_BEHIND = 0.1, 1.0  # seconds: ten chats a second see that we type, the others do not
-MOST_ASIDES = 32  # calls at once that nobody waits for
-ROOM = 96  # characters that a mark on a reply may need beside it
-LONGEST_SUMMARY = 256
+POLL_SECONDS = 50  # seconds that a poll waits for something to happen
+POLL_MARGIN_SECONDS = 10.0  # seconds more that its answer gets
+UNCONFIRMABLE_PAUSE_SECONDS = 5.0  # seconds before the next poll if one gave nothing that can be confirmed
+STORE_RETRY_SECONDS = 1.0  # seconds before what could not be stored is asked for again
+CONFLICT_PAUSE_SECONDS = 5.0  # seconds between two tries to be the only one who polls
+TYPING_INTERVAL_SECONDS, MAX_TYPING_BACKLOG_SECONDS = (
+    0.1,
+    1.0,
+)  # seconds: ten chats a second see that we type, the others do not
+MAX_DETACHED_CALLS = 32  # calls at once that nobody waits for
+RESERVED_MARK_UNITS = 96  # characters that a mark on a reply may need beside it
+MAX_SUMMARY_CHARS = 256
 
 
-class _Found(Struct, frozen=True):
+class _FileLocation(Struct, frozen=True):
     file_path: str
 
 
@@ -58,8 +61,8 @@ class TelegramAdapter(Adapter):
         show_after=1.0,
         typing_every=4.0,  # people see it for five seconds
         files=True,
-        max_file=LARGEST,
-        max_length=LONGEST - ROOM,
+        max_file=MAX_FILE_BYTES,
+        max_length=MAX_MESSAGE_UNITS - RESERVED_MARK_UNITS,
     )
 
     def __init__(
@@ -69,7 +72,7 @@ class TelegramAdapter(Adapter):
         webhook: str | None = None,
         *,
         grows: bool = True,
-        look_every: float = CHECK,
+        webhook_check_seconds: float = CHECK_SECONDS,
     ) -> None:
         """`webhook` is where the gateway's web server is reached by Telegram; without it, updates are polled.
 
@@ -77,58 +80,60 @@ class TelegramAdapter(Adapter):
         still posts to us.
         """
         self.capabilities = msgspec.structs.replace(TelegramAdapter.capabilities, grows=grows)
-        self._client = Client(base_url, token)
-        self._outgoing = Outgoing(self._client)
-        self._webhook = Webhook(webhook, token, look_every) if webhook else None
-        self._reader: Reader | None = None
+        self._client = BotApiClient(base_url, token)
+        self._message_writer = MessageWriter(self._client)
+        self._webhook = Webhook(webhook, token, webhook_check_seconds) if webhook else None
+        self._reader: UpdateReader | None = None
         self._account = ""
         self._offset: int | None = None
-        self._contested = False
-        self._types_at = 0.0  # when the next chat may be shown that we type
-        self._asides: set[asyncio.Task[None]] = set()  # what nobody waits for
+        self._poll_conflict = False
+        self._next_typing_at = 0.0  # when the next chat may be shown that we type
+        self._detached_calls: set[asyncio.Task[None]] = set()  # what nobody waits for
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def connect(self) -> None:
-        if self._contested:  # two who try at once would only end each other's polls
-            await asyncio.sleep(CONTESTED_PAUSE)
-        me = msgspec.json.decode(await self._ask("getMe"), type=User)
-        self._account, self._reader = str(me.id), Reader(me)
+        if self._poll_conflict:  # two who try at once would only end each other's polls
+            await asyncio.sleep(CONFLICT_PAUSE_SECONDS)
+        me = msgspec.json.decode(await self._call_repeatable("getMe"), type=User)
+        self._account, self._reader = str(me.id), UpdateReader(me)
         if self._webhook is not None:
-            await self._ask("setWebhook", self._webhook.registration(WANTED))
+            await self._call_repeatable("setWebhook", self._webhook.registration(ALLOWED_UPDATES))
 
     async def receive(self) -> AsyncGenerator[Event]:
-        async with aclosing(self._polled() if self._webhook is None else self._posted(self._webhook)) as events:
+        async with aclosing(
+            self._polled_events() if self._webhook is None else self._posted_events(self._webhook)
+        ) as events:
             async for event in events:
                 yield event
 
-    async def _polled(self) -> AsyncGenerator[Event]:
+    async def _polled_events(self) -> AsyncGenerator[Event]:
         """Hand updates over, and confirm those that are stored with the next poll.
 
         If we die inside: Telegram gives again what was not confirmed; what is stored already acts no second time.
         """
         while True:
-            taking: list[Taking] = []
-            for raw in await self._poll():
-                event = self._event(taken := Taking(raw, self._account))
+            taking: list[PendingUpdate] = []
+            for raw in await self._get_updates():
+                event = self._to_event(taken := PendingUpdate(raw, self._account))
                 taking.append(taken)
                 if event is None:
                     taken.settle(True)
                 else:
                     yield event
-            await self._settle(taking)
+            await self._advance_offset(taking)
             await asyncio.sleep(0)  # whoever was woken by them begins before we ask for more
 
-    async def _posted(self, webhook: Webhook) -> AsyncGenerator[Event]:
+    async def _posted_events(self, webhook: Webhook) -> AsyncGenerator[Event]:
         """Hand updates over as they are posted, and look now and then whether Telegram still posts to us."""
         webhook.open()
         try:
             while True:
-                event = await webhook.next()
+                event = await webhook.next_event()
                 if event is not None:
                     yield event
                 else:
-                    webhook.check(await self._ask("getWebhookInfo"))
+                    webhook.check_registration(await self._call_repeatable("getWebhookInfo"))
         finally:
             webhook.close()
 
@@ -136,37 +141,41 @@ class TelegramAdapter(Adapter):
     def takes_posts(self) -> bool:
         return self._webhook is not None
 
-    async def take_post(self, headers: Mapping[str, str], body: bytes) -> Answered:
-        if self._webhook is None or not self._webhook.knows(headers):
-            return Answered(401, notes.NOT_TELEGRAM)
+    async def take_post(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
+        if self._webhook is None or not self._webhook.is_authentic(headers):
+            return WebhookResponse(401, notes.NOT_TELEGRAM)
         if self._reader is None:
-            return Answered(503, notes.POST_NOT_STORED)
-        taken = Taking(msgspec.Raw(mended_json(body)), self._account)
-        event = self._event(taken)
-        stored = event is None or await self._webhook.take(event, taken)
-        return Answered() if stored else Answered(503, notes.POST_NOT_STORED)
+            return WebhookResponse(503, notes.POST_NOT_STORED)
+        taken = PendingUpdate(msgspec.Raw(repair_json(body)), self._account)
+        event = self._to_event(taken)
+        stored = event is None or await self._webhook.submit(event, taken)
+        return WebhookResponse() if stored else WebhookResponse(503, notes.POST_NOT_STORED)
 
-    async def _poll(self) -> list[msgspec.Raw]:
-        asked = {"offset": self._offset, "timeout": POLL, "allowed_updates": WANTED}
-        found = await self._ask("getUpdates", asked, POLL + MARGIN)
-        self._contested = False
+    async def _get_updates(self) -> list[msgspec.Raw]:
+        asked = {"offset": self._offset, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED_UPDATES}
+        found = await self._call_repeatable("getUpdates", asked, POLL_SECONDS + POLL_MARGIN_SECONDS)
+        self._poll_conflict = False
         try:
             return msgspec.json.decode(found, type=list[msgspec.Raw])
         except msgspec.MsgspecError as error:
             raise NotConnected(f"Telegram's updates cannot be read: {error}") from error
 
-    async def _settle(self, taking: list[Taking]) -> None:
+    async def _advance_offset(self, updates: list[PendingUpdate]) -> None:
         """Move the offset behind all that is stored, up to the first that is not."""
-        for taken in taking:
+        for taken in updates:
             if not await taken.stored:
-                await asyncio.sleep(STORE_PAUSE)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
                 return
             if taken.number is not None:
                 self._offset = max(self._offset or 0, taken.number + 1)
-        if taking and all(taken.number is None for taken in taking):
-            await asyncio.sleep(BROKEN_PAUSE)  # they cannot be confirmed, so they come again at once
+        if updates and all(taken.number is None for taken in updates):
+            await asyncio.sleep(
+                UNCONFIRMABLE_PAUSE_SECONDS
+            )  # they cannot be confirmed, so they come again at once
 
-    async def _ask(self, method: str, params: dict[str, Any] | None = None, timeout: float = 30.0) -> msgspec.Raw:
+    async def _call_repeatable(
+        self, method: str, params: dict[str, Any] | None = None, timeout: float = 30.0
+    ) -> msgspec.Raw:
         """Call what may be called again: whatever goes wrong, there is no connection."""
         try:
             return await self._client.call(method, params, timeout)
@@ -174,53 +183,55 @@ class TelegramAdapter(Adapter):
             raise NotConnected(error.message) from error
         except CallRefused as refused:
             if refused.says("webhook is active"):
-                await self._ask("deleteWebhook")
+                await self._call_repeatable("deleteWebhook")
                 raise NotConnected(notes.TELEGRAM_WEBHOOK_REMOVED) from refused
-            self._contested = refused.code == 409
-            if self._contested:
+            self._poll_conflict = refused.code == 409
+            if self._poll_conflict:
                 raise NotConnected(notes.TELEGRAM_CONTESTED) from refused
             if refused.code == 429:
-                await asyncio.sleep(refused.parameters.retry_after or STORE_PAUSE)
+                await asyncio.sleep(refused.parameters.retry_after or STORE_RETRY_SECONDS)
             raise bad_token() if refused.code in (401, 404) else NotConnected(refused.message) from refused
 
-    def _event(self, taken: Taking) -> Event | None:
+    def _to_event(self, pending: PendingUpdate) -> Event | None:
         """The event that an update is; None if it was not meant for us, and is nothing to keep."""
-        assert self._reader is not None, "not connected"  # noqa: S101
-        text, key = taken.text, taken.key
+        assert self._reader is not None, "not connected"
+        text, key = pending.text, pending.key
 
         async def fail(_: PerdureError) -> None:
-            taken.settle(False)
+            pending.settle(False)
 
         async def kept(_: Stored | None) -> None:
-            taken.settle(True)
+            pending.settle(True)
 
-        if taken.problem is not None:
-            return Event(text[:KEPT], key, problem=taken.problem, ack=kept, fail=fail)
+        if pending.problem is not None:
+            return Event(text[:MAX_STORED_CHARS], key, problem=pending.problem, ack=kept, fail=fail)
         query: str | None = None
         try:
-            update = msgspec.json.decode(taken.raw, type=Update)
+            update = msgspec.json.decode(pending.raw, type=Update)
             query = update.callback_query.id if update.callback_query else None
             inbound = self._reader.read(update)
         except (NotUnderstood, msgspec.MsgspecError, RecursionError) as error:
             if query:
-                self._aside(self._answer_press(query, notes.PRESS_MEANS_NOTHING))
+                self._call_detached(self._answer_callback_query(query, notes.PRESS_MEANS_NOTHING))
             return Event(text, key, problem=f"not understood: {error}", ack=kept, fail=fail)
         if inbound is None:
             return None
 
         async def ack(stored: Stored | None) -> None:
-            taken.settle(True)
+            pending.settle(True)
             if query is not None:
-                self._aside(self._answer_press(query, _pressed(stored)))
+                self._call_detached(self._answer_callback_query(query, _button_press_text(stored)))
 
         return Event(text, inbound.event_key, inbound, ack=ack, fail=fail)
 
     async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
         """Ask where the file is, which is true for an hour, and read it from there."""
         try:
-            found = msgspec.json.decode(await self._client.call("getFile", {"file_id": reference}), type=_Found)
+            found = msgspec.json.decode(
+                await self._client.call("getFile", {"file_id": reference}), type=_FileLocation
+            )
         except CallRefused as refused:
-            raise _not_given(refused) from refused
+            raise _fetch_error(refused) from refused
         except (SendUnknown, msgspec.MsgspecError) as error:
             raise FetchFailed(f"Telegram does not say where the file is: {error}") from error
         async with aclosing(self._client.download(found.file_path)) as pieces:
@@ -229,15 +240,15 @@ class TelegramAdapter(Adapter):
 
     # ── what nobody waits for ───────────────────────────────────────────────────────────────────────────────
 
-    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
-        if len(self._asides) >= MOST_ASIDES:
-            work.close()  # of a flood, not everything needs an answer for the moment
+    def _call_detached(self, call: Coroutine[Any, Any, None]) -> None:
+        if len(self._detached_calls) >= MAX_DETACHED_CALLS:
+            call.close()  # of a flood, not everything needs an answer for the moment
             return
-        task = asyncio.create_task(work)
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        task = asyncio.create_task(call)
+        self._detached_calls.add(task)
+        task.add_done_callback(self._detached_calls.discard)
 
-    async def _answer_press(self, query: str, text: str) -> None:
+    async def _answer_callback_query(self, query: str, text: str) -> None:
         try:
             await self._client.call("answerCallbackQuery", {"callback_query_id": query, "text": text or None})
         except (SendError, CallRefused):
@@ -246,47 +257,49 @@ class TelegramAdapter(Adapter):
     async def typing(self, address: Address) -> None:
         """Show it, unless so many chats want it that sends would have to wait."""
         now = asyncio.get_running_loop().time()
-        if self._types_at > now + TYPING_BEHIND:
+        if self._next_typing_at > now + MAX_TYPING_BACKLOG_SECONDS:
             return
-        self._types_at = max(self._types_at, now) + TYPING_PAUSE
+        self._next_typing_at = max(self._next_typing_at, now) + TYPING_INTERVAL_SECONDS
         try:
-            await self._client.call("sendChatAction", {**place(address), "action": "typing"})
+            await self._client.call("sendChatAction", {**chat_parameters(address), "action": "typing"})
         except CallRefused as refused:
-            self._types_at = max(self._types_at, now + (refused.parameters.retry_after or 0))
+            self._next_typing_at = max(self._next_typing_at, now + (refused.parameters.retry_after or 0))
 
     # ── out ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def send(self, outbound: Outbound) -> Receipt:
-        return await self._outgoing.send(outbound)
+        return await self._message_writer.send(outbound)
 
     async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
-        await self._outgoing.edit(receipt, outbound)
+        await self._message_writer.edit(receipt, outbound)
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:
-        shown = [{"command": each.name, "description": each.summary[:LONGEST_SUMMARY]} for each in commands]
-        await self._ask("setMyCommands", {"commands": shown})
+        shown = [{"command": each.name, "description": each.summary[:MAX_SUMMARY_CHARS]} for each in commands]
+        await self._call_repeatable("setMyCommands", {"commands": shown})
 
     async def close(self) -> None:
         """Confirm what is stored, so that nobody is given it again; then let go."""
-        for task in self._asides:
+        for task in self._detached_calls:
             task.cancel()
         try:
-            if self._offset is not None and not self._contested:
-                await self._client.call("getUpdates", {"offset": self._offset, "limit": 1, "timeout": 0}, MARGIN)
+            if self._offset is not None and not self._poll_conflict:
+                await self._client.call(
+                    "getUpdates", {"offset": self._offset, "limit": 1, "timeout": 0}, POLL_MARGIN_SECONDS
+                )
         except (SendError, CallRefused):
             return  # then it comes again, and is known
         finally:
             await self._client.close()
 
 
-def _pressed(stored: Stored | None) -> str:
+def _button_press_text(stored: Stored | None) -> str:
     """What a person is told for a moment who has pressed a button."""
     if stored is None:
         return notes.PRESS_NOT_TAKEN
     return notes.PRESS_REFUSED.get(stored.fate, "" if stored.fresh else notes.PRESS_KNOWN)
 
 
-def _not_given(refused: CallRefused) -> PerdureError:
+def _fetch_error(refused: CallRefused) -> PerdureError:
     """What a refusal means for a file: to wait, or that it will never be had."""
     if refused.code in (401, 404):
         return bad_token()

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.messages import Button, Pick
-from perdure.core.questions import short_name
+from perdure.core.questions import short_question_id
 
-MOST_BYTES = 64
-WIDE = 18  # letters on a button that shares its row
+MAX_CALLBACK_BYTES = 64
+MAX_SHARED_ROW_CHARS = 18  # letters on a button that shares its row
 
-WHOLE, BEGINNING, OPTION = "=", "+", "?"
+COMMAND_PREFIX, PARTIAL_COMMAND_PREFIX, OPTION_PREFIX = "=", "+", "?"
 
 
 def keyboard(buttons: Sequence[Button]) -> dict[str, Any] | None:
@@ -24,42 +24,42 @@ def keyboard(buttons: Sequence[Button]) -> dict[str, Any] | None:
     shown = [
         {"text": button.label, "callback_data": data}
         for number, button in enumerate(buttons)
-        if button.label.strip() and (data := _data(number, button)) is not None
+        if button.label.strip() and (data := _callback_data(number, button)) is not None
     ]
     if not shown:
         return None
-    narrow = len(shown) <= 3 and all(len(button["text"]) <= WIDE for button in shown)
+    narrow = len(shown) <= 3 and all(len(button["text"]) <= MAX_SHARED_ROW_CHARS for button in shown)
     return {"inline_keyboard": [shown] if narrow else [[button] for button in shown]}
 
 
-def _data(number: int, button: Button) -> str | None:
+def _callback_data(number: int, button: Button) -> str | None:
     if button.pick is not None:
-        option = f"{OPTION}{button.pick.option}:"
+        option = f"{OPTION_PREFIX}{button.pick.option}:"
         named = f"{option}{button.pick.question}"
-        return named if _fits(named) else f"{option}{short_name(button.pick.question)}"
-    whole = f"{WHOLE}{button.command}"
+        return named if _fits(named) else f"{option}{short_question_id(button.pick.question)}"
+    whole = f"{COMMAND_PREFIX}{button.command}"
     if _fits(whole):
         return whole
-    beginning = f"{BEGINNING}{number}:{button.command.removesuffix(button.label)}"
+    beginning = f"{PARTIAL_COMMAND_PREFIX}{number}:{button.command.removesuffix(button.label)}"
     return beginning if button.command.endswith(button.label) and _fits(beginning) else None
 
 
 def _fits(data: str) -> bool:
-    return len(data.encode()) <= MOST_BYTES
+    return len(data.encode()) <= MAX_CALLBACK_BYTES
 
 
-def pick_behind(data: str) -> Pick | None:
+def decode_pick(data: str) -> Pick | None:
     """The option that was picked; None if the button is no option, or is from before they had names."""
     number, colon, question = data[1:].partition(":")
-    ours = data.startswith(OPTION) and colon and question and number.isdecimal()
+    ours = data.startswith(OPTION_PREFIX) and colon and question and number.isdecimal()
     return Pick(question, int(number)) if ours else None
 
 
-def command_behind(data: str, shown: dict[str, str]) -> str | None:
+def decode_command(data: str, shown: dict[str, str]) -> str | None:
     """The command of a button that was pressed; `shown` are the words on each button by what is behind it."""
-    if data.startswith(WHOLE):
+    if data.startswith(COMMAND_PREFIX):
         return data[1:]
     number, colon, beginning = data[1:].partition(":")
-    if data.startswith(BEGINNING) and colon and number.isdigit() and data in shown:
+    if data.startswith(PARTIAL_COMMAND_PREFIX) and colon and number.isdigit() and data in shown:
         return f"{beginning}{shown[data]}"
     return None

@@ -12,16 +12,16 @@ from msgspec import Struct
 
 from perdure.core import notes
 from perdure.core.messages import LocalFile
-from perdure.core.text import mended_json
+from perdure.core.text import repair_json
 from perdure.errors import NotConnected, PerdureError, SendError, SendRefused, SendRetry, SendUnknown
-from perdure.platforms.telegram.files import form
-from perdure.platforms.telegram.http import Http
+from perdure.platforms.telegram.files import build_form
+from perdure.platforms.telegram.http import HttpClient
 
-UPLOADING = 120.0  # seconds in which a file that was sent is confirmed
-CALLING = 30.0  # seconds that a call may take
-SHORTEST_WAIT = 1.0
+UPLOAD_TIMEOUT_SECONDS = 120.0  # seconds in which a file that was sent is confirmed
+CALL_TIMEOUT_SECONDS = 30.0  # seconds that a call may take
+MIN_RETRY_SECONDS = 1.0
 
-_GONE = {  # what Telegram says of a place that takes no message, and what we say
+_REFUSAL_TEXTS = {  # what Telegram says of a place that takes no message, and what we say
     "bot was blocked by the user": notes.TELEGRAM_BLOCKED,
     "user is deactivated": notes.TELEGRAM_BLOCKED,
     "bot was kicked": notes.TELEGRAM_KICKED,
@@ -33,23 +33,23 @@ _GONE = {  # what Telegram says of a place that takes no message, and what we sa
 }
 
 
-class Parameters(Struct, frozen=True):
+class ResponseParameters(Struct, frozen=True):
     retry_after: float | None = None
     migrate_to_chat_id: int | None = None
 
 
-class Answer(Struct, frozen=True):
+class BotApiResponse(Struct, frozen=True):
     ok: bool
     result: msgspec.Raw = msgspec.Raw(b"null")
     error_code: int = 0
     description: str = ""
-    parameters: Parameters = Parameters()
+    parameters: ResponseParameters = ResponseParameters()
 
 
 class CallRefused(PerdureError):
     """The Bot API refused a call, and says why."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: BotApiResponse) -> None:
         super().__init__(answer.description or f"error {answer.error_code}")
         self.code = answer.error_code
         self.parameters = answer.parameters
@@ -59,15 +59,15 @@ class CallRefused(PerdureError):
         return any(word in said for word in words)
 
 
-class Client:
+class BotApiClient:
     """One bot. No error of its own ever holds the token."""
 
     def __init__(self, root: str, token: str) -> None:
-        self._http = Http(root)
+        self._http = HttpClient(root)
         self._token = token
 
     async def call(
-        self, method: str, params: dict[str, Any] | None = None, timeout: float = CALLING
+        self, method: str, params: dict[str, Any] | None = None, timeout: float = CALL_TIMEOUT_SECONDS
     ) -> msgspec.Raw:
         """The result of a method.
 
@@ -80,8 +80,8 @@ class Client:
 
     async def upload(self, method: str, params: dict[str, Any], field: str, file: LocalFile) -> msgspec.Raw:
         """The same for a method that takes a file."""
-        whole = form(params, field, file)
-        status, body = await self._http.upload(f"/bot{self._token}/{method}", whole, UPLOADING)
+        whole = build_form(params, field, file)
+        status, body = await self._http.upload(f"/bot{self._token}/{method}", whole, UPLOAD_TIMEOUT_SECONDS)
         return _result(method, status, body)
 
     async def download(self, path: str) -> AsyncGenerator[bytes]:
@@ -107,24 +107,24 @@ def _result(method: str, status: int, body: bytes) -> msgspec.Raw:
     raise refused
 
 
-def _read(body: bytes) -> Answer:
+def _read(body: bytes) -> BotApiResponse:
     """Read an answer. Half a character in somebody's words must not keep everybody else's from us."""
     try:
-        return msgspec.json.decode(body, type=Answer)
+        return msgspec.json.decode(body, type=BotApiResponse)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        return msgspec.json.decode(mended_json(body), type=Answer)
+        return msgspec.json.decode(repair_json(body), type=BotApiResponse)
 
 
-def failure(refused: CallRefused) -> SendError:
+def send_error(refused: CallRefused) -> SendError:
     """What a refusal means for what was to be sent."""
     if refused.code == 429:
-        after = max(SHORTEST_WAIT, refused.parameters.retry_after or 0)
+        after = max(MIN_RETRY_SECONDS, refused.parameters.retry_after or 0)
         return SendRetry(f"Telegram wants us to wait {after:g} s", after=after)
     if refused.code in (401, 404):
         return bad_token()
-    for said, words in _GONE.items():
+    for said, words in _REFUSAL_TEXTS.items():
         if refused.says(said):
             return SendRefused(words)
     return SendRefused(f"Telegram does not take it: {refused.message}")

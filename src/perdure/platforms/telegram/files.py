@@ -13,30 +13,30 @@ from msgspec import Struct
 
 from perdure.core.messages import LocalFile
 
-LARGEST = 50_000_000  # bytes of one file that a bot sends
-LARGEST_PHOTO = 10_000_000
-LONGEST_CAPTION = 1024  # UTF-16 units
-PIECE = 65536
+MAX_FILE_BYTES = 50_000_000  # bytes of one file that a bot sends
+MAX_PHOTO_BYTES = 10_000_000
+MAX_CAPTION_UNITS = 1024  # UTF-16 units
+CHUNK_BYTES = 65536
 
 _PHOTOS = frozenset(("image/jpeg", "image/png", "image/webp"))
 
 
-def method_for(file: LocalFile) -> tuple[str, str]:
+def upload_method(file: LocalFile) -> tuple[str, str]:
     """The method that sends a file so that people see it as what it is, and the name of its parameter."""
-    if file.media_type in _PHOTOS and file.size <= LARGEST_PHOTO:
+    if file.media_type in _PHOTOS and file.size <= MAX_PHOTO_BYTES:
         return "sendPhoto", "photo"
     if file.media_type == "audio/ogg":
         return "sendVoice", "voice"
-    return AS_DOCUMENT
+    return DOCUMENT_METHOD
 
 
-AS_DOCUMENT = ("sendDocument", "document")
+DOCUMENT_METHOD = ("sendDocument", "document")
 
 
-class Form(Struct, frozen=True):
+class MultipartForm(Struct, frozen=True):
     """A body with a file in it."""
 
-    kind: str
+    content_type: str
     head: bytes
     file: LocalFile
     tail: bytes
@@ -50,12 +50,12 @@ class Form(Struct, frozen=True):
         yield self.head
         source = await asyncio.to_thread(Path(self.file.place).open, "rb")
         with source:
-            while piece := await asyncio.to_thread(source.read, PIECE):
+            while piece := await asyncio.to_thread(source.read, CHUNK_BYTES):
                 yield piece
         yield self.tail
 
 
-def form(params: dict[str, Any], field: str, file: LocalFile) -> Form:
+def build_form(params: dict[str, Any], field: str, file: LocalFile) -> MultipartForm:
     """The parameters of a call as a form, with the file last."""
     boundary = secrets.token_hex(16)
     parts = [
@@ -64,7 +64,9 @@ def form(params: dict[str, Any], field: str, file: LocalFile) -> Form:
     name = file.name.translate({ord(mark): "_" for mark in '"\\\r\n'})
     head = _part(boundary, f'name="{field}"; filename="{name}"\r\nContent-Type: {file.media_type}', b"")
     body = b"".join([*parts, head.removesuffix(b"\r\n")])
-    return Form(f"multipart/form-data; boundary={boundary}", body, file, f"\r\n--{boundary}--\r\n".encode())
+    return MultipartForm(
+        f"multipart/form-data; boundary={boundary}", body, file, f"\r\n--{boundary}--\r\n".encode()
+    )
 
 
 def _part(boundary: str, named: str, value: bytes) -> bytes:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-DEEPEST = 4  # bold in italic in a link is enough
-MOST_ENTITIES = 100  # Telegram ignores the others
+MAX_DEPTH = 4  # bold in italic in a link is enough
+MAX_ENTITIES = 100  # Telegram ignores the others
 
 # Nothing here may be matched in two ways, and nothing is searched for far away: a hostile text would make the
 # search take for ever.
@@ -34,7 +34,7 @@ _LINK = re.compile(r"(https?://|mailto:|tg://)\S+", re.IGNORECASE)
 Entities = list[dict[str, Any]]
 
 
-def units(text: str) -> int:
+def utf16_units(text: str) -> int:
     """The length of a text as Telegram counts it."""
     return len(text) + sum(char > "\uffff" for char in text)
 
@@ -47,7 +47,7 @@ def render(markdown: str) -> tuple[str, Entities]:
         _block(page, lines)
         if lines:
             page.add("\n")
-    return page.text, page.kept()
+    return page.text, page.entities()
 
 
 class _Page:
@@ -64,9 +64,9 @@ class _Page:
 
     def add(self, text: str) -> None:
         self._pieces.append(text)
-        self._length += units(text)
+        self._length += utf16_units(text)
 
-    def marked(self, kind: str, put: Callable[[], None], **more: str) -> None:
+    def add_marked(self, kind: str, put: Callable[[], None], **more: str) -> None:
         """Put something, and mark it."""
         begin, place = self._length, len(self._entities)
         put()
@@ -74,24 +74,24 @@ class _Page:
             entity = {"type": kind, "offset": begin, "length": self._length - begin, **more}
             self._entities.insert(place, entity)
 
-    def kept(self) -> Entities:
-        return self._entities[:MOST_ENTITIES]
+    def entities(self) -> Entities:
+        return self._entities[:MAX_ENTITIES]
 
 
 def _block(page: _Page, lines: list[str]) -> None:
     """Put the first block of the lines, and take it away from them."""
     line = lines.pop(0)
     if fence := _FENCE.match(line):
-        code = _fenced(lines, fence[1])
-        page.marked("pre", lambda: page.add(code), **({"language": fence[2]} if fence[2] else {}))
+        code = _take_code_block(lines, fence[1])
+        page.add_marked("pre", lambda: page.add(code), **({"language": fence[2]} if fence[2] else {}))
     elif heading := _HEADING.match(line):
-        page.marked("bold", lambda: _inline(page, heading[1].rstrip("# \t") or heading[1]))
+        page.add_marked("bold", lambda: _inline(page, heading[1].rstrip("# \t") or heading[1]))
     elif quote := _QUOTE.match(line):
         quoted = [quote[1]]
         while lines and (more := _QUOTE.match(lines[0])):
             quoted.append(more[1])
             lines.pop(0)
-        page.marked("blockquote", lambda: _lines(page, quoted))
+        page.add_marked("blockquote", lambda: _lines(page, quoted))
     elif bullet := _BULLET.match(line):
         page.add(f"{bullet[1]}• ")
         _inline(page, bullet[2])
@@ -99,7 +99,7 @@ def _block(page: _Page, lines: list[str]) -> None:
         _inline(page, line)
 
 
-def _fenced(lines: list[str], fence: str) -> str:
+def _take_code_block(lines: list[str], fence: str) -> str:
     """Take what stands up to the closing fence, or to the end if there is none."""
     code: list[str] = []
     while lines:
@@ -119,7 +119,7 @@ def _lines(page: _Page, lines: list[str]) -> None:
 
 def _inline(page: _Page, text: str, depth: int = 0) -> None:
     at = 0
-    for found in _INLINE.finditer(text) if depth < DEEPEST else ():
+    for found in _INLINE.finditer(text) if depth < MAX_DEPTH else ():
         page.add(text[at : found.start()])
         _mark(page, found, depth)
         at = found.end()
@@ -129,19 +129,19 @@ def _inline(page: _Page, text: str, depth: int = 0) -> None:
 def _mark(page: _Page, found: re.Match[str], depth: int) -> None:
     if found["code"] is not None:
         code = found["code"].strip() or found["code"]
-        page.marked("code", lambda: page.add(code))
+        page.add_marked("code", lambda: page.add(code))
     elif found["escaped"] is not None:
         page.add(found["escaped"])
     elif found["label"] is not None:
         _link(page, found["label"], found["url"], depth)
     else:
         kind, inner = next((name, value) for name, value in found.groupdict().items() if value is not None)
-        page.marked(kind.rstrip("2"), lambda: _inline(page, inner, depth + 1))
+        page.add_marked(kind.rstrip("2"), lambda: _inline(page, inner, depth + 1))
 
 
 def _link(page: _Page, label: str, url: str, depth: int) -> None:
     if _LINK.fullmatch(url):
-        page.marked("text_link", lambda: _inline(page, label, depth + 1), url=url)
+        page.add_marked("text_link", lambda: _inline(page, label, depth + 1), url=url)
     else:
         _inline(page, label, depth + 1)
         page.add(f" ({url})")

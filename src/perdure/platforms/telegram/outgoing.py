@@ -12,29 +12,29 @@ from perdure.core.address import Address
 from perdure.core.messages import LocalFile, Outbound, Receipt
 from perdure.errors import SendUnknown
 from perdure.platforms.telegram.buttons import keyboard
-from perdure.platforms.telegram.client import CallRefused, Client, failure
-from perdure.platforms.telegram.files import AS_DOCUMENT, LONGEST_CAPTION, method_for
-from perdure.platforms.telegram.markup import render, units
+from perdure.platforms.telegram.client import BotApiClient, CallRefused, send_error
+from perdure.platforms.telegram.files import DOCUMENT_METHOD, MAX_CAPTION_UNITS, upload_method
+from perdure.platforms.telegram.markup import render, utf16_units
 
-LONGEST = 4096
+MAX_MESSAGE_UNITS = 4096
 
 
 class _SentMessage(Struct, frozen=True):
     message_id: int
 
 
-class Outgoing:
+class MessageWriter:
     """Sends and edits the messages of one bot."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: BotApiClient) -> None:
         self._client = client
 
     async def send(self, outbound: Outbound) -> Receipt:
-        params = {**place(outbound.address), "reply_parameters": _anchor(outbound.reply_to)}
+        params = {**chat_parameters(outbound.address), "reply_parameters": _reply_parameters(outbound.reply_to)}
         if outbound.file is not None:
-            answer = await self._share(params, outbound, outbound.file)
+            answer = await self._put_file(params, outbound, outbound.file)
         else:
-            answer = await self._write("sendMessage", params, outbound)
+            answer = await self._put_text("sendMessage", params, outbound)
         try:
             return Receipt(str(msgspec.json.decode(answer, type=_SentMessage).message_id))
         except msgspec.MsgspecError as error:
@@ -42,15 +42,15 @@ class Outgoing:
 
     async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
         params = {"chat_id": outbound.address.chat, "message_id": int(receipt.message)}
-        await self._write("editMessageText", params, outbound)
+        await self._put_text("editMessageText", params, outbound)
 
-    async def _write(self, method: str, params: dict[str, Any], outbound: Outbound) -> msgspec.Raw:
+    async def _put_text(self, method: str, params: dict[str, Any], outbound: Outbound) -> msgspec.Raw:
         """Put the words of a message somewhere; follow a chat that has moved, and do without marks if need be."""
         text, entities = render(outbound.text)
         if not text.strip():
             text, entities = outbound.text, []
-        if units(text) > LONGEST:
-            text, entities = notes.growing(text, LONGEST), []  # what is left out is seen to be
+        if utf16_units(text) > MAX_MESSAGE_UNITS:
+            text, entities = notes.growing(text, MAX_MESSAGE_UNITS), []  # what is left out is seen to be
         params |= {"reply_markup": keyboard(outbound.buttons), "link_preview_options": {"is_disabled": True}}
         params |= {"text": text, "entities": entities or None}
         try:
@@ -63,41 +63,41 @@ class Outgoing:
             if entities and refused.says("entit"):
                 again |= {"text": outbound.text, "entities": None}
             if again == params:
-                raise failure(refused) from refused
+                raise send_error(refused) from refused
         try:
             return await self._client.call(method, again)
         except CallRefused as refused:
-            raise failure(refused) from refused
+            raise send_error(refused) from refused
 
-    async def _share(self, params: dict[str, Any], outbound: Outbound, file: LocalFile) -> msgspec.Raw:
+    async def _put_file(self, params: dict[str, Any], outbound: Outbound, file: LocalFile) -> msgspec.Raw:
         """Send a file; follow a chat that has moved, and send as a document what is not taken as what it is."""
         words = "" if outbound.text == file.name else outbound.text
         caption, entities = render(words) if words else ("", [])
-        if units(caption) > LONGEST_CAPTION:
-            caption, entities = notes.growing(words, LONGEST_CAPTION), []
+        if utf16_units(caption) > MAX_CAPTION_UNITS:
+            caption, entities = notes.growing(words, MAX_CAPTION_UNITS), []
         params |= {"caption": caption or None, "caption_entities": entities or None}
-        method, field = method_for(file)
+        method, field = upload_method(file)
         try:
             return await self._client.upload(method, params, field, file)
         except CallRefused as refused:
             moved = refused.parameters.migrate_to_chat_id
             if moved:
                 params |= {"chat_id": moved}
-            elif refused.code == 400 and (method, field) != AS_DOCUMENT:
-                method, field = AS_DOCUMENT
+            elif refused.code == 400 and (method, field) != DOCUMENT_METHOD:
+                method, field = DOCUMENT_METHOD
             else:
-                raise failure(refused) from refused
+                raise send_error(refused) from refused
         try:
             return await self._client.upload(method, params, field, file)
         except CallRefused as refused:
-            raise failure(refused) from refused
+            raise send_error(refused) from refused
 
 
-def _anchor(message: str | None) -> dict[str, Any] | None:
+def _reply_parameters(message: str | None) -> dict[str, Any] | None:
     """What is answered. The name of a wish goes on behind the message that it came with."""
     number = (message or "").partition(".")[0]
     return {"message_id": int(number), "allow_sending_without_reply": True} if number.isdecimal() else None
 
 
-def place(address: Address) -> dict[str, Any]:
+def chat_parameters(address: Address) -> dict[str, Any]:
     return {"chat_id": address.chat, "message_thread_id": int(address.thread) if address.thread else None}

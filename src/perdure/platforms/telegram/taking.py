@@ -11,15 +11,15 @@ from msgspec import Meta, Struct
 
 from perdure.core import notes
 
-LARGEST = 1 << 20  # bytes of one update; what people can write there needs far less
-KEPT = 10_000  # characters that are kept of one that is larger
+MAX_UPDATE_BYTES = 1 << 20  # bytes of one update; what people can write there needs far less
+MAX_STORED_CHARS = 10_000  # characters that are kept of one that is larger
 
 
 class _Numbered(Struct, frozen=True):
     update_id: Annotated[int, Meta(ge=0)]
 
 
-class Taking:
+class PendingUpdate:
     """An update that was handed over: whether it is stored, once that is known."""
 
     def __init__(self, raw: msgspec.Raw, account: str) -> None:
@@ -27,10 +27,10 @@ class Taking:
         self.number = _number(raw)  # None: it has none, and cannot be confirmed by itself
         self.stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.text = bytes(raw).decode(errors="replace")
-        self.key = f"telegram:{account}:update:{self._name}"
+        self.key = f"telegram:{account}:update:{self._key_suffix}"
 
     @property
-    def _name(self) -> str:
+    def _key_suffix(self) -> str:
         """What has no number is named by what it says, so that it is kept once, however often it comes."""
         return hashlib.sha256(self.raw).hexdigest()[:32] if self.number is None else str(self.number)
 
@@ -40,7 +40,7 @@ class Taking:
         if self.number is None:
             return notes.UPDATE_WITHOUT_NUMBER
         size = len(self.raw)
-        return notes.update_too_large(size, LARGEST) if size > LARGEST else None
+        return notes.update_too_large(size, MAX_UPDATE_BYTES) if size > MAX_UPDATE_BYTES else None
 
     def settle(self, stored: bool) -> None:
         if not self.stored.done():

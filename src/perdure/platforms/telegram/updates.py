@@ -11,11 +11,11 @@ from msgspec import Struct, field
 
 from perdure.core.address import Address
 from perdure.core.messages import Attachment, Inbound, Pick, Sender
-from perdure.core.text import storable
-from perdure.platforms.telegram.buttons import command_behind, pick_behind
+from perdure.core.text import make_storable
+from perdure.platforms.telegram.buttons import decode_command, decode_pick
 
-WANTED = ("message", "edited_message", "callback_query")  # the kinds of updates that we ask for
-ALBUMS = 100  # how many albums in groups are remembered as meant for us
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query")  # the kinds of updates that we ask for
+MAX_ALBUMS = 100  # how many albums in groups are remembered as meant for us
 
 
 class User(Struct, frozen=True):
@@ -50,16 +50,16 @@ class File(Struct, frozen=True):
     file_size: int | None = None
 
 
-class Pressable(Struct, frozen=True):
+class InlineKeyboardButton(Struct, frozen=True):
     text: str = ""
     callback_data: str | None = None
 
 
-class Markup(Struct, frozen=True):
-    inline_keyboard: list[list[Pressable]] = []
+class InlineKeyboardMarkup(Struct, frozen=True):
+    inline_keyboard: list[list[InlineKeyboardButton]] = []
 
 
-class Message(Struct, frozen=True):
+class TelegramMessage(Struct, frozen=True):
     message_id: int
     chat: Chat
     date: int = 0
@@ -70,7 +70,7 @@ class Message(Struct, frozen=True):
     caption_entities: list[Entity] = []
     message_thread_id: int | None = None
     is_topic_message: bool = False
-    reply_to_message: Message | None = None
+    reply_to_message: TelegramMessage | None = None
     forum_topic_created: dict[str, Any] | None = None
     edit_date: int | None = None
     media_group_id: str | None = None
@@ -79,14 +79,14 @@ class Message(Struct, frozen=True):
     voice: File | None = None
     audio: File | None = None
     video: File | None = None
-    reply_markup: Markup | None = None
+    reply_markup: InlineKeyboardMarkup | None = None
 
     @property
-    def words(self) -> str:
+    def text_or_caption(self) -> str:
         return self.text or self.caption or ""
 
     @property
-    def marks(self) -> list[Entity]:
+    def text_entities(self) -> list[Entity]:
         return self.entities if self.text else self.caption_entities
 
     @property
@@ -97,74 +97,76 @@ class Message(Struct, frozen=True):
         return Address("telegram", kind, str(self.chat.id), thread)  # type: ignore[arg-type]
 
 
-class Query(Struct, frozen=True):
+class CallbackQuery(Struct, frozen=True):
     id: str
     author: User = field(name="from")
-    message: Message | None = None
+    message: TelegramMessage | None = None
     data: str | None = None
 
 
 class Update(Struct, frozen=True):
     update_id: int
-    message: Message | None = None
-    edited_message: Message | None = None
-    callback_query: Query | None = None
+    message: TelegramMessage | None = None
+    edited_message: TelegramMessage | None = None
+    callback_query: CallbackQuery | None = None
 
 
 class NotUnderstood(Exception):
     """An update makes no sense to us, and why."""
 
 
-class Reader:
+class UpdateReader:
     """Reads updates for one bot. In a group, only what is meant for the bot is heard."""
 
     def __init__(self, me: User) -> None:
         self._me = me
-        self._name = f"@{me.username}".lower()
-        self._address = re.compile(rf"\s*{re.escape(self._name)}\b[\s,:]*", re.IGNORECASE)
-        self._albums: deque[str] = deque(maxlen=ALBUMS)
+        self._mention = f"@{me.username}".lower()
+        self._mention_prefix = re.compile(rf"\s*{re.escape(self._mention)}\b[\s,:]*", re.IGNORECASE)
+        self._albums: deque[str] = deque(maxlen=MAX_ALBUMS)
 
     def read(self, update: Update) -> Inbound | None:
         """What somebody said, wrote anew, or pressed; None if it was not meant for us."""
         if update.callback_query is not None:
-            return self._pressed(update.callback_query)
+            return self._button_press(update.callback_query)
         message = update.message or update.edited_message
         if message is None:
             raise NotUnderstood("an update of a kind that we did not ask for")
-        if message.author is None or message.author.is_bot or not self._meant(message):
+        if message.author is None or message.author.is_bot or not self._is_for_bot(message):
             return None
         files = attachments(message)
-        if not message.words and not files:
+        if not message.text_or_caption and not files:
             raise NotUnderstood("a message without words and without a file that we know")
         said = self._inbound(message, message.author, files)
         if update.message is not None:
             return said
         return msgspec.structs.replace(said, kind="edit", version=str(update.update_id))
 
-    def _inbound(self, message: Message, author: User, files: tuple[Attachment, ...]) -> Inbound:
+    def _inbound(self, message: TelegramMessage, author: User, files: tuple[Attachment, ...]) -> Inbound:
         return Inbound(
             message.address,
             str(message.message_id),
             author.sender,
-            self._address.sub("", message.words, count=1) if self._addressed(message) else message.words,
+            self._mention_prefix.sub("", message.text_or_caption, count=1)
+            if self._starts_with_mention(message)
+            else message.text_or_caption,
             account=str(self._me.id),
             sent_at=(message.edit_date or message.date) * 1000 or None,
             attachments=files,
             album=message.media_group_id,
         )
 
-    def _addressed(self, message: Message) -> bool:
-        return self._address.match(message.words) is not None
+    def _starts_with_mention(self, message: TelegramMessage) -> bool:
+        return self._mention_prefix.match(message.text_or_caption) is not None
 
-    def _pressed(self, query: Query) -> Inbound:
+    def _button_press(self, query: CallbackQuery) -> Inbound:
         message = query.message
         if message is None or query.data is None:
             raise NotUnderstood("a button without a message")
         rows = message.reply_markup.inline_keyboard if message.reply_markup else []
         shown = {each.callback_data: each.text for row in rows for each in row if each.callback_data}
-        data = storable(query.data)
-        pick = pick_behind(data)
-        command = command_behind(data, shown) if pick is None else shown.get(data, "")
+        data = make_storable(query.data)
+        pick = decode_pick(data)
+        command = decode_command(data, shown) if pick is None else shown.get(data, "")
         if command is None:
             raise NotUnderstood("a button that is none of ours, or whose message is gone")
         if pick is None and not command.startswith("/"):
@@ -184,31 +186,33 @@ class Reader:
 
     # ── what is meant for us ────────────────────────────────────────────────────────────────────────────────
 
-    def _meant(self, message: Message) -> bool:
+    def _is_for_bot(self, message: TelegramMessage) -> bool:
         if message.chat.type == "private":
             return True
-        heard = self._commanded(message) or self._mentioned(message) or self._answered(message)
+        heard = self._is_bot_command(message) or self._mentions_bot(message) or self._replies_to_bot(message)
         album = message.media_group_id
         if heard and album:
             self._albums.append(album)
         return heard or (album is not None and album in self._albums)
 
-    def _commanded(self, message: Message) -> bool:
+    def _is_bot_command(self, message: TelegramMessage) -> bool:
         """A command at the beginning, unless it names another bot."""
-        first = next((each for each in message.marks if each.type == "bot_command" and each.offset == 0), None)
+        first = next(
+            (each for each in message.text_entities if each.type == "bot_command" and each.offset == 0), None
+        )
         if first is None:
             return False
-        _, at, name = _marked(message.words, first).partition("@")
-        return not at or f"@{name}".lower() == self._name
+        _, at, name = _entity_text(message.text_or_caption, first).partition("@")
+        return not at or f"@{name}".lower() == self._mention
 
-    def _mentioned(self, message: Message) -> bool:
+    def _mentions_bot(self, message: TelegramMessage) -> bool:
         return any(
-            (each.type == "mention" and _marked(message.words, each).lower() == self._name)
+            (each.type == "mention" and _entity_text(message.text_or_caption, each).lower() == self._mention)
             or (each.user is not None and each.user.id == self._me.id)
-            for each in message.marks
+            for each in message.text_entities
         )
 
-    def _answered(self, message: Message) -> bool:
+    def _replies_to_bot(self, message: TelegramMessage) -> bool:
         answered = message.reply_to_message
         # What stands first in a topic counts as answered by everything in it.
         if answered is None or answered.author is None or answered.forum_topic_created is not None:
@@ -216,12 +220,12 @@ class Reader:
         return answered.author.id == self._me.id
 
 
-def _marked(text: str, entity: Entity) -> str:
+def _entity_text(text: str, entity: Entity) -> str:
     raw = text.encode("utf-16-le", "surrogatepass")
     return raw[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le", "replace")
 
 
-def attachments(message: Message) -> tuple[Attachment, ...]:
+def attachments(message: TelegramMessage) -> tuple[Attachment, ...]:
     """The files of a message, by reference; of a photo only the largest."""
     files = [
         ("photo.jpg", "image/jpeg", message.photo[-1] if message.photo else None),

@@ -14,12 +14,12 @@ from msgspec import Struct
 from perdure.core import notes
 from perdure.errors import NotConnected
 from perdure.platforms.api import Event
-from perdure.platforms.telegram.taking import Taking
+from perdure.platforms.telegram.taking import PendingUpdate
 
-PATH = "/hooks/telegram"
-SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 reason: the name of a header
-CONNECTIONS = 1  # at once: several would bring the messages of one chat in any order
-CHECK = 60.0  # seconds between two looks at whether Telegram still posts to us
+WEBHOOK_PATH = "/hooks/telegram"
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+MAX_CONNECTIONS = 1  # at once: several would bring the messages of one chat in any order
+CHECK_SECONDS = 60.0  # seconds between two looks at whether Telegram still posts to us
 
 
 class WebhookInfo(Struct, frozen=True):
@@ -34,21 +34,21 @@ class WebhookInfo(Struct, frozen=True):
 class Webhook:
     """Where Telegram posts, and what it has posted that is not stored yet."""
 
-    def __init__(self, public: str, token: str, look_every: float = CHECK) -> None:
-        self.url = f"{public.rstrip('/')}{PATH}"
+    def __init__(self, public_url: str, token: str, check_seconds: float = CHECK_SECONDS) -> None:
+        self.url = f"{public_url.rstrip('/')}{WEBHOOK_PATH}"
         # Made from the token: nothing has to be kept, and every gateway of this bot has the same.
         self._secret = hmac.new(token.encode(), b"perdure: webhook", hashlib.sha256).hexdigest()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._pending: set[Taking] = set()
+        self._pending: set[PendingUpdate] = set()
         self._open = False
-        self._look_every = look_every
+        self._check_seconds = check_seconds
 
     def registration(self, wanted: tuple[str, ...]) -> dict[str, Any]:
         """What Telegram must know to post to us."""
         asked = {"url": self.url, "secret_token": self._secret, "allowed_updates": wanted}
-        return asked | {"max_connections": CONNECTIONS}
+        return asked | {"max_connections": MAX_CONNECTIONS}
 
-    def knows(self, headers: Mapping[str, str]) -> bool:
+    def is_authentic(self, headers: Mapping[str, str]) -> bool:
         """Whether it is Telegram who posts; compared in constant time."""
         return hmac.compare_digest(headers.get(SECRET_HEADER, "").encode(), self._secret.encode())
 
@@ -63,18 +63,18 @@ class Webhook:
         for taken in self._pending:
             taken.settle(False)
 
-    async def take(self, event: Event, taken: Taking) -> bool:
+    async def submit(self, event: Event, update: PendingUpdate) -> bool:
         """Hand an update over. True: it is stored."""
         if not self._open:
             return False
-        self._pending.add(taken)
+        self._pending.add(update)
         try:
             self._events.put_nowait(event)
-            return await taken.stored
+            return await update.stored
         finally:
-            self._pending.discard(taken)
+            self._pending.discard(update)
 
-    def check(self, info: msgspec.Raw) -> None:
+    def check_registration(self, info: msgspec.Raw) -> None:
         """Raise `NotConnected` if Telegram does not post to us any more, or cannot."""
         found = msgspec.json.decode(info, type=WebhookInfo)
         if found.url != self.url:
@@ -82,10 +82,10 @@ class Webhook:
         if found.pending_update_count and found.last_error_message:
             raise NotConnected(notes.webhook_fails(self.url, found.last_error_message))
 
-    async def next(self) -> Event | None:
+    async def next_event(self) -> Event | None:
         """The next update; None if there was none for a while."""
         try:
-            async with asyncio.timeout(self._look_every):
+            async with asyncio.timeout(self._check_seconds):
                 return await self._events.get()
         except TimeoutError:
             return None

@@ -8,14 +8,14 @@ Each test starts real gateways with the adapter, kills them, fills their disk, c
 people see. It needs no plug-in: every test is a plain method.
 """
 
-from perdure.testing.adapters.incoming import Incoming
-from perdure.testing.adapters.outgoing import Outgoing
-from perdure.testing.adapters.posting import Posting
-from perdure.testing.adapters.showing import Showing
+from perdure.testing.adapters.incoming import IncomingChecks
+from perdure.testing.adapters.outgoing import OutgoingChecks
+from perdure.testing.adapters.posting import WebhookChecks
+from perdure.testing.adapters.showing import PreviewChecks
 from perdure.testing.adapters.stage import Mishap, PlatformStage, Seen
 
 __all__ = ["AdapterConformance", "Mishap", "PlatformStage", "Seen"]
 
 
-class AdapterConformance(Incoming, Posting, Outgoing, Showing):
+class AdapterConformance(IncomingChecks, WebhookChecks, OutgoingChecks, PreviewChecks):
     """Subclass it, and say how your platform is played. Whatever the adapter claims to do is put to the test."""

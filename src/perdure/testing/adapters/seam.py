@@ -16,7 +16,7 @@ from perdure.errors import NotConnected, PerdureError
 from perdure.platforms.api import Adapter, Event
 
 
-class Sending(Struct):
+class SendCall(Struct):
     """One try to send a message, and what came of it."""
 
     outbound: Outbound
@@ -24,7 +24,7 @@ class Sending(Struct):
     error: Exception | None = None
 
 
-class Place(StrEnum):
+class HaltPoint(StrEnum):
     """Where everything can be made to stand still."""
 
     BEFORE_STORE = "an event is handed over"
@@ -33,20 +33,20 @@ class Place(StrEnum):
     AFTER_SEND = "a message was sent"
 
 
-class Halt:
+class HaltSwitch:
     """A place at which everything stands still for ever once it is closed, as before a death."""
 
     def __init__(self) -> None:
-        self.closed = False
+        self.armed = False
         self.reached = asyncio.Event()
 
-    async def pass_through(self) -> None:
-        if self.closed:
+    async def wait_if_armed(self) -> None:
+        if self.armed:
             self.reached.set()
             await asyncio.Event().wait()
 
 
-class Seam(Adapter):
+class SpyAdapter(Adapter):
     """The adapter, as the gateway knows it."""
 
     def __init__(self, inner: Adapter) -> None:
@@ -55,54 +55,56 @@ class Seam(Adapter):
         self.handed: list[Event] = []
         self.acknowledged: list[Event] = []
         self.failed: list[Event] = []  # those that could not be stored
-        self.sendings: list[Sending] = []
+        self.send_calls: list[SendCall] = []
         self.glimpsed: list[str] = []
-        self.told_to_type = 0  # how often
-        self.typed = 0  # how often it said that it has
-        self.offences: list[str] = []
+        self.typing_requests = 0  # how often
+        self.typing_shown = 0  # how often it said that it has
+        self.violations: list[str] = []
         self.connected = False  # whether a try to connect has gone well
-        self.losses: list[NotConnected] = []
-        self.halts = {place: Halt() for place in Place}
+        self.connection_losses: list[NotConnected] = []
+        self.halts = {place: HaltSwitch() for place in HaltPoint}
         for each in dir(Adapter):
-            if not each.startswith("_") and each not in vars(Seam) and callable(getattr(inner, each)):
+            if not each.startswith("_") and each not in vars(SpyAdapter) and callable(getattr(inner, each)):
                 setattr(self, each, getattr(inner, each))  # whatever else the contract has or will have
 
-    def tried(self) -> bool:
+    def has_tried_connecting(self) -> bool:
         """Whether it was tried to connect."""
-        return self.connected or bool(self.losses) or bool(self.offences)
+        return self.connected or bool(self.connection_losses) or bool(self.violations)
 
     @property
     def takes_posts(self) -> bool:
         return self.inner.takes_posts
 
     async def connect(self) -> None:
-        with self._only_losses("connect"):
+        with self._record_violations("connect"):
             await self.inner.connect()
             self.connected = True
 
     async def receive(self) -> AsyncGenerator[Event]:
         async with aclosing(self.inner.receive()) as events:
-            with self._only_losses("receive"):
+            with self._record_violations("receive"):
                 async for event in events:
                     self.handed.append(event)
-                    await self.halts[Place.BEFORE_STORE].pass_through()
-                    yield self._watched(event)
+                    await self.halts[HaltPoint.BEFORE_STORE].wait_if_armed()
+                    yield self._wrap_event(event)
 
     @contextmanager
-    def _only_losses(self, where: str) -> Iterator[None]:
+    def _record_violations(self, where: str) -> Iterator[None]:
         """Note whatever is raised that does not say that the connection is lost."""
         try:
             yield
         except NotConnected as loss:
-            self.losses.append(loss)
+            self.connection_losses.append(loss)
             raise
         except Exception as error:
-            self.offences.append(f"{where} raised {error!r}; only NotConnected says that a platform is not there")
+            self.violations.append(
+                f"{where} raised {error!r}; only NotConnected says that a platform is not there"
+            )
             raise
 
-    def _watched(self, event: Event) -> Event:
+    def _wrap_event(self, event: Event) -> Event:
         async def ack(stored: Stored | None) -> None:
-            await self.halts[Place.BEFORE_ACK].pass_through()
+            await self.halts[HaltPoint.BEFORE_ACK].wait_if_armed()
             await event.ack(stored)
             self.acknowledged.append(event)
 
@@ -113,15 +115,15 @@ class Seam(Adapter):
         return msgspec.structs.replace(event, ack=ack, fail=fail)
 
     async def send(self, outbound: Outbound) -> Receipt:
-        sending = Sending(outbound)
-        self.sendings.append(sending)
-        await self.halts[Place.BEFORE_SEND].pass_through()
+        sending = SendCall(outbound)
+        self.send_calls.append(sending)
+        await self.halts[HaltPoint.BEFORE_SEND].wait_if_armed()
         try:
             sending.receipt = await self.inner.send(outbound)
         except Exception as error:
             sending.error = error
             raise
-        await self.halts[Place.AFTER_SEND].pass_through()
+        await self.halts[HaltPoint.AFTER_SEND].wait_if_armed()
         return sending.receipt
 
     async def glimpse(self, address: Address, turn: str, text: str) -> None:
@@ -129,6 +131,6 @@ class Seam(Adapter):
         self.glimpsed.append(text)
 
     async def typing(self, address: Address) -> None:
-        self.told_to_type += 1
+        self.typing_requests += 1
         await self.inner.typing(address)
-        self.typed += 1
+        self.typing_shown += 1

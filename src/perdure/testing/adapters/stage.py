@@ -36,10 +36,10 @@ class PlatformStage(ABC):
 
     settings: Mapping[str, str] = {}  # of the gateway, spelled as in the environment, without `PERDURE_`
 
-    async def open(self) -> None:  # noqa: B027 reason: a folder needs no server
+    async def open(self) -> None:
         """Be there: called once, before everything else."""
 
-    async def close(self) -> None:  # noqa: B027 reason: the same
+    async def close(self) -> None:
         """Be gone: called once, after everything else."""
 
     @abstractmethod
@@ -106,5 +106,5 @@ class PlatformStage(ABC):
     async def mend(self) -> None:
         """Let everybody connect again."""
 
-    async def died(self, adapter: Adapter) -> None:  # noqa: B027 reason: most adapters keep no connection
+    async def died(self, adapter: Adapter) -> None:
         """Do what a kernel does for a process that was killed: close the connections of its adapter, no more."""

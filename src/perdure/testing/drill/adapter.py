@@ -15,33 +15,33 @@ from perdure.errors import PerdureError, SendRefused
 from perdure.platforms.api import Adapter, Capabilities, Event
 from perdure.testing.drill import wire
 
-AGAIN = 0.1  # seconds until a platform hands over again what the gateway could not store
+REDELIVERY_SECONDS = 0.1  # seconds until a platform hands over again what the gateway could not store
 
 
-class Line:
+class PlatformSocket:
     """One connection for all platforms. When it is gone, so is the drill: then we have no business here."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[wire.Told]] = {}
+        self._pending_requests: dict[int, asyncio.Future[wire.RequestAnswer]] = {}
         self._queues: dict[str, asyncio.Queue[Inbound]] = {}
 
     @classmethod
-    async def open(cls, path: Path) -> Line:
-        with wire.within_reach(path) as short:
-            return cls(*await asyncio.open_unix_connection(short, limit=wire.LONGEST))
+    async def open(cls, path: Path) -> PlatformSocket:
+        with wire.short_socket_path(path) as short:
+            return cls(*await asyncio.open_unix_connection(short, limit=wire.MAX_LINE_BYTES))
 
-    async def attend(self, arm: Callable[[wire.Arm], None]) -> None:
+    async def read_messages(self, arm: Callable[[wire.Arm], None]) -> None:
         """Hear what the platforms say."""
-        async for said in wire.lines(self._reader):
-            match wire.from_platforms.decode(said):
-                case wire.Handed(platform, inbound):
+        async for said in wire.read_lines(self._reader):
+            match wire.platform_message_decoder.decode(said):
+                case wire.EventHandedOver(platform, inbound):
                     self.events(platform).put_nowait(inbound)
-                case wire.Told(number) as told:
-                    if not self._asked[number].done():  # whoever asked may have been cut off
-                        self._asked[number].set_result(told)
+                case wire.RequestAnswer(number) as told:
+                    if not self._pending_requests[number].done():  # whoever asked may have been cut off
+                        self._pending_requests[number].set_result(told)
                 case wire.Arm() as armed:
                     arm(armed)
         os._exit(1)
@@ -49,55 +49,57 @@ class Line:
     def events(self, platform: str) -> asyncio.Queue[Inbound]:
         return self._queues.setdefault(platform, asyncio.Queue())
 
-    def say(self, message: wire.FromGateway) -> None:
-        wire.put(self._writer, message)
+    def send(self, message: wire.FromGateway) -> None:
+        wire.write_message(self._writer, message)
 
-    async def ask(self, make: Callable[[int], wire.Request]) -> Receipt | None:
+    async def request(self, make: Callable[[int], wire.Request]) -> Receipt | None:
         """Make a request, and wait for its answer."""
         number = next(self._numbers)
-        self._asked[number] = asyncio.get_running_loop().create_future()
-        self.say(make(number))
+        self._pending_requests[number] = asyncio.get_running_loop().create_future()
+        self.send(make(number))
         try:
-            told = await self._asked[number]
+            told = await self._pending_requests[number]
             if told.refused:
                 raise SendRefused(told.refused)
             return told.receipt
         finally:
-            del self._asked[number]
+            del self._pending_requests[number]
 
 
-class LineAdapter(Adapter):
+class SocketAdapter(Adapter):
     """A simulated platform, over the line."""
 
-    def __init__(self, name: str, capabilities: Capabilities, line: Line) -> None:
+    def __init__(self, name: str, capabilities: Capabilities, socket: PlatformSocket) -> None:
         self.name = name
         self.capabilities = capabilities
-        self._line = line
+        self._socket = socket
 
     async def connect(self) -> None:
-        self._line.say(wire.Listen(self.name))
+        self._socket.send(wire.Listen(self.name))
 
     async def receive(self) -> AsyncGenerator[Event]:
-        events = self._line.events(self.name)
+        events = self._socket.events(self.name)
         while True:
             yield self._event(await events.get())
 
     def _event(self, inbound: Inbound) -> Event:
         async def ack(_: Stored | None) -> None:
-            await self._line.ask(lambda number: wire.Ack(number, self.name, inbound.event_key))
+            await self._socket.request(lambda number: wire.Ack(number, self.name, inbound.event_key))
 
         async def fail(_: PerdureError) -> None:
             """The platform hands over again, a little later, what could not be stored."""
-            asyncio.get_running_loop().call_later(AGAIN, self._line.events(self.name).put_nowait, inbound)
+            asyncio.get_running_loop().call_later(
+                REDELIVERY_SECONDS, self._socket.events(self.name).put_nowait, inbound
+            )
 
         return Event(msgspec.json.encode(inbound).decode(), inbound.event_key, inbound, ack=ack, fail=fail)
 
     async def send(self, outbound: Outbound) -> Receipt:
-        receipt = await self._line.ask(lambda number: wire.Send(number, self.name, outbound))
+        receipt = await self._socket.request(lambda number: wire.Send(number, self.name, outbound))
         return receipt or Receipt(outbound.key)
 
     async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
-        await self._line.ask(lambda number: wire.Edit(number, self.name, receipt, outbound))
+        await self._socket.request(lambda number: wire.Edit(number, self.name, receipt, outbound))
 
     async def find_sent(self, key: str) -> Receipt | None:
-        return await self._line.ask(lambda number: wire.Find(number, self.name, key))
+        return await self._socket.request(lambda number: wire.Find(number, self.name, key))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from perdure.core import notes
-from perdure.core.entries import Claimed, Entry, Interrupted, ModelAsked, Noted
-from perdure.store.auditing import Epochs
+from perdure.core.entries import Entry, ModelAsked, RecoveryNoted, TurnClaimed, TurnInterrupted
+from perdure.store.auditing import TurnEpochs
 
-CUT_OFF = "This turn was cut off by "
+INTERRUPTION_PREFIX = "This turn was cut off by "
 
 
-def wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str, str]]:
+def find_wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str, str]]:
     """The turns, each with what is wrong, whose agent had no note of an interruption, or one too many.
 
     After an interruption the model is not asked again before exactly one note has told it of the cause.
@@ -19,9 +19,9 @@ def wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str, str
     due: dict[str, str] = {}  # by turn: the reason of an interruption that the agent knows nothing of
     for turn, entry in entries:
         match entry:
-            case Interrupted(reason=reason):
+            case TurnInterrupted(reason=reason):
                 due[turn] = reason
-            case Noted(text=text) if CUT_OFF in text:
+            case RecoveryNoted(text=text) if INTERRUPTION_PREFIX in text:
                 if turn not in due:
                     yield turn, "the agent was told of an interruption again, or of none"
                 elif (cause := notes.cause_of(due.pop(turn))) not in text:
@@ -30,14 +30,14 @@ def wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str, str
                 yield turn, f"the model was asked again, and not told of {notes.cause_of(due.pop(turn))}"
 
 
-def unfenced(found: Iterable[Epochs]) -> dict[str, str]:
+def find_stale_epochs(found: Iterable[TurnEpochs]) -> dict[str, str]:
     """The turns that another run has taken over, and that have the epoch of the run before still."""
     stale = {}
     for each in found:
-        claimed = [entry.epoch for entry in each.entries if isinstance(entry, Claimed)]
+        claimed = [entry.epoch for entry in each.entries if isinstance(entry, TurnClaimed)]
         last = each.entries[-1] if each.entries else None
         if claimed != sorted(set(claimed)):
             stale[each.turn] = f"the epochs of its claims do not grow: {claimed}"
-        elif claimed and isinstance(last, Interrupted) and last.run and each.epoch <= claimed[-1]:
+        elif claimed and isinstance(last, TurnInterrupted) and last.run and each.epoch <= claimed[-1]:
             stale[each.turn] = f"it was taken over and has epoch {each.epoch}, as before"
     return stale

@@ -23,41 +23,41 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database
 from perdure.testing.crashes import KillingDatabase
 from perdure.testing.drill import wire
-from perdure.testing.drill.adapter import Line, LineAdapter
-from perdure.testing.drill.orders import Begun, Order, Over, from_wire
+from perdure.testing.drill.adapter import PlatformSocket, SocketAdapter
+from perdure.testing.drill.orders import GatewayExited, GatewayLaunchSpec, GatewayStarted, decode_settings
 from perdure.testing.drill.scenes import PLATFORMS
 from perdure.testing.faults import SettableClock
 
 # What a gateway loads only when it needs it, and would load anew after every fork.
-NEEDED = ("perdure.store.sqlite", "perdure.store.migrate", "perdure.tools.danger")
+PRELOADED_MODULES = ("perdure.store.sqlite", "perdure.store.migrate", "perdure.tools.danger")
 
 
 def main() -> None:
-    for name in NEEDED:
+    for name in PRELOADED_MODULES:
         importlib.import_module(name)
     for line in sys.stdin.buffer:
-        order = msgspec.json.decode(line, type=Order)
+        order = msgspec.json.decode(line, type=GatewayLaunchSpec)
         pid = os.fork()
         if pid == 0:
-            _become(order)
-        _say(Begun(pid))
-        _say(Over(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+            _run_gateway(order)
+        _write_message(GatewayStarted(pid))
+        _write_message(GatewayExited(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
 
 
-def _say(message: Struct) -> None:
+def _write_message(message: Struct) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()
 
 
-def _become(order: Order) -> None:
+def _run_gateway(spec: GatewayLaunchSpec) -> None:
     """Be that gateway until the end of this process."""
     code = 1
     try:
-        _redirect(Path(order.log))
+        _redirect(Path(spec.log))
         logs.to_stderr()
-        asyncio.run(_serve(order))
+        asyncio.run(_serve(spec))
         code = 0
-    except BaseException:  # noqa: BLE001 reason: it is in the log, and there is nobody above us to tell
+    except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
@@ -72,30 +72,30 @@ def _redirect(log: Path) -> None:
         os.dup2(here, there)
 
 
-async def _serve(order: Order) -> None:
-    line = await Line.open(Path(order.line))
+async def _serve(spec: GatewayLaunchSpec) -> None:
+    line = await PlatformSocket.open(Path(spec.line))
     databases: list[KillingDatabase] = []
 
     def wrap(database: Database) -> Database:
-        databases.append(KillingDatabase(database, order.at, after=order.after))
+        databases.append(KillingDatabase(database, spec.at, after=spec.after))
         return databases[0]
 
     def arm(armed: wire.Arm) -> None:
         databases[0].arm(armed.at, after=armed.after, refuse=armed.refuse)
 
     clock = SettableClock()
-    clock.ahead = order.ahead
-    adapters = [LineAdapter(name, capabilities, line) for name, capabilities in PLATFORMS.items()]
-    settings = from_wire(order.settings)
-    gateway = _maker(order)(settings, adapters=adapters, wrap=wrap, clock=clock)
+    clock.ahead = spec.ahead
+    adapters = [SocketAdapter(name, capabilities, line) for name, capabilities in PLATFORMS.items()]
+    settings = decode_settings(spec.settings)
+    gateway = _gateway_factory(spec)(settings, adapters=adapters, wrap=wrap, clock=clock)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, gateway.stop)
-    hearing = asyncio.create_task(line.attend(arm))
-    await gateway.run(lambda: line.say(wire.Ready()))
+    hearing = asyncio.create_task(line.read_messages(arm))
+    await gateway.run(lambda: line.send(wire.GatewayReady()))
     hearing.cancel()
 
 
-def _maker(order: Order) -> Callable[..., Gateway]:
-    maker: Callable[..., Gateway] = load_object(order.gateway, Path(order.modules)) if order.gateway else Gateway
+def _gateway_factory(spec: GatewayLaunchSpec) -> Callable[..., Gateway]:
+    maker: Callable[..., Gateway] = load_object(spec.gateway, Path(spec.modules)) if spec.gateway else Gateway
     return maker
 
 

@@ -14,70 +14,70 @@ from rich.table import Table
 
 from perdure.config import Settings
 from perdure.plugins import load_object
-from perdure.settings import SQLITE
+from perdure.settings import SQLITE_PREFIX
 from perdure.testing.drill.points import random_points, sweep_points
 from perdure.testing.drill.report import FAULTS, UNKNOWN, Report
 from perdure.testing.drill.rounds import Drill
-from perdure.testing.drill.scenes import PLATFORMS, SCENES
+from perdure.testing.drill.scenes import PLATFORMS, SCENARIOS
 
-SEEDS = 1_000_000
+MAX_SEED = 1_000_000
 
 
-def drill_and_tell(
+def run_drill_command(
     settings: Settings, *, kills: int, seed: int | None, sweep: bool, gateway: str, json: bool
 ) -> int:
     """Run a drill and print what came of it; the code to exit with."""
-    report = drill(settings, kills=kills, seed=seed, sweep=sweep, gateway=gateway)
+    report = run_drill(settings, kills=kills, seed=seed, sweep=sweep, gateway=gateway)
     if json:
-        print(to_json(report))  # noqa: T201 reason: it is what was asked for
+        print(report_to_json(report))
     else:
-        show(report)
+        print_report(report)
     return 1 if report.failed else 0
 
 
-def drill(
+def run_drill(
     settings: Settings, *, kills: int, seed: int | None = None, sweep: bool = False, gateway: str = ""
 ) -> Report:
     """Run a drill, with a bar on the terminal if there is one."""
     if gateway:
         load_object(gateway, settings.home)  # so that whatever is wrong with it is told at once
     if not sweep and seed is None:
-        seed = secrets.randbelow(SEEDS)
+        seed = secrets.randbelow(MAX_SEED)
     points = sweep_points(kills) if sweep or seed is None else random_points(seed, kills)
     errors = Console(stderr=True)
-    if not settings.store_url.startswith(SQLITE):
+    if not settings.store_url.startswith(SQLITE_PREFIX):
         errors.print("The drill keeps its conversations in SQLite: your PostgreSQL database is not touched.")
-    with _bar(errors) as bar:
+    with _progress_bar(errors) as bar:
         task = bar.add_task("killing", total=kills)
         run = Drill(settings, points, seed=seed, gateway=gateway, killed=lambda: bar.advance(task))
         return asyncio.run(run.run())
 
 
-def _bar(console: Console) -> Progress:
+def _progress_bar(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def to_json(report: Report) -> str:
+def report_to_json(report: Report) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
-def show(report: Report) -> None:
+def print_report(report: Report) -> None:
     """Print the table, and a line for each thing that must be explained."""
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(_table(report))
-    for line in _lines(report):
+    console.print(_report_table(report))
+    for line in _report_lines(report):
         console.print(line, markup=False)
 
 
-def _table(report: Report) -> Table:
-    table = Table(title=_title(report), title_justify="left", show_header=False)
+def _report_table(report: Report) -> Table:
+    table = Table(title=_report_title(report), title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     at_rest = f", {report.at_rest} of them when all was done" if report.at_rest else ""
     table.add_row("kills", str(report.kills), f"with SIGKILL{at_rest}")
-    table.add_row("turns", str(report.turns), f"in {len(SCENES)} kinds of chats on {len(PLATFORMS)} platforms")
+    table.add_row("turns", str(report.turns), f"in {len(SCENARIOS)} kinds of chats on {len(PLATFORMS)} platforms")
     table.add_section()
     for name, meaning in FAULTS.items():
         count = getattr(report, name)
@@ -100,20 +100,20 @@ def _table(report: Report) -> Table:
     return table
 
 
-def _title(report: Report) -> str:
-    return f"perdure drill --kills {report.kills} {_which(report)}"
+def _report_title(report: Report) -> str:
+    return f"perdure drill --kills {report.kills} {_points_option(report)}"
 
 
-def _which(report: Report) -> str:
+def _points_option(report: Report) -> str:
     return "--sweep" if report.seed is None else f"--seed {report.seed}"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _report_lines(report: Report) -> Iterator[str]:
     """What is behind the numbers; a chat is named by its round and by what it is about."""
     for name, lines in report.findings.items():
         yield from (f"{name}: {line}" for line in lines)
     if report.failed:
         yield f"This is not as it should be. What is left of it is in {report.home}; the same points again:"
-        yield f"    perdure drill --kills {len(report.points)} {_which(report)}"
+        yield f"    perdure drill --kills {len(report.points)} {_points_option(report)}"
     else:
         yield f"Nothing was lost, repeated or doubled; nothing woke up or hung. It took {report.seconds:g} s."

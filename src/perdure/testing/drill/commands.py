@@ -6,26 +6,30 @@ import signal
 from pathlib import Path
 
 from perdure.tools import kept
-from perdure.tools.kept import Ended, Lost, Refused, Running
-from perdure.tools.place import process, signal_exactly, signal_session
+from perdure.tools.kept import CommandEnded, CommandLost, CommandNeverStarted, CommandRunning
+from perdure.tools.place import process_stat, signal_process, signal_session
 
 
-class Commands:
+class CommandKiller:
     def __init__(self, home: Path) -> None:
         self._root = home / "keepers"
-        self._over: set[str] = set()  # names of places that nobody needs to look at again
+        self._finished: set[str] = set()  # names of places that nobody needs to look at again
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[CommandRunning]:
         """The commands that run now, and have been started."""
-        seen = kept.survey(self._root, self._over)
-        self._over |= {name for name, each in seen.items() if isinstance(each, Ended | Lost | Refused)}
-        return [each for each in seen.values() if isinstance(each, Running) and each.pid]
+        seen = kept.read_all_statuses(self._root, self._finished)
+        self._finished |= {
+            name
+            for name, each in seen.items()
+            if isinstance(each, CommandEnded | CommandLost | CommandNeverStarted)
+        }
+        return [each for each in seen.values() if isinstance(each, CommandRunning) and each.pid]
 
     def kill_keepers(self) -> None:
         """Kill the keepers of all commands that run; the commands live on."""
         for each in self.running():
-            if found := process(each.keeper):
-                signal_exactly(each.keeper, found[2], signal.SIGKILL)
+            if found := process_stat(each.keeper):
+                signal_process(each.keeper, found[2], signal.SIGKILL)
 
     def kill_commands(self) -> None:
         """Kill all commands that run, with whatever they have started; their keepers live on."""

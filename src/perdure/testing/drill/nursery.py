@@ -13,40 +13,42 @@ from pathlib import Path
 import msgspec
 
 from perdure.errors import PerdureError
-from perdure.testing.drill.orders import Begun, Order, Over
+from perdure.testing.drill.orders import GatewayExited, GatewayLaunchSpec, GatewayStarted
 
-KILLED = -signal.SIGKILL
-ORDERLY = 60.0  # seconds that an orderly stop may take
-
-
-heard: msgspec.json.Decoder[Begun | Over] = msgspec.json.Decoder(Begun | Over)
+KILLED_EXIT_CODE = -signal.SIGKILL
+STOP_TIMEOUT_SECONDS = 60.0  # seconds that an orderly stop may take
 
 
-class Child:
+message_decoder: msgspec.json.Decoder[GatewayStarted | GatewayExited] = msgspec.json.Decoder(
+    GatewayStarted | GatewayExited
+)
+
+
+class DrilledGateway:
     """A gateway that runs, or has ended."""
 
     def __init__(self, pid: int, ending: asyncio.Task[int]) -> None:
         self._pid = pid
-        self._ending = ending
+        self._exit_task = ending
 
     @property
     def is_over(self) -> bool:
-        return self._ending.done()
+        return self._exit_task.done()
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
-    async def killed(self) -> None:
+    async def wait_until_killed(self) -> None:
         """Wait for its end, which must be that it was killed."""
-        code = await self._ending
-        if code != KILLED:
+        code = await self._exit_task
+        if code != KILLED_EXIT_CODE:
             raise PerdureError(f"the gateway was to be killed, but ended by itself with code {code}")
 
     async def stop(self) -> None:
         """End it in an orderly way."""
         self._signal(signal.SIGTERM)
-        async with asyncio.timeout(ORDERLY):
-            code = await self._ending
+        async with asyncio.timeout(STOP_TIMEOUT_SECONDS):
+            code = await self._exit_task
         if code != 0:
             raise PerdureError(f"the gateway was to stop in an orderly way, but ended with code {code}")
 
@@ -56,12 +58,12 @@ class Child:
                 os.kill(self._pid, number)
 
 
-class Nursery:
+class GatewaySpawner:
     """The process that gateways are forked from."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
-        self._child: Child | None = None
+        self._current: DrilledGateway | None = None
 
     async def open(self, home: Path) -> None:
         # In a session of its own: who interrupts the drill at the terminal interrupts the drill, not its gateways.
@@ -70,20 +72,20 @@ class Nursery:
             *words, stdin=PIPE, stdout=PIPE, cwd=home, start_new_session=True
         )
 
-    async def start(self, order: Order) -> Child:
-        process = self._opened()
-        assert process.stdin is not None  # noqa: S101 reason: for the type; it is a pipe
-        process.stdin.write(msgspec.json.encode(order) + b"\n")
-        begun = await self._hear()
-        if not isinstance(begun, Begun):
+    async def start(self, spec: GatewayLaunchSpec) -> DrilledGateway:
+        process = self._require_process()
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(spec) + b"\n")
+        begun = await self._read_message()
+        if not isinstance(begun, GatewayStarted):
             raise PerdureError(f"the drill's own process said {begun}, and began no gateway")
-        self._child = Child(begun.pid, asyncio.create_task(self._ending()))
-        return self._child
+        self._current = DrilledGateway(begun.pid, asyncio.create_task(self._wait_for_exit()))
+        return self._current
 
     def kill(self) -> None:
         """Kill the gateway that runs, if there is one."""
-        if self._child is not None:
-            self._child.kill()
+        if self._current is not None:
+            self._current.kill()
 
     async def close(self) -> None:
         self.kill()
@@ -91,19 +93,19 @@ class Nursery:
             self._process.stdin.close()
             await self._process.wait()
 
-    def _opened(self) -> Process:
+    def _require_process(self) -> Process:
         if self._process is None:
             raise PerdureError("the drill has not been opened")
         return self._process
 
-    async def _hear(self) -> Begun | Over:
-        output = self._opened().stdout
-        assert output is not None  # noqa: S101 reason: for the type; it is a pipe
+    async def _read_message(self) -> GatewayStarted | GatewayExited:
+        output = self._require_process().stdout
+        assert output is not None
         line = await output.readline()
         if not line:
             raise PerdureError("the process that starts the drill's gateways has ended by itself")
-        return heard.decode(line)
+        return message_decoder.decode(line)
 
-    async def _ending(self) -> int:
-        over = await self._hear()
-        return over.code if isinstance(over, Over) else 0
+    async def _wait_for_exit(self) -> int:
+        over = await self._read_message()
+        return over.code if isinstance(over, GatewayExited) else 0

@@ -10,7 +10,7 @@ from msgspec import Struct
 from perdure.config import Settings
 
 
-class Order(Struct, frozen=True):
+class GatewayLaunchSpec(Struct, frozen=True):
     """A gateway to become."""
 
     settings: dict[str, Any]
@@ -23,20 +23,20 @@ class Order(Struct, frozen=True):
     modules: str = ""  # where that module may be
 
 
-class Begun(Struct, frozen=True, tag=True):
+class GatewayStarted(Struct, frozen=True, tag=True):
     pid: int
 
 
-class Over(Struct, frozen=True, tag=True):
+class GatewayExited(Struct, frozen=True, tag=True):
     code: int  # as the process exited; negative: the signal that ended it
 
 
-def to_wire(settings: Settings) -> dict[str, Any]:
+def encode_settings(settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(
         settings, enc_hook=str
     )  # paths are the only thing it does not know
     return found
 
 
-def from_wire(settings: dict[str, Any]) -> Settings:
+def decode_settings(settings: dict[str, Any]) -> Settings:
     return msgspec.convert(settings, Settings, dec_hook=lambda kind, value: kind(value))

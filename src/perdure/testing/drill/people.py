@@ -8,66 +8,66 @@ from msgspec import Struct
 
 from perdure.core.address import join_parts
 from perdure.core.notes import PREVIEW_ENDED
-from perdure.testing.drill.scenes import Talk
-from perdure.testing.platform import Posted, SimulatedPlatform
+from perdure.testing.drill.scenes import DrillChat
+from perdure.testing.platform import PostedMessage, SimulatedPlatform
 
-ANSWER = "Right"
-GO_ON = "/resume"
+QUESTION_ANSWER = "Right"
+RESUME_COMMAND = "/resume"
 
 
-class Written(Struct, frozen=True):
+class WrittenMessage(Struct, frozen=True):
     """A message that must be answered."""
 
-    talk: Talk
+    talk: DrillChat
     event_key: str
     mark: str
 
 
-class People:
+class DrillPeople:
     def __init__(self, platforms: Mapping[str, SimulatedPlatform]) -> None:
         self._platforms = platforms
-        self._read = dict.fromkeys(platforms, 0)  # how many posts of each platform were read
-        self._answered: set[str] = set()  # delivery keys of what they have reacted to
-        self.written: list[Written] = []
+        self._read_counts = dict.fromkeys(platforms, 0)  # how many posts of each platform were read
+        self._answered_keys: set[str] = set()  # delivery keys of what they have reacted to
+        self.written: list[WrittenMessage] = []
         self.by_hand = 0  # how often they had to ask that something go on
 
-    def begin(self, talks: Sequence[Talk]) -> None:
+    def write_first(self, talks: Sequence[DrillChat]) -> None:
         for talk in talks:
             self._write(talk, talk.texts, talk.marks)
 
-    def write_late(self, talks: Sequence[Talk]) -> None:
+    def write_late(self, talks: Sequence[DrillChat]) -> None:
         """Write what is written while the gateway is down."""
         for talk in talks:
             self._write(talk, talk.late, talk.marks[len(talk.texts) :])
 
-    def _write(self, talk: Talk, texts: Sequence[str], marks: Sequence[str]) -> None:
+    def _write(self, talk: DrillChat, texts: Sequence[str], marks: Sequence[str]) -> None:
         for text, mark in zip(texts, marks, strict=False):
             message = self._platforms[talk.platform].write(text, chat=talk.chat)
             key = join_parts(talk.platform, "default", "message", talk.chat, message)
-            self.written.append(Written(talk, key, mark))
+            self.written.append(WrittenMessage(talk, key, mark))
 
     def react(self) -> None:
         """Answer whatever is new, each question once, however often it is shown."""
         for name, platform in self._platforms.items():
-            new, self._read[name] = platform.posted[self._read[name] :], len(platform.posted)
+            new, self._read_counts[name] = platform.posted[self._read_counts[name] :], len(platform.posted)
             for posted in new:
-                if posted.key not in self._answered and self._answer(platform, posted):
-                    self._answered.add(posted.key)
+                if posted.key not in self._answered_keys and self._answer(platform, posted):
+                    self._answered_keys.add(posted.key)
 
-    def _answer(self, platform: SimulatedPlatform, posted: Posted) -> bool:
+    def _answer(self, platform: SimulatedPlatform, posted: PostedMessage) -> bool:
         """Whether there was something to answer."""
         if posted.text.startswith("May I do this?"):
             self._press(platform, posted, "Approve", "/approve")
         elif posted.text.startswith("Which way"):
-            self._press(platform, posted, ANSWER, ANSWER)
-        elif f"Say {GO_ON}" in posted.text or f"{GO_ON} brings this one back" in posted.text:
+            self._press(platform, posted, QUESTION_ANSWER, QUESTION_ANSWER)
+        elif f"Say {RESUME_COMMAND}" in posted.text or f"{RESUME_COMMAND} brings this one back" in posted.text:
             self.by_hand += 1
-            self._press(platform, posted, "Resume", GO_ON)
+            self._press(platform, posted, "Resume", RESUME_COMMAND)
         else:
             return False
         return True
 
-    def _press(self, platform: SimulatedPlatform, posted: Posted, label: str, words: str) -> None:
+    def _press(self, platform: SimulatedPlatform, posted: PostedMessage, label: str, words: str) -> None:
         """Press the button of that label; without it, write the words."""
         buttons = posted.buttons if platform.capabilities.buttons else ()
         command = next((button.command for button in buttons if button.label == label), None)
@@ -76,29 +76,29 @@ class People:
         else:
             platform.press(command, chat=posted.address.chat)
 
-    def unread(self) -> bool:
+    def has_unread(self) -> bool:
         """Whether there is something that nobody has read, or something written that nobody has taken."""
         return any(
-            platform.pending() or self._read[name] < len(platform.posted)
+            platform.pending() or self._read_counts[name] < len(platform.posted)
             for name, platform in self._platforms.items()
         )
 
-    def signs(self) -> int:
+    def activity_count(self) -> int:
         """Grows whenever a gateway has done something that people can see."""
         return sum(len(each.posted) + len(each.acknowledged) for each in self._platforms.values())
 
-    def seen(self, talk: Talk) -> list[Posted]:
+    def seen(self, talk: DrillChat) -> list[PostedMessage]:
         """What they see in a chat, but for what is left of answers that were growing."""
         return [each for each in self._shown(talk) if not each.preview and each.text != PREVIEW_ENDED]
 
-    def leftovers(self, talk: Talk) -> list[Posted]:
+    def leftover_previews(self, talk: DrillChat) -> list[PostedMessage]:
         """Answers that were growing, and grow no more."""
         return [each for each in self._shown(talk) if each.preview]
 
-    def _shown(self, talk: Talk) -> list[Posted]:
+    def _shown(self, talk: DrillChat) -> list[PostedMessage]:
         return [each for each in self._platforms[talk.platform].posted if each.address.chat == talk.chat]
 
-    def strays(self, chats: set[str]) -> list[Posted]:
+    def stray_messages(self, chats: set[str]) -> list[PostedMessage]:
         """What was said in chats that nobody has written in."""
         posts = [posted for platform in self._platforms.values() for posted in platform.posted]
         return [posted for posted in posts if posted.address.chat not in chats]

@@ -9,13 +9,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-Place = Literal["store", "start", "send", "ack", "step", "rest", "keeper", "command", "full"]
+PointKind = Literal["store", "start", "send", "ack", "step", "rest", "keeper", "command", "full"]
 
-REFUSED = 8  # writes that the store refuses, one after the other, when its disk is full
+REFUSED_WRITES = 8  # writes that the store refuses, one after the other, when its disk is full
 
 # How often each is drawn, and the farthest n. One round makes about so many of each; an n that it does not reach
 # becomes a kill at rest.
-WEIGHTS: dict[Place, tuple[int, int]] = {
+WEIGHTS: dict[PointKind, tuple[int, int]] = {
     "store": (9, 170),
     "start": (3, 110),
     "send": (3, 14),
@@ -27,7 +27,7 @@ WEIGHTS: dict[Place, tuple[int, int]] = {
     "full": (2, 100),
 }
 
-_WORDS: dict[Place, str] = {
+_DESCRIPTIONS: dict[PointKind, str] = {
     "store": "store call {nth}",
     "start": "store call {nth} of the next start",
     "send": "the record of send {nth}",
@@ -38,7 +38,7 @@ _WORDS: dict[Place, str] = {
 class Point(Struct, frozen=True):
     """The n-th of something, before or after it took place."""
 
-    place: Place
+    place: PointKind
     nth: int = 1
     after: bool = False
 
@@ -54,17 +54,17 @@ class Point(Struct, frozen=True):
                 when = "when there is room again" if self.after else "before there is room again"
                 return f"{when}, after the disk was full from store call {self.nth} on"
             case place:
-                return f"{'after' if self.after else 'before'} {_WORDS[place].format(nth=self.nth)}"
+                return f"{'after' if self.after else 'before'} {_DESCRIPTIONS[place].format(nth=self.nth)}"
 
 
 def random_points(seed: int, kills: int) -> list[Point]:
     """So many points. The same seed gives the same points, and more of them begin with the same ones."""
-    return list(islice(_drawn(random.Random(seed)), kills))  # noqa: S311 reason: nothing is secret about it
+    return list(islice(_endless_points(random.Random(seed)), kills))
 
 
-def _drawn(chance: random.Random) -> Iterator[Point]:
+def _endless_points(chance: random.Random) -> Iterator[Point]:
     places, weights = list(WEIGHTS), [weight for weight, _ in WEIGHTS.values()]
-    last: Place = "start"  # there must be something to recover: no start is killed first, nor twice in a row
+    last: PointKind = "start"  # there must be something to recover: no start is killed first, nor twice in a row
     while True:
         [place] = chance.choices(places, weights)
         if place == last == "start":
@@ -79,7 +79,7 @@ def sweep_points(kills: int) -> list[Point]:
     return [Point("store", 1 + number // 2, bool(number % 2)) for number in range(kills)]
 
 
-def in_rounds(points: Sequence[Point]) -> list[list[Point]]:
+def group_into_rounds(points: Sequence[Point]) -> list[list[Point]]:
     """The points by rounds: one that kills a start belongs to the kill before it."""
     rounds: list[list[Point]] = []
     for point in points:

@@ -13,16 +13,16 @@ PLATFORMS = {
     "readable": Capabilities(read_back=True, keeps_missed=True, buttons=True),
     "plain": Capabilities(keeps_missed=True),
 }
-RUNS = "runs"  # the file to which commands add a line each time they run
+RUNS_FILE = "runs"  # the file to which commands add a line each time they run
 
 
-SCENES = (
+SCENARIOS = (
     *("steps", "once", "command", "question", "approval", "process", "seen", "queue", "growing", "failure"),
     "missed",
 )
 
 
-class Talk(Struct, frozen=True):
+class DrillChat(Struct, frozen=True):
     """A conversation in a chat of its own."""
 
     chat: str
@@ -40,45 +40,53 @@ class Talk(Struct, frozen=True):
         return len(self.texts) + len(self.late) + len(self.told)
 
 
-def mark(chat: str, number: int = 1) -> str:
+def answer_mark(chat: str, number: int = 1) -> str:
     """What an answer says; nothing else does."""
     return f"[answer-{number}-in-{chat}]"
 
 
-def talks(round_number: int) -> list[Talk]:
+def chats_of_round(round_number: int) -> list[DrillChat]:
     """The conversations of one round, on one platform after the other."""
-    made = [_made(name, f"{round_number}-{name}") for name in SCENES]
+    made = [_make_chat(name, f"{round_number}-{name}") for name in SCENARIOS]
     names = list(PLATFORMS)
     return [replace(talk, platform=names[(round_number + place) % len(names)]) for place, talk in enumerate(made)]
 
 
-def _made(name: str, chat: str) -> Talk:
-    says, marks = f"say: {mark(chat)}", (mark(chat),)
+def _make_chat(name: str, chat: str) -> DrillChat:
+    says, marks = f"say: {answer_mark(chat)}", (answer_mark(chat),)
     match name:
         case "steps":
             script = f"step {chat}-a 0.02s\nparallel: {chat}-b, {chat}-c\n{says}"
-            return Talk(chat, (script,), (*marks, mark(chat, 2)), late=(f"say: {mark(chat, 2)}",))
+            return DrillChat(
+                chat, (script,), (*marks, answer_mark(chat, 2)), late=(f"say: {answer_mark(chat, 2)}",)
+            )
         case "once":
-            return Talk(chat, (f"once {chat}-a 0.05s\n{says}",), marks, once=(f"{chat}-a",))
+            return DrillChat(chat, (f"once {chat}-a 0.05s\n{says}",), marks, once=(f"{chat}-a",))
         case "command":
-            script = f"run: echo {chat} >> {RUNS}; sleep 0.2; echo ran\n{says}"
-            return Talk(chat, (script,), marks, commands=(chat,))
+            script = f"run: echo {chat} >> {RUNS_FILE}; sleep 0.2; echo ran\n{says}"
+            return DrillChat(chat, (script,), marks, commands=(chat,))
         case "question":
             script = f"ask: Which way in {chat}? | Left | Right\nonce {chat}-go 0.02s\n{says}"
-            return Talk(chat, (script,), marks, once=(f"{chat}-go",))
+            return DrillChat(chat, (script,), marks, once=(f"{chat}-go",))
         case "approval":
-            return Talk(chat, (f"danger: echo {chat} >> {RUNS}; echo ran\n{says}",), marks, commands=(chat,))
+            return DrillChat(
+                chat, (f"danger: echo {chat} >> {RUNS_FILE}; echo ran\n{says}",), marks, commands=(chat,)
+            )
         case "process":
-            script = f"background: echo {chat} >> {RUNS}; sleep 0.2\n{says}"
-            return Talk(chat, (script,), marks, commands=(chat,), told=(f"echo {chat} >>",))
+            script = f"background: echo {chat} >> {RUNS_FILE}; sleep 0.2\n{says}"
+            return DrillChat(chat, (script,), marks, commands=(chat,), told=(f"echo {chat} >>",))
         case "seen":
-            script = f"background: echo {chat} >> {RUNS}; sleep 0.1\nprocess: wait\n{says}"
-            return Talk(chat, (script,), marks, commands=(chat,))
+            script = f"background: echo {chat} >> {RUNS_FILE}; sleep 0.1\nprocess: wait\n{says}"
+            return DrillChat(chat, (script,), marks, commands=(chat,))
         case "queue":
-            return Talk(chat, (f"step {chat}-a 0.03s\n{says}", f"say: {mark(chat, 2)}"), (*marks, mark(chat, 2)))
+            return DrillChat(
+                chat,
+                (f"step {chat}-a 0.03s\n{says}", f"say: {answer_mark(chat, 2)}"),
+                (*marks, answer_mark(chat, 2)),
+            )
         case "growing":
-            return Talk(chat, (f"stream: Done: {mark(chat)}",), marks)
+            return DrillChat(chat, (f"stream: Done: {answer_mark(chat)}",), marks)
         case "failure":
-            return Talk(chat, (f"step {chat}-a 0s\nfail: {mark(chat)}",), marks)
+            return DrillChat(chat, (f"step {chat}-a 0s\nfail: {answer_mark(chat)}",), marks)
         case _:
-            return Talk(chat, (), marks, late=(f"once {chat}-a 0s\n{says}",), once=(f"{chat}-a",))
+            return DrillChat(chat, (), marks, late=(f"once {chat}-a 0s\n{says}",), once=(f"{chat}-a",))

@@ -10,11 +10,11 @@ from pathlib import Path
 from perdure.errors import SendRefused
 from perdure.platforms.api import Event
 from perdure.testing.drill import wire
-from perdure.testing.drill.points import REFUSED, Place, Point
+from perdure.testing.drill.points import REFUSED_WRITES, Point, PointKind
 from perdure.testing.platform import SimulatedAdapter, SimulatedPlatform
 
 
-class Trap:
+class KillTrap:
     """Kills at the n-th send or acknowledgement, before or after the platform has recorded it."""
 
     def __init__(self, kill: Callable[[], None]) -> None:
@@ -22,10 +22,10 @@ class Trap:
         self._point: Point | None = None
         self._count = 0
 
-    def set(self, point: Point | None) -> None:
+    def arm(self, point: Point | None) -> None:
         self._point, self._count = point, 0
 
-    def springs(self, place: Place, *, after: bool) -> bool:
+    def kills_at(self, place: PointKind, *, after: bool) -> bool:
         """Whether it kills here. Asked twice for each: before, and after."""
         point = self._point
         if point is None or point.place != place:
@@ -38,111 +38,113 @@ class Trap:
         return True
 
 
-class Service:
+class PlatformServer:
     """Answers gateways, one after the other."""
 
-    def __init__(self, platforms: Mapping[str, SimulatedPlatform], trap: Trap) -> None:
+    def __init__(self, platforms: Mapping[str, SimulatedPlatform], kill_trap: KillTrap) -> None:
         self._platforms = platforms
-        self._trap = trap
+        self._kill_trap = kill_trap
         self._server: asyncio.Server | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._attending: set[asyncio.Task[None]] = set()
-        self._alone = asyncio.Event()  # nobody is connected, and what was under way has been taken in
-        self._alone.set()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._drained = asyncio.Event()  # nobody is connected, and what was under way has been taken in
+        self._drained.set()
         self.ready = asyncio.Event()  # the gateway says that it has started
 
     async def open(self, path: Path) -> None:
-        with wire.within_reach(path) as short:
-            self._server = await asyncio.start_unix_server(self._attend, short, limit=wire.LONGEST)
+        with wire.short_socket_path(path) as short:
+            self._server = await asyncio.start_unix_server(self._serve_gateway, short, limit=wire.MAX_LINE_BYTES)
 
     async def close(self) -> None:
-        for task in self._attending:
+        for task in self._connections:
             task.cancel()
         if self._server is not None:
             self._server.close()
 
-    async def settle(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until everything has been taken in that a dead gateway had sent."""
-        await self._alone.wait()
+        await self._drained.wait()
 
     def arm(self, point: Point) -> None:
         """Have the gateway that is connected killed at a store call, or let its disk be full from there on."""
         if self._writer is not None:
-            refuse = REFUSED if point.place == "full" else 0
-            wire.put(self._writer, wire.Arm(point.nth, point.after, refuse))
+            refuse = REFUSED_WRITES if point.place == "full" else 0
+            wire.write_message(self._writer, wire.Arm(point.nth, point.after, refuse))
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._alone.clear()
+    async def _serve_gateway(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._drained.clear()
         self._writer = writer
-        line = _Line(self._platforms, self._trap, writer)
+        line = _GatewayConnection(self._platforms, self._kill_trap, writer)
         task = asyncio.current_task()
         if task is not None:
-            self._attending.add(task)
-            task.add_done_callback(self._attending.discard)
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
         try:
-            async for said in wire.lines(reader):
-                message = wire.from_gateway.decode(said)
-                if isinstance(message, wire.Ready):
+            async for said in wire.read_lines(reader):
+                message = wire.gateway_message_decoder.decode(said)
+                if isinstance(message, wire.GatewayReady):
                     self.ready.set()
                 else:
-                    await line.take(message)
+                    await line.handle(message)
         finally:
             line.close()
             writer.close()
-            self._alone.set()
+            self._drained.set()
 
 
-class _Line:
+class _GatewayConnection:
     """One gateway's connections to all platforms."""
 
     def __init__(
-        self, platforms: Mapping[str, SimulatedPlatform], trap: Trap, writer: asyncio.StreamWriter
+        self, platforms: Mapping[str, SimulatedPlatform], kill_trap: KillTrap, writer: asyncio.StreamWriter
     ) -> None:
         self._platforms = platforms
-        self._trap = trap
+        self._kill_trap = kill_trap
         self._writer = writer
         self._adapters: dict[str, SimulatedAdapter] = {}
         self._handed: dict[str, Event] = {}
-        self._handing: list[asyncio.Task[None]] = []
+        self._hand_over_tasks: list[asyncio.Task[None]] = []
 
     def close(self) -> None:
-        for task in self._handing:
+        for task in self._hand_over_tasks:
             task.cancel()
 
-    async def take(self, message: wire.Listen | wire.Request) -> None:
+    async def handle(self, message: wire.Listen | wire.Request) -> None:
         match message:
             case wire.Listen(platform):
                 adapter = self._adapters[platform] = self._platforms[platform].adapter()
                 await adapter.connect()
-                self._handing.append(asyncio.create_task(self._hand_over(platform, adapter)))
+                self._hand_over_tasks.append(asyncio.create_task(self._hand_over(platform, adapter)))
             case wire.Send() | wire.Edit():
-                if not self._trap.springs("send", after=False):
+                if not self._kill_trap.kills_at("send", after=False):
                     told = await self._record(message)
-                    if not self._trap.springs("send", after=True):
-                        wire.put(self._writer, told)
+                    if not self._kill_trap.kills_at("send", after=True):
+                        wire.write_message(self._writer, told)
             case wire.Ack(number, _, key):
-                if not self._trap.springs("ack", after=False):
+                if not self._kill_trap.kills_at("ack", after=False):
                     if event := self._handed.pop(key, None):  # twice is as good as once
                         await event.ack(None)
-                    if not self._trap.springs("ack", after=True):
-                        wire.put(self._writer, wire.Told(number))
+                    if not self._kill_trap.kills_at("ack", after=True):
+                        wire.write_message(self._writer, wire.RequestAnswer(number))
             case wire.Find(number, platform, key):
-                wire.put(self._writer, wire.Told(number, await self._adapters[platform].find_sent(key)))
+                wire.write_message(
+                    self._writer, wire.RequestAnswer(number, await self._adapters[platform].find_sent(key))
+                )
 
-    async def _record(self, message: wire.Send | wire.Edit) -> wire.Told:
+    async def _record(self, message: wire.Send | wire.Edit) -> wire.RequestAnswer:
         adapter = self._adapters[message.platform]
         try:
             if isinstance(message, wire.Send):
-                return wire.Told(message.number, await adapter.send(message.outbound))
+                return wire.RequestAnswer(message.number, await adapter.send(message.outbound))
             await adapter.edit(message.receipt, message.outbound)
-            return wire.Told(message.number, message.receipt)
+            return wire.RequestAnswer(message.number, message.receipt)
         except SendRefused as error:
-            return wire.Told(message.number, refused=error.message)
+            return wire.RequestAnswer(message.number, refused=error.message)
 
     async def _hand_over(self, platform: str, adapter: SimulatedAdapter) -> None:
         with suppress(ConnectionError):
             async for event in adapter.receive():
                 if event.inbound is not None:
                     self._handed[event.key] = event
-                    wire.put(self._writer, wire.Handed(platform, event.inbound))
+                    wire.write_message(self._writer, wire.EventHandedOver(platform, event.inbound))
                     await self._writer.drain()

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from perdure.core.messages import Inbound, Outbound, Receipt
 
-LONGEST = 1 << 24  # bytes of one line
+MAX_LINE_BYTES = 1 << 24  # bytes of one line
 
 
 class Listen(Struct, frozen=True, tag=True):
@@ -22,7 +22,7 @@ class Listen(Struct, frozen=True, tag=True):
     platform: str
 
 
-class Ready(Struct, frozen=True, tag=True):
+class GatewayReady(Struct, frozen=True, tag=True):
     """The gateway has started."""
 
 
@@ -51,14 +51,14 @@ class Ack(Struct, frozen=True, tag=True):
     key: str
 
 
-class Handed(Struct, frozen=True, tag=True):
+class EventHandedOver(Struct, frozen=True, tag=True):
     """Something that a person did."""
 
     platform: str
     inbound: Inbound
 
 
-class Told(Struct, frozen=True, tag=True):
+class RequestAnswer(Struct, frozen=True, tag=True):
     """The answer to a request."""
 
     number: int
@@ -75,15 +75,15 @@ class Arm(Struct, frozen=True, tag=True):
 
 
 Request = Send | Edit | Find | Ack
-FromGateway = Listen | Ready | Send | Edit | Find | Ack
-FromPlatforms = Handed | Told | Arm
+FromGateway = Listen | GatewayReady | Send | Edit | Find | Ack
+FromPlatforms = EventHandedOver | RequestAnswer | Arm
 
-from_gateway = msgspec.json.Decoder(FromGateway)
-from_platforms = msgspec.json.Decoder(FromPlatforms)
+gateway_message_decoder = msgspec.json.Decoder(FromGateway)
+platform_message_decoder = msgspec.json.Decoder(FromPlatforms)
 
 
 @contextmanager
-def within_reach(path: Path) -> Iterator[str]:
+def short_socket_path(path: Path) -> Iterator[str]:
     """Another path of a socket, short enough for the kernel, which takes 107 bytes, however long its own is."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -92,13 +92,13 @@ def within_reach(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def put(writer: asyncio.StreamWriter, message: Struct) -> None:
+def write_message(writer: asyncio.StreamWriter, message: Struct) -> None:
     """Say something, if there is still somebody to hear it."""
     if not writer.is_closing():
         writer.write(msgspec.json.encode(message) + b"\n")
 
 
-async def lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def read_lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """Every whole line until the other side is gone; half of one was never said."""
     with suppress(ConnectionError):
         async for line in reader:

@@ -14,17 +14,17 @@ import msgspec
 
 from perdure.testing.providers import Answer, Constant, LocalProvider, Wish
 
-STOPPED_BY = {signal.SIGTERM, signal.SIGINT}
+STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def main() -> None:
     options = _parse()
     # Blocked before any thread starts, so that a signal waits for us and interrupts nobody.
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPED_BY)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     with LocalProvider(_script(options), key=options.key, port=options.port) as provider:
         sys.stdout.write(f"listening on {provider.url}\n")
         sys.stdout.flush()
-        signal.sigwait(STOPPED_BY)
+        signal.sigwait(STOP_SIGNALS)
 
 
 def _parse() -> argparse.Namespace:

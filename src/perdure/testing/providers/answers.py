@@ -15,7 +15,7 @@ from msgspec import Struct, field
 Api: TypeAlias = Literal["openai", "anthropic"]
 Outcome: TypeAlias = Literal["open", "answered", "failed", "refused", "too long", "cut off", "left"]
 
-ARGUMENT_PIECE = 8  # characters of a call's arguments that a stream sends at a time
+ARGUMENT_PIECE_CHARS = 8  # characters of a call's arguments that a stream sends at a time
 
 
 class Usage(Struct, frozen=True):
@@ -132,7 +132,7 @@ class Asked(Struct, eq=False):
         return content or ""
 
 
-class Reply(Struct):
+class PreparedReply(Struct):
     """An answer made ready for the wire: every call has its id, and the pieces may be without end."""
 
     id: str
@@ -144,7 +144,7 @@ class Reply(Struct):
     counted: bool = True  # the client wants to know the usage
 
 
-class Frame(Struct, frozen=True):
+class StreamFrame(Struct, frozen=True):
     """Some bytes of a stream; a piece carries a part of the answer, anything else is its framing."""
 
     body: bytes
@@ -154,13 +154,13 @@ class Frame(Struct, frozen=True):
 Script: TypeAlias = "list[Answer] | Callable[[Asked], Answer]"
 
 
-def flood(answer: Floods | NeverEnds) -> Iterator[str]:
+def flood_pieces(answer: Floods | NeverEnds) -> Iterator[str]:
     """The pieces of an answer that is too long, without making them all at once."""
     endless = repeat(answer.piece)
     return islice(endless, answer.n) if isinstance(answer, Floods) else endless
 
 
-def cut(arguments: str) -> Iterator[str]:
+def argument_pieces(arguments: str) -> Iterator[str]:
     """A call's arguments in pieces."""
-    for start in range(0, len(arguments), ARGUMENT_PIECE):
-        yield arguments[start : start + ARGUMENT_PIECE]
+    for start in range(0, len(arguments), ARGUMENT_PIECE_CHARS):
+        yield arguments[start : start + ARGUMENT_PIECE_CHARS]

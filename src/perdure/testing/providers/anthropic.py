@@ -9,15 +9,20 @@ import msgspec
 from msgspec import json
 
 from perdure.testing.providers import anthropic_rules
-from perdure.testing.providers.answers import Api, Fails, Frame, Reply, Usage, Wish, cut
-from perdure.testing.providers.refusals import Refused, refuse
+from perdure.testing.providers.answers import Api, Fails, PreparedReply, StreamFrame, Usage, Wish, argument_pieces
+from perdure.testing.providers.refusals import RequestRefused, refuse
 
 NAME: Api = "anthropic"
 CALL_PREFIX = "toolu_"
 REPLY_PREFIX = "msg_"
 
-FINISHES = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
-KINDS = {
+FINISH_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+ERROR_TYPES = {
     401: "authentication_error",
     402: "billing_error",
     403: "permission_error",
@@ -28,10 +33,10 @@ KINDS = {
     529: "overloaded_error",
 }
 
-check = anthropic_rules.check
+check_request = anthropic_rules.check_request
 
 
-def key(headers: Mapping[str, str]) -> str:
+def api_key(headers: Mapping[str, str]) -> str:
     """The key that the client shows."""
     return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
 
@@ -42,15 +47,15 @@ def check_headers(headers: Mapping[str, str]) -> None:
         refuse("anthropic-version", "this header is required.")
 
 
-def unknown_model(model: str) -> Refused:
-    return Refused(f"model: {model}", status=404)
+def unknown_model(model: str) -> RequestRefused:
+    return RequestRefused(f"model: {model}", status=404)
 
 
 def wants_usage(body: dict[str, Any], streamed: bool) -> bool:
     return True
 
 
-def whole(reply: Reply) -> bytes:
+def encode_whole(reply: PreparedReply) -> bytes:
     """The answer in one piece."""
     text = "".join(reply.words)
     content = [{"type": "text", "text": text}] if text else []
@@ -58,60 +63,60 @@ def whole(reply: Reply) -> bytes:
     return json.encode(_message(reply, content) | _finish(reply) | {"usage": _usage(reply.usage)})
 
 
-def opening(reply: Reply) -> Iterator[Frame]:
+def opening_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
     usage = _usage(reply.usage) | {"output_tokens": 1}
     nothing = {"stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
     yield _event({"type": "message_start", "message": _message(reply, []) | nothing})
     yield _event({"type": "ping"})
 
 
-def body(reply: Reply) -> Iterator[Frame]:
+def body_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
     """One block for the words, if there are any, and one for each call, its arguments in pieces."""
     index = -1
     for word in reply.words:
         if index < 0:
             index = 0
-            yield _started(index, {"type": "text", "text": ""})
+            yield _block_start(index, {"type": "text", "text": ""})
         yield _delta(index, {"type": "text_delta", "text": word})
     if index == 0:
-        yield _stopped(index)
+        yield _block_stop(index)
     for call in reply.calls:
         index += 1
-        yield _started(index, _call(call, {}))
-        yield Frame(_delta(index, {"type": "input_json_delta", "partial_json": ""}).body)
-        for part in cut(call.spelled):
+        yield _block_start(index, _call(call, {}))
+        yield StreamFrame(_delta(index, {"type": "input_json_delta", "partial_json": ""}).body)
+        for part in argument_pieces(call.spelled):
             yield _delta(index, {"type": "input_json_delta", "partial_json": part})
-        yield _stopped(index)
+        yield _block_stop(index)
 
 
-def closing(reply: Reply) -> Iterator[Frame]:
+def closing_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
     yield _event({"type": "message_delta", "delta": _finish(reply), "usage": _usage(reply.usage)})
     yield _event({"type": "message_stop"})
 
 
-def error(failure: Fails, param: str | None = None) -> bytes:
+def encode_error(failure: Fails, param: str | None = None) -> bytes:
     return json.encode(_error(failure))
 
 
-def broken(failure: Fails) -> Frame:
+def stream_error_frame(failure: Fails) -> StreamFrame:
     """The error as it comes inside a stream."""
     return _event(_error(failure))
 
 
 def _error(failure: Fails) -> dict[str, Any]:
     usual = "api_error" if failure.status >= 500 else "invalid_request_error"
-    kind = failure.type or KINDS.get(failure.status, usual)
+    kind = failure.type or ERROR_TYPES.get(failure.status, usual)
     return {"type": "error", "error": {"type": kind, "message": failure.message}, "request_id": "req_local"}
 
 
-def _message(reply: Reply, content: list[dict[str, Any]]) -> dict[str, Any]:
+def _message(reply: PreparedReply, content: list[dict[str, Any]]) -> dict[str, Any]:
     head = {"id": reply.id, "type": "message", "role": "assistant", "model": reply.model}
     return head | {"content": content, "container": None}
 
 
-def _finish(reply: Reply) -> dict[str, Any]:
+def _finish(reply: PreparedReply) -> dict[str, Any]:
     reason = reply.finish or ("tool_use" if reply.calls else "end_turn")
-    reason = FINISHES.get(reason, reason)
+    reason = FINISH_REASONS.get(reason, reason)
     details = {"type": "refusal", "category": None, "explanation": None} if reason == "refusal" else None
     return {"stop_reason": reason, "stop_sequence": None, "stop_details": details}
 
@@ -137,17 +142,17 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _started(index: int, block: dict[str, Any]) -> Frame:
+def _block_start(index: int, block: dict[str, Any]) -> StreamFrame:
     return _event({"type": "content_block_start", "index": index, "content_block": block})
 
 
-def _delta(index: int, delta: dict[str, Any]) -> Frame:
+def _delta(index: int, delta: dict[str, Any]) -> StreamFrame:
     return _event({"type": "content_block_delta", "index": index, "delta": delta}, piece=True)
 
 
-def _stopped(index: int) -> Frame:
+def _block_stop(index: int) -> StreamFrame:
     return _event({"type": "content_block_stop", "index": index})
 
 
-def _event(value: dict[str, Any], *, piece: bool = False) -> Frame:
-    return Frame(b"event: " + value["type"].encode() + b"\ndata: " + json.encode(value) + b"\n\n", piece)
+def _event(value: dict[str, Any], *, piece: bool = False) -> StreamFrame:
+    return StreamFrame(b"event: " + value["type"].encode() + b"\ndata: " + json.encode(value) + b"\n\n", piece)

@@ -10,31 +10,31 @@ import re
 from typing import Any
 
 from perdure.testing.providers.refusals import (
-    expect_known,
+    describe_value,
+    expect_known_tool,
     expect_list,
     expect_model,
     expect_object,
     expect_schema,
     expect_text,
-    expect_tool,
+    expect_tool_name,
     refuse,
-    spell,
 )
 
-IDENTITY = re.compile(r"[a-zA-Z0-9_-]+")
-LONGEST_NAME = 128
+ID_PATTERN = re.compile(r"[a-zA-Z0-9_-]+")
+MAX_NAME_CHARS = 128
 CHOICES = ("auto", "any", "tool", "none")
-BLOCKS = {
+BLOCK_TYPES = {
     "user": ("text", "image", "document", "search_result", "tool_result"),
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
 }
-RESULT_BLOCKS = ("text", "image", "document", "search_result")
+RESULT_BLOCK_TYPES = ("text", "image", "document", "search_result")
 
 
-def check(body: dict[str, Any], known: set[str]) -> None:
+def check_request(body: dict[str, Any], known: set[str]) -> None:
     """Refuse the request unless everything in it is as it must be. `known` are tools beside those it offers."""
     expect_model(body)
-    _check_limit(body)
+    _check_max_tokens(body)
     _check_system(body.get("system"))
     offered = _check_tools(body)
     _check_choice(body.get("tool_choice"), offered)
@@ -46,10 +46,10 @@ def check(body: dict[str, Any], known: set[str]) -> None:
         refuse(f"messages.{len(messages) - 1}", "the conversation must end with a message of the user.")
 
 
-def _check_limit(body: dict[str, Any]) -> None:
+def _check_max_tokens(body: dict[str, Any]) -> None:
     limit = body.get("max_tokens")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        refuse("max_tokens", f"this field is required, a number of at least 1; got {spell(limit)}.")
+        refuse("max_tokens", f"this field is required, a number of at least 1; got {describe_value(limit)}.")
 
 
 def _check_system(system: object) -> None:
@@ -65,9 +65,11 @@ def _check_tools(body: dict[str, Any]) -> set[str]:
     offered: set[str] = set()
     tools = body.get("tools")
     if tools is not None and not isinstance(tools, list):
-        refuse("tools", f"expected a list, got {spell(tools)}.")
+        refuse("tools", f"expected a list, got {describe_value(tools)}.")
     for index, tool in enumerate(tools or []):
-        name = expect_tool(f"tools.{index}.name", expect_object(f"tools.{index}", tool).get("name"), LONGEST_NAME)
+        name = expect_tool_name(
+            f"tools.{index}.name", expect_object(f"tools.{index}", tool).get("name"), MAX_NAME_CHARS
+        )
         if name in offered:
             refuse(f"tools.{index}.name", f"the tool {name!r} is offered twice.")
         if tool.get("type") in (None, "custom"):
@@ -83,9 +85,11 @@ def _check_choice(choice: object, offered: set[str]) -> None:
         refuse("tool_choice", "this is allowed only beside `tools`.")
     chosen = expect_object("tool_choice", choice)
     if chosen.get("type") not in CHOICES:
-        refuse("tool_choice.type", f"expected one of {', '.join(CHOICES)}, got {spell(chosen.get('type'))}.")
+        refuse(
+            "tool_choice.type", f"expected one of {', '.join(CHOICES)}, got {describe_value(chosen.get('type'))}."
+        )
     if chosen["type"] == "tool":
-        expect_known("tool_choice.name", str(chosen.get("name")), offered)
+        expect_known_tool("tool_choice.name", str(chosen.get("name")), offered)
 
 
 def _check_roles(messages: list[Any]) -> None:
@@ -93,8 +97,8 @@ def _check_roles(messages: list[Any]) -> None:
     before = "assistant"
     for index, message in enumerate(messages):
         role = expect_object(f"messages.{index}", message).get("role")
-        if role not in BLOCKS:
-            refuse(f"messages.{index}.role", f"expected user or assistant, got {spell(role)}.")
+        if role not in BLOCK_TYPES:
+            refuse(f"messages.{index}.role", f"expected user or assistant, got {describe_value(role)}.")
         if role == before:
             why = f"two messages of the {role} in a row" if index else "the user must speak first"
             refuse(f"messages.{index}.role", f"{why}; user and assistant must speak in turns.")
@@ -111,8 +115,8 @@ def _check_contents(messages: list[dict[str, Any]], known: set[str]) -> None:
         for position, block in enumerate(expect_list(where, content)):
             at = f"{where}.{position}"
             kind = expect_object(at, block).get("type")
-            if kind not in BLOCKS[message["role"]]:
-                refuse(f"{at}.type", f"{spell(kind)} has no place in a message of the {message['role']}.")
+            if kind not in BLOCK_TYPES[message["role"]]:
+                refuse(f"{at}.type", f"{describe_value(kind)} has no place in a message of the {message['role']}.")
             _check_block(at, block, known, calls)
 
 
@@ -129,31 +133,37 @@ def _check_block(where: str, block: dict[str, Any], known: set[str], calls: set[
 
 def _check_text(where: str, block: dict[str, Any]) -> None:
     if block.get("type") != "text":
-        refuse(f"{where}.type", f"expected 'text', got {spell(block.get('type'))}.")
+        refuse(f"{where}.type", f"expected 'text', got {describe_value(block.get('type'))}.")
     expect_text(f"{where}.text", block.get("text"))
 
 
 def _check_call(where: str, block: dict[str, Any], known: set[str], calls: set[str]) -> None:
     identity = block.get("id")
-    if not isinstance(identity, str) or not IDENTITY.fullmatch(identity):
-        refuse(f"{where}.id", f"expected letters, digits, - or _, got {spell(identity)}.")
+    if not isinstance(identity, str) or not ID_PATTERN.fullmatch(identity):
+        refuse(f"{where}.id", f"expected letters, digits, - or _, got {describe_value(identity)}.")
     if identity in calls:
         refuse(f"{where}.id", f"the id {identity!r} is given to two tool calls.")
     calls.add(identity)
-    expect_known(f"{where}.name", expect_tool(f"{where}.name", block.get("name"), LONGEST_NAME), known)
+    expect_known_tool(f"{where}.name", expect_tool_name(f"{where}.name", block.get("name"), MAX_NAME_CHARS), known)
     expect_object(f"{where}.input", block.get("input"))
 
 
 def _check_result(where: str, block: dict[str, Any]) -> None:
     if not isinstance(block.get("tool_use_id"), str):
-        refuse(f"{where}.tool_use_id", f"expected the id of a tool call, got {spell(block.get('tool_use_id'))}.")
+        refuse(
+            f"{where}.tool_use_id",
+            f"expected the id of a tool call, got {describe_value(block.get('tool_use_id'))}.",
+        )
     content = block.get("content")
     if content is None or isinstance(content, str):
         return  # a tool may find nothing to say
     for index, part in enumerate(expect_list(f"{where}.content", content)):
         at = f"{where}.content.{index}"
-        if expect_object(at, part).get("type") not in RESULT_BLOCKS:
-            refuse(f"{at}.type", f"a result is made of {', '.join(RESULT_BLOCKS)}; got {spell(part.get('type'))}.")
+        if expect_object(at, part).get("type") not in RESULT_BLOCK_TYPES:
+            refuse(
+                f"{at}.type",
+                f"a result is made of {', '.join(RESULT_BLOCK_TYPES)}; got {describe_value(part.get('type'))}.",
+            )
         if part["type"] == "text":
             _check_text(at, part)
 

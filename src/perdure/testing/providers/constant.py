@@ -10,25 +10,25 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from perdure.testing.line import Line
-from perdure.testing.providers.answers import Reply, Usage, Wish
-from perdure.testing.providers.dialect import Dialect
+from perdure.testing.line import ClientConnection
+from perdure.testing.providers.answers import PreparedReply, Usage, Wish
+from perdure.testing.providers.dialect import ApiDialect
 
-BLANK = "0123456789abcdef01234567"  # stands for the number of an answer until it is given
+ID_PLACEHOLDER = "0123456789abcdef01234567"  # stands for the number of an answer until it is given
 MODEL = "constant"
 
 
-class Block(Struct):
+class RequestBlock(Struct):
     """A part of a message; the rest of it does not matter here."""
 
     type: str = ""
 
 
-class Message(Struct):
+class RequestMessage(Struct):
     """As much of a message as tells who speaks last."""
 
     role: str
-    content: str | list[Block] | None = None
+    content: str | list[RequestBlock] | None = None
 
     @property
     def is_result(self) -> bool:
@@ -36,7 +36,7 @@ class Message(Struct):
         return self.role == "tool" or any(block.type == "tool_result" for block in blocks)
 
 
-class Envelope(Struct):
+class RequestEnvelope(Struct):
     """As much of a request as decides the answer; everything else stays undecoded."""
 
     messages: list[msgspec.Raw]
@@ -59,56 +59,60 @@ class Constant(Struct, eq=False):
     prepared: dict[tuple[str, bool, bool, bool], list[bytes]] = field(default_factory=dict)
     number: Callable[[], int] = field(default_factory=lambda: count(secrets.randbits(80)).__next__)
 
-    async def answer(self, line: Line, dialect: Dialect, body: bytes) -> None:
+    async def answer(self, line: ClientConnection, dialect: ApiDialect, body: bytes) -> None:
         """Answer one request."""
-        envelope = msgspec.json.decode(body, type=Envelope)
-        calls = self.call is not None and not msgspec.json.decode(envelope.messages[-1], type=Message).is_result
+        envelope = msgspec.json.decode(body, type=RequestEnvelope)
+        calls = (
+            self.call is not None and not msgspec.json.decode(envelope.messages[-1], type=RequestMessage).is_result
+        )
         counted = dialect.wants_usage({"stream_options": envelope.stream_options}, envelope.stream)
         frames = self._frames(dialect, calls, envelope.stream, counted)
         number = b"%024x" % self.number()
-        await line.idle(self.think)
+        await line.pause(self.think)
         if envelope.stream:
             await self._stream(line, frames, number)
         else:
-            await line.answer(200, frames[0].replace(BLANK.encode(), number))
+            await line.answer(200, frames[0].replace(ID_PLACEHOLDER.encode(), number))
         self.served += 1
 
-    async def _stream(self, line: Line, frames: list[bytes], number: bytes) -> None:
+    async def _stream(self, line: ClientConnection, frames: list[bytes], number: bytes) -> None:
         await line.begin()
         for frame in frames[:-1]:
-            await line.push(frame.replace(BLANK.encode(), number))
-            await line.idle(self.pause)
-        await line.finish(frames[-1].replace(BLANK.encode(), number))
+            await line.push(frame.replace(ID_PLACEHOLDER.encode(), number))
+            await line.pause(self.pause)
+        await line.finish(frames[-1].replace(ID_PLACEHOLDER.encode(), number))
 
-    def _frames(self, dialect: Dialect, calls: bool, streamed: bool, counted: bool) -> list[bytes]:
+    def _frames(self, dialect: ApiDialect, calls: bool, streamed: bool, counted: bool) -> list[bytes]:
         """The bodies to send, made once for each kind of request."""
         wanted = (dialect.NAME, calls, streamed, counted)
         if wanted not in self.prepared:
             reply = self._reply(dialect, calls, counted)
-            self.prepared[wanted] = self._encode(dialect, reply) if streamed else [dialect.whole(reply)]
+            self.prepared[wanted] = self._encode(dialect, reply) if streamed else [dialect.encode_whole(reply)]
         return self.prepared[wanted]
 
-    def _reply(self, dialect: Dialect, calls: bool, counted: bool) -> Reply:
-        identity = dialect.REPLY_PREFIX + BLANK
+    def _reply(self, dialect: ApiDialect, calls: bool, counted: bool) -> PreparedReply:
+        identity = dialect.REPLY_PREFIX + ID_PLACEHOLDER
         if calls and self.call is not None:
-            call = Wish(self.call.tool, self.call.arguments, dialect.CALL_PREFIX + BLANK)
-            return Reply(identity, MODEL, (), [call], counted=counted)
-        return Reply(identity, MODEL, self._cut(), usage=Usage(output=self.pieces), counted=counted)
+            call = Wish(self.call.tool, self.call.arguments, dialect.CALL_PREFIX + ID_PLACEHOLDER)
+            return PreparedReply(identity, MODEL, (), [call], counted=counted)
+        return PreparedReply(
+            identity, MODEL, self._text_pieces(), usage=Usage(output=self.pieces), counted=counted
+        )
 
-    def _cut(self) -> list[str]:
+    def _text_pieces(self) -> list[str]:
         """The text in as many pieces as wanted, or as it has characters."""
         ends = [len(self.text) * index // self.pieces for index in range(self.pieces + 1)]
         return [self.text[start:end] for start, end in pairwise(ends) if start < end]
 
-    def _encode(self, dialect: Dialect, reply: Reply) -> list[bytes]:
+    def _encode(self, dialect: ApiDialect, reply: PreparedReply) -> list[bytes]:
         """One body for each piece, framing included; a single one if nothing separates them in time."""
-        bodies = [b"".join(frame.body for frame in dialect.opening(reply))]
+        bodies = [b"".join(frame.body for frame in dialect.opening_frames(reply))]
         begun = False
-        for frame in dialect.body(reply):
+        for frame in dialect.body_frames(reply):
             if frame.piece and begun and self.pause > 0 and not reply.calls:
                 bodies.append(frame.body)
             else:
                 bodies[-1] += frame.body
             begun = begun or frame.piece
-        bodies[-1] += b"".join(frame.body for frame in dialect.closing(reply))
+        bodies[-1] += b"".join(frame.body for frame in dialect.closing_frames(reply))
         return bodies

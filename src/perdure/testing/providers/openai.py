@@ -9,24 +9,24 @@ from typing import Any
 from msgspec import json
 
 from perdure.testing.providers import openai_rules
-from perdure.testing.providers.answers import Api, Fails, Frame, Reply, Usage, Wish, cut
-from perdure.testing.providers.refusals import Refused
+from perdure.testing.providers.answers import Api, Fails, PreparedReply, StreamFrame, Usage, Wish, argument_pieces
+from perdure.testing.providers.refusals import RequestRefused
 
 NAME: Api = "openai"
 CALL_PREFIX = "call_"
 REPLY_PREFIX = "chatcmpl-"
 
-FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "stop"}
-KINDS = {
+FINISH_REASONS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "stop"}
+ERROR_TYPES = {
     401: ("invalid_request_error", "invalid_api_key"),
     404: ("invalid_request_error", "model_not_found"),
     429: ("requests", "rate_limit_exceeded"),
 }
 
-check = openai_rules.check
+check_request = openai_rules.check_request
 
 
-def key(headers: Mapping[str, str]) -> str:
+def api_key(headers: Mapping[str, str]) -> str:
     """The key that the client shows."""
     return headers.get("authorization", "").removeprefix("Bearer ")
 
@@ -35,15 +35,15 @@ def check_headers(headers: Mapping[str, str]) -> None:
     """Beside the key, this service asks for nothing."""
 
 
-def unknown_model(model: str) -> Refused:
-    return Refused(f"There is no model `{model}`, or it is not open to you.", status=404)
+def unknown_model(model: str) -> RequestRefused:
+    return RequestRefused(f"There is no model `{model}`, or it is not open to you.", status=404)
 
 
 def wants_usage(body: dict[str, Any], streamed: bool) -> bool:
     return not streamed or bool((body.get("stream_options") or {}).get("include_usage"))
 
 
-def whole(reply: Reply) -> bytes:
+def encode_whole(reply: PreparedReply) -> bytes:
     """The answer in one piece."""
     text = "".join(reply.words)
     refused = reply.finish == "refusal"
@@ -59,52 +59,52 @@ def whole(reply: Reply) -> bytes:
     return json.encode(_head(reply, "chat.completion") | {"choices": [choice], "usage": _usage(reply.usage)})
 
 
-def opening(reply: Reply) -> Iterator[Frame]:
+def opening_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
     yield _chunk(reply, {"role": "assistant", "content": "", "refusal": None})
 
 
-def body(reply: Reply) -> Iterator[Frame]:
+def body_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
     """The words, then each call: its name first, its arguments in pieces."""
     said = "refusal" if reply.finish == "refusal" else "content"
     for word in reply.words:
         yield _chunk(reply, {said: word}, piece=True)
     for index, call in enumerate(reply.calls):
         yield _chunk(reply, {"tool_calls": [{"index": index} | _call(call, "")]})
-        for part in cut(call.spelled):
+        for part in argument_pieces(call.spelled):
             continued = {"index": index, "function": {"arguments": part}}
             yield _chunk(reply, {"tool_calls": [continued]}, piece=True)
 
 
-def closing(reply: Reply) -> Iterator[Frame]:
+def closing_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
     yield _chunk(reply, {}, finish=_finish(reply))
     if reply.counted:
         yield _event(_head(reply, "chat.completion.chunk") | {"choices": [], "usage": _usage(reply.usage)})
-    yield Frame(b"data: [DONE]\n\n")
+    yield StreamFrame(b"data: [DONE]\n\n")
 
 
-def error(failure: Fails, param: str | None = None) -> bytes:
+def encode_error(failure: Fails, param: str | None = None) -> bytes:
     return json.encode(_error(failure, param))
 
 
-def broken(failure: Fails) -> Frame:
+def stream_error_frame(failure: Fails) -> StreamFrame:
     """The error as it comes inside a stream."""
     return _event(_error(failure, None))
 
 
 def _error(failure: Fails, param: str | None) -> dict[str, Any]:
     usual = "server_error" if failure.status >= 500 else "invalid_request_error"
-    kind, code = KINDS.get(failure.status, (usual, None))
+    kind, code = ERROR_TYPES.get(failure.status, (usual, None))
     described = {"message": failure.message, "type": failure.type or kind, "param": param}
     return {"error": described | {"code": failure.code or code}}
 
 
-def _finish(reply: Reply) -> str:
+def _finish(reply: PreparedReply) -> str:
     if reply.finish is None:
         return "tool_calls" if reply.calls else "stop"
-    return FINISHES.get(reply.finish, reply.finish)
+    return FINISH_REASONS.get(reply.finish, reply.finish)
 
 
-def _head(reply: Reply, kind: str) -> dict[str, Any]:
+def _head(reply: PreparedReply, kind: str) -> dict[str, Any]:
     return {
         "id": reply.id,
         "object": kind,
@@ -129,11 +129,13 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _chunk(reply: Reply, delta: dict[str, Any], *, finish: str | None = None, piece: bool = False) -> Frame:
+def _chunk(
+    reply: PreparedReply, delta: dict[str, Any], *, finish: str | None = None, piece: bool = False
+) -> StreamFrame:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     chunk = _head(reply, "chat.completion.chunk") | {"choices": [choice]}
     return _event(chunk | {"usage": None} if reply.counted else chunk, piece=piece)
 
 
-def _event(value: dict[str, Any], *, piece: bool = False) -> Frame:
-    return Frame(b"data: " + json.encode(value) + b"\n\n", piece)
+def _event(value: dict[str, Any], *, piece: bool = False) -> StreamFrame:
+    return StreamFrame(b"data: " + json.encode(value) + b"\n\n", piece)

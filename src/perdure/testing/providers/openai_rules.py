@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.testing.providers.refusals import (
-    expect_known,
+    describe_value,
+    expect_known_tool,
     expect_list,
     expect_model,
     expect_object,
     expect_schema,
     expect_text,
-    expect_tool,
+    expect_tool_name,
     refuse,
-    spell,
 )
 
-LONGEST_ID = 40
-LONGEST_NAME = 64
+MAX_ID_CHARS = 40
+MAX_NAME_CHARS = 64
 CHOICES = ("none", "auto", "required")
-PARTS = {
+PART_TYPES = {
     "system": ("text",),
     "developer": ("text",),
     "user": ("text", "image_url", "input_audio", "file"),
@@ -32,7 +32,7 @@ PARTS = {
 }
 
 
-def check(body: dict[str, Any], known: set[str]) -> None:
+def check_request(body: dict[str, Any], known: set[str]) -> None:
     """Refuse the request unless everything in it is as it must be. `known` are tools beside those it offers."""
     expect_model(body)
     offered = _check_tools(body)
@@ -50,9 +50,9 @@ def _check_tools(body: dict[str, Any]) -> set[str]:
     for index, tool in enumerate(expect_list("tools", body["tools"])):
         where = f"tools[{index}].function"
         if expect_object(f"tools[{index}]", tool).get("type") != "function":
-            refuse(f"tools[{index}].type", f"expected 'function', got {spell(tool.get('type'))}.")
+            refuse(f"tools[{index}].type", f"expected 'function', got {describe_value(tool.get('type'))}.")
         function = expect_object(where, tool.get("function"))
-        name = expect_tool(f"{where}.name", function.get("name"), LONGEST_NAME)
+        name = expect_tool_name(f"{where}.name", function.get("name"), MAX_NAME_CHARS)
         if name in offered:
             refuse(f"{where}.name", f"the tool {name!r} is offered twice.")
         if "parameters" in function:
@@ -68,9 +68,9 @@ def _check_choice(body: dict[str, Any], offered: set[str]) -> None:
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "function":
         name = expect_object("tool_choice.function", choice.get("function")).get("name")
-        expect_known("tool_choice.function.name", str(name), offered)
+        expect_known_tool("tool_choice.function.name", str(name), offered)
     elif choice is not None and not isinstance(choice, dict) and choice not in CHOICES:
-        refuse("tool_choice", f"expected one of {', '.join(CHOICES)}, got {spell(choice)}.")
+        refuse("tool_choice", f"expected one of {', '.join(CHOICES)}, got {describe_value(choice)}.")
 
 
 def _check_messages(messages: list[Any], known: set[str]) -> None:
@@ -80,29 +80,29 @@ def _check_messages(messages: list[Any], known: set[str]) -> None:
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
         role = expect_object(where, message).get("role")
-        if role not in PARTS:
-            refuse(f"{where}.role", f"expected one of {', '.join(PARTS)}, got {spell(role)}.")
+        if role not in PART_TYPES:
+            refuse(f"{where}.role", f"expected one of {', '.join(PART_TYPES)}, got {describe_value(role)}.")
         if role == "tool":
-            _settle(where, message, owed, settled)
+            _record_result(where, message, owed, settled)
         else:
-            _expect_settled(owed)
+            _expect_all_results(owed)
             settled.clear()
         _check_content(where, role, message)
         if role == "assistant" and message.get("tool_calls") is not None:
             owed.update(_check_calls(where, message["tool_calls"], known))
-    _expect_settled(owed)
+    _expect_all_results(owed)
 
 
-def _expect_settled(owed: dict[str, str]) -> None:
+def _expect_all_results(owed: dict[str, str]) -> None:
     if owed:
         where = next(iter(owed.values()))
         refuse(where, f"these tool calls have no result right after them: {', '.join(owed)}.")
 
 
-def _settle(where: str, message: dict[str, Any], owed: dict[str, str], settled: set[str]) -> None:
+def _record_result(where: str, message: dict[str, Any], owed: dict[str, str], settled: set[str]) -> None:
     call = message.get("tool_call_id")
     if not isinstance(call, str):
-        refuse(f"{where}.tool_call_id", f"expected the id of a tool call, got {spell(call)}.")
+        refuse(f"{where}.tool_call_id", f"expected the id of a tool call, got {describe_value(call)}.")
     if call in settled:
         refuse(f"{where}.tool_call_id", f"the tool call {call!r} has a result already; it must have exactly one.")
     if call not in owed:
@@ -120,15 +120,18 @@ def _check_content(where: str, role: str, message: dict[str, Any]) -> None:
     elif role == "tool":
         # A tool may find nothing to say; a person or a model may not.
         if not isinstance(content, str):
-            refuse(f"{where}.content", f"expected a string or a list of parts, got {spell(content)}.")
+            refuse(f"{where}.content", f"expected a string or a list of parts, got {describe_value(content)}.")
     elif not (calls and content in (None, "")) and not (content is None and message.get("refusal")):
         expect_text(f"{where}.content", content)
 
 
 def _check_part(where: str, role: str, part: object) -> None:
     kind = expect_object(where, part).get("type")
-    if kind not in PARTS[role]:
-        refuse(f"{where}.type", f"{role} messages have parts of {', '.join(PARTS[role])}; got {spell(kind)}.")
+    if kind not in PART_TYPES[role]:
+        refuse(
+            f"{where}.type",
+            f"{role} messages have parts of {', '.join(PART_TYPES[role])}; got {describe_value(kind)}.",
+        )
     if kind in ("text", "refusal"):
         expect_text(f"{where}.{kind}", expect_object(where, part).get(kind))
 
@@ -139,18 +142,21 @@ def _check_calls(where: str, calls: object, known: set[str]) -> dict[str, str]:
     for index, call in enumerate(expect_list(f"{where}.tool_calls", calls)):
         at = f"{where}.tool_calls[{index}]"
         identity = expect_object(at, call).get("id")
-        if not isinstance(identity, str) or not 0 < len(identity) <= LONGEST_ID:
-            refuse(f"{at}.id", f"expected an id of 1 to {LONGEST_ID} characters, got {spell(identity)}.")
+        if not isinstance(identity, str) or not 0 < len(identity) <= MAX_ID_CHARS:
+            refuse(
+                f"{at}.id", f"expected an id of 1 to {MAX_ID_CHARS} characters, got {describe_value(identity)}."
+            )
         if identity in made:
             refuse(f"{at}.id", f"the id {identity!r} is given to two tool calls.")
         if call.get("type") != "function":
-            refuse(f"{at}.type", f"expected 'function', got {spell(call.get('type'))}.")
+            refuse(f"{at}.type", f"expected 'function', got {describe_value(call.get('type'))}.")
         function = expect_object(f"{at}.function", call.get("function"))
-        name = expect_tool(f"{at}.function.name", function.get("name"), LONGEST_NAME)
-        expect_known(f"{at}.function.name", name, known)
+        name = expect_tool_name(f"{at}.function.name", function.get("name"), MAX_NAME_CHARS)
+        expect_known_tool(f"{at}.function.name", name, known)
         if not isinstance(function.get("arguments"), str):
             refuse(
-                f"{at}.function.arguments", f"expected JSON in a string, got {spell(function.get('arguments'))}."
+                f"{at}.function.arguments",
+                f"expected JSON in a string, got {describe_value(function.get('arguments'))}.",
             )
         made[identity] = at
     return made

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from msgspec import Struct, structs
 
-from perdure.testing.line import Line
+from perdure.testing.line import ClientConnection
 from perdure.testing.providers.answers import (
     Answer,
     Asked,
@@ -19,54 +19,56 @@ from perdure.testing.providers.answers import (
     Floods,
     Hangs,
     NeverEnds,
-    Reply,
+    PreparedReply,
     Says,
-    flood,
+    flood_pieces,
 )
-from perdure.testing.providers.dialect import Dialect
+from perdure.testing.providers.dialect import ApiDialect
 
 
-class Over(Exception):
+class StreamEnded(Exception):
     """Nothing more is to be said in this stream."""
 
 
-class Halt(Struct, frozen=True):
+class StreamHalt(Struct, frozen=True):
     """What happens after so many pieces."""
 
     after: int
     happen: Callable[[], Awaitable[None]]
 
 
-async def play(answer: Answer, asked: Asked, line: Line, dialect: Dialect) -> None:
+async def play_answer(answer: Answer, asked: Asked, line: ClientConnection, dialect: ApiDialect) -> None:
     """Give the client its answer. What became of it is noted before the client can know that it is over."""
     if isinstance(answer, Fails) and not (asked.streamed and answer.after is not None):
         asked.outcome = "failed"
-        await fail(answer, line, dialect)
+        await send_error(answer, line, dialect)
         return
     says = answer if isinstance(answer, Says) else getattr(answer, "of", Says())
-    reply = ready(says, asked, dialect)
+    reply = prepare_reply(says, asked, dialect)
     if isinstance(answer, Floods | NeverEnds):
-        reply.words = flood(answer)
-    await line.idle(says.think)
+        reply.words = flood_pieces(answer)
+    await line.pause(says.think)
     if asked.streamed:
         pause = answer.pause if isinstance(answer, NeverEnds) else says.pause
-        with suppress(Over):
-            await _stream(asked, reply, line, dialect, pause, _halt(answer, asked, line, dialect))
+        with suppress(StreamEnded):
+            await _stream(asked, reply, line, dialect, pause, _halt_for(answer, asked, line, dialect))
     else:
         await _play_whole(answer, asked, reply, line, dialect)
 
 
-async def fail(failure: Fails, line: Line, dialect: Dialect, param: str | None = None) -> None:
+async def send_error(
+    failure: Fails, line: ClientConnection, dialect: ApiDialect, param: str | None = None
+) -> None:
     """Answer with an error."""
     headers = []
     if failure.retry_after is not None:
         headers.append((b"retry-after", f"{failure.retry_after:g}".encode()))
-    await line.answer(failure.status, dialect.error(failure, param), *headers)
+    await line.answer(failure.status, dialect.encode_error(failure, param), *headers)
 
 
-def ready(says: Says, asked: Asked, dialect: Dialect) -> Reply:
+def prepare_reply(says: Says, asked: Asked, dialect: ApiDialect) -> PreparedReply:
     """The answer with ids for itself and for its calls."""
-    return Reply(
+    return PreparedReply(
         dialect.REPLY_PREFIX + secrets.token_hex(12),
         str(asked.body["model"]),
         says.words(),
@@ -77,69 +79,78 @@ def ready(says: Says, asked: Asked, dialect: Dialect) -> Reply:
     )
 
 
-async def _play_whole(answer: Answer, asked: Asked, reply: Reply, line: Line, dialect: Dialect) -> None:
+async def _play_whole(
+    answer: Answer, asked: Asked, reply: PreparedReply, line: ClientConnection, dialect: ApiDialect
+) -> None:
     if isinstance(answer, CutsOff):
         asked.outcome = "cut off"
         await line.cut()
         return
     if isinstance(answer, NeverEnds):
-        await line.idle()
+        await line.pause()
     if isinstance(answer, Hangs):
         await _hang(answer, line)
     asked.outcome = "answered"
-    await line.answer(200, dialect.whole(reply))
+    await line.answer(200, dialect.encode_whole(reply))
 
 
 async def _stream(
-    asked: Asked, reply: Reply, line: Line, dialect: Dialect, pause: float, halt: Halt | None
+    asked: Asked,
+    reply: PreparedReply,
+    line: ClientConnection,
+    dialect: ApiDialect,
+    pause: float,
+    halt: StreamHalt | None,
 ) -> None:
     await line.begin()
-    for frame in dialect.opening(reply):
+    for frame in dialect.opening_frames(reply):
         await line.push(frame.body)
     await _push_body(reply, line, dialect, pause, halt)
     asked.outcome = "answered"
     # In one go: a client that has heard the end may leave at once, and must not count as having left early.
-    await line.finish(b"".join(frame.body for frame in dialect.closing(reply)))
+    await line.finish(b"".join(frame.body for frame in dialect.closing_frames(reply)))
 
 
-async def _push_body(reply: Reply, line: Line, dialect: Dialect, pause: float, halt: Halt | None) -> None:
+async def _push_body(
+    reply: PreparedReply, line: ClientConnection, dialect: ApiDialect, pause: float, halt: StreamHalt | None
+) -> None:
     pieces = 0
-    for frame in dialect.body(reply):
+    for frame in dialect.body_frames(reply):
         if frame.piece:
             if halt is not None and pieces == halt.after:
                 await halt.happen()
             elif pieces:
-                await line.idle(pause)
+                await line.pause(pause)
             pieces += 1
         await line.push(frame.body)
     if halt is not None and pieces <= halt.after:
         await halt.happen()
 
 
-def _halt(answer: Answer, asked: Asked, line: Line, dialect: Dialect) -> Halt | None:
+def _halt_for(answer: Answer, asked: Asked, line: ClientConnection, dialect: ApiDialect) -> StreamHalt | None:
     match answer:
         case CutsOff(after=after):
-            return Halt(after, lambda: _cut(asked, line))
+            return StreamHalt(after, lambda: _cut(asked, line))
         case Hangs(after=after):
-            return Halt(after, lambda: _hang(answer, line))
+            return StreamHalt(after, lambda: _hang(answer, line))
         case Fails(after=int(after)):
-            return Halt(after, lambda: _break(answer, asked, line, dialect))
+            return StreamHalt(after, lambda: _break(answer, asked, line, dialect))
     return None
 
 
-async def _cut(asked: Asked, line: Line) -> None:
+async def _cut(asked: Asked, line: ClientConnection) -> None:
     asked.outcome = "cut off"
     await line.cut()
-    raise Over
+    raise StreamEnded
 
 
-async def _break(failure: Fails, asked: Asked, line: Line, dialect: Dialect) -> None:
+async def _break(failure: Fails, asked: Asked, line: ClientConnection, dialect: ApiDialect) -> None:
     asked.outcome = "failed"
-    await line.finish(dialect.broken(failure).body)
-    raise Over
+    await line.finish(dialect.stream_error_frame(failure).body)
+    raise StreamEnded
 
 
-async def _hang(answer: Hangs, line: Line) -> None:
+async def _hang(answer: Hangs, line: ClientConnection) -> None:
     """Say nothing until the test releases it, from whichever thread."""
     loop, released = asyncio.get_running_loop(), asyncio.Event()
 

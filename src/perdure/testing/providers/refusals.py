@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The service does not take this request. `param` names the part at fault."""
 
     def __init__(self, message: str, *, status: int = 400, param: str | None = None) -> None:
@@ -21,13 +21,13 @@ class Refused(Exception):
 
 def refuse(where: str, why: str) -> NoReturn:
     """Refuse the request for what stands at `where`."""
-    raise Refused(f"{where}: {why}", param=where)
+    raise RequestRefused(f"{where}: {why}", param=where)
 
 
 def expect_text(where: str, text: object) -> None:
     """Refuse what is no text, and text that says nothing."""
     if not isinstance(text, str):
-        refuse(where, f"expected a string, got {spell(text)}.")
+        refuse(where, f"expected a string, got {describe_value(text)}.")
     if not text.strip():
         refuse(where, "the text is blank; every text must say something.")
 
@@ -35,30 +35,30 @@ def expect_text(where: str, text: object) -> None:
 def expect_object(where: str, value: object) -> dict[str, Any]:
     """Refuse what is no JSON object."""
     if not isinstance(value, dict):
-        refuse(where, f"expected an object, got {spell(value)}.")
+        refuse(where, f"expected an object, got {describe_value(value)}.")
     return value
 
 
 def expect_list(where: str, value: object) -> list[Any]:
     """Refuse what is no list, and a list without anything in it."""
     if not isinstance(value, list):
-        refuse(where, f"expected a list, got {spell(value)}.")
+        refuse(where, f"expected a list, got {describe_value(value)}.")
     if not value:
         refuse(where, "expected at least one entry, got an empty list.")
     return value
 
 
-def expect_tool(where: str, name: object, longest: int) -> str:
+def expect_tool_name(where: str, name: object, max_chars: int) -> str:
     """Refuse what can be no tool's name."""
-    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name) or len(name) > longest:
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name) or len(name) > max_chars:
         refuse(
             where,
-            f"{spell(name)} can be no tool's name; expected up to {longest} letters, digits, - or _.",
+            f"{describe_value(name)} can be no tool's name; expected up to {max_chars} letters, digits, - or _.",
         )
     return name
 
 
-def expect_known(where: str, name: str, known: Collection[str]) -> None:
+def expect_known_tool(where: str, name: str, known: Collection[str]) -> None:
     """Refuse a tool that nobody has ever offered."""
     if name not in known:
         refuse(where, f"no tool is named {name!r}; known are: {', '.join(sorted(known)) or 'none'}.")
@@ -67,18 +67,18 @@ def expect_known(where: str, name: str, known: Collection[str]) -> None:
 def expect_schema(where: str, schema: object) -> None:
     """Refuse arguments that are not described as an object."""
     if expect_object(where, schema).get("type") != "object":
-        refuse(where, f"a schema of type 'object' is expected, got {spell(schema)}.")
+        refuse(where, f"a schema of type 'object' is expected, got {describe_value(schema)}.")
 
 
 def expect_model(body: dict[str, Any]) -> str:
     """Refuse a request that names no model."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
-        refuse("model", f"expected the name of a model, got {spell(model)}.")
+        refuse("model", f"expected the name of a model, got {describe_value(model)}.")
     return model
 
 
-def spell(value: object) -> str:
+def describe_value(value: object) -> str:
     """A value for a sentence, no longer than a line."""
     spelled = "nothing" if value is None else repr(value)
     return spelled if len(spelled) <= 60 else spelled[:57] + "…"

@@ -13,18 +13,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from perdure.testing.line import HangUp, Left, Line
+from perdure.testing.line import ClientConnection, ClientGone, CloseConnection
 from perdure.testing.providers import anthropic, openai
 from perdure.testing.providers.answers import Answer, Asked, Fails, Says, Script
 from perdure.testing.providers.constant import Constant
-from perdure.testing.providers.dialect import Dialect
-from perdure.testing.providers.play import fail, play
-from perdure.testing.providers.refusals import Refused
-from perdure.testing.providers.windows import PATHS, Window
+from perdure.testing.providers.dialect import ApiDialect
+from perdure.testing.providers.play import play_answer, send_error
+from perdure.testing.providers.refusals import RequestRefused
+from perdure.testing.providers.windows import SIZE_PATHS, Window
 from perdure.testing.serving import LocalServer
 
-KEY = "local-key"
-MISSING = "missing"  # the one model that does not exist
+DEFAULT_KEY = "local-key"
+MISSING_MODEL = "missing"  # the one model that does not exist
 
 
 class LocalProvider(LocalServer):
@@ -39,7 +39,7 @@ class LocalProvider(LocalServer):
         self,
         script: Script | Constant | None = None,
         *,
-        key: str = KEY,
+        key: str = DEFAULT_KEY,
         port: int = 0,
         window: Window | None = None,
     ) -> None:
@@ -66,19 +66,19 @@ class LocalProvider(LocalServer):
         """Why requests were refused: empty as long as everything sent here was well-formed."""
         return [asked.problem for asked in self.requests if asked.outcome == "refused"]
 
-    def _app(self, hang_up: HangUp) -> Starlette:
+    def _app(self, close_connection: CloseConnection) -> Starlette:
         return Starlette(
             routes=[
-                Route("/v1/chat/completions", _Door(self, openai, hang_up), methods=["POST"]),
-                Route("/v1/messages", _Door(self, anthropic, hang_up), methods=["POST"]),
-                *(Route(path, self._tell, methods=["GET"]) for path in PATHS),
+                Route("/v1/chat/completions", _ApiEndpoint(self, openai, close_connection), methods=["POST"]),
+                Route("/v1/messages", _ApiEndpoint(self, anthropic, close_connection), methods=["POST"]),
+                *(Route(path, self._answer_window_size, methods=["GET"]) for path in SIZE_PATHS),
             ]
         )
 
-    def _tell(self, request: Request) -> Response:
+    def _answer_window_size(self, request: Request) -> Response:
         """What there is at a path where some server says how large its window is."""
         self.looked_up.append(request.url.path)
-        told = self.window.told(request.url.path) if self.window is not None else None
+        told = self.window.size_answer(request.url.path) if self.window is not None else None
         found = told if told is not None else {"error": {"message": "Not Found"}}
         return Response(msgspec.json.encode(found), 404 if told is None else 200, media_type="application/json")
 
@@ -89,36 +89,36 @@ class LocalProvider(LocalServer):
         return Says("ok") if isinstance(self.script, Constant) else self.script(asked)
 
 
-class _Door:
+class _ApiEndpoint:
     """Where the requests of one API come in."""
 
-    def __init__(self, provider: LocalProvider, dialect: Dialect, hang_up: HangUp) -> None:
+    def __init__(self, provider: LocalProvider, dialect: ApiDialect, close_connection: CloseConnection) -> None:
         self._provider = provider
         self._dialect = dialect
-        self._hang_up = hang_up
+        self._close_connection = close_connection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        line = Line(scope, receive, send, self._hang_up)
+        line = ClientConnection(scope, receive, send, self._close_connection)
         try:
             body = await line.read()
             if isinstance(self._provider.script, Constant):
                 await self._provider.script.answer(line, self._dialect, body)
             else:
-                await self._take(Headers(scope=scope), line, body)
-        except Left:
+                await self._handle(Headers(scope=scope), line, body)
+        except ClientGone:
             return
         finally:
-            await line.forget()
+            await line.stop_watching()
 
-    async def _take(self, headers: Headers, line: Line, body: bytes) -> None:
+    async def _handle(self, headers: Headers, line: ClientConnection, body: bytes) -> None:
         """Check the request, and answer it or refuse it. Either way it is remembered."""
         asked = Asked(self._dialect.NAME, {})
         self._provider.requests.append(asked)
         try:
-            self._admit(headers, asked, body)
-        except Refused as refused:
+            self._check_request(headers, asked, body)
+        except RequestRefused as refused:
             asked.outcome, asked.problem = "refused", refused.message
-            await fail(Fails(refused.status, message=refused.message), line, self._dialect, refused.param)
+            await send_error(Fails(refused.status, message=refused.message), line, self._dialect, refused.param)
             return
         window = self._provider.window
         used = window.count(asked.body) if window is not None else 0
@@ -132,21 +132,21 @@ class _Door:
         says = answer if isinstance(answer, Says) else getattr(answer, "of", Says())
         self._provider.known_tools.update(call.tool for call in says.calls)
         try:
-            await play(answer, asked, line, self._dialect)
-        except Left:
+            await play_answer(answer, asked, line, self._dialect)
+        except ClientGone:
             asked.outcome = "left"
 
-    def _admit(self, headers: Headers, asked: Asked, body: bytes) -> None:
+    def _check_request(self, headers: Headers, asked: Asked, body: bytes) -> None:
         """Refuse a request as the service would, for the first thing that is wrong with it."""
-        if self._dialect.key(headers) != self._provider.key:
-            raise Refused("This is not the key of the local provider.", status=401)
+        if self._dialect.api_key(headers) != self._provider.key:
+            raise RequestRefused("This is not the key of the local provider.", status=401)
         self._dialect.check_headers(headers)
         try:
             asked.body = msgspec.json.decode(body, type=dict)
         except msgspec.DecodeError as error:
-            raise Refused(f"The body of the request is no JSON object: {error}.") from error
+            raise RequestRefused(f"The body of the request is no JSON object: {error}.") from error
         asked.streamed = asked.body.get("stream") is True
-        if asked.body.get("model") == MISSING:
-            raise self._dialect.unknown_model(MISSING)
-        self._dialect.check(asked.body, self._provider.known_tools)
+        if asked.body.get("model") == MISSING_MODEL:
+            raise self._dialect.unknown_model(MISSING_MODEL)
+        self._dialect.check_request(asked.body, self._provider.known_tools)
         asked.messages = asked.body["messages"]

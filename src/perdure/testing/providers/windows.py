@@ -9,10 +9,10 @@ from msgspec import Struct, json, structs
 
 from perdure.testing.providers.answers import Says, Usage
 
-Server: TypeAlias = Literal["llama.cpp", "vllm", "ollama", "lm-studio", "openai"]
+ServerKind: TypeAlias = Literal["llama.cpp", "vllm", "ollama", "lm-studio", "openai"]
 
 BYTES_PER_TOKEN = 4  # of a request as it travels
-MODEL = "local"
+MODEL_NAME = "local"
 
 
 class Window(Struct, frozen=True):
@@ -22,7 +22,7 @@ class Window(Struct, frozen=True):
     """
 
     tokens: int
-    server: Server = "llama.cpp"
+    server: ServerKind = "llama.cpp"
     tells: bool = True
 
     def count(self, body: Mapping[str, Any]) -> int:
@@ -42,9 +42,9 @@ class Window(Struct, frozen=True):
         """What the server says of a request that is too long, as JSON."""
         return REFUSALS[self.server](used, self.tokens)
 
-    def told(self, path: str) -> dict[str, Any] | None:
+    def size_answer(self, path: str) -> dict[str, Any] | None:
         """What the server answers at a path where some server says how large the window is."""
-        places = TOLD[self.server] if self.tells else {}
+        places = SIZE_ANSWERS[self.server] if self.tells else {}
         return places[path](self.tokens) if path in places else None
 
 
@@ -85,26 +85,28 @@ def _openai(used: int, window: int) -> dict[str, Any]:
 REFUSALS = {"llama.cpp": _llama, "vllm": _vllm, "ollama": _ollama, "lm-studio": _lm_studio, "openai": _openai}
 
 
-def _listed(**said: Any) -> dict[str, Any]:
-    return {"object": "list", "data": [{"id": MODEL, "object": "model"} | said]}
+def _model_list(**said: Any) -> dict[str, Any]:
+    return {"object": "list", "data": [{"id": MODEL_NAME, "object": "model"} | said]}
 
 
-TOLD: dict[Server, dict[str, Any]] = {
+SIZE_ANSWERS: dict[ServerKind, dict[str, Any]] = {
     "llama.cpp": {
-        "/v1/models": lambda window: _listed(meta={"n_ctx": window, "n_ctx_train": 8 * window}),
+        "/v1/models": lambda window: _model_list(meta={"n_ctx": window, "n_ctx_train": 8 * window}),
         "/props": lambda window: {"default_generation_settings": {"n_ctx": window}, "total_slots": 1},
     },
-    "vllm": {"/v1/models": lambda window: _listed(max_model_len=window)},
+    "vllm": {"/v1/models": lambda window: _model_list(max_model_len=window)},
     "ollama": {
-        "/v1/models": lambda _: _listed(),
-        "/api/ps": lambda window: {"models": [{"name": MODEL, "model": MODEL, "context_length": window}]},
+        "/v1/models": lambda _: _model_list(),
+        "/api/ps": lambda window: {
+            "models": [{"name": MODEL_NAME, "model": MODEL_NAME, "context_length": window}]
+        },
     },
     "lm-studio": {
-        "/v1/models": lambda _: _listed(),
-        "/api/v0/models": lambda window: _listed(
+        "/v1/models": lambda _: _model_list(),
+        "/api/v0/models": lambda window: _model_list(
             state="loaded", loaded_context_length=window, max_context_length=32 * window
         ),
     },
-    "openai": {"/v1/models": lambda _: _listed()},
+    "openai": {"/v1/models": lambda _: _model_list()},
 }
-PATHS = sorted({path for places in TOLD.values() for path in places})
+SIZE_PATHS = sorted({path for places in SIZE_ANSWERS.values() for path in places})

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from perdure.testing.providers import anthropic, openai
-from perdure.testing.providers.answers import Asked, Reply, Says
-from perdure.testing.providers.dialect import Dialect
-from perdure.testing.providers.play import ready
+from perdure.testing.providers.answers import Asked, PreparedReply, Says
+from perdure.testing.providers.dialect import ApiDialect
+from perdure.testing.providers.play import prepare_reply
 
 Cut: TypeAlias = Literal[
     "after the head", "inside an event", "between events", "before the finish", "inside the finish"
@@ -33,7 +33,7 @@ Framing: TypeAlias = Literal[
 ]
 CUTS: tuple[Cut, ...] = get_args(Cut)
 FRAMINGS: tuple[Framing, ...] = get_args(Framing)
-DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": openai, "/v1/messages": anthropic}
+DIALECTS: dict[str, ApiDialect] = {"/v1/chat/completions": openai, "/v1/messages": anthropic}
 
 
 class Plays(Struct, frozen=True):
@@ -79,16 +79,16 @@ class WireProvider:
         return self.url
 
     def _serve(self, *connection: Any) -> socketserver.BaseRequestHandler:
-        return _Connection(self, *connection)
+        return _RequestHandler(self, *connection)
 
     def answer(self, path: str, body: dict[str, Any]) -> bytes:
         """The bytes of the next answer."""
         self.requests.append(body)
         plays = self.script.pop(0) if self.script else Plays()
-        return played(plays, DIALECTS[path.partition("?")[0]], body)
+        return encode_played(plays, DIALECTS[path.partition("?")[0]], body)
 
 
-class _Connection(socketserver.StreamRequestHandler):
+class _RequestHandler(socketserver.StreamRequestHandler):
     """One request and its answer."""
 
     def __init__(self, provider: WireProvider, *connection: Any) -> None:
@@ -107,27 +107,27 @@ class _Connection(socketserver.StreamRequestHandler):
         self.wfile.write(self._provider.answer(line.split()[1], body))
 
 
-def played(plays: Plays, dialect: Dialect, body: dict[str, Any]) -> bytes:
+def encode_played(plays: Plays, dialect: ApiDialect, body: dict[str, Any]) -> bytes:
     """The head and the body of an answer, as far as they come."""
     asked = Asked(dialect.NAME, body, streamed=body.get("stream") is True)
-    reply = ready(plays.says, asked, dialect)
-    parts = _streamed(reply, dialect, plays) if asked.streamed else _whole(reply, dialect, plays)
-    sent = b"".join(parts) if plays.cut is None else _cut(parts, plays.cut)
+    reply = prepare_reply(plays.says, asked, dialect)
+    parts = _stream_parts(reply, dialect, plays) if asked.streamed else _whole_parts(reply, dialect, plays)
+    sent = b"".join(parts) if plays.cut is None else _cut_parts(parts, plays.cut)
     kind = "text/event-stream" if asked.streamed else "application/json"
-    return _framed(sent, len(b"".join(parts)), plays.framing, kind)
+    return _frame_body(sent, len(b"".join(parts)), plays.framing, kind)
 
 
-def _streamed(reply: Reply, dialect: Dialect, plays: Plays) -> list[bytes]:
+def _stream_parts(reply: PreparedReply, dialect: ApiDialect, plays: Plays) -> list[bytes]:
     """The events before the finish, and the finish as one part."""
-    before = [frame.body for frame in [*dialect.opening(reply), *dialect.body(reply)]]
-    last = list(dialect.closing(reply))
+    before = [frame.body for frame in [*dialect.opening_frames(reply), *dialect.body_frames(reply)]]
+    last = list(dialect.closing_frames(reply))
     finish = last[-1:] if plays.unfinished else last
     return [*before, b"".join(frame.body for frame in finish)]
 
 
-def _whole(reply: Reply, dialect: Dialect, plays: Plays) -> list[bytes]:
+def _whole_parts(reply: PreparedReply, dialect: ApiDialect, plays: Plays) -> list[bytes]:
     """The answer in three parts, the last of which holds the end of the JSON."""
-    whole = dialect.whole(reply)
+    whole = dialect.encode_whole(reply)
     if plays.unfinished:
         value = msgspec.json.decode(whole)
         (value["choices"][0] if "choices" in value else value).update(finish_reason=None, stop_reason=None)
@@ -136,7 +136,7 @@ def _whole(reply: Reply, dialect: Dialect, plays: Plays) -> list[bytes]:
     return [whole[:third], whole[third : 2 * third], whole[2 * third :]]
 
 
-def _cut(parts: list[bytes], cut: Cut) -> bytes:
+def _cut_parts(parts: list[bytes], cut: Cut) -> bytes:
     """The first parts of an answer; the last part is its finish."""
     before, finish = parts[:-1], parts[-1]
     middle = len(before) // 2
@@ -153,7 +153,7 @@ def _cut(parts: list[bytes], cut: Cut) -> bytes:
             return b"".join(before) + finish[: len(finish) // 8]
 
 
-def _framed(sent: bytes, whole: int, framing: Framing, kind: str) -> bytes:
+def _frame_body(sent: bytes, whole: int, framing: Framing, kind: str) -> bytes:
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n".encode()
     match framing:
         case "closed":

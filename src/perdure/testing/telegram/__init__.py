@@ -1,27 +1,35 @@
 """Telegram on this machine, for tests: one bot, and the people who talk to it."""
 
-from perdure.testing.telegram.courier import Delivery
+from perdure.testing.telegram.courier import WebhookDelivery
 from perdure.testing.telegram.faults import Fault
-from perdure.testing.telegram.refusals import BLOCKED, BROKEN, UNAUTHORIZED, UNPARSABLE, Refused, bad, too_many
-from perdure.testing.telegram.server import TOKEN, Call, LocalTelegram
+from perdure.testing.telegram.refusals import (
+    BLOCKED,
+    INTERNAL_ERROR,
+    UNAUTHORIZED,
+    UNPARSABLE,
+    BotApiRefusal,
+    bad_request,
+    too_many_requests,
+)
+from perdure.testing.telegram.server import TOKEN, BotCall, LocalTelegram
 from perdure.testing.telegram.texts import units
-from perdure.testing.telegram.world import BOT_ID, BOT_NAME, Sent
+from perdure.testing.telegram.world import BOT_ID, BOT_NAME, SentMessage
 
 __all__ = [
     "BLOCKED",
     "BOT_ID",
     "BOT_NAME",
-    "BROKEN",
+    "INTERNAL_ERROR",
     "TOKEN",
     "UNAUTHORIZED",
     "UNPARSABLE",
-    "Call",
-    "Delivery",
+    "BotApiRefusal",
+    "BotCall",
     "Fault",
     "LocalTelegram",
-    "Refused",
-    "Sent",
-    "bad",
-    "too_many",
+    "SentMessage",
+    "WebhookDelivery",
+    "bad_request",
+    "too_many_requests",
     "units",
 ]

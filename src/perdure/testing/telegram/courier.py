@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from perdure.errors import NotConnected, SendUnknown
-from perdure.platforms.telegram.http import Http
+from perdure.platforms.telegram.http import HttpClient
 
-ANSWERING = 10.0  # seconds that a post waits for its answer
-AGAIN = 0.2  # seconds before an update is posted again; the service takes its time, tests have none
+ANSWER_TIMEOUT_SECONDS = 10.0  # seconds that a post waits for its answer
+REPOST_SECONDS = 0.2  # seconds before an update is posted again; the service takes its time, tests have none
 
 
-class Delivery(Struct):
+class WebhookDelivery(Struct):
     """A post to the webhook, and what became of it; 0: no answer came."""
 
     update: Any
@@ -26,30 +26,30 @@ class Delivery(Struct):
     headers: dict[str, str] = {}
 
 
-class Courier:
+class WebhookPoster:
     """Lives on the server's loop. `published` says where an address of the world outside leads on this machine."""
 
     def __init__(self, updates: list[dict[str, Any]]) -> None:
         self._updates = updates
-        self._looking = asyncio.Event()
+        self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.url = ""
         self.secret = ""
         self.published: dict[str, str] = {}
-        self.deliveries: list[Delivery] = []
-        self.losing = 0  # switch: how many answers are lost on their way
-        self.lost: Callable[[], None] = lambda: None  # called whenever one was
+        self.deliveries: list[WebhookDelivery] = []
+        self.lose_answers = 0  # switch: how many answers are lost on their way
+        self.notify_lost: Callable[[], None] = lambda: None  # called whenever one was
         self.problem: tuple[int, str] | None = None  # when the last post failed, and how
 
-    def begin(self, url: str, secret: str) -> None:
+    def set_webhook(self, url: str, secret: str) -> None:
         """Post to this address from now on; to an empty one, not at all."""
         self.url, self.secret, self.problem = url, secret, None
         if self._task is not None:
             self._task.cancel()
-        self._task = asyncio.get_running_loop().create_task(self._work()) if url else None
+        self._task = asyncio.get_running_loop().create_task(self._run()) if url else None
 
-    def look(self) -> None:
-        self._looking.set()
+    def wake(self) -> None:
+        self._wake.set()
 
     def info(self) -> dict[str, Any]:
         known = {"url": self.url, "has_custom_certificate": False, "pending_update_count": len(self._updates)}
@@ -58,37 +58,37 @@ class Courier:
         )
         return known | failed
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         while True:
-            self._looking.clear()
+            self._wake.clear()
             if not self._updates:
-                await self._looking.wait()
+                await self._wake.wait()
             elif await self._post(update := self._updates[0]):
                 self._updates[:] = [each for each in self._updates if each is not update]
             else:
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(REPOST_SECONDS)
 
     async def _post(self, update: dict[str, Any]) -> bool:
         parts = urlsplit(self.url)
         public = f"{parts.scheme}://{parts.netloc}"
         headers = {"X-Telegram-Bot-Api-Secret-Token": self.secret} if self.secret else {}
-        delivery = Delivery(update, headers=headers)
+        delivery = WebhookDelivery(update, headers=headers)
         self.deliveries.append(delivery)
-        http = Http(self.published.get(public, public))
+        http = HttpClient(self.published.get(public, public))
         try:
             body = json.dumps(update).encode()
-            status, _ = await http.post(parts.path, body, ANSWERING, list(headers.items()))
+            status, _ = await http.post(parts.path, body, ANSWER_TIMEOUT_SECONDS, list(headers.items()))
         except (NotConnected, SendUnknown) as error:
-            return self._failed(error.message)
+            return self._record_failure(error.message)
         finally:
             await http.close()
-        if self.losing:
-            self.losing -= 1
-            self.lost()
-            return self._failed("Connection reset by peer")
+        if self.lose_answers:
+            self.lose_answers -= 1
+            self.notify_lost()
+            return self._record_failure("Connection reset by peer")
         delivery.status = status
-        return status < 300 or self._failed(f"Wrong response from the webhook: {status}")
+        return status < 300 or self._record_failure(f"Wrong response from the webhook: {status}")
 
-    def _failed(self, problem: str) -> bool:
+    def _record_failure(self, problem: str) -> bool:
         self.problem = (int(time.time()), problem)
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from perdure.testing.telegram.refusals import Refused
+from perdure.testing.telegram.refusals import BotApiRefusal
 
 
 class Fault:
@@ -21,7 +21,7 @@ class Fault:
         effect: bool = False,
         hold: bool = False,
         cut: bool = False,
-        refusal: Refused | None = None,
+        refusal: BotApiRefusal | None = None,
         page: tuple[int, bytes] | None = None,
     ) -> None:
         self.effect = effect

@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from perdure.testing.telegram.courier import Courier
-from perdure.testing.telegram.refusals import NOT_MODIFIED, QUERY_TOO_OLD, Refused, bad
-from perdure.testing.telegram.texts import captioned, formatted
-from perdure.testing.telegram.world import Sent, World
+from perdure.testing.telegram.courier import WebhookPoster
+from perdure.testing.telegram.refusals import NOT_MODIFIED, QUERY_TOO_OLD, BotApiRefusal, bad_request
+from perdure.testing.telegram.texts import parse_caption, parse_text
+from perdure.testing.telegram.world import SentMessage, TelegramState
 
 Params = dict[str, Any]
 
-MOST_COMMANDS = 100
-LARGEST_UPLOAD = 50 * 1024 * 1024
-LARGEST_PHOTO = 10 * 1024 * 1024
-LARGEST_DOWNLOAD = 20 * 1024 * 1024
-LONGEST_DATA = 64  # bytes behind a button
-ACTIONS = frozenset(
+MAX_COMMANDS = 100
+MAX_UPLOAD_BYTES = 50 * 1024 * 1024
+MAX_PHOTO_BYTES = 10 * 1024 * 1024
+MAX_DOWNLOAD_BYTES = 20 * 1024 * 1024
+MAX_CALLBACK_BYTES = 64  # bytes behind a button
+CHAT_ACTIONS = frozenset(
     [
         "typing",
         "upload_photo",
@@ -35,12 +35,12 @@ ACTIONS = frozenset(
 )
 
 
-class Methods:
+class BotMethods:
     """Each is called with its parameters, and returns its result or raises `Refused`."""
 
-    def __init__(self, world: World) -> None:
-        self.world = self._world = world
-        self.courier = Courier(world.updates)
+    def __init__(self, state: TelegramState) -> None:
+        self.state = self._state = state
+        self.webhook_poster = WebhookPoster(state.updates)
         self.commands: list[dict[str, Any]] = []
         self.actions: list[tuple[int, str]] = []  # chats, and what the bot is seen to do there
         self.answers: list[Params] = []  # what people see for a moment after a press
@@ -67,56 +67,56 @@ class Methods:
         return self._known.get(name.lower())
 
     def _get_me(self, _: Params) -> Any:
-        return self._world.bot
+        return self._state.bot
 
     def _set_webhook(self, params: Params) -> Any:
         url, secret = params.get("url", ""), params.get("secret_token", "")
         if url and not url.startswith("https://"):
-            raise bad("bad webhook: An HTTPS URL must be provided for webhook")
+            raise bad_request("bad webhook: An HTTPS URL must be provided for webhook")
         if not re.fullmatch(r"[A-Za-z0-9_-]{0,256}", secret):
-            raise bad("secret token contains unallowed characters")
+            raise bad_request("secret token contains unallowed characters")
         if params.get("allowed_updates") is not None:
-            self._world.allowed = params["allowed_updates"]
-        self.courier.begin(url, secret)
+            self._state.allowed = params["allowed_updates"]
+        self.webhook_poster.set_webhook(url, secret)
         return True
 
     @property
     def webhook(self) -> str:
-        return self.courier.url
+        return self.webhook_poster.url
 
     def _get_webhook_info(self, _: Params) -> Any:
-        return self.courier.info()
+        return self.webhook_poster.info()
 
     def _delete_webhook(self, params: Params) -> Any:
-        self.courier.begin("", "")
+        self.webhook_poster.set_webhook("", "")
         if params.get("drop_pending_updates"):
-            self._world.updates.clear()
+            self._state.updates.clear()
         return True
 
     def _set_my_commands(self, params: Params) -> Any:
         commands = params.get("commands") or []
-        if len(commands) > MOST_COMMANDS:
-            raise bad("BOT_COMMANDS_TOO_MUCH")
+        if len(commands) > MAX_COMMANDS:
+            raise bad_request("BOT_COMMANDS_TOO_MUCH")
         for each in commands:
             if not re.fullmatch(r"[a-z0-9_]{1,32}", each["command"]):
-                raise bad("BOT_COMMAND_INVALID")
+                raise bad_request("BOT_COMMAND_INVALID")
             if not 1 <= len(each["description"]) <= 256:
-                raise bad("BOT_COMMAND_DESCRIPTION_INVALID")
+                raise bad_request("BOT_COMMAND_DESCRIPTION_INVALID")
         self.commands = commands
         return True
 
     def _send_chat_action(self, params: Params) -> Any:
-        chat = self._world.place(params.get("chat_id"), params.get("message_thread_id"))
-        if params.get("action") not in ACTIONS:
-            raise bad("wrong parameter action in request")
+        chat = self._state.writable_chat(params.get("chat_id"), params.get("message_thread_id"))
+        if params.get("action") not in CHAT_ACTIONS:
+            raise bad_request("wrong parameter action in request")
         self.actions.append((chat["id"], params["action"]))
         return True
 
     def _send_message(self, params: Params) -> Any:
-        world, thread = self._world, params.get("message_thread_id")
-        chat = world.place(params.get("chat_id"), thread)
-        text, entities = formatted(params)
-        reply, buttons = self._answered(chat["id"], params), _buttons(params)
+        world, thread = self._state, params.get("message_thread_id")
+        chat = world.writable_chat(params.get("chat_id"), thread)
+        text, entities = parse_text(params)
+        reply, buttons = self._replied_message(chat["id"], params), _buttons(params)
         message = world.envelope(chat["id"], world.bot, None if thread is None else int(thread))
         message |= {"text": text} | ({"entities": entities} if entities else {})
         message |= {"reply_to_message": _without_reply(reply)} if reply else {}
@@ -124,7 +124,7 @@ class Methods:
         world.messages[chat["id"], message["message_id"]] = message
         answered = reply["message_id"] if reply else None
         world.sent.append(
-            Sent(
+            SentMessage(
                 chat["id"],
                 message["message_id"],
                 text,
@@ -137,59 +137,59 @@ class Methods:
         return message
 
     def _send_photo(self, params: Params) -> Any:
-        name, content = _uploaded(params, "photo")
-        if len(content) > LARGEST_PHOTO:
-            raise bad("file is too big")
+        name, content = _uploaded_file(params, "photo")
+        if len(content) > MAX_PHOTO_BYTES:
+            raise bad_request("file is too big")
         if name.endswith(".broken.png"):
-            raise bad("IMAGE_PROCESS_FAILED")
-        file = {**self._world.upload(content, name), "width": 800, "height": 600}
+            raise bad_request("IMAGE_PROCESS_FAILED")
+        file = {**self._state.upload(content, name), "width": 800, "height": 600}
         file.pop("file_name")
         return self._send_file(params, "photo", [file], name, content)
 
     def _send_document(self, params: Params) -> Any:
-        name, content = _uploaded(params, "document")
-        return self._send_file(params, "document", self._world.upload(content, name), name, content)
+        name, content = _uploaded_file(params, "document")
+        return self._send_file(params, "document", self._state.upload(content, name), name, content)
 
     def _send_voice(self, params: Params) -> Any:
-        name, content = _uploaded(params, "voice")
-        file = {**self._world.upload(content, name), "duration": 1, "mime_type": "audio/ogg"}
+        name, content = _uploaded_file(params, "voice")
+        file = {**self._state.upload(content, name), "duration": 1, "mime_type": "audio/ogg"}
         file.pop("file_name")
         return self._send_file(params, "voice", file, name, content)
 
     def _send_file(self, params: Params, kind: str, shown: Any, name: str, content: bytes) -> Any:
-        world, thread = self._world, params.get("message_thread_id")
-        chat = world.place(params.get("chat_id"), thread)
-        caption, entities = captioned(params)
-        reply = self._answered(chat["id"], params)
+        world, thread = self._state, params.get("message_thread_id")
+        chat = world.writable_chat(params.get("chat_id"), thread)
+        caption, entities = parse_caption(params)
+        reply = self._replied_message(chat["id"], params)
         message = world.envelope(chat["id"], world.bot, None if thread is None else int(thread)) | {kind: shown}
         message |= ({"caption": caption} if caption else {}) | ({"caption_entities": entities} if entities else {})
         message |= {"reply_to_message": _without_reply(reply)} if reply else {}
         world.messages[chat["id"], message["message_id"]] = message
         answered = reply["message_id"] if reply else None
         thread = message.get("message_thread_id")
-        sent = Sent(chat["id"], message["message_id"], caption, thread, answered, entities)
+        sent = SentMessage(chat["id"], message["message_id"], caption, thread, answered, entities)
         sent.file = (kind, name, content)
         world.sent.append(sent)
         return message
 
-    def _answered(self, chat: int, params: Params) -> dict[str, Any] | None:
+    def _replied_message(self, chat: int, params: Params) -> dict[str, Any] | None:
         """The message that is answered, if it is there."""
         wanted = params.get("reply_parameters")
         if not wanted:
             return None
-        found = self._world.messages.get((chat, int(wanted["message_id"])))
+        found = self._state.messages.get((chat, int(wanted["message_id"])))
         if found is None and not wanted.get("allow_sending_without_reply"):
-            raise bad("message to be replied not found")
+            raise bad_request("message to be replied not found")
         return found
 
     def _edit_message_text(self, params: Params) -> Any:
-        world, chat = self._world, self._world.place(params.get("chat_id"))
+        world, chat = self._state, self._state.writable_chat(params.get("chat_id"))
         message = world.messages.get((chat["id"], int(params.get("message_id") or 0)))
         if message is None:
-            raise bad("message to edit not found")
+            raise bad_request("message to edit not found")
         if message["from"]["id"] != world.bot["id"]:
-            raise bad("message can't be edited")
-        text, entities = formatted(params)
+            raise bad_request("message can't be edited")
+        text, entities = parse_text(params)
         buttons = _buttons(params)
         sent = next(
             each for each in world.sent if (each.chat, each.message) == (chat["id"], message["message_id"])
@@ -205,37 +205,37 @@ class Methods:
         return message
 
     def _answer_callback_query(self, params: Params) -> Any:
-        if params.get("callback_query_id") not in self._world.queries:
+        if params.get("callback_query_id") not in self._state.queries:
             raise QUERY_TOO_OLD
         if len(params.get("text") or "") > 200:
-            raise bad("MESSAGE_TOO_LONG")
-        self._world.queries.discard(params["callback_query_id"])
+            raise bad_request("MESSAGE_TOO_LONG")
+        self._state.queries.discard(params["callback_query_id"])
         self.answers.append(params)
         return True
 
     def _get_file(self, params: Params) -> Any:
         reference = params.get("file_id")
-        if reference not in self._world.files:
-            raise bad("invalid file_id")
-        size = len(self._world.files[reference])
-        if size > LARGEST_DOWNLOAD:
-            raise bad("file is too big")
+        if reference not in self._state.files:
+            raise bad_request("invalid file_id")
+        size = len(self._state.files[reference])
+        if size > MAX_DOWNLOAD_BYTES:
+            raise bad_request("file is too big")
         name = f"documents/{reference}"
         return {"file_id": reference, "file_unique_id": f"u-{reference}", "file_size": size, "file_path": name}
 
 
-def _uploaded(params: Params, field: str) -> tuple[str, bytes]:
+def _uploaded_file(params: Params, field: str) -> tuple[str, bytes]:
     """The name and the content of the file that came with a call, itself or by the name of another part."""
     given = params.get(field)
     if isinstance(given, str) and given.startswith("attach://"):
         given = params.get(given.removeprefix("attach://"))
     if not isinstance(given, tuple):
-        raise bad(f"there is no {field} in the request")
+        raise bad_request(f"there is no {field} in the request")
     name, content = given
     if not content:
-        raise bad("file must be non-empty")
-    if len(content) > LARGEST_UPLOAD:
-        raise Refused(413, "Request Entity Too Large")
+        raise bad_request("file must be non-empty")
+    if len(content) > MAX_UPLOAD_BYTES:
+        raise BotApiRefusal(413, "Request Entity Too Large")
     return name, content
 
 
@@ -249,7 +249,7 @@ def _buttons(params: Params) -> list[list[dict[str, Any]]]:
     rows: list[list[dict[str, Any]]] = markup.get("inline_keyboard") or []
     for button in (button for row in rows for button in row):
         if not button.get("text"):
-            raise bad('can\'t parse inline keyboard button: Field "text" must be of type String')
-        if not 1 <= len(button.get("callback_data", "").encode()) <= LONGEST_DATA:
-            raise bad("BUTTON_DATA_INVALID")
+            raise bad_request('can\'t parse inline keyboard button: Field "text" must be of type String')
+        if not 1 <= len(button.get("callback_data", "").encode()) <= MAX_CALLBACK_BYTES:
+            raise bad_request("BUTTON_DATA_INVALID")
     return rows

@@ -5,53 +5,53 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from perdure.testing.telegram.world import Sent, World
+from perdure.testing.telegram.world import SentMessage, TelegramState
 
 
-class People:
+class TelegramPeople:
     """They write, edit and press; whoever is not named is Ann, in her own chat with the bot."""
 
-    def __init__(self, world: World, lock: threading.RLock) -> None:
-        self.world = world
+    def __init__(self, state: TelegramState, lock: threading.RLock) -> None:
+        self.state = state
         self.lock = lock
         self.ann: int = self.person("ann")
 
     def person(self, name: str) -> int:
         """Somebody by that name, who has begun a chat with the bot; their id, which is that chat's too."""
         with self.lock:
-            number: int = self.world.person(name)["id"]
+            number: int = self.state.person(name)["id"]
             return number
 
     def group(self, title: str = "A group", *, forum: bool = False, basic: bool = False) -> int:
         """A supergroup, or a basic group, with the bot in it; its id."""
         with self.lock:
-            return self.world.group(title, forum=forum, basic=basic)
+            return self.state.group(title, forum=forum, basic=basic)
 
     def topic(self, chat: int | None = None, name: str = "A topic") -> int:
         """A topic in a forum or in a chat with the bot; its id."""
         with self.lock:
-            return self.world.topic(chat or self.ann, name)
+            return self.state.topic(chat or self.ann, name)
 
     def remove_topic(self, topic: int, chat: int | None = None) -> None:
         with self.lock:
-            del self.world.topics[chat or self.ann][topic]
+            del self.state.topics[chat or self.ann][topic]
 
     def migrate(self, chat: int) -> int:
         """A basic group becomes a supergroup; its new id."""
         with self.lock:
-            return self.world.migrate(chat)
+            return self.state.migrate(chat)
 
     def block(self, name: str = "ann") -> None:
         with self.lock:
-            self.world.block(name)
+            self.state.block(name)
 
     def unblock(self, name: str = "ann") -> None:
         with self.lock:
-            self.world.closed.pop(self.world.person(name)["id"], None)
+            self.state.closed_chats.pop(self.state.person(name)["id"], None)
 
     def kick(self, chat: int) -> None:
         with self.lock:
-            self.world.kick(chat)
+            self.state.kick(chat)
 
     # ── what they say ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -67,8 +67,8 @@ class People:
     ) -> int:
         """A person writes; the id of the message."""
         with self.lock:
-            message = self._begin(chat, sender, thread, reply_to, album)
-            return self.world.arrive(message | self.world.said(text))
+            message = self._new_message(chat, sender, thread, reply_to, album)
+            return self.state.add_message(message | self.state.text_fields(text))
 
     def share(
         self,
@@ -83,65 +83,67 @@ class People:
     ) -> int:
         """A person sends a `photo`, a `document` or a `voice`; the id of the message."""
         with self.lock:
-            file = self.world.upload(content, name)
+            file = self.state.upload(content, name)
             if kind == "photo":
-                small = {**self.world.upload(b"small", name), "width": 90, "height": 90}
+                small = {**self.state.upload(b"small", name), "width": 90, "height": 90}
                 shown: Any = [_without_name(small), _without_name({**file, "width": 800, "height": 600})]
             elif kind == "voice":
                 shown = _without_name(file) | {"duration": 3, "mime_type": "audio/ogg"}
             else:
                 shown = file | {"mime_type": "text/plain"}
-            message = self._begin(chat, sender, None, None, album) | {kind: shown}
-            return self.world.arrive(message | self.world.said(caption, caption=True))
+            message = self._new_message(chat, sender, None, None, album) | {kind: shown}
+            return self.state.add_message(message | self.state.text_fields(caption, caption=True))
 
     def edit(self, message: int, text: str, *, chat: int | None = None) -> None:
         """A person gives a message other words."""
         with self.lock:
-            there = self.world.messages[chat or self.ann, message]
+            there = self.state.messages[chat or self.ann, message]
             kept = {name: value for name, value in there.items() if name not in ("text", "entities")}
-            changed = kept | {"edit_date": there["date"] + 1} | self.world.said(text)
-            self.world.arrive(changed, "edited_message")
+            changed = kept | {"edit_date": there["date"] + 1} | self.state.text_fields(text)
+            self.state.add_message(changed, "edited_message")
 
-    def press(self, label: str, *, chat: int | None = None, sender: str = "ann", sent: Sent | None = None) -> str:
+    def press(
+        self, label: str, *, chat: int | None = None, sender: str = "ann", sent: SentMessage | None = None
+    ) -> str:
         """A person presses the newest button with that label, or that of a message; the id of the press."""
         with self.lock:
             shown = [sent] if sent else [each for each in reversed(self.seen(chat)) if label in each.labels()]
             button = next(each for row in shown[0].buttons for each in row if each["text"] == label)
             return self.press_data(button["callback_data"], shown[0], sender=sender)
 
-    def press_data(self, data: str, sent: Sent, *, sender: str = "ann") -> str:
+    def press_data(self, data: str, sent: SentMessage, *, sender: str = "ann") -> str:
         """A person presses a button under a message with this behind it, such as one of an earlier version."""
         with self.lock:
-            message = self.world.messages[sent.chat, sent.message]
-            query = f"q{self.world.next_number()}"
-            self.world.queries.add(query)
-            pressed = {"id": query, "from": self.world.brief(sender), "chat_instance": "1", "message": message}
-            self.world.happen({"callback_query": pressed | {"data": data}})
+            message = self.state.messages[sent.chat, sent.message]
+            query = f"q{self.state.next_number()}"
+            self.state.queries.add(query)
+            pressed = {"id": query, "from": self.state.brief(sender), "chat_instance": "1", "message": message}
+            self.state.add_update({"callback_query": pressed | {"data": data}})
             return query
 
     def happen(self, update: dict[str, Any]) -> int:
         """Anything else happens; the id of its update."""
         with self.lock:
-            return self.world.happen(update)
+            return self.state.add_update(update)
 
-    def _begin(
+    def _new_message(
         self, chat: int | None, sender: str, thread: int | None, reply_to: int | None, album: str | None
     ) -> dict[str, Any]:
-        person = self.world.person(sender)
+        person = self.state.person(sender)
         place = chat or person["id"]
-        message = self.world.envelope(place, person, thread)
+        message = self.state.envelope(place, person, thread)
         if reply_to is not None:
-            message["reply_to_message"] = self.world.messages[place, reply_to]
+            message["reply_to_message"] = self.state.messages[place, reply_to]
         return message | ({"media_group_id": album} if album else {})
 
     # ── what they see ───────────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def sent(self) -> list[Sent]:
+    def sent(self) -> list[SentMessage]:
         """Every message of the bot's, in order."""
-        return list(self.world.sent)
+        return list(self.state.sent)
 
-    def seen(self, chat: int | None = None) -> list[Sent]:
+    def seen(self, chat: int | None = None) -> list[SentMessage]:
         """The bot's messages in a chat."""
         return [each for each in self.sent if each.chat == (chat or self.ann)]
 
@@ -152,7 +154,7 @@ class People:
     def unconfirmed(self) -> list[int]:
         """The updates that the bot has not confirmed."""
         with self.lock:
-            return [each["update_id"] for each in self.world.updates]
+            return [each["update_id"] for each in self.state.updates]
 
 
 def _without_name(file: dict[str, Any]) -> dict[str, Any]:

@@ -21,22 +21,29 @@ from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from perdure.testing.line import HangUp, Left, Line
+from perdure.testing.line import ClientConnection, ClientGone, CloseConnection
 from perdure.testing.serving import LocalServer
 from perdure.testing.telegram.faults import Fault
-from perdure.testing.telegram.methods import Methods
-from perdure.testing.telegram.people import People
-from perdure.testing.telegram.refusals import ANOTHER_POLLER, NOT_FOUND, UNAUTHORIZED, WEBHOOK_ACTIVE, Refused, bad
-from perdure.testing.telegram.world import World
+from perdure.testing.telegram.methods import BotMethods
+from perdure.testing.telegram.people import TelegramPeople
+from perdure.testing.telegram.refusals import (
+    ANOTHER_POLLER,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    WEBHOOK_ACTIVE,
+    BotApiRefusal,
+    bad_request,
+)
+from perdure.testing.telegram.world import TelegramState
 
-TOKEN = "7000001:local-telegram-token"  # noqa: S105 reason: it opens nothing but this emulator
-LONGEST_POLL = 50.0
-MOST_UPDATES = 100
-DOWNLOAD = "download"  # what a download is called among the calls and the faults
-HELD = 0.01  # seconds between two looks at whether an answer is still held back
+TOKEN = "7000001:local-telegram-token"
+MAX_POLL_SECONDS = 50.0
+MAX_UPDATES = 100
+DOWNLOAD_METHOD = "download"  # what a download is called among the calls and the faults
+HOLD_POLL_SECONDS = 0.01  # seconds between two looks at whether an answer is still held back
 
 
-class Call(Struct):
+class BotCall(Struct):
     """A call that a bot made, and what became of it."""
 
     method: str
@@ -44,15 +51,15 @@ class Call(Struct):
     status: int = 0
 
 
-class LocalTelegram(People, LocalServer):
+class LocalTelegram(TelegramPeople, LocalServer):
     """Listens while its `with` block runs. `calls` are all calls of the bot, `sent` all its messages."""
 
     def __init__(self, *, token: str = TOKEN, port: int = 0) -> None:
         LocalServer.__init__(self, "local-telegram", port)
         self.token = token
-        self.calls: list[Call] = []
-        self.methods = Methods(World(self._wake))
-        People.__init__(self, self.methods.world, threading.RLock())
+        self.calls: list[BotCall] = []
+        self.methods = BotMethods(TelegramState(self._wake_threadsafe))
+        TelegramPeople.__init__(self, self.methods.state, threading.RLock())
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._poller: asyncio.Event | None = None  # of the poll under way: set when it must look
         self._ended_polls: set[asyncio.Event] = set()
@@ -67,17 +74,17 @@ class LocalTelegram(People, LocalServer):
         """How often a method was called."""
         return sum(call.method.lower() == method.lower() for call in self.calls)
 
-    def _wake(self) -> None:
+    def _wake_threadsafe(self) -> None:
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._look)
+            self._loop.call_soon_threadsafe(self._wake_pollers)
 
-    def _look(self) -> None:
-        self.methods.courier.look()
+    def _wake_pollers(self) -> None:
+        self.methods.webhook_poster.wake()
         if self._poller is not None:
             self._poller.set()
 
-    def _app(self, hang_up: HangUp) -> Starlette:
-        door = _Door(self, hang_up)
+    def _app(self, close_connection: CloseConnection) -> Starlette:
+        door = _BotApiEndpoint(self, close_connection)
         return Starlette(
             routes=[
                 Route("/file/bot{token}/{path:path}", door, methods=["GET"]),
@@ -92,35 +99,35 @@ class LocalTelegram(People, LocalServer):
             waiting = self._faults[method.lower()]
             return waiting.popleft() if waiting else None
 
-    def perform(self, method: str, params: dict[str, Any]) -> Any:
+    def call_method(self, method: str, params: dict[str, Any]) -> Any:
         found = self.methods.find(method)
         if found is None:
             raise NOT_FOUND
         with self.lock:
             return found(params)
 
-    async def updates(self, params: dict[str, Any], line: Line) -> list[dict[str, Any]]:
+    async def updates(self, params: dict[str, Any], line: ClientConnection) -> list[dict[str, Any]]:
         """What was not confirmed, as soon as there is something; a later poll ends an earlier one."""
         if self.methods.webhook:
             raise WEBHOOK_ACTIVE
-        offset, limit = int(params.get("offset") or 0), int(params.get("limit") or MOST_UPDATES)
-        timeout = min(LONGEST_POLL, float(params.get("timeout") or 0))
-        if not 1 <= limit <= MOST_UPDATES:
-            raise bad("limit must be between 1 and 100")
+        offset, limit = int(params.get("offset") or 0), int(params.get("limit") or MAX_UPDATES)
+        timeout = min(MAX_POLL_SECONDS, float(params.get("timeout") or 0))
+        if not 1 <= limit <= MAX_UPDATES:
+            raise bad_request("limit must be between 1 and 100")
         with self.lock:
-            self.world.forget(offset)
+            self.state.confirm_updates(offset)
             if params.get("allowed_updates") is not None:
-                self.world.allowed = params["allowed_updates"]
+                self.state.allowed = params["allowed_updates"]
         return await self._poll(limit, timeout, line)
 
-    async def _poll(self, limit: int, timeout: float, line: Line) -> list[dict[str, Any]]:
+    async def _poll(self, limit: int, timeout: float, line: ClientConnection) -> list[dict[str, Any]]:
         if self._poller is not None:
             self._ended_polls.add(self._poller)
             self._poller.set()
         mine = self._poller = asyncio.Event()
         try:
             async with asyncio.timeout(timeout):
-                while not (found := self.world.updates[:limit]):
+                while not (found := self.state.updates[:limit]):
                     await line.wait_for(mine.wait())
                     if mine in self._ended_polls:
                         raise ANOTHER_POLLER
@@ -133,30 +140,30 @@ class LocalTelegram(People, LocalServer):
             self._poller = None if self._poller is mine else self._poller
 
 
-class _Door:
+class _BotApiEndpoint:
     """Where calls come in."""
 
-    def __init__(self, telegram: LocalTelegram, hang_up: HangUp) -> None:
+    def __init__(self, telegram: LocalTelegram, close_connection: CloseConnection) -> None:
         self._telegram = telegram
-        self._hang_up = hang_up
+        self._close_connection = close_connection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        line, path = Line(scope, receive, send, self._hang_up), scope["path_params"]
+        line, path = ClientConnection(scope, receive, send, self._close_connection), scope["path_params"]
         try:
             body = await line.read()
             if "path" in path:
                 await self._download(path, line)
             else:
-                await self._take(path, _params(scope, body), line)
-        except Left:
+                await self._handle_call(path, _parse_params(scope, body), line)
+        except ClientGone:
             return
         finally:
-            await line.forget()
+            await line.stop_watching()
 
-    async def _download(self, path: dict[str, str], line: Line) -> None:
-        content = self._telegram.world.files.get(path["path"].removeprefix("documents/"))
-        fault = self._telegram.next_fault(DOWNLOAD)
-        self._telegram.calls.append(Call(DOWNLOAD, dict(path)))
+    async def _download(self, path: dict[str, str], line: ClientConnection) -> None:
+        content = self._telegram.state.files.get(path["path"].removeprefix("documents/"))
+        fault = self._telegram.next_fault(DOWNLOAD_METHOD)
+        self._telegram.calls.append(BotCall(DOWNLOAD_METHOD, dict(path)))
         refusal = NOT_FOUND if path["token"] != self._telegram.token or content is None else None
         refusal = fault.refusal if fault is not None and fault.refusal is not None else refusal
         if refusal is not None or content is None:
@@ -167,74 +174,77 @@ class _Door:
         elif fault is None:
             await line.answer(200, content)
         else:
-            await _give_half(fault, line, content)
+            await _send_half(fault, line, content)
 
-    async def _take(self, path: dict[str, str], params: dict[str, Any], line: Line) -> None:
-        call = Call(path["method"], params)
+    async def _handle_call(self, path: dict[str, str], params: dict[str, Any], line: ClientConnection) -> None:
+        call = BotCall(path["method"], params)
         self._telegram.calls.append(call)
         fault = self._telegram.next_fault(call.method)
         status, body = 200, b""
         if fault is None or fault.effect:
             status, body = await self._answer(path["token"], call, line)
         if fault is not None:
-            status, body = await _befall(fault, line, status, body)
+            status, body = await _apply_fault(fault, line, status, body)
         call.status = status
         await line.answer(status, body)
 
-    async def _answer(self, token: str, call: Call, line: Line) -> tuple[int, bytes]:
+    async def _answer(self, token: str, call: BotCall, line: ClientConnection) -> tuple[int, bytes]:
         try:
             if token != self._telegram.token:
                 raise UNAUTHORIZED if ":" in token else NOT_FOUND
             polls = call.method.lower() == "getupdates"
             found = self._telegram.updates(call.params, line) if polls else None
-            result = await found if found is not None else self._telegram.perform(call.method, call.params)
-        except Refused as refused:
+            result = await found if found is not None else self._telegram.call_method(call.method, call.params)
+        except BotApiRefusal as refused:
             return refused.code, json.dumps(refused.body()).encode()
         return 200, json.dumps({"ok": True, "result": result}).encode()
 
 
-async def _give_half(fault: Fault, line: Line, content: bytes) -> None:
+async def _send_half(fault: Fault, line: ClientConnection, content: bytes) -> None:
     """Half of a file, and the rest once it is let go, if the connection is not cut before."""
     await line.start(200, len(content))
     await line.push(content[: len(content) // 2])
-    await _befall(fault, line, 200, b"")
+    await _apply_fault(fault, line, 200, b"")
     await line.finish(content[len(content) // 2 :])
 
 
-async def _befall(fault: Fault, line: Line, status: int, body: bytes) -> tuple[int, bytes]:
+async def _apply_fault(fault: Fault, line: ClientConnection, status: int, body: bytes) -> tuple[int, bytes]:
     fault.reached.set()
     while fault.hold and not fault.released.is_set():
-        await line.idle(HELD)
+        await line.pause(HOLD_POLL_SECONDS)
     if fault.cut:
         await line.cut()
-        raise Left
+        raise ClientGone
     if fault.refusal is not None:
         return fault.refusal.code, json.dumps(fault.refusal.body()).encode()
     return fault.page or (status, body)
 
 
-def _params(scope: Scope, body: bytes) -> dict[str, Any]:
+def _parse_params(scope: Scope, body: bytes) -> dict[str, Any]:
     """The parameters of a call: JSON, or a form in which what is not text is JSON; both may be in the address."""
     given = dict(parse_qsl(scope["query_string"].decode()))
     kind = Headers(scope=scope).get("content-type", "").split(";")[0]
     if kind == "multipart/form-data":
         whole = Headers(scope=scope)["content-type"]
-        return given | dict(_parts(body, whole.partition("boundary=")[2].strip('"').encode()))
+        return given | dict(_parse_multipart(body, whole.partition("boundary=")[2].strip('"').encode()))
     if kind == "application/json" and body:
         found: dict[str, Any] = json.loads(body)
         return given | found
-    return {name: _value(value) for name, value in (given | dict(parse_qsl(body.decode()))).items()}
+    return {name: _parse_value(value) for name, value in (given | dict(parse_qsl(body.decode()))).items()}
 
 
-def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[str, Any]]:
+def _parse_multipart(body: bytes, boundary: bytes) -> Iterator[tuple[str, Any]]:
     """The parts of a form: texts, and files as their name and content."""
     for part in (b"\r\n" + body).split(b"\r\n--" + boundary)[1:-1]:
         head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
         named = dict(re.findall(r'\b(name|filename)="([^"]*)"', head.decode()))
-        yield named["name"], (named["filename"], content) if "filename" in named else _value(content.decode())
+        yield (
+            named["name"],
+            (named["filename"], content) if "filename" in named else _parse_value(content.decode()),
+        )
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     if text[:1] in "[{" or text in ("true", "false"):
         try:
             return json.loads(text)

@@ -9,17 +9,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.testing.telegram.refusals import BLOCKED, bad, forbidden
-from perdure.testing.telegram.texts import found_entities
+from perdure.testing.telegram.refusals import BLOCKED, bad_request, forbidden
+from perdure.testing.telegram.texts import detect_entities
 
 BOT_ID = 7000001
 BOT_NAME = "perdure_test_bot"
 
 # Kinds of updates that a bot gets only if it names them.
-UNASKED = ("chat_member", "message_reaction", "message_reaction_count")
+OPT_IN_UPDATES = ("chat_member", "message_reaction", "message_reaction_count")
 
 
-class Sent(Struct):
+class SentMessage(Struct):
     """A message of the bot's, as people see it now."""
 
     chat: int
@@ -36,11 +36,11 @@ class Sent(Struct):
         return [button["text"] for row in self.buttons for button in row]
 
 
-class World:
+class TelegramState:
     """Not safe for several threads by itself: whoever uses it holds the server's lock."""
 
-    def __init__(self, happened: Callable[[], None]) -> None:
-        self._happened = happened
+    def __init__(self, notify_update: Callable[[], None]) -> None:
+        self._notify_update = notify_update
         self.bot = {
             "id": BOT_ID,
             "is_bot": True,
@@ -56,10 +56,10 @@ class World:
         self.people: dict[str, dict[str, Any]] = {}
         self.chats: dict[int, dict[str, Any]] = {}
         self.topics: dict[int, dict[int, str]] = {}
-        self.moved: dict[int, int] = {}  # groups that became supergroups
-        self.closed: dict[int, Exception] = {}  # chats that take no message, and why
+        self.migrated: dict[int, int] = {}  # groups that became supergroups
+        self.closed_chats: dict[int, Exception] = {}  # chats that take no message, and why
         self.messages: dict[tuple[int, int], dict[str, Any]] = {}
-        self.sent: list[Sent] = []
+        self.sent: list[SentMessage] = []
         self.updates: list[dict[str, Any]] = []  # not confirmed
         self.allowed: list[str] | None = None
         self.files: dict[str, bytes] = {}
@@ -75,15 +75,15 @@ class World:
         if name not in self.people:
             number = next(self._users)
             self.people[name] = {"id": number, "is_bot": False, "first_name": name.title(), "username": name}
-            self._open({"id": number, "type": "private", "first_name": name.title(), "username": name})
+            self._add_chat({"id": number, "type": "private", "first_name": name.title(), "username": name})
         return self.people[name]
 
     def group(self, title: str, *, forum: bool = False, basic: bool = False) -> int:
         number = -next(self._numbers) if basic else -(10**12) - next(self._numbers)
         chat = {"id": number, "type": "group" if basic else "supergroup", "title": title}
-        return self._open(chat | ({"is_forum": True} if forum else {}))
+        return self._add_chat(chat | ({"is_forum": True} if forum else {}))
 
-    def _open(self, chat: dict[str, Any]) -> int:
+    def _add_chat(self, chat: dict[str, Any]) -> int:
         number: int = chat["id"]
         self.chats[number], self._ids[number] = chat, itertools.count(1)
         self.topics[number] = {}
@@ -97,35 +97,35 @@ class World:
     def migrate(self, chat: int) -> int:
         """A group becomes a supergroup, with another id."""
         new = self.group(self.chats[chat]["title"])
-        self.moved[chat] = new
+        self.migrated[chat] = new
         sender = self.person("ann")
-        self.arrive({**self.envelope(chat, sender), "migrate_to_chat_id": new})
-        self.arrive({**self.envelope(new, sender), "migrate_from_chat_id": chat})
+        self.add_message({**self.envelope(chat, sender), "migrate_to_chat_id": new})
+        self.add_message({**self.envelope(new, sender), "migrate_from_chat_id": chat})
         return new
 
-    def place(self, chat: Any, thread: Any = None) -> dict[str, Any]:
+    def writable_chat(self, chat: Any, thread: Any = None) -> dict[str, Any]:
         """The chat that a call names, if the bot may write there."""
         try:
             number = int(chat)
         except (TypeError, ValueError):
-            raise bad("chat_id is empty" if chat in (None, "") else "chat not found") from None
-        if number in self.moved:
-            moved_to = self.moved[number]
-            raise bad("group chat was upgraded to a supergroup chat", migrate_to_chat_id=moved_to)
-        if number in self.closed:
-            raise self.closed[number]
+            raise bad_request("chat_id is empty" if chat in (None, "") else "chat not found") from None
+        if number in self.migrated:
+            moved_to = self.migrated[number]
+            raise bad_request("group chat was upgraded to a supergroup chat", migrate_to_chat_id=moved_to)
+        if number in self.closed_chats:
+            raise self.closed_chats[number]
         if number not in self.chats:
-            raise bad("chat not found")
+            raise bad_request("chat not found")
         if thread is not None and int(thread) not in self.topics[number]:
-            raise bad("message thread not found")
+            raise bad_request("message thread not found")
         return self.chats[number]
 
     def block(self, name: str) -> None:
-        self.closed[self.person(name)["id"]] = BLOCKED
+        self.closed_chats[self.person(name)["id"]] = BLOCKED
 
     def kick(self, chat: int) -> None:
         kind = self.chats[chat]["type"]
-        self.closed[chat] = forbidden(f"bot was kicked from the {kind} chat")
+        self.closed_chats[chat] = forbidden(f"bot was kicked from the {kind} chat")
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -135,33 +135,38 @@ class World:
     def envelope(self, chat: int, sender: dict[str, Any], thread: int | None = None) -> dict[str, Any]:
         topic = {"message_thread_id": thread, "is_topic_message": True} if thread is not None else {}
         now = int(time.time())
-        own = {"message_id": self.next_id(chat), "from": _brief(sender), "chat": self.chats[chat], "date": now}
+        own = {
+            "message_id": self.next_id(chat),
+            "from": _brief_user(sender),
+            "chat": self.chats[chat],
+            "date": now,
+        }
         return own | topic
 
-    def arrive(self, message: dict[str, Any], kind: str = "message") -> int:
+    def add_message(self, message: dict[str, Any], kind: str = "message") -> int:
         """A message of a person is there, and the bot gets an update."""
         self.messages[message["chat"]["id"], message["message_id"]] = message
-        self.happen({kind: message})
+        self.add_update({kind: message})
         number: int = message["message_id"]
         return number
 
-    def said(self, text: str, *, caption: bool = False) -> dict[str, Any]:
+    def text_fields(self, text: str, *, caption: bool = False) -> dict[str, Any]:
         """The words of a message, and what Telegram marks in them."""
         names = ("caption", "caption_entities") if caption else ("text", "entities")
-        found = found_entities(text)
+        found = detect_entities(text)
         return ({names[0]: text} if text else {}) | ({names[1]: found} if found else {})
 
-    def happen(self, update: dict[str, Any]) -> int:
+    def add_update(self, update: dict[str, Any]) -> int:
         """Something happens that the bot is told of, if it wants to hear of that kind."""
         number = next(self._numbers)
         kinds = set(update) - {"update_id"}
-        wanted = self.allowed is None and not kinds & set(UNASKED)
+        wanted = self.allowed is None and not kinds & set(OPT_IN_UPDATES)
         if wanted or (self.allowed is not None and (kinds & set(self.allowed) or not self.allowed)):
             self.updates.append({"update_id": number, **update})
-            self._happened()
+            self._notify_update()
         return number
 
-    def forget(self, offset: int) -> None:
+    def confirm_updates(self, offset: int) -> None:
         """Confirm what is before an offset; a negative one leaves only the newest."""
         if offset < 0:
             del self.updates[:offset]
@@ -173,7 +178,7 @@ class World:
 
     def brief(self, name: str) -> dict[str, Any]:
         """Somebody, as messages name them."""
-        return _brief(self.person(name))
+        return _brief_user(self.person(name))
 
     def upload(self, content: bytes, name: str) -> dict[str, Any]:
         number = next(self._numbers)
@@ -188,5 +193,5 @@ def _is_before(update: Any, offset: int) -> bool:
     return isinstance(number, int) and 0 <= number < offset
 
 
-def _brief(user: dict[str, Any]) -> dict[str, Any]:
+def _brief_user(user: dict[str, Any]) -> dict[str, Any]:
     return {name: user[name] for name in ("id", "is_bot", "first_name", "username")}

@@ -11,22 +11,26 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from perdure.tools.judging.words import Unreadable, Word, Words
+from perdure.tools.judging.words import Unreadable, Word, WordLexer
 
-LENGTH, COMMANDS, WORDS = 64_000, 300, 1_000  # that are read at most; LENGTH is in characters
+MAX_CHARACTERS, MAX_COMMANDS, MAX_WORDS = 64_000, 300, 1_000  # that are read at most; LENGTH is in characters
 
-_THEN = r"(?=[ \t\n;&|<>()]|$)"  # a word of the language ends here
+_KEYWORD_END = r"(?=[ \t\n;&|<>()]|$)"  # a word of the language ends here
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
 _REDIRECT = re.compile(r"&>>?|[0-9]*(?:<<<|<<-?|<>|<&|>>|>\||>&|[<>](?!\())")
 _SEPARATOR = re.compile(r"&&|\|\||\|&|;(?![;&])|[&|]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
-_END = re.compile(rf";;&?|;&|\)|(?:fi|done|esac|\}}){_THEN}")
-_GOES_ON = re.compile(rf"\n|$|(?:then|do|else|elif){_THEN}")
+_END = re.compile(rf";;&?|;&|\)|(?:fi|done|esac|\}}){_KEYWORD_END}")
+_CONTINUATION = re.compile(rf"\n|$|(?:then|do|else|elif){_KEYWORD_END}")
 _PARENTHESES = re.compile(r"[ \t]*\([ \t]*\)")
-_IN, _ESAC, _PATTERN_END = re.compile(rf"in{_THEN}"), re.compile(rf"esac{_THEN}"), re.compile(r"[|)]")
+_IN, _ESAC, _PATTERN_END = (
+    re.compile(rf"in{_KEYWORD_END}"),
+    re.compile(rf"esac{_KEYWORD_END}"),
+    re.compile(r"[|)]"),
+)
 _LINE = re.compile(r".*\n|.+")
 _BODY = re.compile(r"\((?!\()|\{(?=[ \t\n])")
-_SKIPPED = frozenset({"then", "do", "else", "elif", "!"})
+_LEADING_KEYWORDS = frozenset({"then", "do", "else", "elif", "!"})
 _BLOCKS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
 _REFUSED = frozenset({"fi", "done", "esac", "}", "coproc", "function", "select"})
 
@@ -34,76 +38,76 @@ _REFUSED = frozenset({"fi", "done", "esac", "}", "coproc", "function", "select"}
 class Redirect(Struct):
     """Where a command reads from or writes to."""
 
-    sign: str  # such as `>` or `<<`
+    operator: str  # such as `>` or `<<`
     target: Word
-    number: str = ""  # of what is redirected, such as the 2 of `2>`; empty is the usual one
+    descriptor: str = ""  # of what is redirected, such as the 2 of `2>`; empty is the usual one
     body: str | None = None  # of a here-document, with a HOLE where values come in
 
 
-class Command(Struct, frozen=True):
+class SimpleCommand(Struct, frozen=True):
     """A simple command; or, without words, where a whole group of commands reads from or writes to."""
 
     words: tuple[Word, ...]
-    assigned: tuple[Word, ...]  # before the command, such as `A=1`
+    assignments: tuple[Word, ...]  # before the command, such as `A=1`
     redirects: tuple[Redirect, ...]
     source: str
-    within: tuple[str, ...]  # the functions in whose bodies it stands
+    enclosing_functions: tuple[str, ...]  # the functions in whose bodies it stands
 
 
-def read(text: str, *, bash: bool = True) -> list[Command]:
+def parse_command_line(text: str, *, bash: bool = True) -> list[SimpleCommand]:
     """All commands of a command line, or `Unreadable`; without bash, those that a plain shell would find."""
-    if len(text) > LENGTH:
-        raise Unreadable(f"it is longer than {LENGTH} characters")
-    found = list[Command]()
-    Commands(text, found, bash=bash).read()
-    if len(found) > COMMANDS or sum(len(command.words) for command in found) > WORDS:
-        raise Unreadable(f"it has more than {COMMANDS} commands or {WORDS} words")
+    if len(text) > MAX_CHARACTERS:
+        raise Unreadable(f"it is longer than {MAX_CHARACTERS} characters")
+    found = list[SimpleCommand]()
+    CommandParser(text, found, bash=bash).parse()
+    if len(found) > MAX_COMMANDS or sum(len(command.words) for command in found) > MAX_WORDS:
+        raise Unreadable(f"it has more than {MAX_COMMANDS} commands or {MAX_WORDS} words")
     return found
 
 
-class Commands(Words):
+class CommandParser(WordLexer):
     """A reader of commands, which puts what it finds into a list."""
 
-    def __init__(self, text: str, found: list[Command], *, bash: bool, depth: int = 0) -> None:
+    def __init__(self, text: str, commands: list[SimpleCommand], *, bash: bool, depth: int = 0) -> None:
         super().__init__(text, bash=bash, depth=depth)
-        self.found, self.within = found, tuple[str, ...]()
-        self.due = list[Redirect]()  # the here-documents whose text begins after this line
+        self.commands, self.enclosing_functions = commands, tuple[str, ...]()
+        self.pending_documents = list[Redirect]()  # the here-documents whose text begins after this line
 
-    def read(self) -> None:
+    def parse(self) -> None:
         self._list("")
-        self._no_document_is_due()
+        self._refuse_pending_documents()
 
-    def expanded(self) -> str:
+    def expand_document(self) -> str:
         """The text as that of a here-document, with a HOLE where values come in."""
-        return self._soft("")[0]
+        return self._double_quoted("")[0]
 
     def _script(self, text: str) -> None:
-        inner = Commands(text, self.found, bash=self.bash, depth=self.depth)
-        inner.within = self.within
-        inner.read()
+        inner = CommandParser(text, self.commands, bash=self.bash, depth=self.depth)
+        inner.enclosing_functions = self.enclosing_functions
+        inner.parse()
 
     def _substitution(self) -> None:
-        due, self.due = self.due, []
+        due, self.pending_documents = self.pending_documents, []
         self._list(")")
-        self._no_document_is_due()
-        self.due = due
+        self._refuse_pending_documents()
+        self.pending_documents = due
 
-    def _no_document_is_due(self) -> None:
-        if self.due:
+    def _refuse_pending_documents(self) -> None:
+        if self.pending_documents:
             self._refuse("a here-document does not end")
 
     def _word(self) -> Word | None:
         word = super()._word()
-        if word and self.due and "\n" in word.source.replace("\\\n", ""):
+        if word and self.pending_documents and "\n" in word.source.replace("\\\n", ""):
             self._refuse("I do not know where a here-document begins")
         return word
 
-    def _required(self) -> Word:
-        self._pass(_BLANKS)
-        return self._word() or self._lost()
+    def _require_word(self) -> Word:
+        self._consume(_BLANKS)
+        return self._word() or self._refuse_here()
 
-    def _lost(self) -> NoReturn:
-        rest = self.text[self.at : self.at + 20].split("\n")[0]
+    def _refuse_here(self) -> NoReturn:
+        rest = self.text[self.position : self.position + 20].split("\n")[0]
         self._refuse(f"I do not know what `{rest}` means there" if rest else "something is missing")
 
     # ── lists ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -113,49 +117,51 @@ class Commands(Words):
         self._descend()
         while True:
             self._lines()
-            found = _END.match(self.text, self.at)
-            if found or self.at == len(self.text):
+            found = _END.match(self.text, self.position)
+            if found or self.position == len(self.text):
                 break
             if self._command():
                 self._separator()
         end = found[0] if found else ""
         if end not in ends:
             self._refuse(f"`{end}` stands in the wrong place" if end else "something in it does not end")
-        self.at, self.depth = self.at + len(end), self.depth - 1
+        self.position, self.depth = self.position + len(end), self.depth - 1
         return end
 
     def _lines(self) -> None:
         """Passes the ends of lines, and reads the here-documents that follow them."""
-        self._pass(_BLANKS)
-        while self._sees("\n"):
-            self.at += 1
-            due, self.due = self.due, []
+        self._consume(_BLANKS)
+        while self._starts_with("\n"):
+            self.position += 1
+            due, self.pending_documents = self.pending_documents, []
             for redirect in due:
                 self._document(redirect)
-            self._pass(_BLANKS)
+            self._consume(_BLANKS)
 
     def _separator(self) -> None:
-        self._pass(_BLANKS)
-        if not self._pass(_SEPARATOR) and not any(p.match(self.text, self.at) for p in (_END, _GOES_ON)):
-            self._lost()
+        self._consume(_BLANKS)
+        if not self._consume(_SEPARATOR) and not any(
+            p.match(self.text, self.position) for p in (_END, _CONTINUATION)
+        ):
+            self._refuse_here()
 
     # ── commands ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _command(self) -> bool:
         """Reads a command, or a word before one; tells whether a separator has to follow."""
-        if self._sees("((") or (self._sees("[[") and not self.bash):
+        if self._starts_with("((") or (self._starts_with("[[") and not self.bash):
             self._refuse("it has parentheses or brackets that shells read differently")
-        if self._sees("("):
-            self.at += 1
+        if self._starts_with("("):
+            self.position += 1
             self._list(")")
-            return self._redirects()
-        start = self.at
-        word = None if _REDIRECT.match(self.text, self.at) else self._required()
+            return self._group_redirects()
+        start = self.position
+        word = None if _REDIRECT.match(self.text, self.position) else self._require_word()
         if not (word and word.bare):
             return self._simple(start, word)
-        if self._pass(_PARENTHESES):
+        if self._consume(_PARENTHESES):
             return self._function(word.text)
-        return word.text not in _SKIPPED and self._block(start, word)
+        return word.text not in _LEADING_KEYWORDS and self._block(start, word)
 
     def _block(self, start: int, word: Word) -> bool:
         if word.text in _REFUSED:
@@ -170,11 +176,11 @@ class Commands(Words):
             self._test(start)
         else:
             return self._simple(start, word)
-        return self._redirects()
+        return self._group_redirects()
 
-    def _redirects(self) -> bool:
+    def _group_redirects(self) -> bool:
         """Reads where a whole group of commands reads from and writes to."""
-        return self._simple(self.at, None, group=True)
+        return self._simple(self.position, None, group=True)
 
     def _simple(self, start: int, word: Word | None, *, group: bool = False) -> bool:
         words, assigned, redirects = list[Word](), list[Word](), list[Redirect]()
@@ -182,7 +188,7 @@ class Commands(Words):
             if word:
                 assigns = not words and _ASSIGNMENT.match(word.source.replace("\\\n", ""))
                 (assigned if assigns else words).append(word)
-            self._pass(_BLANKS)
+            self._consume(_BLANKS)
             word = None
             if redirect := self._redirect():
                 redirects.append(redirect)
@@ -193,83 +199,87 @@ class Commands(Words):
         return True
 
     def _add(self, start: int, words: list[Word], assigned: list[Word], redirects: list[Redirect]) -> None:
-        source = self.text[start : self.at].strip()
-        self.found.append(Command(tuple(words), tuple(assigned), tuple(redirects), source, self.within))
+        source = self.text[start : self.position].strip()
+        self.commands.append(
+            SimpleCommand(tuple(words), tuple(assigned), tuple(redirects), source, self.enclosing_functions)
+        )
 
     def _for(self) -> None:
-        name = self._required()
+        name = self._require_word()
         if not (name.bare and name.known):
-            self._lost()
+            self._refuse_here()
         self._lines()
-        if self._pass(_IN):
-            self._pass(_BLANKS)
+        if self._consume(_IN):
+            self._consume(_BLANKS)
             while self._word():
-                self._pass(_BLANKS)
-            if not self._sees(";", "\n"):
-                self._lost()
-        self.at += self._sees(";")
+                self._consume(_BLANKS)
+            if not self._starts_with(";", "\n"):
+                self._refuse_here()
+        self.position += self._starts_with(";")
         self._list("done")
 
     def _case(self) -> None:
-        self._required()
+        self._require_word()
         self._lines()
-        end = "" if self._pass(_IN) else self._lost()
+        end = "" if self._consume(_IN) else self._refuse_here()
         while end != "esac":
             self._lines()
-            if self._pass(_ESAC):
+            if self._consume(_ESAC):
                 return
-            self.at += self._sees("(")
+            self.position += self._starts_with("(")
             while end != ")":
-                self._required()
-                self._pass(_BLANKS)
-                end = found[0] if (found := self._pass(_PATTERN_END)) else self._lost()
+                self._require_word()
+                self._consume(_BLANKS)
+                end = found[0] if (found := self._consume(_PATTERN_END)) else self._refuse_here()
             end = self._list(";;", ";&", ";;&", "esac")
 
     def _test(self, start: int) -> None:
         """Reads `[[ … ]]`, in which operators have another meaning."""
         words = [Word("[[")]
         while words[-1].text != "]]" or not words[-1].bare:
-            self._pass(_BLANKS)
+            self._consume(_BLANKS)
             if word := self._word():
                 words.append(word)
-            elif self._sees("(", ")", "<", ">", "|", "&"):
-                self.at += 1
+            elif self._starts_with("(", ")", "<", ">", "|", "&"):
+                self.position += 1
             else:
-                self._lost()
+                self._refuse_here()
         self._add(start, words, [], [])
 
     def _function(self, name: str) -> bool:
         self._lines()
-        body = self._pass(_BODY) or self._lost()
-        within, self.within = self.within, (*self.within, name)
+        body = self._consume(_BODY) or self._refuse_here()
+        within, self.enclosing_functions = self.enclosing_functions, (*self.enclosing_functions, name)
         self._list(")" if body[0] == "(" else "}")
-        self.within = within
-        return self._redirects()
+        self.enclosing_functions = within
+        return self._group_redirects()
 
     # ── redirections and here-documents ─────────────────────────────────────────────────────────────────────
 
     def _redirect(self) -> Redirect | None:
-        if not (found := self._pass(_REDIRECT)):
+        if not (found := self._consume(_REDIRECT)):
             return None
         sign = found[0].lstrip("0123456789")
-        redirect = Redirect(sign, self._required(), found[0].removesuffix(sign))
+        redirect = Redirect(sign, self._require_word(), found[0].removesuffix(sign))
         if sign == "<<<":
             redirect.body = redirect.target.text
         elif sign in {"<<", "<<-"}:
-            self.due.append(redirect)
+            self.pending_documents.append(redirect)
             if not redirect.target.known:
                 self._refuse("I do not know where a here-document ends")
         return redirect
 
     def _document(self, redirect: Redirect) -> None:
-        start = begin = self.at
+        start = begin = self.position
         literal, line = not redirect.target.bare, None
         while line != redirect.target.text:
-            begin, found = self.at, self._pass(_LINE)
+            begin, found = self.position, self._consume(_LINE)
             line = found[0].removesuffix("\n") if found else self._refuse("a here-document does not end")
             if line.endswith("\\") and not literal:
                 self._refuse("a here-document has joined lines, about which shells differ")
-            line = line.lstrip("\t") if redirect.sign == "<<-" else line
+            line = line.lstrip("\t") if redirect.operator == "<<-" else line
         redirect.body = self.text[start:begin]
         if not literal:
-            redirect.body = Commands(redirect.body, self.found, bash=self.bash, depth=self.depth).expanded()
+            redirect.body = CommandParser(
+                redirect.body, self.commands, bash=self.bash, depth=self.depth
+            ).expand_document()

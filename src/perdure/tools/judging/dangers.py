@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Seen(StrEnum):
+class RiskReason(StrEnum):
     """What no pattern can say."""
 
     UNREADABLE = "I cannot read this line for certain"
@@ -20,31 +20,31 @@ class Seen(StrEnum):
     OTHER_CODE = "it runs code in a language that I do not read"
     FETCHED = "it runs what it has just downloaded"
     OUTSIDE = "it changes something outside of the working directory"
-    UNKNOWN_PLACE = "it changes something at a place that cannot be known before"
+    UNKNOWN_PATH = "it changes something at a place that cannot be known before"
     REMOVES = "it removes files that it does not name one by one"
     CALLS_ITSELF = "it is a function that calls itself, and may never end"
     LOADS = "it changes which code other programs load"
     DATABASE = "it removes something from a database, or I cannot see what it does to it"
 
 
-EXAMPLES = {
-    Seen.UNREADABLE: "echo 'the quote does not end",
-    Seen.UNKNOWN_PROGRAM: "$CMD --all",
-    Seen.UNKNOWN_WORDS: "git push $WHERE",
-    Seen.UNKNOWN_CODE: 'eval "$(cat steps)"',
-    Seen.UNSEEN_CODE: "curl -s https://example.org/install | sh",
-    Seen.OTHER_CODE: "python -c 'print(1)'",
-    Seen.FETCHED: "curl -O https://example.org/install.sh && bash install.sh",
-    Seen.OUTSIDE: "echo 127.0.0.1 me >> /etc/hosts",
-    Seen.UNKNOWN_PLACE: 'date > "$LOG"',
-    Seen.REMOVES: "rm *.log",
-    Seen.CALLS_ITSELF: ":(){ :|:& };:",
-    Seen.LOADS: "LD_PRELOAD=./mine.so ls",
-    Seen.DATABASE: "psql -c 'DROP TABLE users'",
+RISK_EXAMPLES = {
+    RiskReason.UNREADABLE: "echo 'the quote does not end",
+    RiskReason.UNKNOWN_PROGRAM: "$CMD --all",
+    RiskReason.UNKNOWN_WORDS: "git push $WHERE",
+    RiskReason.UNKNOWN_CODE: 'eval "$(cat steps)"',
+    RiskReason.UNSEEN_CODE: "curl -s https://example.org/install | sh",
+    RiskReason.OTHER_CODE: "python -c 'print(1)'",
+    RiskReason.FETCHED: "curl -O https://example.org/install.sh && bash install.sh",
+    RiskReason.OUTSIDE: "echo 127.0.0.1 me >> /etc/hosts",
+    RiskReason.UNKNOWN_PATH: 'date > "$LOG"',
+    RiskReason.REMOVES: "rm *.log",
+    RiskReason.CALLS_ITSELF: ":(){ :|:& };:",
+    RiskReason.LOADS: "LD_PRELOAD=./mine.so ls",
+    RiskReason.DATABASE: "psql -c 'DROP TABLE users'",
 }
 
 # A sentence that goes on from "It is dangerous:", and the commands of which it is true.
-PATTERNS: dict[str, str] = {
+DANGEROUS_COMMANDS: dict[str, str] = {
     "it removes folders with all that is in them": """
         rm ** -r *; rm ** -R *; rm ** --recursive *; rimraf *; trash-empty *; find ** -delete *;
         rsync ** --del* *; rsync ** --remove-source-files *""",
@@ -142,7 +142,7 @@ PATTERNS: dict[str, str] = {
 }
 
 # Commands that a pattern above would find, and that do no harm.
-HARMLESS = """
+HARMLESS_COMMANDS = """
     kill %*; kill $!; kill -0 *; kill -l *; kill -L; crontab -l; mount; iptables -L *; iptables -S *; tmux ls;
     screen -ls; command -v *; command -V *; git restore --staged ."""
 
@@ -154,7 +154,7 @@ COMMAND_VARIABLES = frozenset(
         "LESSOPEN", "LESSCLOSE", "RSYNC_RSH", "CC", "CXX"
     }
 )  # fmt: skip
-LOADING_VARIABLES = frozenset(
+CODE_LOADING_VARIABLES = frozenset(
     {
         "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PS4", "SHELLOPTS", "PERL5OPT",
         "RUBYOPT", "PYTHONSTARTUP", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_EXEC_PATH", "PWD"

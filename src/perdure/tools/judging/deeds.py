@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.tools.judging.dangers import Seen
+from perdure.tools.judging.dangers import RiskReason
 from perdure.tools.judging.words import Word
 
 
-class Runs(Struct, frozen=True):
+class RunsCommand(Struct, frozen=True):
     """It runs a command of these words."""
 
     words: Sequence[Word]
-    here: bool = True  # and not on another machine or in a container
+    local: bool = True  # and not on another machine or in a container
 
 
 class RunsCode(Struct, frozen=True):
@@ -22,7 +22,7 @@ class RunsCode(Struct, frozen=True):
 
     code: Word
     bash: bool = True  # and not the plain shell
-    here: bool = True
+    local: bool = True
 
 
 class RunsFile(Struct, frozen=True):
@@ -31,21 +31,21 @@ class RunsFile(Struct, frozen=True):
     file: Word
 
 
-class Changes(Struct, frozen=True):
+class ChangesPath(Struct, frozen=True):
     """It makes, changes or removes what is at a place."""
 
-    place: Word
+    path: Word
 
 
-class Sets(Struct, frozen=True):
+class SetsVariable(Struct, frozen=True):
     """It gives a variable a value: `NAME=value`."""
 
     assignment: Word
 
 
-Deed = Runs | RunsCode | RunsFile | Changes | Sets | Seen
+CommandFact = RunsCommand | RunsCode | RunsFile | ChangesPath | SetsVariable | RiskReason
 
 
-def together(words: Sequence[Word]) -> Word:
+def join_words(words: Sequence[Word]) -> Word:
     """Words as a program joins them, to one text with blanks."""
     return Word(" ".join(word.text for word in words), splits=not all(word.known for word in words), bare=False)

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from perdure.tools.judging.commandline import Redirect
-from perdure.tools.judging.dangers import Seen
-from perdure.tools.judging.deeds import Deed, Runs, RunsCode, RunsFile, Sets
-from perdure.tools.judging.options import anywhere, named, split, values
-from perdure.tools.judging.runners import fed
-from perdure.tools.judging.words import HOLE, Word
-from perdure.tools.judging.writers import SED
+from perdure.tools.judging.dangers import RiskReason
+from perdure.tools.judging.deeds import CommandFact, RunsCode, RunsCommand, RunsFile, SetsVariable
+from perdure.tools.judging.options import option_names, option_values, split_options, split_permuted_options
+from perdure.tools.judging.runners import input_facts
+from perdure.tools.judging.words import UNKNOWN_MARK, Word
+from perdure.tools.judging.writers import SED_OPTIONS
 
 Words = Sequence[Word]
 Redirects = Sequence[Redirect]
@@ -37,9 +37,9 @@ INTERPRETERS: dict[str, tuple[str, str]] = {
     "tcsh": ("-c:", "-c"),
     "zsh": ("-c: -o:", "-c"),
 }
-_SAME = {"nodejs": "node", "pypy": "python", "Rscript": "rscript", "luajit": "lua", "powershell": "pwsh"}
-_ASKS = {"--version", "--help", "-V", "-h", "--test"}
-_SHORT = {"node", "perl", "php", "ruby"}  # for which `-v` is all
+_ALIASES = {"nodejs": "node", "pypy": "python", "Rscript": "rscript", "luajit": "lua", "powershell": "pwsh"}
+_QUERY_OPTIONS = {"--version", "--help", "-V", "-h", "--test"}
+_SHORT_VERSION_OPTION = {"node", "perl", "php", "ruby"}  # for which `-v` is all
 
 _AWK = "-F: -v: -f: -i: -l: -e: -E: --field-separator: --assign: --file: --source: --exec:"
 _AWK_RUNS = r"system|getline|@load"
@@ -51,88 +51,112 @@ _CLIENT = (
     "--port: --user: --username: --cmd:"
 )
 _STATEMENTS = ("-c", "-e", "--command", "--execute", "--query", "-q", "--cmd")
-_OTHER_WAYS = {"-f", "--file", "-l", "--list", "--version", "--help", "-V"}
+_NONINTERACTIVE_OPTIONS = {"-f", "--file", "-l", "--list", "--version", "--help", "-V"}
 
 
-def interpreted(words: Words, redirects: Redirects) -> Iterator[Deed]:
+def interpreter_facts(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
     """What an interpreter of the table runs."""
     plain = words[0].text.rpartition("/")[2].rstrip("0123456789.")
-    plain = _SAME.get(plain, plain)
+    plain = _ALIASES.get(plain, plain)
     if plain not in INTERPRETERS:
         return
     known, code = INTERPRETERS[plain]
-    options, rest = split(words[1:], known, strict=False)
-    if named(options) & set(code.split()) or (plain == "deno" and rest[:1] and rest[0].text in {"eval", "repl"}):
-        yield Seen.OTHER_CODE
-    elif plain == "python" and values(options, "-m"):
-        yield Runs([*values(options, "-m")[:1], *rest])
+    options, rest = split_options(words[1:], known, strict=False)
+    if option_names(options) & set(code.split()) or (
+        plain == "deno" and rest[:1] and rest[0].text in {"eval", "repl"}
+    ):
+        yield RiskReason.OTHER_CODE
+    elif plain == "python" and option_values(options, "-m"):
+        yield RunsCommand([*option_values(options, "-m")[:1], *rest])
     elif rest:
         yield from (RunsFile(word) for word in (rest[1:] if plain == "deno" else rest[:1]))
-    elif not named(options) & (_ASKS | ({"-v"} if plain in _SHORT else set())):
-        yield from _fed_code(redirects)
+    elif not option_names(options) & (_QUERY_OPTIONS | ({"-v"} if plain in _SHORT_VERSION_OPTION else set())):
+        yield from _input_code_facts(redirects)
 
 
-def _fed_code(redirects: Redirects) -> Iterator[Deed]:
+def _input_code_facts(redirects: Redirects) -> Iterator[CommandFact]:
     """The input of an interpreter: a file that it runs, or code that cannot be read."""
-    for deed in fed(redirects, bash=False):
-        yield Seen.OTHER_CODE if isinstance(deed, RunsCode) else deed
+    for deed in input_facts(redirects, bash=False):
+        yield RiskReason.OTHER_CODE if isinstance(deed, RunsCode) else deed
 
 
-def _awk(words: Words, _: Redirects) -> Iterator[Deed]:
-    options, rest = split(words[1:], _AWK, strict=False)
-    programs = values(options, "-e", "--source")
-    if not named(options) & {"-f", "-E", "-e", "--file", "--exec", "--source"}:
+def _awk(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    options, rest = split_options(words[1:], _AWK, strict=False)
+    programs = option_values(options, "-e", "--source")
+    if not option_names(options) & {"-f", "-E", "-e", "--file", "--exec", "--source"}:
         programs = rest[:1]
-    yield from _judged(
-        programs, lambda text: re.search(_AWK_RUNS, text) or re.search(_AWK_WRITES, _printing(text))
+    yield from _script_facts(
+        programs, lambda text: re.search(_AWK_RUNS, text) or re.search(_AWK_WRITES, _from_first_print(text))
     )
 
 
-def _printing(text: str) -> str:
+def _from_first_print(text: str) -> str:
     return "".join(text.partition("print")[1:])
 
 
-def _sed(words: Words, _: Redirects) -> Iterator[Deed]:
-    options, rest = anywhere(words[1:], SED)
-    given = named(options) & {"-e", "-f", "--expression", "--file"}
-    yield from _judged(
-        values(options, "-e", "--expression") if given else rest[:1], lambda text: re.search(_SED_RUNS, text)
+def _sed(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    options, rest = split_permuted_options(words[1:], SED_OPTIONS)
+    given = option_names(options) & {"-e", "-f", "--expression", "--file"}
+    yield from _script_facts(
+        option_values(options, "-e", "--expression") if given else rest[:1],
+        lambda text: re.search(_SED_RUNS, text),
     )
 
 
-def _judged(programs: Words, runs: Callable[[str], object]) -> Iterator[Deed]:
+def _script_facts(programs: Words, is_dangerous: Callable[[str], object]) -> Iterator[CommandFact]:
     for program in programs:
-        if HOLE in program.text:
-            yield Seen.UNKNOWN_CODE
-        elif runs(program.text):
-            yield Seen.OTHER_CODE
+        if UNKNOWN_MARK in program.text:
+            yield RiskReason.UNKNOWN_CODE
+        elif is_dangerous(program.text):
+            yield RiskReason.OTHER_CODE
 
 
-def _database(words: Words, redirects: Redirects) -> Iterator[Deed]:
-    options, rest = anywhere(words[1:], _CLIENT)
+def _database(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
+    options, rest = split_permuted_options(words[1:], _CLIENT)
     bodies = [each.body for each in redirects if each.body is not None]
-    given = [word.text for word in values(options, *_STATEMENTS)] + bodies
+    given = [word.text for word in option_values(options, *_STATEMENTS)] + bodies
     written = [word.text for word in rest if re.search(r"[\s;]|^\.", word.text)]
-    seen = given or written or named(options) & _OTHER_WAYS or any(each.sign == "<" for each in redirects)
-    if not seen or any(HOLE in text for text in given) or any(re.search(_SQL, text) for text in given + written):
-        yield Seen.DATABASE
+    seen = (
+        given
+        or written
+        or option_names(options) & _NONINTERACTIVE_OPTIONS
+        or any(each.operator == "<" for each in redirects)
+    )
+    if (
+        not seen
+        or any(UNKNOWN_MARK in text for text in given)
+        or any(re.search(_SQL, text) for text in given + written)
+    ):
+        yield RiskReason.DATABASE
 
 
-def _declared(words: Words, _: Redirects) -> Iterator[Deed]:
+def _declare(words: Words, _: Redirects) -> Iterator[CommandFact]:
     """Builtins of bash calculate the index in `name[index]`, and run the commands in it."""
     for word in words[1:]:
         if "[" in word.text and ("$(" in word.text or "`" in word.text):
-            yield Seen.UNKNOWN_CODE
-        if words[0].text in _DECLARES and "=" in word.text:
-            yield Sets(word)
+            yield RiskReason.UNKNOWN_CODE
+        if words[0].text in _DECLARATIONS and "=" in word.text:
+            yield SetsVariable(word)
 
 
-_DECLARES = frozenset({"declare", "export", "local", "readonly", "typeset"})
-_CALCULATES = ("[", "[[", "let", "mapfile", "printf", "read", "readarray", "test", "unset", "wait", *_DECLARES)
+_DECLARATIONS = frozenset({"declare", "export", "local", "readonly", "typeset"})
+_INDEX_EVALUATORS = (
+    "[",
+    "[[",
+    "let",
+    "mapfile",
+    "printf",
+    "read",
+    "readarray",
+    "test",
+    "unset",
+    "wait",
+    *_DECLARATIONS,
+)
 
-READS: dict[str, Callable[[Words, Redirects], Iterator[Deed]]] = {
+SCRIPT_READERS: dict[str, Callable[[Words, Redirects], Iterator[CommandFact]]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("psql", "mysql", "mariadb", "sqlite3", "sqlite", "duckdb", "clickhouse-client"), _database),
-    **dict.fromkeys(_CALCULATES, _declared),
+    **dict.fromkeys(_INDEX_EVALUATORS, _declare),
     "sed": _sed,
 }

@@ -11,7 +11,7 @@ from perdure.tools.judging.words import Unreadable, Word
 Options = list[tuple[str, Word | None]]
 
 
-def split(words: Sequence[Word], known: str, *, strict: bool = True) -> tuple[Options, list[Word]]:
+def split_options(words: Sequence[Word], known: str, *, strict: bool = True) -> tuple[Options, list[Word]]:
     """The options that begin these words, and the words from the first operand on.
 
     `known` names the options: `-n:` has a value, `-i?` may have one attached to it, `-v` has none. An option that
@@ -32,23 +32,23 @@ def split(words: Sequence[Word], known: str, *, strict: bool = True) -> tuple[Op
     return found, rest
 
 
-def anywhere(words: Sequence[Word], known: str) -> tuple[Options, list[Word]]:
+def split_permuted_options(words: Sequence[Word], known: str) -> tuple[Options, list[Word]]:
     """The options of a program that takes them in any place, and its operands."""
     options, found, rest = Options(), list[Word](), list(words)
     while rest:
-        more, rest = split(rest, known, strict=False)
+        more, rest = split_options(rest, known, strict=False)
         options += more
         found += rest[:1]
         rest = rest[1:]
     return options, found
 
 
-def values(options: Options, *names: str) -> list[Word]:
+def option_values(options: Options, *names: str) -> list[Word]:
     """The values of these options."""
     return [value for name, value in options if name in names and value is not None]
 
 
-def named(options: Options) -> set[str]:
+def option_names(options: Options) -> set[str]:
     return {name for name, _ in options}
 
 

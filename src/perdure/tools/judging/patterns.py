@@ -13,48 +13,48 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from perdure.tools.judging.words import BRACE, HOLE, Word
+from perdure.tools.judging.words import BRACE_MARK, UNKNOWN_MARK, Word
 
-_HOLES = re.compile(f"[{HOLE}{BRACE}].*", re.DOTALL)
+_UNKNOWN_REST = re.compile(f"[{UNKNOWN_MARK}{BRACE_MARK}].*", re.DOTALL)
 _LETTERS = re.compile(r"-[A-Za-z0-9]+")
 _WILD = re.compile(r"[*?\[].*")
 
-Fits = Callable[[str, Word], bool]
+WordTest = Callable[[str, Word], bool]
 
 
-class Pattern(Struct, frozen=True):
+class CommandPattern(Struct, frozen=True):
     """Commands that are alike, and what is said about them."""
 
     words: tuple[str, ...]
-    why: str = ""
+    reason: str = ""
 
 
-def pattern(text: str, why: str = "") -> Pattern:
+def parse_pattern(text: str, reason: str = "") -> CommandPattern:
     """The pattern that an operator writes: words between blanks."""
     words = text.split()
     if words[1:] and words[-1] == "*":
         words[-1] = "**"
-    return Pattern(("*", "**") if words in ([], ["*"], ["**"]) else tuple(words), why)
+    return CommandPattern(("*", "**") if words in ([], ["*"], ["**"]) else tuple(words), reason)
 
 
-def finds(pattern: Pattern, words: Sequence[Word]) -> bool:
+def matches_certainly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
     """Whether this command is certain to be one of the pattern's."""
-    return _names(pattern, words[0]) and _matches(pattern.words[1:], words[1:], _is, lambda _: False)
+    return _names(pattern, words[0]) and _matches(pattern.words[1:], words[1:], _word_matches, lambda _: False)
 
 
-def may_find(pattern: Pattern, words: Sequence[Word]) -> bool:
+def matches_possibly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
     """The same, if what cannot be known were the worst; a pattern for any program says nothing then."""
     if pattern.words[:1] == ("*",) or not _names(pattern, words[0]):
         return False
-    return _matches(pattern.words[1:], words[1:], _may_be, lambda word: word.splits)
+    return _matches(pattern.words[1:], words[1:], _word_may_match, lambda word: word.splits)
 
 
-def allows(pattern: Pattern, words: Sequence[Word]) -> bool:
+def matches_plainly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
     """Whether this command is one of the pattern's, and written plainly."""
-    return _matches(pattern.words, words, _is_plainly, lambda _: False)
+    return _matches(pattern.words, words, _word_matches_plainly, lambda _: False)
 
 
-def _names(pattern: Pattern, program: Word) -> bool:
+def _names(pattern: CommandPattern, program: Word) -> bool:
     name, short = program.text, program.text.rpartition("/")[2]
     wanted = pattern.words[0]
     if not _WILD.search(wanted):  # which is much faster, and there are many patterns
@@ -63,23 +63,23 @@ def _names(pattern: Pattern, program: Word) -> bool:
 
 
 def _matches(
-    pattern: Sequence[str], words: Sequence[Word], fits: Fits, is_anything: Callable[[Word], bool]
+    pattern: Sequence[str], words: Sequence[Word], fits: WordTest, is_anything: Callable[[Word], bool]
 ) -> bool:
     """Whether the words fit, by all ways at once: a state is how much of the pattern has been used."""
-    states = _opened({0}, pattern)
+    states = _with_empty_wildcards({0}, pattern)
     for word in words:
         if is_anything(word) and states:
             return True
-        moved = {at if pattern[at] == "**" else at + 1 for at in states if _goes(pattern, at, word, fits)}
-        states = _opened(moved, pattern)
+        moved = {at if pattern[at] == "**" else at + 1 for at in states if _can_advance(pattern, at, word, fits)}
+        states = _with_empty_wildcards(moved, pattern)
     return len(pattern) in states
 
 
-def _goes(pattern: Sequence[str], at: int, word: Word, fits: Fits) -> bool:
+def _can_advance(pattern: Sequence[str], at: int, word: Word, fits: WordTest) -> bool:
     return at < len(pattern) and (pattern[at] == "**" or fits(pattern[at], word))
 
 
-def _opened(states: set[int], pattern: Sequence[str]) -> set[int]:
+def _with_empty_wildcards(states: set[int], pattern: Sequence[str]) -> set[int]:
     """With what can be reached without a word, because `**` may be none."""
     for at in sorted(states):
         end = at
@@ -92,9 +92,9 @@ def _opened(states: set[int], pattern: Sequence[str]) -> set[int]:
 # ── one word ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _is(pattern: str, word: Word) -> bool:
+def _word_matches(pattern: str, word: Word) -> bool:
     text = word.text
-    if HOLE in text or BRACE in text:
+    if UNKNOWN_MARK in text or BRACE_MARK in text:
         return pattern == "*"
     if fnmatchcase(text, pattern):
         return True
@@ -104,15 +104,18 @@ def _is(pattern: str, word: Word) -> bool:
     return bool(joined and pattern[1] in joined[0][1:])
 
 
-def _may_be(pattern: str, word: Word) -> bool:
-    if word.text[:1] in {HOLE, BRACE}:  # in quotes, for else it would be anything: then we take it for no option
+def _word_may_match(pattern: str, word: Word) -> bool:
+    if word.text[:1] in {
+        UNKNOWN_MARK,
+        BRACE_MARK,
+    }:  # in quotes, for else it would be anything: then we take it for no option
         return not pattern.startswith("-")
-    known = _HOLES.sub("", word.text)
+    known = _UNKNOWN_REST.sub("", word.text)
     if known == word.text:
-        return _is(pattern, word)
+        return _word_matches(pattern, word)
     sure = _WILD.sub("", pattern)
     return sure.startswith(known) or known.startswith(sure) or (known[0] == "-" and pattern[0] == "-")
 
 
-def _is_plainly(pattern: str, word: Word) -> bool:
+def _word_matches_plainly(pattern: str, word: Word) -> bool:
     return word.source == pattern or (word.known and fnmatchcase(word.text, pattern))

@@ -9,10 +9,18 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from perdure.tools.judging.commandline import Redirect
-from perdure.tools.judging.dangers import Seen
-from perdure.tools.judging.deeds import Changes, Deed, Runs, RunsCode, RunsFile, Sets, together
-from perdure.tools.judging.options import named, operands, split, values
-from perdure.tools.judging.words import HOLE, Unreadable, Word
+from perdure.tools.judging.dangers import RiskReason
+from perdure.tools.judging.deeds import (
+    ChangesPath,
+    CommandFact,
+    RunsCode,
+    RunsCommand,
+    RunsFile,
+    SetsVariable,
+    join_words,
+)
+from perdure.tools.judging.options import operands, option_names, option_values, split_options
+from perdure.tools.judging.words import UNKNOWN_MARK, Unreadable, Word
 
 Words = Sequence[Word]
 Redirects = Sequence[Redirect]
@@ -70,7 +78,7 @@ _WATCH = "-b -c -d? -e -g -n: -p -t -w -x --beep --color --differences? --errexi
 _GIT_COMMAND = r"(?i)alias\.|pager|editor|command|cmd|helper|textconv|driver|hook|program|proxy|exec"
 
 
-def wrapped(words: Words) -> Iterator[Deed]:
+def wrapper_facts(words: Words) -> Iterator[CommandFact]:
     """What a program of the table runs."""
     name = words[0].text.rpartition("/")[2]
     second = next((at for at, word in enumerate(words) if at and not word.text.startswith("-")), 0)
@@ -78,114 +86,116 @@ def wrapped(words: Words) -> Iterator[Deed]:
     if name not in WRAPPERS and both not in WRAPPERS:
         return
     known, count = WRAPPERS.get(name) or WRAPPERS[both]
-    _, rest = split(words[1 if name in WRAPPERS else second + 1 :], known)
+    _, rest = split_options(words[1 if name in WRAPPERS else second + 1 :], known)
     rest = operands(rest, count)[1]
     if rest and rest[0].text == "!":
         raise Unreadable("I do not know what `!` means there")
     if rest:
-        yield Runs(rest)
+        yield RunsCommand(rest)
 
 
-def fed(redirects: Redirects, *, bash: bool, here: bool = True) -> Iterator[Deed]:
+def input_facts(redirects: Redirects, *, bash: bool, local: bool = True) -> Iterator[CommandFact]:
     """What a shell runs that reads its commands from where its input comes from."""
-    found = [each for each in redirects if each.sign[0] == "<" and each.number in {"", "0"}][-1:]
+    found = [each for each in redirects if each.operator[0] == "<" and each.descriptor in {"", "0"}][-1:]
     for redirect in found:
         if redirect.body is not None:
-            yield RunsCode(Word(redirect.body, bare=False), bash, here)
+            yield RunsCode(Word(redirect.body, bare=False), bash, local)
         else:
-            yield RunsFile(redirect.target) if redirect.sign == "<" else Seen.UNSEEN_CODE
+            yield RunsFile(redirect.target) if redirect.operator == "<" else RiskReason.UNSEEN_CODE
     if not found:
-        yield Seen.UNSEEN_CODE
+        yield RiskReason.UNSEEN_CODE
 
 
-def _shell(words: Words, redirects: Redirects) -> Iterator[Deed]:
-    options, rest = split(words[1:], _SHELL)
+def _shell(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
+    options, rest = split_options(words[1:], _SHELL)
     bash = words[0].text.endswith("bash")
-    if named(options) & {"--version", "--help"}:
+    if option_names(options) & {"--version", "--help"}:
         return
-    if "-c" in named(options):
-        yield RunsCode(rest[0], bash) if rest else Seen.UNKNOWN_CODE
-    elif rest and "-s" not in named(options):
+    if "-c" in option_names(options):
+        yield RunsCode(rest[0], bash) if rest else RiskReason.UNKNOWN_CODE
+    elif rest and "-s" not in option_names(options):
         yield RunsFile(rest[0])
     else:
-        yield from fed(redirects, bash=bash)
+        yield from input_facts(redirects, bash=bash)
 
 
-def _sourced(words: Words, redirects: Redirects) -> Iterator[Deed]:
+def _source(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
     if words[1:2] and words[1].text == "/dev/stdin":
-        yield from fed(redirects, bash=True)
+        yield from input_facts(redirects, bash=True)
     elif words[1:2]:
         yield RunsFile(words[1])
 
 
-def _env(words: Words, _: Redirects) -> Iterator[Deed]:
-    rest = split(words[1:], _ENV)[1]
+def _env(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    rest = split_options(words[1:], _ENV)[1]
     while rest and "=" in rest[0].text:
         (assignment,), rest = operands(rest, 1)
-        yield Sets(assignment)
+        yield SetsVariable(assignment)
     if rest:
-        yield Runs(rest)
+        yield RunsCommand(rest)
 
 
-def _xargs(words: Words, _: Redirects) -> Iterator[Deed]:
-    options, rest = split(words[1:], _XARGS)
+def _xargs(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    options, rest = split_options(words[1:], _XARGS)
     if not rest:
         return
-    marks = {"-I", "-i", "-J", "--replace"} & named(options)
-    mark = [*values(options, *marks), Word("{}")][0].text if marks else ""
-    yield Runs(
-        [_holed(word, mark) for word in rest] if mark else [*rest, Word(HOLE, "…", splits=True, bare=False)]
+    marks = {"-I", "-i", "-J", "--replace"} & option_names(options)
+    mark = [*option_values(options, *marks), Word("{}")][0].text if marks else ""
+    yield RunsCommand(
+        [_mark_unknown(word, mark) for word in rest]
+        if mark
+        else [*rest, Word(UNKNOWN_MARK, "…", splits=True, bare=False)]
     )
 
 
-def _holed(word: Word, mark: str) -> Word:
-    return replace(word, text=word.text.replace(mark, HOLE)) if mark in word.text else word
+def _mark_unknown(word: Word, placeholder: str) -> Word:
+    return replace(word, text=word.text.replace(placeholder, UNKNOWN_MARK)) if placeholder in word.text else word
 
 
-def _find(words: Words, _: Redirects) -> Iterator[Deed]:
+def _find(words: Words, _: Redirects) -> Iterator[CommandFact]:
     rest = iter(words)
     for word in rest:
         if word.text in {"-exec", "-execdir", "-ok", "-okdir"}:
             inner = list[Word]()
             for each in rest:
-                if each.text == ";" or (each.text == "+" and inner and inner[-1].text == HOLE):
+                if each.text == ";" or (each.text == "+" and inner and inner[-1].text == UNKNOWN_MARK):
                     break
-                inner.append(_holed(each, "{}"))
-            yield Runs(inner) if inner else Seen.UNKNOWN_CODE
+                inner.append(_mark_unknown(each, "{}"))
+            yield RunsCommand(inner) if inner else RiskReason.UNKNOWN_CODE
         elif word.text in {"-fprint", "-fprint0", "-fprintf", "-fls"}:
-            yield from (Changes(place) for place in [next(rest, None)] if place)
+            yield from (ChangesPath(place) for place in [next(rest, None)] if place)
 
 
-def _fd(words: Words, _: Redirects) -> Iterator[Deed]:
+def _fd(words: Words, _: Redirects) -> Iterator[CommandFact]:
     for at, word in enumerate(words):
         if word.text in {"--exec", "--exec-batch"} or re.fullmatch(r"-[A-Za-z]*[xX]", word.text):
-            rest = [_holed(each, "{}") for each in words[at + 1 :]]
-            yield Runs([*rest, Word(HOLE, "…", bare=False)]) if rest else Seen.UNKNOWN_CODE
+            rest = [_mark_unknown(each, "{}") for each in words[at + 1 :]]
+            yield RunsCommand([*rest, Word(UNKNOWN_MARK, "…", bare=False)]) if rest else RiskReason.UNKNOWN_CODE
             return
 
 
-def _ssh(words: Words, redirects: Redirects) -> Iterator[Deed]:
-    options, rest = split(words[1:], _SSH)
+def _ssh(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
+    options, rest = split_options(words[1:], _SSH)
     _, rest = operands(rest, 1)
     if rest:
-        yield RunsCode(together(rest), bash=False, here=False)
-    elif not named(options) & {"-N", "-V", "-G", "-Q", "-O"}:
-        yield from fed(redirects, bash=False, here=False)
+        yield RunsCode(join_words(rest), bash=False, local=False)
+    elif not option_names(options) & {"-N", "-V", "-G", "-Q", "-O"}:
+        yield from input_facts(redirects, bash=False, local=False)
 
 
-def _in_container(words: Words, _: Redirects) -> Iterator[Deed]:
+def _in_container(words: Words, _: Redirects) -> Iterator[CommandFact]:
     texts = [word.text for word in words]
     if "exec" not in texts:
         shells = [at for at, text in enumerate(texts) if text.rpartition("/")[2] in _SHELLS]
-        yield from (Runs(words[at:]) for at in shells[:1])
+        yield from (RunsCommand(words[at:]) for at in shells[:1])
         return
     behind = words[texts.index("exec") + 1 :]
-    rest = words[texts.index("--") + 1 :] if "--" in texts else operands(split(behind, _EXEC)[1], 1)[1]
+    rest = words[texts.index("--") + 1 :] if "--" in texts else operands(split_options(behind, _EXEC)[1], 1)[1]
     if rest:
-        yield Runs(rest, here=False)
+        yield RunsCommand(rest, local=False)
 
 
-def _git(words: Words, _: Redirects) -> Iterator[Deed]:
+def _git(words: Words, _: Redirects) -> Iterator[CommandFact]:
     configures = any(word.text == "config" for word in words)
     for before, word in pairwise(words):
         key, sign, value = word.text.partition("=") if before.text == "-c" else (before.text, "", word.text)
@@ -194,45 +204,45 @@ def _git(words: Words, _: Redirects) -> Iterator[Deed]:
             yield RunsCode(replace(word, text=code))
 
 
-def _evaluated(words: Words, _: Redirects) -> Iterator[Deed]:
-    yield RunsCode(together([word for word in words[1:] if word.text != "--"]))
+def _eval(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    yield RunsCode(join_words([word for word in words[1:] if word.text != "--"]))
 
 
-def _trapped(words: Words, _: Redirects) -> Iterator[Deed]:
-    rest = split(words[1:], "-l -p", strict=False)[1]
+def _trap(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    rest = split_options(words[1:], "-l -p", strict=False)[1]
     yield from (RunsCode(word) for word in rest[:1] if len(rest) > 1)
 
 
-def _aliased(words: Words, _: Redirects) -> Iterator[Deed]:
+def _alias(words: Words, _: Redirects) -> Iterator[CommandFact]:
     for word in words[1:]:
         yield RunsCode(replace(word, text=word.text.partition("=")[2]))
 
 
-def _watched(words: Words, _: Redirects) -> Iterator[Deed]:
-    yield RunsCode(together(split(words[1:], _WATCH)[1]), bash=False)
+def _watch(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    yield RunsCode(join_words(split_options(words[1:], _WATCH)[1]), bash=False)
 
 
-def _locked(words: Words, _: Redirects) -> Iterator[Deed]:
-    rest = operands(split(words[1:], "-e -F -n -o -s -u -x -E: -w: --nonblock --timeout:")[1], 1)[1]
+def _flock(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    rest = operands(split_options(words[1:], "-e -F -n -o -s -u -x -E: -w: --nonblock --timeout:")[1], 1)[1]
     if rest[:1] and rest[0].text == "-c":
-        yield RunsCode(together(rest[1:]), bash=False)
+        yield RunsCode(join_words(rest[1:]), bash=False)
     elif rest:
-        yield Runs(rest)
+        yield RunsCommand(rest)
 
 
-RUNS: dict[str, Callable[[Words, Redirects], Iterator[Deed]]] = {
+COMMAND_RUNNERS: dict[str, Callable[[Words, Redirects], Iterator[CommandFact]]] = {
     **dict.fromkeys(_SHELLS, _shell),
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc", "lxc"), _in_container),
-    **dict.fromkeys((".", "source"), _sourced),
+    **dict.fromkeys((".", "source"), _source),
     **dict.fromkeys(("fd", "fdfind"), _fd),
-    "alias": _aliased,
+    "alias": _alias,
     "env": _env,
-    "eval": _evaluated,
+    "eval": _eval,
     "find": _find,
-    "flock": _locked,
+    "flock": _flock,
     "git": _git,
     "ssh": _ssh,
-    "trap": _trapped,
-    "watch": _watched,
+    "trap": _trap,
+    "watch": _watch,
     "xargs": _xargs,
 }

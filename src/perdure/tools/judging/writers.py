@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from perdure.tools.judging.dangers import Seen
-from perdure.tools.judging.deeds import Changes, Deed
-from perdure.tools.judging.options import anywhere, named, values
+from perdure.tools.judging.dangers import RiskReason
+from perdure.tools.judging.deeds import ChangesPath, CommandFact
+from perdure.tools.judging.options import option_names, option_values, split_permuted_options
 from perdure.tools.judging.words import Word
 
 _COPYING = "-t: -S: -m: -o: -g: -e: -P: -p: --target-directory: --suffix: --mode: --owner: --group: --rsh:"
-SED = "-e: -f: -l: -i? --expression: --file: --line-length: --in-place?"
+SED_OPTIONS = "-e: -f: -l: -i? --expression: --file: --line-length: --in-place?"
 
 # Options of programs that write elsewhere, before the stroke; and others of theirs that have a value.
 _DESTINATIONS = {
@@ -27,66 +27,70 @@ _DESTINATIONS = {
 }
 
 
-def _all(words: Sequence[Word]) -> Iterator[Deed]:
+def _all(words: Sequence[Word]) -> Iterator[CommandFact]:
     """Every operand is changed."""
-    options, places = anywhere(words[1:], "-t: --target-directory:")
-    yield from (Changes(place) for place in [*places, *values(options, "-t", "--target-directory")])
+    options, places = split_permuted_options(words[1:], "-t: --target-directory:")
+    yield from (ChangesPath(place) for place in [*places, *option_values(options, "-t", "--target-directory")])
 
 
-def _last(words: Sequence[Word]) -> Iterator[Deed]:
+def _last(words: Sequence[Word]) -> Iterator[CommandFact]:
     """The last operand is changed, or a folder that an option names."""
-    options, places = anywhere(words[1:], _COPYING)
-    targets = values(options, "-t", "--target-directory") or places[-1:]
-    yield from (Changes(place) for place in (places if "-d" in named(options) else targets))
+    options, places = split_permuted_options(words[1:], _COPYING)
+    targets = option_values(options, "-t", "--target-directory") or places[-1:]
+    yield from (ChangesPath(place) for place in (places if "-d" in option_names(options) else targets))
 
 
-def _remote(words: Sequence[Word]) -> Iterator[Deed]:
+def _remote(words: Sequence[Word]) -> Iterator[CommandFact]:
     """The last operand is changed, and may be on another machine."""
-    _, places = anywhere(words[1:], _COPYING)
+    _, places = split_permuted_options(words[1:], _COPYING)
     for place in places[-1:]:
-        yield Seen.OUTSIDE if ":" in place.text else Changes(place)
+        yield RiskReason.OUTSIDE if ":" in place.text else ChangesPath(place)
 
 
-def _removed(words: Sequence[Word]) -> Iterator[Deed]:
+def _removed_operands(words: Sequence[Word]) -> Iterator[CommandFact]:
     """Every operand is removed, so each has to be named."""
-    for place in anywhere(words[1:], "")[1]:
-        yield Changes(place) if place.known else Seen.REMOVES
+    for place in split_permuted_options(words[1:], "")[1]:
+        yield ChangesPath(place) if place.known else RiskReason.REMOVES
 
 
-def _disk(words: Sequence[Word]) -> Iterator[Deed]:
+def _dd(words: Sequence[Word]) -> Iterator[CommandFact]:
     for word in words[1:]:
         if word.splits or word.text.startswith("of="):
-            yield Changes(replace(word, text=word.text.removeprefix("of=")))
+            yield ChangesPath(replace(word, text=word.text.removeprefix("of=")))
 
 
-def _edited(words: Sequence[Word]) -> Iterator[Deed]:
+def _sed(words: Sequence[Word]) -> Iterator[CommandFact]:
     """`sed`: with `-i` every file is changed. What its script runs is found elsewhere."""
-    options, rest = anywhere(words[1:], SED)
-    scripted = named(options) & {"-e", "-f", "--expression", "--file"}
-    if named(options) & {"-i", "--in-place"}:
-        yield from (Changes(place) for place in (rest if scripted else rest[1:]))
+    options, rest = split_permuted_options(words[1:], SED_OPTIONS)
+    scripted = option_names(options) & {"-e", "-f", "--expression", "--file"}
+    if option_names(options) & {"-i", "--in-place"}:
+        yield from (ChangesPath(place) for place in (rest if scripted else rest[1:]))
 
 
-def _destined(words: Sequence[Word], known: str) -> Iterator[Deed]:
+def _option_destinations(words: Sequence[Word], known: str) -> Iterator[CommandFact]:
     places, _, others = known.partition("|")
-    options, _ = anywhere(words[1:], f"{places} {others}")
-    yield from (Changes(place) for place in values(options, *places.replace(":", "").split()) if place.text != "-")
+    options, _ = split_permuted_options(words[1:], f"{places} {others}")
+    yield from (
+        ChangesPath(place)
+        for place in option_values(options, *places.replace(":", "").split())
+        if place.text != "-"
+    )
 
 
-Writes = Callable[[Sequence[Word]], Iterator[Deed]]
-_WRITES: dict[str, Writes] = {
+WriterFacts = Callable[[Sequence[Word]], Iterator[CommandFact]]
+_WRITERS: dict[str, WriterFacts] = {
     **dict.fromkeys(("mv", "touch", "mkdir", "rmdir", "tee", "chmod", "chown", "chgrp", "mkfifo", "mknod"), _all),
     **dict.fromkeys(("cp", "ln", "install"), _last),
     **dict.fromkeys(("rsync", "scp", "sftp"), _remote),
-    **dict.fromkeys(("rm", "unlink"), _removed),
-    "dd": _disk,
-    "sed": _edited,
+    **dict.fromkeys(("rm", "unlink"), _removed_operands),
+    "dd": _dd,
+    "sed": _sed,
 }
 
 
-def changes(name: str, words: Sequence[Word]) -> Iterator[Deed]:
+def file_writer_facts(name: str, words: Sequence[Word]) -> Iterator[CommandFact]:
     """The places that this program changes, if it is one that is known here."""
-    if name in _WRITES:
-        yield from _WRITES[name](words)
+    if name in _WRITERS:
+        yield from _WRITERS[name](words)
     elif name in _DESTINATIONS:
-        yield from _destined(words, _DESTINATIONS[name])
+        yield from _option_destinations(words, _DESTINATIONS[name])

@@ -27,61 +27,63 @@ from perdure.core import notes
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import OutcomeUnknown, ToolFailed
-from perdure.tools.mcp.results import text_of
+from perdure.tools.mcp.results import result_text
 from perdure.tools.mcp.server import McpServer
-from perdure.tools.mcp.transport import LOST, REFUSED, UNSENT, LastWords, reach
+from perdure.tools.mcp.transport import LOST, REFUSED, UNSENT, StderrTail, open_streams
 from perdure.version import __version__
 
-OPENING = 60.0  # seconds from the start of a process to the list of its tools
-ANSWERING = 30.0  # seconds for everything that is no tool call
-WRITING = 5.0  # seconds for a call to be written
-LISTEN_AGAIN = 15.0  # seconds after a stream of news broke off
-PAGES = 100  # of a list of tools: one that never ends must not hold us
-KEY = "perdure/idempotency-key"  # where a server finds the key of a keyed call, in `_meta`
+OPENING_SECONDS = 60.0  # seconds from the start of a process to the list of its tools
+REQUEST_SECONDS = 30.0  # seconds for everything that is no tool call
+WRITE_SECONDS = 5.0  # seconds for a call to be written
+RELISTEN_SECONDS = 15.0  # seconds after a stream of news broke off
+MAX_PAGES = 100  # of a list of tools: one that never ends must not hold us
+IDEMPOTENCY_KEY = "perdure/idempotency-key"  # where a server finds the key of a keyed call, in `_meta`
 
 _log = logging.getLogger("perdure.tools.mcp")
 logging.getLogger("mcp").addHandler(logging.NullHandler())  # we tell ourselves what matters of what it logs
 
 
-class Ended(Exception):
+class McpConnectionEnded(Exception):
     """The connection has ended, or never came about; the text says why."""
 
 
-class NotSent(Exception):
+class McpCallNotSent(Exception):
     """A call has not reached the server's tools, and may be sent over another connection; the text says why."""
 
 
-class Connection:
+class McpConnection:
     """A connection that is opened once, gives its tools, and ends once."""
 
-    def __init__(self, server: McpServer, opened: Callable[[], None], lost: Callable[[], None]) -> None:
+    def __init__(
+        self, server: McpServer, mark_connected: Callable[[], None], mark_disconnected: Callable[[], None]
+    ) -> None:
         self._server = server
-        self._opened = opened
-        self._lost = lost
-        self._words = LastWords(server)
+        self._mark_connected = mark_connected
+        self._mark_disconnected = mark_disconnected
+        self._stderr = StderrTail(server)
         self._client: Client | None = None
-        self._end: str | None = None  # why it takes no more calls
+        self._end_reason: str | None = None  # why it takes no more calls
         self._calls = 0
         self._stale = False
-        self._news = asyncio.Event()
-        self.offered: tuple[Tool, ...] = ()
+        self._changed = asyncio.Event()
+        self.offered_tools: tuple[Tool, ...] = ()
 
     async def run(self) -> NoReturn:
         """Connect, stay connected as long as it lasts, and raise `Ended` when it is over."""
         try:
-            await self._live()
+            await self._stay_connected()
         except Exception as error:  # however a server or the SDK fails: this connection is over, and no other
-            raise Ended(self._explained(error)) from error
+            raise McpConnectionEnded(self._explain(error)) from error
         finally:
             self.retire(notes.MCP_CLOSED)
-        raise Ended(self._explained(Ended(self._end)))
+        raise McpConnectionEnded(self._explain(McpConnectionEnded(self._end_reason)))
 
     def retire(self, why: str) -> None:
         """Take no more calls; those under way may end."""
-        if self._end is None:
-            self._end = why
-            self._lost()
-        self._news.set()
+        if self._end_reason is None:
+            self._end_reason = why
+            self._mark_disconnected()
+        self._changed.set()
 
     async def call(self, tool: str, effect: Effect, use: Use) -> str:
         """What the tool answers, as text.
@@ -90,60 +92,62 @@ class Connection:
         `OutcomeUnknown`: it was cut off and may have run.
         """
         try:
-            result = await self._answer(tool, {KEY: use.key} if effect is Effect.KEYED else None, use.arguments)
+            result = await self._call_tool(
+                tool, {IDEMPOTENCY_KEY: use.key} if effect is Effect.KEYED else None, use.arguments
+            )
         except MCPError as error:
-            raise self._verdict(error, effect) from error
+            raise self._call_error(error, effect) from error
         except TimeoutError as error:
-            raise self._cut_off(notes.mcp_late(self._server.timeout), effect) from error
+            raise self._interrupted_error(notes.mcp_late(self._server.timeout), effect) from error
         except (RuntimeError, ValidationError) as error:  # what came is not what this or any tool may answer
-            raise self._cut_off(notes.mcp_unreadable(str(error)), effect) from error
-        text = text_of(result)
+            raise self._interrupted_error(notes.mcp_unreadable(str(error)), effect) from error
+        text = result_text(result)
         if result.is_error:
             raise ToolFailed(text)
         return text
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _live(self) -> None:
-        with anyio.move_on_after(OPENING) as opening:
+    async def _stay_connected(self) -> None:
+        with anyio.move_on_after(OPENING_SECONDS) as opening:
             async with self._make() as client:
                 await self._list(client)
                 opening.deadline = math.inf
                 self._client = client
-                self._opened()
-                await self._attend(client)
+                self._mark_connected()
+                await self._keep_tools_fresh(client)
         if opening.cancelled_caught:
-            raise Ended(notes.mcp_slow_start(OPENING))
+            raise McpConnectionEnded(notes.mcp_slow_start(OPENING_SECONDS))
 
     def _make(self) -> Client:
         return Client(
-            reach(self._server, self._words, lambda: self.retire(notes.MCP_CLOSED)),
+            open_streams(self._server, self._stderr, lambda: self.retire(notes.MCP_CLOSED)),
             client_info=Implementation(name="perdure", version=__version__),
-            read_timeout_seconds=ANSWERING,
-            message_handler=self._hear,
+            read_timeout_seconds=REQUEST_SECONDS,
+            message_handler=self._on_message,
             cache=None,
         )
 
-    async def _hear(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            self._stir()
+            self._mark_stale()
         elif isinstance(message, Exception):
             _log.warning(
                 "mcp_garbled", extra={"fields": {"server": self._server.name, "error": type(message).__name__}}
             )
 
-    def _stir(self) -> None:
+    def _mark_stale(self) -> None:
         self._stale = True
-        self._news.set()
+        self._changed.set()
 
-    async def _attend(self, client: Client) -> None:
+    async def _keep_tools_fresh(self, client: Client) -> None:
         """Keep the list of tools fresh until the connection is retired and its last call has ended."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen, client)
-            while self._end is None or self._calls:
-                await self._news.wait()
-                self._news.clear()
-                if self._stale and self._end is None:
+            while self._end_reason is None or self._calls:
+                await self._changed.wait()
+                self._changed.clear()
+                if self._stale and self._end_reason is None:
                     await self._refresh(client)
             group.cancel_scope.cancel()
 
@@ -157,70 +161,70 @@ class Connection:
     async def _list(self, client: Client) -> None:
         offered: list[Tool] = []
         cursor = None
-        for _ in range(PAGES if client.server_capabilities.tools else 0):
+        for _ in range(MAX_PAGES if client.server_capabilities.tools else 0):
             page = await client.list_tools(cursor=cursor)
             offered += page.tools
             cursor = page.next_cursor
             if not cursor:
                 break
-        self.offered = tuple({tool.name: tool for tool in reversed(offered)}.values())[::-1]
+        self.offered_tools = tuple({tool.name: tool for tool in reversed(offered)}.values())[::-1]
 
     async def _listen(self, client: Client) -> None:
         """Newer servers tell news only to those who ask for them. Whoever was not listening has to look."""
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as news:
-                    self._stir()
+                    self._mark_stale()
                     async for _ in news:
-                        self._stir()
+                        self._mark_stale()
             except ListenNotSupportedError:
                 return
             except (MCPError, SubscriptionLost, TimeoutError) as error:
-                self._stir()  # not willing, or gone: the list tells which
+                self._mark_stale()  # not willing, or gone: the list tells which
                 if isinstance(error, MCPError):
                     return
-            await anyio.sleep(LISTEN_AGAIN)
+            await anyio.sleep(RELISTEN_SECONDS)
 
-    async def _answer(self, tool: str, meta: Any, arguments: dict[str, Any]) -> CallToolResult:
-        if self._client is None or self._end is not None:
-            raise NotSent(self._end)
+    async def _call_tool(self, tool: str, meta: Any, arguments: dict[str, Any]) -> CallToolResult:
+        if self._client is None or self._end_reason is not None:
+            raise McpCallNotSent(self._end_reason)
         self._calls += 1
         try:
             # The SDK's clock starts when the call is written, and a process that hangs may not even read it.
-            async with asyncio.timeout(self._server.timeout + WRITING):
+            async with asyncio.timeout(self._server.timeout + WRITE_SECONDS):
                 return await self._client.call_tool(tool, arguments, self._server.timeout, meta=meta)
         finally:
             self._calls -= 1
-            self._news.set()
+            self._changed.set()
 
-    def _verdict(self, error: MCPError, effect: Effect) -> NotSent | ToolFailed | OutcomeUnknown:
-        said = self._server.discreet(error.message)
+    def _call_error(self, error: MCPError, effect: Effect) -> McpCallNotSent | ToolFailed | OutcomeUnknown:
+        said = self._server.redact(error.message)
         if error.data in (UNSENT, REFUSED, LOST):
             self.retire(said)
         if error.data == UNSENT:
-            return NotSent(said)
+            return McpCallNotSent(said)
         if error.data == LOST:
-            return self._cut_off(said, effect)
+            return self._interrupted_error(said, effect)
         if error.code == REQUEST_TIMEOUT:
-            return self._cut_off(notes.mcp_late(self._server.timeout), effect)
+            return self._interrupted_error(notes.mcp_late(self._server.timeout), effect)
         if error.code == PARSE_ERROR:
-            return self._cut_off(notes.mcp_unreadable(said), effect)
+            return self._interrupted_error(notes.mcp_unreadable(said), effect)
         if error.code == CONNECTION_CLOSED:
             if self._server.url:
                 self.retire(said)  # of a process, the end of its output tells
-            return self._cut_off(said, effect)
+            return self._interrupted_error(said, effect)
         return ToolFailed(notes.mcp_refused(self._server.name, said))
 
-    def _cut_off(self, why: str, effect: Effect) -> ToolFailed | OutcomeUnknown:
+    def _interrupted_error(self, why: str, effect: Effect) -> ToolFailed | OutcomeUnknown:
         said = notes.mcp_cut_off(self._server.name, why)
         if effect is Effect.PURE:
             return ToolFailed(notes.mcp_may_be_repeated(said))
         return OutcomeUnknown(said)
 
-    def _explained(self, error: BaseException) -> str:
+    def _explain(self, error: BaseException) -> str:
         """Why there is no connection, in words; of several failures the first, since the others follow from it."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        known = isinstance(error, Ended | MCPError)
+        known = isinstance(error, McpConnectionEnded | MCPError)
         why = str(error) if known else f"{type(error).__name__}: {error}"
-        return self._server.discreet(notes.mcp_ended(why, str(self._words)))
+        return self._server.redact(notes.mcp_ended(why, str(self._stderr)))

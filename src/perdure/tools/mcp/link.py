@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core import notes
 from perdure.core.effects import Effect
-from perdure.core.text import storable
+from perdure.core.text import make_storable
 from perdure.core.tools import Tool, Use
 from perdure.errors import ToolFailed
 from perdure.tools.mcp.server import McpServer
@@ -22,82 +22,84 @@ if TYPE_CHECKING:
     from anyio import CancelScope
     from mcp.types import Tool as Offered
 
-    from perdure.tools.mcp.connection import Connection
+    from perdure.tools.mcp.connection import McpConnection
 
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 60.0  # also how long a connection must last to count as a good one
-TRIES = 2  # of a call that was not even sent
-MARGIN = 10.0  # seconds by which the agent's patience with a call outlasts ours, so that ours finds the words
+FIRST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 60.0  # also how long a connection must last to count as a good one
+MAX_SENDS = 2  # of a call that was not even sent
+TIMEOUT_MARGIN_SECONDS = (
+    10.0  # seconds by which the agent's patience with a call outlasts ours, so that ours finds the words
+)
 
 _log = logging.getLogger("perdure.tools.mcp")
 
 
-class Link:
+class ReconnectingServer:
     """One server, and the connection to it if there is one."""
 
-    def __init__(self, server: McpServer, rename: Callable[[str], str]) -> None:
+    def __init__(self, server: McpServer, tool_name: Callable[[str], str]) -> None:
         self._server = server
-        self._rename = rename
-        self._connection: Connection | None = None
+        self._tool_name = tool_name
+        self._connection: McpConnection | None = None
         self._connected = asyncio.Event()
-        self._awaited_until = math.nan  # nobody waits yet
+        self._wait_deadline = math.nan  # nobody waits yet
         self.problem: str | None = notes.MCP_NOT_YET
 
-    async def keep(self, life: CancelScope) -> None:
+    async def run(self, scope: CancelScope) -> None:
         """Stay connected until `life` is cancelled.
 
         Scopes of the SDK are entered and left here, in one task. It is ended by a scope and not by the task's own
         `cancel()`: a second `cancel()` would break off the orderly end of a server's process, and leave it alive.
         """
-        with life:
-            pause = FIRST_PAUSE
+        with scope:
+            pause = FIRST_PAUSE_SECONDS
             while True:
                 began = time.monotonic()
-                await self._once()
-                pause = FIRST_PAUSE if time.monotonic() - began >= LONGEST_PAUSE else pause
-                self._tell(logging.WARNING, "mcp_disconnected", problem=self.problem, retry_in=pause)
+                await self._connect_once()
+                pause = FIRST_PAUSE_SECONDS if time.monotonic() - began >= MAX_PAUSE_SECONDS else pause
+                self._log_event(logging.WARNING, "mcp_disconnected", problem=self.problem, retry_in=pause)
                 await asyncio.sleep(pause)
-                pause = min(LONGEST_PAUSE, pause * 2)
+                pause = min(MAX_PAUSE_SECONDS, pause * 2)
 
-    def await_anew(self) -> None:
+    def restart_wait(self) -> None:
         """From now on whoever wants the tools waits for the server, though not for long."""
-        self._awaited_until = time.monotonic() + self._server.startup_timeout
+        self._wait_deadline = time.monotonic() + self._server.startup_timeout
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Return when the server is connected, or has had its time to be."""
-        if math.isnan(self._awaited_until):
-            self.await_anew()
-        await self._wait(self._awaited_until - time.monotonic())
+        if math.isnan(self._wait_deadline):
+            self.restart_wait()
+        await self._wait(self._wait_deadline - time.monotonic())
 
     def tools(self) -> Sequence[Tool]:
         """The tools of the server, if it is connected."""
-        return [self._tool(offered) for offered in self._connection.offered] if self._connection else []
+        return [self._tool(offered) for offered in self._connection.offered_tools] if self._connection else []
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _once(self) -> None:
-        from perdure.tools.mcp.connection import Connection, Ended
+    async def _connect_once(self) -> None:
+        from perdure.tools.mcp.connection import McpConnection, McpConnectionEnded
 
-        connection = Connection(self._server, lambda: self._opened(connection), self._lost)
+        connection = McpConnection(self._server, lambda: self._mark_connected(connection), self._mark_disconnected)
         try:
             await connection.run()
-        except Ended as error:
-            self.problem = storable(str(error))
+        except McpConnectionEnded as error:
+            self.problem = make_storable(str(error))
         finally:
-            self._lost()
+            self._mark_disconnected()
 
-    def _opened(self, connection: Connection) -> None:
+    def _mark_connected(self, connection: McpConnection) -> None:
         self._connection = connection
         self.problem = None
         self._connected.set()
-        self._tell(logging.INFO, "mcp_connected", tools=len(connection.offered))
+        self._log_event(logging.INFO, "mcp_connected", tools=len(connection.offered_tools))
 
-    def _lost(self) -> None:
+    def _mark_disconnected(self) -> None:
         if self._connection is not None:
             self._connection = None
             self.problem = notes.MCP_RECONNECTING
             self._connected.clear()
-            self.await_anew()
+            self.restart_wait()
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -111,24 +113,26 @@ class Link:
         harmless = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
         effect = self._server.effect(offered.name, harmless=harmless)
         return Tool(
-            self._rename(offered.name),
+            self._tool_name(offered.name),
             offered.description or offered.title or "",
-            partial(self._use, offered.name, effect),
+            partial(self._call_tool, offered.name, effect),
             effect,
             offered.input_schema,
-            TRIES * self._server.startup_timeout + self._server.timeout + MARGIN,
+            MAX_SENDS * self._server.startup_timeout + self._server.timeout + TIMEOUT_MARGIN_SECONDS,
         )
 
-    async def _use(self, tool: str, effect: Effect, use: Use) -> str:
-        from perdure.tools.mcp.connection import NotSent
+    async def _call_tool(self, tool: str, effect: Effect, use: Use) -> str:
+        from perdure.tools.mcp.connection import McpCallNotSent
 
-        for _ in range(TRIES):
+        for _ in range(MAX_SENDS):
             await self._wait(self._server.startup_timeout)
             if self._connection is None:
                 break
-            with suppress(NotSent):  # the server went away while nobody looked: there will be another connection
+            with suppress(
+                McpCallNotSent
+            ):  # the server went away while nobody looked: there will be another connection
                 return await self._connection.call(tool, effect, use)
         raise ToolFailed(notes.mcp_not_connected(self._server.name, self.problem or notes.MCP_RECONNECTING))
 
-    def _tell(self, level: int, event: str, **fields: Any) -> None:
+    def _log_event(self, level: int, event: str, **fields: Any) -> None:
         _log.log(level, event, extra={"fields": {"server": self._server.name, **fields}})

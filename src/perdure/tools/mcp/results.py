@@ -17,7 +17,7 @@ from mcp.types import (
 from perdure.core import notes
 
 
-def text_of(result: CallToolResult) -> str:
+def result_text(result: CallToolResult) -> str:
     """The texts of a result, with everything else named in words; its structure if there is no text."""
     said = "\n".join(_part(block) for block in result.content)
     if not said.strip() and result.structured_content is not None:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from perdure.core.discretion import discreet
+from perdure.core.discretion import redact
 from perdure.core.effects import Effect
 from perdure.errors import ConfigurationError
 
-INHERITED = ("PATH", "HOME", "LANG")  # what a server's process gets of our environment
-STARTUP_TIMEOUT = 10.0  # seconds
-LONGEST_NAME = 64  # of a tool, for every provider
-DECLARABLE = (Effect.PURE, Effect.KEYED, Effect.ONCE)
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG")  # what a server's process gets of our environment
+STARTUP_SECONDS = 10.0  # seconds
+MAX_NAME_CHARACTERS = 64  # of a tool, for every provider
+DECLARABLE_EFFECTS = (Effect.PURE, Effect.KEYED, Effect.ONCE)
 
 
 class McpServer(Struct, frozen=True):
@@ -28,18 +28,18 @@ class McpServer(Struct, frozen=True):
     headers: dict[str, str] = {}  # secret
     effects: dict[str, str] = {}  # by the server's own name of a tool; overrides what the server says
     timeout: float = 120.0  # seconds that one call may take
-    startup_timeout: float = STARTUP_TIMEOUT  # seconds that turns wait for the server to connect
+    startup_timeout: float = STARTUP_SECONDS  # seconds that turns wait for the server to connect
 
     def __repr__(self) -> str:
         return f"McpServer({self.name!r})"  # the rest may be secret
 
     def environment(self, ours: Mapping[str, str]) -> dict[str, str]:
         """Everything that the command may know of its surroundings."""
-        return {name: ours[name] for name in INHERITED if name in ours} | self.env
+        return {name: ours[name] for name in INHERITED_VARIABLES if name in ours} | self.env
 
-    def discreet(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text without our secrets."""
-        return discreet(text, [*self.env.values(), *self.headers.values()])
+        return redact(text, [*self.env.values(), *self.headers.values()])
 
     def effect(self, tool: str, *, harmless: bool) -> Effect:
         """What repeating a tool would mean: the operator's word, else the server's, else that it must not be."""
@@ -55,13 +55,13 @@ def tool_name(server: str, tool: str, servers: Iterable[str]) -> str:
     plain = f"{server}_{tool}"
     fit = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
     ambiguous = any(other != server and server.startswith(f"{other}_") for other in servers)
-    if fit == plain and len(fit) <= LONGEST_NAME and not ambiguous:
+    if fit == plain and len(fit) <= MAX_NAME_CHARACTERS and not ambiguous:
         return fit
     mark = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()[:8]
-    return f"{fit[: LONGEST_NAME - 1 - len(mark)]}_{mark}"
+    return f"{fit[: MAX_NAME_CHARACTERS - 1 - len(mark)]}_{mark}"
 
 
-def check(servers: Iterable[McpServer]) -> None:
+def check_servers(servers: Iterable[McpServer]) -> None:
     """Every problem of what was said about the servers, or nothing."""
     servers = list(servers)
     names = [server.name for server in servers]
@@ -81,5 +81,5 @@ def _problems(server: McpServer) -> Iterable[str]:
         if seconds <= 0:
             yield f"{it}: expected a {name} above 0 seconds, came {seconds:g}"
     for tool, effect in server.effects.items():
-        if effect not in DECLARABLE:
-            yield f"{it}: expected as the effect of {tool!r} one of {', '.join(DECLARABLE)}, came {effect!r}"
+        if effect not in DECLARABLE_EFFECTS:
+            yield f"{it}: expected as the effect of {tool!r} one of {', '.join(DECLARABLE_EFFECTS)}, came {effect!r}"

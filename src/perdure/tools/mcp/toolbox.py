@@ -10,10 +10,10 @@ from importlib.util import find_spec
 
 from perdure.core.tools import Tool
 from perdure.errors import ConfigurationError
-from perdure.tools.mcp.link import Link
-from perdure.tools.mcp.server import McpServer, check, tool_name
+from perdure.tools.mcp.link import ReconnectingServer
+from perdure.tools.mcp.server import McpServer, check_servers, tool_name
 
-INSTALL = "Install the extra: pip install 'perdure[mcp]'."
+INSTALL_HINT = "Install the extra: pip install 'perdure[mcp]'."
 
 
 class McpTools:
@@ -25,14 +25,15 @@ class McpTools:
     """
 
     def __init__(self, servers: Sequence[McpServer]) -> None:
-        check(servers)
+        check_servers(servers)
         if servers and find_spec("mcp") is None:
             raise ConfigurationError(
-                "MCP servers are configured, but the MCP client is not installed.", hint=INSTALL
+                "MCP servers are configured, but the MCP client is not installed.", hint=INSTALL_HINT
             )
         names = [server.name for server in servers]
         self._links = {
-            server.name: Link(server, partial(tool_name, server.name, servers=names)) for server in servers
+            server.name: ReconnectingServer(server, partial(tool_name, server.name, servers=names))
+            for server in servers
         }
 
     @property
@@ -42,10 +43,10 @@ class McpTools:
 
     async def tools(self) -> Sequence[Tool]:
         """The tools there are now, after a bounded wait for servers that are about to be connected."""
-        await asyncio.gather(*(link.settled() for link in self._links.values()))
+        await asyncio.gather(*(link.wait_until_settled() for link in self._links.values()))
         return [tool for link in self._links.values() for tool in link.tools()]
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         """Keep every server connected until cancelled.
 
         After return: every process of ours has ended and is reaped, however often we were cancelled meanwhile.
@@ -54,18 +55,18 @@ class McpTools:
         if not self._links:
             return
         for link in self._links.values():
-            link.await_anew()
+            link.restart_wait()
         await _load()
         from anyio import CancelScope
 
         lives = {name: CancelScope() for name in self._links}
-        tasks = [asyncio.create_task(link.keep(lives[name])) for name, link in self._links.items()]
+        tasks = [asyncio.create_task(link.run(lives[name])) for name, link in self._links.items()]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             for life in lives.values():
                 life.cancel()
-            await _ended(tasks)
+            await _wait_for_all(tasks)
         for task in tasks:
             task.result()
 
@@ -75,10 +76,10 @@ async def _load() -> None:
     try:
         await asyncio.to_thread(import_module, "perdure.tools.mcp.connection")
     except ImportError as error:
-        raise ConfigurationError(f"The MCP client cannot be loaded: {error}.", hint=INSTALL) from error
+        raise ConfigurationError(f"The MCP client cannot be loaded: {error}.", hint=INSTALL_HINT) from error
 
 
-async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _wait_for_all(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Wait for the tasks to end; whoever cancels us a second time waits, too."""
     impatient = False
     while not all(task.done() for task in tasks):

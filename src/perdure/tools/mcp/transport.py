@@ -33,30 +33,32 @@ UNSENT = "perdure: nothing was asked"  # marks errors of our own making: no serv
 REFUSED = "perdure: turned away"
 LOST = "perdure: sent, and no answer"
 
-SESSION = "mcp-session-id"
-REACHING = 30.0  # seconds to get through to a server
-SILENCE = 300.0  # seconds without a byte after which a stream is taken for dead
-LARGEST_EVENT = 32 * 1024 * 1024  # bytes
-TAIL = 4000  # characters of a process's last words that are kept
-SHOWN = 300  # and how many of them are shown
+SESSION_HEADER = "mcp-session-id"
+CONNECT_SECONDS = 30.0  # seconds to get through to a server
+MAX_SILENCE_SECONDS = 300.0  # seconds without a byte after which a stream is taken for dead
+MAX_EVENT_BYTES = 32 * 1024 * 1024  # bytes
+MAX_STDERR_CHARACTERS = 4000  # characters of a process's last words that are kept
+MAX_SHOWN_CHARACTERS = 300  # and how many of them are shown
 
 _log = logging.getLogger("perdure.tools.mcp")
 
 
 @asynccontextmanager
-async def reach(server: McpServer, words: LastWords, ended: Callable[[], None]) -> AsyncIterator[TransportStreams]:
+async def open_streams(
+    server: McpServer, stderr: StderrTail, mark_closed: Callable[[], None]
+) -> AsyncIterator[TransportStreams]:
     """The two streams of a connection; `ended` is told when the server has closed its side."""
     async with AsyncExitStack() as stack:
         if server.command:
-            errors = stack.enter_context(words.overheard())
+            errors = stack.enter_context(stderr.capture())
             opening = stdio_client(_process(server, server.command), errors)
         else:
             http = await stack.enter_async_context(_http(server))
             opening = streamable_http_client(
-                server.url or "", http_client=http, terminate_on_close=False, max_sse_event_size=LARGEST_EVENT
+                server.url or "", http_client=http, terminate_on_close=False, max_sse_event_size=MAX_EVENT_BYTES
             )
         read, write = await stack.enter_async_context(opening)
-        yield _Watched(read, ended), write
+        yield _EndReportingStream(read, mark_closed), write
 
 
 def _process(server: McpServer, command: tuple[str, ...]) -> StdioServerParameters:
@@ -67,7 +69,7 @@ def _process(server: McpServer, command: tuple[str, ...]) -> StdioServerParamete
     return StdioServerParameters(command=python, args=arguments, env=wanted)
 
 
-class LastWords:
+class StderrTail:
     """What a process wrote to its standard error lately: often the only hint at why it ended."""
 
     def __init__(self, server: McpServer) -> None:
@@ -76,44 +78,44 @@ class LastWords:
 
     def __str__(self) -> str:
         # Without secrets first, and then cut: half a secret would not be recognised.
-        return " ".join(self._server.discreet(self._tail).split())[-SHOWN:]
+        return " ".join(self._server.redact(self._tail).split())[-MAX_SHOWN_CHARACTERS:]
 
     @contextmanager
-    def overheard(self) -> Iterator[TextIO]:
+    def capture(self) -> Iterator[TextIO]:
         """A file for a process to write to, read by us as it is written."""
         self._tail = ""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         loop = asyncio.get_running_loop()
-        loop.add_reader(reading, self._hear, reading)
+        loop.add_reader(reading, self._read, reading)
         try:
             with os.fdopen(writing, "w") as errors:
                 yield errors
         finally:
             loop.remove_reader(reading)
-            while self._hear(reading):
+            while self._read(reading):
                 pass
             os.close(reading)
 
-    def _hear(self, reading: int) -> bool:
+    def _read(self, descriptor: int) -> bool:
         try:
-            heard = os.read(reading, 65536).decode(errors="replace")
+            heard = os.read(descriptor, 65536).decode(errors="replace")
         except BlockingIOError:
             return False
-        self._tail = (self._tail + heard)[-TAIL:]
+        self._tail = (self._tail + heard)[-MAX_STDERR_CHARACTERS:]
         for line in heard.splitlines():
             _log.debug(
-                "mcp_said", extra={"fields": {"server": self._server.name, "line": self._server.discreet(line)}}
+                "mcp_said", extra={"fields": {"server": self._server.name, "line": self._server.redact(line)}}
             )
         return bool(heard)
 
 
-class _Watched:
+class _EndReportingStream:
     """A stream of messages that tells when it has ended."""
 
-    def __init__(self, inner: ReadStream[SessionMessage | Exception], ended: Callable[[], None]) -> None:
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], mark_closed: Callable[[], None]) -> None:
         self._inner = inner
-        self._ended = ended
+        self._mark_closed = mark_closed
 
     @property
     def last_context(self) -> Any:
@@ -125,17 +127,17 @@ class _Watched:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    def __aiter__(self) -> _Watched:
+    def __aiter__(self) -> _EndReportingStream:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         try:
             return await self._inner.__anext__()
         except Exception:  # the end of an iteration is an exception, too
-            self._ended()
+            self._mark_closed()
             raise
 
-    async def __aenter__(self) -> _Watched:
+    async def __aenter__(self) -> _EndReportingStream:
         await self._inner.__aenter__()
         return self
 
@@ -149,11 +151,11 @@ class _Watched:
 
 
 def _http(server: McpServer) -> httpx2.AsyncClient:
-    timeout = httpx2.Timeout(REACHING, read=max(SILENCE, server.timeout + REACHING))
-    return _Candid(headers=server.headers, timeout=timeout)
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=max(MAX_SILENCE_SECONDS, server.timeout + CONNECT_SECONDS))
+    return _ErrorReportingClient(headers=server.headers, timeout=timeout)
 
 
-class _Candid(httpx2.AsyncClient):
+class _ErrorReportingClient(httpx2.AsyncClient):
     """Says of a request that failed whether it can have had an effect.
 
     The SDK takes an answer that holds an error of the protocol as the answer to that one request. So a failure
@@ -172,19 +174,19 @@ class _Candid(httpx2.AsyncClient):
             httpx2.PoolTimeout,
             httpx2.UnsupportedProtocol,
         ) as error:
-            return _failure(request, 503, UNSENT, notes.mcp_unreachable(_said(error)))
+            return _failure(request, 503, UNSENT, notes.mcp_unreachable(_error_text(error)))
         except httpx2.TransportError as error:
-            return _failure(request, 502, LOST, notes.mcp_broke(_said(error)))
-        return _judged(request, response, body)
+            return _failure(request, 502, LOST, notes.mcp_broke(_error_text(error)))
+        return _error_response(request, response, body)
 
 
-def _judged(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
+def _error_response(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
     """The response if it holds an error of the protocol, else one that does.
 
     Some servers turn a request away with a code that, when it comes from the SDK, means a broken connection.
     """
     status = response.status_code
-    if status == 404 and SESSION in request.headers:
+    if status == 404 and SESSION_HEADER in request.headers:
         return _failure(request, status, UNSENT, notes.MCP_FORGOTTEN)
     kind = REFUSED if status < 500 else LOST
     try:
@@ -204,7 +206,7 @@ class _Answer(msgspec.Struct):
     error: _Error
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
