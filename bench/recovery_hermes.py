@@ -66,8 +66,6 @@ def _multiply(connection: sqlite3.Connection, first: str, names: list[tuple[str,
 
 def measure(cut_off: int) -> list[float]:
     """Seconds to open and load, to mark those that were active, and to mark one more; loading the code is free."""
-    import gateway.session  # type: ignore[import-not-found, unused-ignore]
-    import hermes_state  # type: ignore[import-not-found, unused-ignore]
 
     begin = time.perf_counter()
     store = _open()

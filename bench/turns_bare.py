@@ -14,8 +14,8 @@ from bench.turns_crowd import Talk
 from bench.turns_tool import look
 from perdure.agents.api import Model, ModelRequest, PreviewCallback
 from perdure.agents.models import ProviderModel, open_model
+from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
-from perdure.core.notes import SYSTEM_PROMPT
 from perdure.core.tools import Use
 
 
@@ -43,7 +43,7 @@ class BareLoop:
         step, earlier = 0, len(messages)
         while True:
             step += 1
-            request = ModelRequest(messages, step, earlier, SYSTEM_PROMPT, (look.tool,))
+            request = ModelRequest(messages, step, earlier, texts.prompts.SYSTEM_PROMPT, (look.tool,))
             answered = await self.model.respond(request, self._hear)
             messages.append(AssistantMessage(answered.text, answered.calls))
             if not answered.calls:

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import httpx
 
 from perdure.config import Settings
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.commands import read_command
 from perdure.errors import GatewayNotRunning, PerdureError
 
@@ -257,7 +257,7 @@ class _TerminalChat:
             case "message" if data["author"] == "agent":
                 self._print_line(data["text"])
                 for file in data.get("attachments", []):
-                    self._print_status(notes.file_to_get(file["name"], file["size"], file["id"]))
+                    self._print_status(texts.attachments.download_hint(file["name"], file["size"], file["id"]))
                 if self._last_moves.get(data["turn"]) in FINAL_MOVES:
                     self._final_positions[data["turn"]] = data["position"]
             case "turn":

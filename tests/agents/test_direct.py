@@ -11,7 +11,7 @@ import pytest
 from perdure.agents.api import ModelRequest
 from perdure.agents.models import open_model
 from perdure.agents.tries import MAX_INCOMPLETE_RETRIES, MAX_REQUESTS, ask_with_retries
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import UserMessage
 from perdure.errors import ModelError
 from perdure.testing import RecordingTurn
@@ -86,13 +86,16 @@ async def test_answer_is_whole_at_its_end_whatever_comes_of_the_stream(after: by
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (saying(b"<html>Welcome</html>", "text/html"), notes.MODEL_GARBLED),
-        (saying(b"[]"), notes.MODEL_GARBLED),
-        (saying(b'{"choices": []}'), notes.MODEL_GARBLED),
-        (saying(b"<html>Bad Gateway</html>", "text/html", "502 Bad Gateway"), notes.MODEL_BROKEN),
-        (saying(b'{"error": "what?"}', status="400 Bad Request"), notes.model_refused("what?")),
-        (saying(b'{"detail": "what?"}', status="422 Unprocessable Entity"), notes.model_refused("what?")),
-        (saying(b"over there", "text/plain", "307 Temporary Redirect"), notes.model_refused("307: over there")),
+        (saying(b"<html>Welcome</html>", "text/html"), texts.providers.GARBLED),
+        (saying(b"[]"), texts.providers.GARBLED),
+        (saying(b'{"choices": []}'), texts.providers.GARBLED),
+        (saying(b"<html>Bad Gateway</html>", "text/html", "502 Bad Gateway"), texts.providers.SERVER_ERROR),
+        (saying(b'{"error": "what?"}', status="400 Bad Request"), texts.providers.refused("what?")),
+        (saying(b'{"detail": "what?"}', status="422 Unprocessable Entity"), texts.providers.refused("what?")),
+        (
+            saying(b"over there", "text/plain", "307 Temporary Redirect"),
+            texts.providers.refused("307: over there"),
+        ),
     ],
     ids=["page", "list", "nothing", "page of an error", "error without a form", "detail", "redirect"],
 )
@@ -105,10 +108,10 @@ async def test_what_is_no_answer_is_told(said: bytes, told: str) -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (b"data: []\n\n", notes.MODEL_GARBLED),
-        (b"data: nonsense\n\n", notes.MODEL_GARBLED),
-        (b'data: {"error": {"message": "what?"}}\n\n', notes.model_refused("what?")),
-        (b'data: {"error": "what?"}\n\n', notes.model_refused("what?")),
+        (b"data: []\n\n", texts.providers.GARBLED),
+        (b"data: nonsense\n\n", texts.providers.GARBLED),
+        (b'data: {"error": {"message": "what?"}}\n\n', texts.providers.refused("what?")),
+        (b'data: {"error": "what?"}\n\n', texts.providers.refused("what?")),
     ],
     ids=["list", "nonsense", "error", "error without a form"],
 )

@@ -23,7 +23,7 @@ from perdure.agents import Agent, PydanticAgent
 from perdure.agents.loop import Bounds, BuiltinAgent
 from perdure.agents.models import ProviderModel, open_model
 from perdure.agents.tries import MAX_INCOMPLETE_RETRIES
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ModelFailed, ToolEnded, ToolStarted
 from perdure.core.tools import Tool, Use
@@ -169,8 +169,8 @@ async def test_b69_answer_without_a_finish_reason_is_half_an_answer(
     """A whole body without a finish reason; a stream that is closed properly, without any sign of its end."""
     silent = Plays(half, "before the finish") if streamed else Plays(half, unfinished=True)
     text, turn = await run(*[silent] * 9, streamed=streamed)
-    assert text.startswith(notes.MODEL_BROKE_OFF)
-    assert notes.NO_FINISH in text
+    assert text.startswith(texts.providers.INCOMPLETE)
+    assert texts.providers.NO_FINISH_REASON in text
     assert f"Asked {1 + MAX_INCOMPLETE_RETRIES} times" in text
     assert len(provider.requests) == 1 + MAX_INCOMPLETE_RETRIES
     assert [entry.number for entry in failed(turn)] == [1, 2, 3, 4]
@@ -201,8 +201,8 @@ async def test_b69_whole_answer_counts_however_its_body_is_framed(
 
 async def test_b69_length_ends_a_text_and_is_told(provider: WireProvider, run: Run, streamed: bool) -> None:
     said, turn = await run(Plays(Says("Once upon a", finish="length")), streamed=streamed)
-    assert said == notes.model_reply("Once upon a", cut=True)
-    assert notes.ANSWER_CUT in said
+    assert said == texts.turns.model_reply("Once upon a", cut=True)
+    assert texts.turns.ANSWER_TRUNCATED in said
     assert failed(turn) == []
 
 
@@ -212,7 +212,7 @@ async def test_b69_length_never_ends_a_tool_call(
     cut = Says(calls=CALL.calls, finish="length")
     text, turn = await run(Plays(cut), Plays(Says("right")), streamed=streamed)
     assert (text, paid) == ("right", [])
-    assert [entry.said for entry in failed(turn)] == [notes.half_a_call("length")]
+    assert [entry.said for entry in failed(turn)] == [texts.providers.incomplete_call("length")]
     assert not any(isinstance(entry, ToolStarted | ToolEnded) for entry in turn.entries)
 
 

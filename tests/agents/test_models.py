@@ -18,7 +18,7 @@ from perdure.agents.api import ModelRequest
 from perdure.agents.models import MAX_ANSWER_CHARS, ProviderModel, open_model
 from perdure.agents.tries import MAX_INCOMPLETE_RETRIES, MAX_REQUESTS, ask_with_retries
 from perdure.agents.windows import MAX_PROBES
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
 from perdure.core.tools import Tool, Use
@@ -152,7 +152,7 @@ TOLD: list[Message] = [
     UserMessage("first"),
     AssistantMessage("", CALLS),
     ToolMessage("c1.1", "look", "", "ok"),
-    ToolMessage("c1.2", "look", notes.OUTCOME_UNKNOWN, "unknown"),
+    ToolMessage("c1.2", "look", texts.tool_calls.OUTCOME_UNKNOWN, "unknown"),
     AssistantMessage("done"),
     UserMessage("second"),
     NoteMessage("[Gateway note: cut off]"),
@@ -169,7 +169,7 @@ async def test_b64_conversation_with_notes_and_results_is_taken_by_every_provide
     assert provider.refusals == []
     assert answer.text == "ok"
     sent = str(provider.requests[0].messages)
-    for text in ("in short", "first", "second", "outcome unknown", "cut off", "seen", notes.NO_OUTPUT):
+    for text in ("in short", "first", "second", "outcome unknown", "cut off", "seen", texts.phrases.NO_OUTPUT):
         assert text in sent, text
 
 
@@ -250,17 +250,17 @@ async def test_half_of_a_stream_is_never_part_of_the_answer(
     [
         pytest.param(
             Fails(429, retry_after=0.001, message="Slow down."),
-            notes.model_failed(notes.MODEL_BUSY, 429, "Slow down.", MAX_REQUESTS),
+            texts.providers.failed(texts.providers.BUSY, 429, "Slow down.", MAX_REQUESTS),
             MAX_REQUESTS,
             id="too many requests",
         ),
         pytest.param(
             Fails(500, message="Oh."),
-            notes.model_failed(notes.MODEL_BROKEN, 500, "Oh.", MAX_REQUESTS),
+            texts.providers.failed(texts.providers.SERVER_ERROR, 500, "Oh.", MAX_REQUESTS),
             MAX_REQUESTS,
             id="a problem of its own",
         ),
-        pytest.param(CutsOff(), notes.MODEL_BROKE_OFF, 1 + MAX_INCOMPLETE_RETRIES, id="cut off"),
+        pytest.param(CutsOff(), texts.providers.INCOMPLETE, 1 + MAX_INCOMPLETE_RETRIES, id="cut off"),
     ],
 )
 async def test_b88_what_never_passes_is_told_after_some_tries_with_what_the_provider_said(
@@ -279,7 +279,7 @@ async def test_b88_provider_that_cannot_be_reached_is_told(provider: LocalProvid
     with pytest.raises(ModelError) as caught:
         await respond(model, streamed=False)
     await model.close()
-    assert caught.value.message.startswith(notes.MODEL_UNREACHABLE)
+    assert caught.value.message.startswith(texts.providers.UNREACHABLE)
     assert f"Asked {MAX_REQUESTS} times." in caught.value.message
 
 
@@ -300,7 +300,7 @@ async def test_key_that_is_refused_is_told_without_the_key(
     with pytest.raises(ModelError) as caught:
         await respond(model, streamed=False)
     said = "This is not the key of the local provider."
-    assert caught.value.message == notes.model_failed(notes.MODEL_KEY_REFUSED, 401, said, 1)
+    assert caught.value.message == texts.providers.failed(texts.providers.KEY_REFUSED, 401, said, 1)
     assert len(provider.requests) == 1
 
 
@@ -309,7 +309,7 @@ async def test_unknown_model_is_told_by_name(
 ) -> None:
     with pytest.raises(ModelError) as caught:
         await respond(opened(api, "missing"), streamed)
-    assert caught.value.message.startswith(f"{notes.no_such_model('missing')} (HTTP 404: ")
+    assert caught.value.message.startswith(f"{texts.providers.unknown_model('missing')} (HTTP 404: ")
 
 
 async def test_refusal_is_told_in_the_words_of_the_provider(
@@ -398,7 +398,7 @@ async def test_b69_stream_without_end_is_given_up_at_some_length(
     provider.script = [NeverEnds(piece="again " * 1000)]
     with pytest.raises(ModelCallFailed) as caught:
         await opened(api).respond(asking(), Ears())
-    assert caught.value.said == notes.endless_answer(MAX_ANSWER_CHARS)
+    assert caught.value.said == texts.providers.answer_too_long(MAX_ANSWER_CHARS)
     assert caught.value.broke_off
 
 
@@ -408,7 +408,7 @@ async def test_stream_that_falls_silent_is_given_up(provider: LocalProvider, ope
     with pytest.raises(ModelError) as caught:
         await tried(opened(api, silence=0.2), Ears())
     hanging.release()
-    assert caught.value.message.startswith(notes.MODEL_SILENT)
+    assert caught.value.message.startswith(texts.providers.TIMED_OUT)
 
 
 async def test_answer_that_takes_too_long_in_all_is_given_up(
@@ -417,7 +417,7 @@ async def test_answer_that_takes_too_long_in_all_is_given_up(
     provider.script = [NeverEnds(pause=0.01)] * 20
     with pytest.raises(ModelError) as caught:
         await opened(api, timeout=0.3).respond(asking(), Ears())
-    assert caught.value.message == notes.MODEL_SILENT
+    assert caught.value.message == texts.providers.TIMED_OUT
 
 
 async def test_flood_within_bounds_is_taken_whole(
@@ -433,7 +433,7 @@ async def test_more_calls_than_allowed_are_left_out_and_told(
     provider.script = [Says(calls=[Wish("look", {"at": str(n)}) for n in range(wire.MAX_CALLS + 3)])]
     answer = await respond(opened(api), streamed=False)
     assert len(answer.calls) == wire.MAX_CALLS
-    assert notes.dropped_calls(3) in answer.text
+    assert texts.tool_calls.too_many(3) in answer.text
 
 
 async def test_arguments_that_are_too_large_come_back_as_a_problem(

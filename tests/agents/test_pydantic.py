@@ -35,7 +35,7 @@ from pydantic_ai.usage import RequestUsage
 
 from perdure.agents import PydanticAgent, Reply
 from perdure.agents.loop import Bounds
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import build_conversation
 from perdure.core.journal import Entry, ModelAnswered, ModelAsked, TokenUsage, ToolCall, ToolEnded, TurnView
 from perdure.core.tail import Tail, tail_of
@@ -91,7 +91,7 @@ async def finish(agent: PydanticAgent, turn: RecordingTurn) -> Reply:
     return reply
 
 
-def texts(messages: list[ModelMessage]) -> list[str]:
+def message_texts(messages: list[ModelMessage]) -> list[str]:
     """What a model read, one line each."""
     return [line for message in messages for part in message.parts for line in line_of(part)]
 
@@ -130,8 +130,8 @@ async def test_model_reads_its_prompts_and_the_earlier_turns_in_every_turn() -> 
     first = RecordingTurn("Which colour?")
     await finish(PydanticAgent(agent), first)
     await finish(PydanticAgent(agent), first.followed_by("Thank you."))
-    assert texts(script.read[0]) == ["system: Be kind.", "user: Which colour?"]
-    assert texts(script.read[2]) == [
+    assert message_texts(script.read[0]) == ["system: Be kind.", "user: Which colour?"]
+    assert message_texts(script.read[2]) == [
         "system: Be kind.",
         "user: Which colour?",
         "said: Let me see.",
@@ -156,7 +156,7 @@ async def test_b47_note_and_b49_what_joined_are_read_once_behind_what_was_done()
     await die(agent, turn)  # once more: of two notes the model reads the newest
     turn = turn.resumed()
     await finish(agent, turn)
-    told = [line for line in texts(script.read[-1]) if not line.startswith("user: [Gateway note")]
+    told = [line for line in message_texts(script.read[-1]) if not line.startswith("user: [Gateway note")]
     assert told == [
         "user: one",
         "wished: look",
@@ -165,7 +165,7 @@ async def test_b47_note_and_b49_what_joined_are_read_once_behind_what_was_done()
         "wished: look",
         "look: success: seen",
     ]
-    noted = [sum(line.startswith("user: [Gateway note") for line in texts(read)) for read in script.read]
+    noted = [sum(line.startswith("user: [Gateway note") for line in message_texts(read)) for read in script.read]
     assert noted == [0, 1, 1]
 
 
@@ -175,7 +175,11 @@ async def test_note_before_the_first_response_is_read_with_the_message() -> None
     turn = RecordingTurn("one").crash(1, after=True)
     await die(agent, turn)
     await finish(agent, turn.resumed("two"))
-    assert [line[:20] for line in texts(script.read[-1])] == ["user: one", "user: two", "user: [Gateway note:"]
+    assert [line[:20] for line in message_texts(script.read[-1])] == [
+        "user: one",
+        "user: two",
+        "user: [Gateway note:",
+    ]
 
 
 async def test_deps_reach_the_tools() -> None:
@@ -263,7 +267,7 @@ async def test_model_reads_the_same_of_a_result_the_first_time_and_from_the_reco
             await die(agent, turn.crash(when=ends, after=True))
             turn = turn.resumed()
         await finish(agent, turn)
-        assert f"find: success: {text}" in texts(script.read[-1])
+        assert f"find: success: {text}" in message_texts(script.read[-1])
     assert runs == [1, 1]
 
 
@@ -287,7 +291,7 @@ async def test_calls_with_the_same_id_have_results_of_their_own() -> None:
     script = Script(wish(*calls), say())
     turn = RecordingTurn()
     await finish(PydanticAgent(pydantic_ai.Agent(script.model, tools=[echo])), turn)
-    assert texts(script.read[-1])[-2:] == ["echo: success: a", "echo: success: b"]
+    assert message_texts(script.read[-1])[-2:] == ["echo: success: a", "echo: success: b"]
     assert sorted(results(turn)) == [("echo", "ok", "a"), ("echo", "ok", "b")]
 
 
@@ -324,11 +328,11 @@ async def test_tool_that_asks_for_another_try_counts_its_tries_also_after_a_cras
     script = Script(wish("guess"), wish("guess"), say())
     turn = RecordingTurn().crash(when=ends, after=True)
     await die(agent(), turn)
-    assert results(turn) == [("guess", "error", notes.try_again("Colder."))]
+    assert results(turn) == [("guess", "error", texts.custom_agents.call_again("Colder."))]
     with pytest.raises(ModelError) as caught:
         await agent().run(turn.resumed())
-    assert caught.value.message.startswith(notes.MODEL_GARBLED)
-    assert "guess: retried: Colder." in texts(script.read[1])[2]
+    assert caught.value.message.startswith(texts.providers.GARBLED)
+    assert "guess: retried: Colder." in message_texts(script.read[1])[2]
 
 
 async def test_b64_structured_output_is_json_and_leaves_a_whole_transcript() -> None:
@@ -414,8 +418,8 @@ async def test_b61_effect_of_a_tool(metadata: dict[str, Any] | None, effects: di
     turn = turn.resumed()
     await finish(agent, turn)
     assert len(ran) == runs
-    assert (notes.OUTCOME_UNKNOWN in results(turn)[0][2]) == (runs == 1)
-    assert (f"count: failed: {notes.OUTCOME_UNKNOWN}" in texts(script.read[-1])) == (runs == 1)
+    assert (texts.tool_calls.OUTCOME_UNKNOWN in results(turn)[0][2]) == (runs == 1)
+    assert (f"count: failed: {texts.tool_calls.OUTCOME_UNKNOWN}" in message_texts(script.read[-1])) == (runs == 1)
 
 
 def test_effect_that_is_none_is_refused() -> None:
@@ -438,7 +442,7 @@ async def test_tool_that_wants_to_wait_for_somebody_is_told_that_it_cannot() -> 
 
     turn = RecordingTurn()
     await finish(PydanticAgent(pydantic_ai.Agent(Script(wish("defer"), say()).model, tools=[defer])), turn)
-    assert results(turn) == [("defer", "error", notes.CANNOT_BE_PUT_OFF)]
+    assert results(turn) == [("defer", "error", texts.custom_agents.DEFERRED_TOOL_NOT_RUN)]
 
 
 async def test_turn_fails_with_a_sentence_when_the_agent_puts_off_calls() -> None:
@@ -465,7 +469,7 @@ async def test_b65_turn_goes_on_when_a_tool_is_gone_and_the_library_is_another()
     turn.view.responses[0] = msgspec.structs.replace(answer, native={"kind": "response", "parts": "other"})
     new = PydanticAgent(pydantic_ai.Agent(script.model, tools=[look]))
     assert (await finish(new, turn)).text == "Bye."
-    assert results(turn) == [("look", "ok", "seen"), ("send", "unknown", notes.OUTCOME_UNKNOWN)]
+    assert results(turn) == [("look", "ok", "seen"), ("send", "unknown", texts.tool_calls.OUTCOME_UNKNOWN)]
 
 
 async def test_b65_turn_of_the_built_in_agent_goes_on() -> None:
@@ -473,7 +477,7 @@ async def test_b65_turn_of_the_built_in_agent_goes_on() -> None:
     turn.write(ModelAsked(1, "m"), ModelAnswered(1, "", (ToolCall("c1.1", "look", {}),), "tool_calls"))
     script = Script(say())
     await finish(PydanticAgent(pydantic_ai.Agent(script.model, tools=[look])), turn.resumed())
-    assert "look: success: seen" in texts(script.read[0])
+    assert "look: success: seen" in message_texts(script.read[0])
 
 
 # ── questions ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -494,11 +498,11 @@ async def test_b67_questions_come_one_by_one_when_the_other_calls_are_done() -> 
         await agent.run(turn)
     turn = turn.answered("Now.")
     await finish(agent, turn)
-    assert texts(script.read[-1])[-4:] == [
+    assert message_texts(script.read[-1])[-4:] == [
         "clarify: success: This.",
         "look: success: seen",
         "clarify: success: Now.",
-        f"clarify: failed: {notes.NO_QUESTION}",
+        f"clarify: failed: {texts.questions.QUESTION_MISSING}",
     ]
 
 
@@ -538,8 +542,8 @@ async def test_b60_agent_that_forgives_everything_does_nothing_more_when_saving_
 @pytest.mark.parametrize(
     ("bounds", "sentence"),
     [
-        pytest.param(Bounds(max_steps=2), notes.too_many_steps(2), id="steps"),
-        pytest.param(Bounds(max_tokens=10), notes.too_many_tokens(14, 10), id="tokens"),
+        pytest.param(Bounds(max_steps=2), texts.turns.too_many_steps(2), id="steps"),
+        pytest.param(Bounds(max_tokens=10), texts.turns.too_many_tokens(14, 10), id="tokens"),
     ],
 )
 async def test_turn_fails_with_a_sentence_at_its_bounds(bounds: Bounds, sentence: str) -> None:
@@ -557,10 +561,16 @@ def refusing(*errors: Exception) -> Model:
 @pytest.mark.parametrize(
     ("errors", "sentence"),
     [
-        pytest.param([ModelHTTPError(400, "m", {"message": "no"})], notes.model_refused("no"), id="refuses"),
-        pytest.param([ModelContextWindowExceededError("m", "long")], notes.TOO_LONG, id="is asked too much"),
-        pytest.param([UnexpectedModelBehavior("what?")], notes.MODEL_GARBLED, id="makes no sense"),
-        pytest.param([ModelQuotaExceededError("m", "no")] * 2, notes.MODEL_QUOTA, id="and the next one fail"),
+        pytest.param([ModelHTTPError(400, "m", {"message": "no"})], texts.providers.refused("no"), id="refuses"),
+        pytest.param(
+            [ModelContextWindowExceededError("m", "long")],
+            texts.compaction.CONVERSATION_TOO_LONG,
+            id="is asked too much",
+        ),
+        pytest.param([UnexpectedModelBehavior("what?")], texts.providers.GARBLED, id="makes no sense"),
+        pytest.param(
+            [ModelQuotaExceededError("m", "no")] * 2, texts.providers.QUOTA_EXHAUSTED, id="and the next one fail"
+        ),
     ],
 )
 async def test_turn_fails_with_a_sentence_when_the_provider(errors: list[Exception], sentence: str) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from perdure.core import notes
+from perdure.core import texts
 from support.browsing import PHONE, Visitor, open_visitor
 from support.busy_gateway import BusyGateway, busy_gateway
 from support.gateway import Person, gateway
@@ -120,16 +120,16 @@ def test_acts_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, sce
     visitor.open("/console")
     expect(need(visitor, "telegram is not connected")).to_be_visible()
     assert len(scene.operator.get("/overview")["attention"]) == visitor.page.locator(".need").count()
-    unknown = need(visitor, notes.SEND_UNKNOWN)
+    unknown = need(visitor, texts.console.REPLY_UNKNOWN)
     confirms(visitor, unknown.get_by_role("button", name=re.compile("^Drop")), "Escape")
     assert scene.operator.get("/status")["counts"]["unknown"] == 1
     for text, name, said in (
-        (notes.CALL_WAITS, "Deny", "The call is denied."),
-        (notes.SET_ASIDE_HERE, "Resume", "Done."),
-        (notes.SEND_UNKNOWN, "Resend", "It is sent again as"),
+        (texts.console.APPROVAL_WAITS, "Deny", "The call is denied."),
+        (texts.console.SESSION_SUSPENDED, "Resume", "Done."),
+        (texts.console.REPLY_UNKNOWN, "Resend", "It is sent again as"),
         ("Tea?", "Green", "Done."),
-        (notes.QUESTION_WAITS, "Stop", "Done."),
-        (notes.NOT_GOING_ON, "Drop", "Done."),
+        (texts.console.QUESTION_WAITS, "Stop", "Done."),
+        (texts.console.TURN_INTERRUPTED, "Drop", "Done."),
     ):
         confirms(visitor, need(visitor, text).get_by_role("button", name=re.compile(f"^{name}")))
         expect(visitor.page.get_by_role("status")).to_contain_text(said)
@@ -172,12 +172,12 @@ def test_output_of_a_process_grows_on_its_page_and_its_end_is_seen(visitor: Visi
 def test_page_stays_fresh_and_whoever_uses_it_is_not_disturbed(browser: Browser, tmp_path: Path) -> None:
     with gateway(tmp_path / "home") as process, open_visitor(browser, process) as visitor:
         page = visitor.log_in().open("/console").page
-        expect(page.locator("#live")).to_contain_text(notes.ALL_IS_WELL)
+        expect(page.locator("#live")).to_contain_text(texts.console.NOTHING_WAITS)
         figure = page.get_by_role("link", name="Wait for a person")
         figure.focus()
         Person(process, "<i>chat").say("ask: Which way? | Left | Right")
         expect(figure).to_contain_text("1")
-        expect(need(visitor, notes.QUESTION_WAITS)).to_contain_text("Which way?")
+        expect(need(visitor, texts.console.QUESTION_WAITS)).to_contain_text("Which way?")
         expect(figure).to_be_focused()
         page.keyboard.press("Enter")
         expect(page).to_have_url(re.compile("turn=waiting$"))
@@ -256,10 +256,10 @@ def test_b53_console_says_that_automatic_resume_is_paused_and_a_button_lifts_it(
             process.start()
         with open_visitor(browser, process) as visitor:
             page = visitor.log_in().open("/console").page
-            expect(need(visitor, notes.RESUME_PAUSED)).to_be_visible()
+            expect(need(visitor, texts.recovery.RESUME_PAUSED)).to_be_visible()
             confirms(visitor, page.get_by_role("button", name="Let everything go on"))
             expect(page.get_by_role("status")).to_contain_text("Done.")
-            expect(need(visitor, notes.RESUME_PAUSED)).to_have_count(0)
+            expect(need(visitor, texts.recovery.RESUME_PAUSED)).to_have_count(0)
             expect(page.get_by_role("link", name="Running")).to_contain_text("1")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import RecoveryDecided, ToolEnded, ToolStarted, TurnInterrupted
 from perdure.core.messages import Attachment, Inbound, Sender, SentFile
@@ -73,7 +73,7 @@ async def test_b70_turn_begins_when_every_file_is_here_or_given_up(gateway: Stor
         (None, None, "it is gone"),
     ]
     told = [row.text for row in await gateway.outbox_heads()]
-    assert told == [notes.file_not_fetched("no_tes.txt", "it is gone")]
+    assert told == [texts.attachments.not_fetched("no_tes.txt", "it is gone")]
     assert await awaited(gateway) == []
 
 

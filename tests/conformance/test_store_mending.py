@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.core import texts
 from perdure.core.delivery import OUTBOX_VERBS, DeliveryState, OutboxVerb
-from perdure.core.notes import maybe_duplicate, resent_as
 from perdure.store import mending
 from perdure.store.mending import OutboxVerbResult
 from perdure.store.outbox import PAIRING_PREFIX, OutboxDelivery, OutboxReply
@@ -76,9 +76,12 @@ async def test_b74_unknown_row_says_that_it_may_be_a_duplicate_when_nobody_can_t
     row = await comes_to(gateway, DeliveryState.UNKNOWN)
     mended = await resends(gateway, row)
     assert mended.outcome == "again"
-    assert await gateway.delivers() == [maybe_duplicate("hello")]
+    assert await gateway.delivers() == [texts.delivery.maybe_duplicate("hello")]
     first = await gateway.store.outbox.get(row.id)
-    assert first is not None and (first.state, first.problem) == ("withdrawn", resent_as(mended.again or ""))
+    assert first is not None and (first.state, first.problem) == (
+        "withdrawn",
+        texts.delivery.resent_as(mended.again or ""),
+    )
 
 
 async def test_b74_unknown_row_waits_no_longer_when_its_platform_can_tell(gateway: StoreGateway) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address, session_key
 from perdure.core.messages import Inbound, Sender
 from perdure.store.inbox import MAX_REJECTED_EVENTS
@@ -53,14 +53,14 @@ async def told(gateway: StoreGateway) -> list[str]:
 
 async def test_b100_stranger_is_told_a_code_that_lets_them_in_once(gateway: StoreGateway) -> None:
     assert await writes(gateway) == "told"
-    assert await told(gateway) == [notes.pairing_code(CODE)]
+    assert await told(gateway) == [texts.people.pairing_code(CODE)]
     await gateway.reopen()
     [request] = await gateway.store.pairings.open_requests(START)
     assert (request.platform, request.person, request.name) == ("web", "eve", "Eve")
     paired = await gateway.store.pairings.pair("abcdefgh", "member", START + 5)
     assert paired.person == Person("web", "eve", "Eve", "member", START + 5)
     assert await gateway.store.people.find("web", "eve") == paired.person
-    assert await told(gateway) == [notes.pairing_code(CODE), notes.PAIRED]
+    assert await told(gateway) == [texts.people.pairing_code(CODE), texts.people.PAIRED]
     assert await gateway.store.pairings.open_requests(START) == []
     assert (await gateway.store.pairings.pair(CODE, "owner", START + 6)).outcome == "wrong", "it is spent"
 
@@ -94,7 +94,7 @@ async def test_b100_person_is_told_a_code_once_in_a_while_however_often_they_wri
     for number in range(1, 5):
         assert await writes(gateway, code=new_code(), at=START + number) == "quiet"
     assert await writes(gateway, code="WXYZ-2345", at=START + CODE_INTERVAL_MS) == "told"
-    assert await told(gateway) == [notes.pairing_code(CODE), notes.pairing_code("WXYZ-2345")]
+    assert await told(gateway) == [texts.people.pairing_code(CODE), texts.people.pairing_code("WXYZ-2345")]
     assert len(await gateway.store.pairings.open_requests(START)) == 1
     assert (await gateway.store.pairings.pair(CODE, "member", START + CODE_INTERVAL_MS)).outcome == "wrong", (
         "one is open"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import build_conversation, turn_views, visible_turns
 from perdure.core.effects import Effect
 from perdure.core.journal import ConversationCompacted, ModelAnswered, ToolEnded, ToolStarted, TurnUndone
@@ -182,7 +182,7 @@ async def test_going_back_ends_at_a_summary(gateway: StoreGateway) -> None:
     assert await undoes(gateway, await orders(gateway, "/undo", id="u1")) == UndoResult("done", "three")
     assert await undoes(gateway, await orders(gateway, "/undo", id="u2")) == UndoResult("summed")
     fourth = await gateway.begins_turn("four")
-    assert await known(gateway, fourth) == [notes.summary("one and two"), "four"]
+    assert await known(gateway, fourth) == [texts.compaction.summary_note("one and two"), "four"]
 
 
 async def test_turn_that_is_half_summed_up_is_not_taken_back(gateway: StoreGateway) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.config import SETTINGS_BY_KEY
-from perdure.core.notes import QUEUE_MODES
+from perdure.core import texts
 from perdure.core.queueing import QUEUE_MODE_NAMES
 from support.markdown import page
 
@@ -14,7 +14,7 @@ PAGE = page("docs/queue.md")
 
 def test_every_mode_is_told() -> None:
     assert tuple(re.findall(r"^\| `([a-z]+)` \|", PAGE.text, re.MULTILINE)) == QUEUE_MODE_NAMES
-    assert tuple(QUEUE_MODES) == QUEUE_MODE_NAMES
+    assert tuple(texts.queue.MODES) == QUEUE_MODE_NAMES
 
 
 def test_numbers_are_the_defaults() -> None:

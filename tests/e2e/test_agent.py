@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.models import MAX_ANSWER_CHARS
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.providers import Asked, Fails, Hangs, LocalProvider, NeverEnds, Says, Wish
 from support.gateway import GatewayProcess, Person, gateway
 from support.waiting import wait_for
@@ -135,7 +135,10 @@ def test_b60_b61_b62_b64_only_the_missing_calls_of_a_set_run_after_a_kill(
     assert "quick is done" in told
     assert "outcome unknown" in told
     assert told.count("Gateway note: This turn was cut off by a gateway interruption") == 1
-    assert (told.count(notes.FINISHED_STEPS), told.count(notes.FIRST_LINE)) == (1, 1), "B46: a step had ended"
+    assert (told.count(texts.recovery_note.FINISHED_STEPS), told.count(texts.recovery_note.FIRST_LINE)) == (
+        1,
+        1,
+    ), "B46: a step had ended"
     assert "pay(name='pay') was cut off: its outcome is unknown" in told
 
 
@@ -155,8 +158,8 @@ def test_b46_half_streamed_answer_is_discarded_and_asked_again_after_a_kill(
         assert len(provider.requests) == 2
     told = json.dumps(provider.requests[1].messages)
     assert told.count("Gateway note: This turn was cut off by a gateway interruption") == 1
-    assert notes.FINISHED_STEPS not in told, "B47: no step had ended"
-    assert notes.FIRST_LINE not in told
+    assert texts.recovery_note.FINISHED_STEPS not in told, "B47: no step had ended"
+    assert texts.recovery_note.FIRST_LINE not in told
 
 
 def test_bad_arguments_and_unknown_tools_go_back_to_the_model(
@@ -192,9 +195,9 @@ def test_long_result_is_cut_with_a_clear_mark(tmp_path: Path, provider: LocalPro
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        pytest.param(Fails(401), notes.MODEL_KEY_REFUSED, id="the key is refused"),
-        pytest.param(Fails(404), notes.no_such_model("local"), id="no such model"),
-        pytest.param(Fails(400, message="No."), notes.model_refused("No."), id="the request is refused"),
+        pytest.param(Fails(401), texts.providers.KEY_REFUSED, id="the key is refused"),
+        pytest.param(Fails(404), texts.providers.unknown_model("local"), id="no such model"),
+        pytest.param(Fails(400, message="No."), texts.providers.refused("No."), id="the request is refused"),
     ],
 )
 def test_failure_of_the_provider_is_told_and_the_session_stays_usable(
@@ -205,7 +208,7 @@ def test_failure_of_the_provider_is_told_and_the_session_stays_usable(
         person = Person(process)
         person.say("go")
         [reply] = person.wait_for_replies(1)
-        assert reply.startswith(notes.turn_failed(told))
+        assert reply.startswith(texts.turns.failed(told))
         person.say("again")
         assert person.wait_for_replies(2)[1] == "better now"
 
@@ -228,7 +231,7 @@ def test_model_without_end_is_stopped_and_told(tmp_path: Path, provider: LocalPr
     with served(tmp_path, provider, AGENT__MAX_STEPS="5") as process:
         person = Person(process)
         person.say("go")
-        assert person.wait_for_replies(1) == [notes.turn_failed(notes.too_many_steps(5))]
+        assert person.wait_for_replies(1) == [texts.turns.failed(texts.turns.too_many_steps(5))]
         assert runs_of(process).total() == 5
         provider.script = [Says("better now")]
         person.say("again")
@@ -240,9 +243,9 @@ def test_model_that_goes_in_circles_is_told_and_then_stopped(tmp_path: Path, pro
     with served(tmp_path, provider) as process:
         person = Person(process)
         person.say("go")
-        assert person.wait_for_replies(1) == [notes.turn_failed(notes.going_in_circles(10))]
+        assert person.wait_for_replies(1) == [texts.turns.failed(texts.turns.repeated_calls(10))]
         assert runs_of(process) == {"quick:same": 5}
-        assert notes.SAME_AGAIN in json.dumps(provider.requests[-1].messages)
+        assert texts.tool_calls.REPEATED in json.dumps(provider.requests[-1].messages)
 
 
 def test_tokens_of_one_turn_are_bounded(tmp_path: Path, provider: LocalProvider) -> None:
@@ -250,7 +253,7 @@ def test_tokens_of_one_turn_are_bounded(tmp_path: Path, provider: LocalProvider)
     with served(tmp_path, provider, AGENT__MAX_TOKENS="40") as process:
         person = Person(process)
         person.say("go")
-        assert person.wait_for_replies(1) == [notes.turn_failed(notes.too_many_tokens(45, 40))]
+        assert person.wait_for_replies(1) == [texts.turns.failed(texts.turns.too_many_tokens(45, 40))]
 
 
 def test_stream_that_never_ends_is_bounded_and_told(tmp_path: Path, provider: LocalProvider) -> None:
@@ -259,8 +262,8 @@ def test_stream_that_never_ends_is_bounded_and_told(tmp_path: Path, provider: Lo
         person = Person(process)
         person.say("go")
         [reply] = person.wait_for_replies(1)
-        assert reply.startswith(notes.turn_failed(notes.MODEL_BROKE_OFF))
-        assert notes.endless_answer(MAX_ANSWER_CHARS) in reply
+        assert reply.startswith(texts.turns.failed(texts.providers.INCOMPLETE))
+        assert texts.providers.answer_too_long(MAX_ANSWER_CHARS) in reply
         provider.script = [Says("better now")]
         person.say("again")
         assert person.wait_for_replies(2)[1] == "better now"

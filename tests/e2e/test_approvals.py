@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core import texts
 from perdure.core.journal import QuestionAnswered, ToolStarted
-from perdure.core.notes import usage
 from perdure.platforms.api import Capabilities
 from perdure.testing import SimulatedPlatform
 from support.approving import DONE, GUARDED, QUESTION, ApprovalScenario
@@ -100,7 +100,9 @@ async def test_b66_wrong_id_and_other_chats_approve_nothing(home: Path) -> None:
             scene.platform.write(f"/approve {name}")
         scene.platform.press(approve.command, chat="2")
         scene.platform.write("/approve", chat="2")
-        await scene.wait_for_replies(usage("/approve [ID]", "x"), NOTHING, NOTHING, NOTHING, NOTHING)
+        await scene.wait_for_replies(
+            texts.chat_commands.usage("/approve [ID]", "x"), NOTHING, NOTHING, NOTHING, NOTHING
+        )
         await scene.wait_for_replies(NOTHING, NOTHING, chat="2")
         assert (await scene.last_turn_view()).state == "waiting"
         assert scene.runs() == 0

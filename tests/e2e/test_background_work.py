@@ -9,7 +9,7 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.agents.loop import BuiltinAgent
 from perdure.agents.offline import OfflineModel
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address, background_session_key, session_key
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
@@ -25,7 +25,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-BEGUN = [notes.work_begun(number) for number in range(4)]
+BEGUN = [texts.background.started(number) for number in range(4)]
 
 
 async def sees(platform: SimulatedPlatform, *texts: str) -> None:
@@ -120,20 +120,20 @@ async def test_b86_work_is_listed_while_it_goes_on(tmp_path: Path) -> None:
     line = "Background 1 is running: research"
     async with serving(tmp_path, platform, agent=agent):
         platform.write("/background")
-        await sees(platform, notes.NO_WORK)
+        await sees(platform, texts.background.NONE_RUNNING)
         platform.write("/background research")
         await agent.wait_until_started("research")
         platform.write("/background")
-        await sees(platform, notes.NO_WORK, BEGUN[1], line)
+        await sees(platform, texts.background.NONE_RUNNING, BEGUN[1], line)
         platform.write("/status")
         await eventually("it is told", lambda: len(platform.replies()) == 4)
         assert line in platform.replies()[-1]
         platform.write("/background", chat="2")
-        await eventually("it is answered", lambda: platform.replies("2") == [notes.NO_WORK])
+        await eventually("it is answered", lambda: platform.replies("2") == [texts.background.NONE_RUNNING])
         agent.release("research")
         await eventually("it is done", lambda: "[background 1] research: done" in platform.replies())
         platform.write("/background")
-        await eventually("nothing goes on", lambda: platform.replies()[-1:] == [notes.NO_WORK])
+        await eventually("nothing goes on", lambda: platform.replies()[-1:] == [texts.background.NONE_RUNNING])
 
 
 # ── stopping ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,9 +159,9 @@ async def test_b86_stop_in_the_chat_does_not_end_it_and_its_own_stop_does(tmp_pa
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
-        ("/background stop 7", notes.no_such_work(7)),
-        ("/background stop", notes.usage("/background [TEXT | stop N]", "stop")),
-        ("/background answer 7 yes", notes.no_such_work(7)),
+        ("/background stop 7", texts.background.unknown(7)),
+        ("/background stop", texts.chat_commands.usage("/background [TEXT | stop N]", "stop")),
+        ("/background answer 7 yes", texts.background.unknown(7)),
     ],
 )
 async def test_b86_command_for_no_work_says_so(tmp_path: Path, command: str, answer: str) -> None:
@@ -230,7 +230,9 @@ async def test_b86_call_of_a_work_is_approved_by_its_number(tmp_path: Path, verb
         assert "name='/stop'" in asked.text, "what is to be approved stays as it is"
         assert asked.text.endswith("Say /background approve 1 or /background deny 1; nothing else counts.")
         platform.write("/approve")  # of the chat, where nothing waits
-        await eventually("it is answered", lambda: platform.replies()[-1:] == [notes.JUDGED["nothing"]])
+        await eventually(
+            "it is answered", lambda: platform.replies()[-1:] == [texts.approvals.DECISION_ANSWERS["nothing"]]
+        )
         [button] = [each for each in asked.buttons if each.command.startswith(f"/background {verb} 1 t_")]
         platform.press(button.command)
         await eventually("it is over", lambda: platform.replies()[-1:] == ["[background 1] over"])
@@ -260,15 +262,15 @@ async def test_b86_work_that_does_not_go_on_by_itself_is_reached_by_its_number(t
         platform.write("/background research")
         await agent.wait_until_started("research")
         await sees(platform, BEGUN[1])
-    held = notes.about_work(1, notes.will_not_go_on("automatic resume is switched off here"))
+    held = texts.background.notice(1, texts.recovery.not_resumed("automatic resume is switched off here"))
     assert "Say /background resume 1 to go on, or /background drop 1 to give it up." in held
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="off"):
         await sees(platform, BEGUN[1], held)
         agent.release("research")
         platform.write("/resume")
-        await sees(platform, BEGUN[1], held, notes.RESUMED["nothing"])
+        await sees(platform, BEGUN[1], held, texts.chat_commands.RESUME_ANSWERS["nothing"])
         platform.write("/background resume 1")
-        told = [notes.RESUMED["nothing"], "Going on.", "[background 1] research: done"]
+        told = [texts.chat_commands.RESUME_ANSWERS["nothing"], "Going on.", "[background 1] research: done"]
         await sees(platform, BEGUN[1], held, *told)
 
 
@@ -279,7 +281,9 @@ async def test_b86_chat_is_asked_about_a_work_with_buttons_that_reach_it(tmp_pat
         await agent.wait_until_started("research")
         await sees(platform, BEGUN[1])
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="ask") as gateway:
-        await sees(platform, BEGUN[1], notes.about_work(1, notes.ask_to_resume("restart_interrupted")))
+        await sees(
+            platform, BEGUN[1], texts.background.notice(1, texts.recovery.ask_to_resume("restart_interrupted"))
+        )
         platform.press(platform.posted[1].buttons[1].command)
         await eventually("it is given up", lambda: platform.replies()[-1:] == ["Given up."])
         assert await states(gateway, work_key(platform)) == [TurnState.CANCELLED]
@@ -294,13 +298,13 @@ async def test_b86_work_that_was_set_aside_is_brought_back_by_its_number(tmp_pat
             await eventually(f"{attempts} have begun", lambda wanted=attempts: agent.started_texts == wanted)  # type: ignore[misc]
             await sees(platform, BEGUN[1])
     clock.move(600)
-    aside = notes.set_aside(1, "it was cut off 3 times in a row without progress")
+    aside = texts.background.suspended(1, "it was cut off 3 times in a row without progress")
     agent.release("research", "")
     async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
         await sees(platform, BEGUN[1], aside)
         platform.write("/background resume 1")
         await eventually("it goes on", lambda: len(platform.replies()) == 4)
-        assert platform.replies()[2] == notes.RESUMED["session"]
+        assert platform.replies()[2] == texts.chat_commands.RESUME_ANSWERS["session"]
         assert platform.replies()[3].startswith("[background 1] ")
         assert await states(gateway, work_key(platform)) == [TurnState.CANCELLED, TurnState.DONE]
 
@@ -367,11 +371,11 @@ async def test_b86_work_beyond_the_most_is_refused_with_words_until_one_has_ende
         platform.write("/background one")
         await agent.wait_until_started("one")
         platform.write("/background two")
-        await sees(platform, BEGUN[1], notes.too_many_works(1))
+        await sees(platform, BEGUN[1], texts.background.too_many(1))
         agent.release("one", "three")
-        await sees(platform, BEGUN[1], notes.too_many_works(1), "[background 1] one: done")
+        await sees(platform, BEGUN[1], texts.background.too_many(1), "[background 1] one: done")
         platform.write("/background three")
-        said = [BEGUN[1], notes.too_many_works(1), "[background 1] one: done", BEGUN[2]]
+        said = [BEGUN[1], texts.background.too_many(1), "[background 1] one: done", BEGUN[2]]
         await sees(platform, *said, "[background 2] three: done")
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perdure.agents.api import ModelRequest, PreviewCallback, Reply, TurnContext
 from perdure.agents.loop import BuiltinAgent
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall
 from perdure.core.messages import Inbound, Outbound, Receipt
@@ -80,7 +80,7 @@ async def test_b59_whatever_an_agent_raises_fails_its_turn_alone(
     platform, other = SimulatedPlatform(), SimulatedPlatform("other")
     async with serving(tmp_path, platform, other, agent=Own(fails)):
         platform.write("hi")
-        await replies(platform, notes.turn_failed(notes.AGENT_CRASHED))
+        await replies(platform, texts.turns.failed(texts.turns.AGENT_CRASHED))
         await neighbours_are_served(platform, other)
 
 
@@ -99,7 +99,7 @@ async def test_b59_whatever_a_task_of_an_agent_raises_fails_its_turn_alone(
     platform, other = SimulatedPlatform(), SimulatedPlatform("other")
     async with serving(tmp_path, platform, other, agent=Own(answer)):
         platform.write("hi")
-        await replies(platform, notes.turn_failed(notes.AGENT_CRASHED))
+        await replies(platform, texts.turns.failed(texts.turns.AGENT_CRASHED))
         await neighbours_are_served(platform, other)
 
 
@@ -262,14 +262,14 @@ async def test_b59_entry_of_a_newer_version_leaves_one_conversation_alone(tmp_pa
     await write_newer_entry(tmp_path, platform, state)
     async with serving(tmp_path, platform):
         platform.write("say: again")
-        await eventually("its chat is told", lambda: notes.NEWER_ENTRY in platform.replies())
+        await eventually("its chat is told", lambda: texts.turns.NEWER_ENTRY in platform.replies())
         await neighbours_are_served(platform)
         platform.write("/why")
-        told = [notes.NEWER_ENTRY] * 2
+        told = [texts.turns.NEWER_ENTRY] * 2
         await eventually("it is told once, and as an answer", lambda: platform.replies()[-2:] == told)
         await neighbours_are_served(platform, chat="3")
     assert platform.replies()[-2:] == told
-    assert platform.replies().count(notes.NEWER_ENTRY) == 2
+    assert platform.replies().count(texts.turns.NEWER_ENTRY) == 2
 
 
 # ── the store ───────────────────────────────────────────────────────────────────────────────────────────────

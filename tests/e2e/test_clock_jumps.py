@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from perdure.core import texts
 from perdure.core.delivery import MAX_RETRY_MS, DeliveryState
 from perdure.core.messages import Outbound, Receipt
-from perdure.core.notes import RESTARTING
 from perdure.errors import NotConnected, SendRetry
 from perdure.runtime.bell import POLL_SECONDS
 from perdure.runtime.connections import MAX_DELAY_SECONDS
@@ -168,7 +168,7 @@ def test_b89_restart_is_obeyed_when_the_clock_was_set_back(tmp_path: Path) -> No
             clock.move(-DAY)
             platform.write("/restart")
             await eventually("it is answered", platform.replies)
-            assert platform.replies() == [RESTARTING]
+            assert platform.replies() == [texts.recovery.RESTARTING]
 
     run_fast_forward(story())
 

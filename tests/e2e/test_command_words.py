@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import NotConnected
 from perdure.platforms.api import MenuEntry
 from perdure.testing import SimulatedPlatform
@@ -37,8 +37,8 @@ TABLE = {
     "reset": Words(r"This is a fresh conversation\."),
     "resume": Words(r"There is nothing to resume here\.", r"I know no conversation with that id.*"),
     "drop": Words(r"There is nothing interrupted.*", r"Write it as /drop \[ID\]; .*'zzz zzz'\."),
-    "undo": Words(re.escape(notes.UNDO_REFUSED["nothing"])),
-    "retry": Words(re.escape(notes.UNDO_REFUSED["nothing"])),
+    "undo": Words(re.escape(texts.chat_commands.UNDO_REFUSALS["nothing"])),
+    "retry": Words(re.escape(texts.chat_commands.UNDO_REFUSALS["nothing"])),
     "approve": Words(r"Nothing waits for your approval here\.", r"Write it as /approve \[ID\]; .*'zzz zzz'\."),
     "deny": Words(r"Nothing waits for your approval here\.", r"Write it as /deny \[ID\]; .*'zzz zzz'\."),
     "sessions": Words(r"s_\w+  this one, \d+ s ago: nothing was said"),
@@ -57,7 +57,7 @@ async def test_b81_every_command_answers_helpfully_whatever_its_words_are(tmp_pa
         registry = gateway.loops.commands.registry
         assert set(TABLE) == set(registry), "the table has a row for every command"
         for name, words in TABLE.items():
-            superfluous = re.escape(notes.usage(registry[name].usage, "zzz zzz"))
+            superfluous = re.escape(texts.chat_commands.usage(registry[name].usage, "zzz zzz"))
             if words.bare:
                 await answers(platform, f"/{name}", words.bare, f"{name} bare")
             await answers(platform, f"/{name} zzz zzz", words.odd or superfluous, f"{name} odd")

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.journal import TurnCancelled
 from perdure.core.turn import TurnState
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 OWNED = {"PLATFORMS__WEB__ALLOW": "ann"}  # who may use every command
 HELD_BACK = {"RECOVERY__POLICY": "off", "DRAIN__DEADLINE": "0s", "PLATFORMS__WEB__BANNER": "false", **OWNED}
-HELD = notes.will_not_go_on("automatic resume is switched off here")
+HELD = texts.recovery.not_resumed("automatic resume is switched off here")
 STORED = "SELECT 1 FROM inbox WHERE kind = 'command'"
 OBEYED = "SELECT 1 FROM inbox WHERE kind = 'command' AND state = 'obeyed'"
 
@@ -159,7 +159,7 @@ async def test_b81_commands_work_while_a_turn_runs_and_while_the_gateway_drains(
         [status] = await eventually("the other chat is answered", lambda: platform.replies("2"))
         assert status.startswith("The gateway is draining")
         platform.write("/stop")
-        await wait_for_replies(platform, platform.replies()[0], notes.banner(restart=False), "Stopped.")
+        await wait_for_replies(platform, platform.replies()[0], texts.recovery.banner(restart=False), "Stopped.")
         await wait_until_stopped(gateway)
 
 
@@ -191,7 +191,7 @@ async def test_message_behind_new_is_answered_in_the_new_session_when_both_come_
         platform.write("hello", chat=chat)
     async with serving(tmp_path, platform, agent=agent) as gateway:
         for chat in chats:
-            answer = notes.renewed(None, 0)
+            answer = texts.chat_commands.new_conversation(None, 0)
             await wait_for_replies(platform, "old: done", answer, "hello: done", chat=chat)
             old, new = await gateway.store.sessions.of_key(key_of(platform, chat))
             assert len(await gateway.store.turns.of_session(old.id)) == 1
@@ -208,7 +208,7 @@ async def test_b54_stop_all_spares_what_was_written_behind_it(tmp_path: Path) ->
         platform.write("waits")
         platform.write("/stop all")
         platform.write("later")
-        await wait_for_replies(platform, notes.stopped("a turn", 0, 1, 0), "later: done")
+        await wait_for_replies(platform, texts.chat_commands.stopped("a turn", 0, 1, 0), "later: done")
     assert agent.started_texts == ["work", "later"]
 
 
@@ -289,8 +289,8 @@ async def test_b54_turn_is_not_begun_when_it_is_stopped_in_its_first_moment(tmp_
 @pytest.mark.parametrize(
     ("command", "answer", "then"),
     [
-        pytest.param("/stop", notes.stopped("a turn", 2, 0, 0), ["one", "two"], id="/stop"),
-        pytest.param("/stop all", notes.stopped("a turn", 0, 2, 0), [], id="/stop all"),
+        pytest.param("/stop", texts.chat_commands.stopped("a turn", 2, 0, 0), ["one", "two"], id="/stop"),
+        pytest.param("/stop all", texts.chat_commands.stopped("a turn", 0, 2, 0), [], id="/stop all"),
     ],
 )
 async def test_b54_stop_ends_the_turn_and_says_what_becomes_of_waiting_messages(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import TurnCancelled
 from perdure.core.session import SessionState
 from perdure.core.turn import TurnState
@@ -34,7 +34,7 @@ async def state_of(scene: RecoveryScenario) -> SessionState:
 
 def said(scene: RecoveryScenario, chat: str = "1") -> list[str]:
     """What the chat sees, without the banners of orderly stops."""
-    return [text for text in scene.platform.replies(chat) if text != notes.banner(restart=False)]
+    return [text for text in scene.platform.replies(chat) if text != texts.recovery.banner(restart=False)]
 
 
 async def sees(scene: RecoveryScenario, *texts: str, chat: str = "1") -> None:
@@ -43,7 +43,7 @@ async def sees(scene: RecoveryScenario, *texts: str, chat: str = "1") -> None:
 
 # ── set aside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-THREE_TIMES = notes.suspended("it was cut off 3 times in a row without progress")
+THREE_TIMES = texts.recovery.suspended("it was cut off 3 times in a row without progress")
 
 
 async def test_b52_session_is_set_aside_after_three_interruptions_without_progress(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_b52_session_is_set_aside_after_three_interruptions_without_progre
         assert await state_of(scene) is SessionState.SUSPENDED
         assert "3 times in a row without progress" in await scene.why()
         scene.platform.write("/resume")
-        await sees(scene, THREE_TIMES, notes.RESUMED["session"], "done")
+        await sees(scene, THREE_TIMES, texts.chat_commands.RESUME_ANSWERS["session"], "done")
         assert await state_of(scene) is SessionState.OPEN
     assert scene.agent_harness.run_counts == {"a": 1, "b": 4, "c": 1}
 
@@ -115,7 +115,7 @@ async def test_b52_ten_interruptions_in_all_end_it_too(tmp_path: Path) -> None:
         await scene.crash_in_step()
         scene.clock.move(LATER)
     async with scene.serving():
-        await sees(scene, notes.suspended("it was cut off 10 times in all"))
+        await sees(scene, texts.recovery.suspended("it was cut off 10 times in all"))
         view = await scene.turn()
     assert was_interrupted_in_step(view)
     assert all(mark.progress for mark in view.interruptions)
@@ -169,11 +169,11 @@ async def test_b52_neighbour_is_not_punished_for_anothers_crashes(tmp_path: Path
 # ── paused ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 PAUSED = "automatic resume is paused: the gateway keeps crashing"
-TOLD = notes.will_not_go_on(PAUSED)
+TOLD = texts.recovery.not_resumed(PAUSED)
 
 
 def paused(gateway: Gateway) -> bool:
-    return notes.RESUME_PAUSED in gateway.describe()
+    return texts.recovery.RESUME_PAUSED in gateway.describe()
 
 
 async def test_b53_three_unclean_starts_pause_automatic_resume_and_everybody_is_served(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ async def test_b53_three_unclean_starts_pause_automatic_resume_and_everybody_is_
         await scene.wait_for_replies("hello", chat="2")
         scene.platform.write("/status", chat="2")
         await eventually(
-            "/status says so", lambda: notes.RESUME_PAUSED in "".join(scene.platform.replies("2")[-1:])
+            "/status says so", lambda: texts.recovery.RESUME_PAUSED in "".join(scene.platform.replies("2")[-1:])
         )
         assert PAUSED in await scene.why()
         scene.agent_harness.release()
@@ -202,7 +202,7 @@ async def test_b53_one_person_may_go_on_while_the_others_are_paused(tmp_path: Pa
     async with scene.serving_released() as gateway:
         await scene.wait_for_replies(TOLD)
         scene.platform.write("/resume")
-        await scene.wait_for_replies(TOLD, notes.RESUMED["turn"], "done")
+        await scene.wait_for_replies(TOLD, texts.chat_commands.RESUME_ANSWERS["turn"], "done")
         assert paused(gateway)
 
 
@@ -274,7 +274,7 @@ async def test_b54_stop_is_final_in_a_recovered_turn(tmp_path: Path) -> None:
 
 async def test_b54_stop_is_final_in_a_turn_that_was_held_back(tmp_path: Path) -> None:
     scene = await scenario_crashed_in_step(tmp_path)
-    off = notes.will_not_go_on("automatic resume is switched off here")
+    off = texts.recovery.not_resumed("automatic resume is switched off here")
     async with scene.crashing(RECOVERY__POLICY="off"):
         await sees(scene, off)
         assert was_interrupted_in_step(await scene.turn())

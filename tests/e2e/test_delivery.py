@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.messages import Stored
-from perdure.core.notes import DROPPED_REPLY, EXPIRED_REPLY, maybe_duplicate
 from perdure.errors import StoreBroken
 from perdure.platforms.api import Capabilities, Event
 from perdure.store.api import Store
@@ -73,9 +73,17 @@ async def test_b72_message_written_while_down_is_answered_after_the_start(tmp_pa
     [
         pytest.param(None, {}, ["hi"], id="an idempotent platform gets the same key again"),
         pytest.param(READ_BACK, {}, ["hi"], id="a platform with read-back is asked"),
-        pytest.param(NO_IDEMPOTENCE, {}, ["hi", maybe_duplicate("hi")], id="otherwise it is resent with a mark"),
         pytest.param(
-            NO_IDEMPOTENCE, {"DELIVERY__UNKNOWN": "drop"}, ["hi", DROPPED_REPLY], id="or dropped, and told"
+            NO_IDEMPOTENCE,
+            {},
+            ["hi", texts.delivery.maybe_duplicate("hi")],
+            id="otherwise it is resent with a mark",
+        ),
+        pytest.param(
+            NO_IDEMPOTENCE,
+            {"DELIVERY__UNKNOWN": "drop"},
+            ["hi", texts.delivery.REPLY_DROPPED],
+            id="or dropped, and told",
         ),
     ],
 )
@@ -146,7 +154,7 @@ async def test_b75_reply_expires_visibly_when_too_old(tmp_path: Path) -> None:
         await eventually("the chat is told", platform.replies)
         await nothing_owed(gateway.store)
         [expired] = await gateway.store.outbox.of_turn(str(row.turn))
-    assert (expired.state, platform.replies()) == (DeliveryState.EXPIRED, [EXPIRED_REPLY])
+    assert (expired.state, platform.replies()) == (DeliveryState.EXPIRED, [texts.delivery.REPLY_EXPIRED])
 
 
 async def test_b79_reply_is_attached_to_its_message_and_a_thread_is_its_own_session(tmp_path: Path) -> None:

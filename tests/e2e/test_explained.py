@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.waiting import wait_for
 
@@ -61,7 +61,7 @@ def test_b40_b41_b42_killed_turn_is_found_finished_and_explained(tmp_path: Path)
             "The last turn is running (attempt 1).",
             "It was never cut off.",
             "Nothing is marked to be resumed.",
-            notes.NO_GATEWAY,
+            texts.recovery.NO_GATEWAY,
         ]
         process.start()
         assert person.wait_for_replies(1) == ["all done"]
@@ -76,7 +76,7 @@ def test_b40_b41_b42_killed_turn_is_found_finished_and_explained(tmp_path: Path)
         person.say("/why")
         assert without_times(person.wait_for_replies(2)[1]).splitlines() == explained
         assert process.stop() == 0
-        explained.append(notes.NO_GATEWAY)
+        explained.append(texts.recovery.NO_GATEWAY)
         assert without_times(shown(process, "why", KEY)).splitlines() == explained
         assert [without_times(line) for line in read(process, "why", KEY)] == explained
 
@@ -88,7 +88,7 @@ def test_b42_held_turn_is_listed_and_explained_with_what_to_do(tmp_path: Path) -
         kill_in_the_second_step(process, person)
         process.start()
         [told] = person.wait_for_replies(1)
-        assert told == notes.will_not_go_on("automatic resume is switched off here")
+        assert told == texts.recovery.not_resumed("automatic resume is switched off here")
         [session] = read(process, "sessions")
         assert (session["key"], session["state"], session["resume_pending"]) == (KEY, "open", True)
         assert (session["resume_reason"], session["interruptions"]) == ("restart_interrupted", 1)
@@ -97,7 +97,10 @@ def test_b42_held_turn_is_listed_and_explained_with_what_to_do(tmp_path: Path) -
         assert process.stop() == 0
         line, why = running
         assert without_times(shown(process, "sessions")) == without_times(line)
-        assert without_times(shown(process, "why", session["id"])) == f"{without_times(why)}{notes.NO_GATEWAY}\n"
+        assert (
+            without_times(shown(process, "why", session["id"]))
+            == f"{without_times(why)}{texts.recovery.NO_GATEWAY}\n"
+        )
         assert session["id"] in line
         assert "pending: restart_interrupted" in line
         assert why.splitlines()[2:] == [
@@ -153,8 +156,8 @@ def test_nothing_has_happened_where_nobody_has_written(tmp_path: Path) -> None:
     with gateway(tmp_path / "home") as process:
         person = Person(process)
         person.say("/why")
-        assert person.wait_for_replies(1) == [notes.NOTHING_HERE]
-        assert shown(process, "why", KEY) == f"{notes.NOTHING_HERE}\n"
+        assert person.wait_for_replies(1) == [texts.chat_commands.NOTHING_HAPPENED]
+        assert shown(process, "why", KEY) == f"{texts.chat_commands.NOTHING_HAPPENED}\n"
 
 
 def test_b53_status_says_that_automatic_resume_is_paused_and_one_command_lifts_it(tmp_path: Path) -> None:
@@ -167,10 +170,10 @@ def test_b53_status_says_that_automatic_resume_is_paused_and_one_command_lifts_i
             wait_until_run(process, "two", kill + 2)
             process.kill()
         process.start()
-        assert person.wait_for_replies(1) == [notes.will_not_go_on(PAUSED)]
+        assert person.wait_for_replies(1) == [texts.recovery.not_resumed(PAUSED)]
         status = read(process, "status")
         assert (status["resume_paused"], status["running"]) == (True, 0)
-        assert notes.RESUME_PAUSED in shown(process, "status").splitlines()
+        assert texts.recovery.RESUME_PAUSED in shown(process, "status").splitlines()
         assert shown(process, "resume", "--all") == "Automatic resume goes on.\n"
         assert person.wait_for_replies(2)[1] == "all done"
         assert shown(process, "resume", "--all") == "Automatic resume was not paused.\n"
@@ -204,7 +207,7 @@ def test_b52_session_that_was_set_aside_is_explained_and_resumed_from_the_comman
             process.signal(cut)
             assert process.wait() == (0 if cut == signal.SIGTERM else -signal.SIGKILL)
         process.start()
-        told = notes.suspended("it was cut off 3 times in a row without progress")
+        told = texts.recovery.suspended("it was cut off 3 times in a row without progress")
         wait_for("the chat is told", lambda: told in person.replies())
         assert shown(process, "why", KEY).splitlines()[0] == "The session is suspended."
         assert "Then: the session was set aside" in shown(process, "why", KEY)

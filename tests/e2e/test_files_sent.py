@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.platforms.api import Capabilities
 from perdure.testing import SimulatedPlatform
 from perdure.testing.telegram import BotApiRefusal, Fault, LocalTelegram
@@ -78,7 +78,7 @@ def test_b74_kill_in_the_middle_of_a_send_is_told_as_any_other(
         wait_until_settled(process)
         assert shared(telegram) == [("photo", "cat.png", PNG)] * (1 + arrived)
         captions = [sent.text for sent in telegram.sent if sent.file]
-        assert captions[-1] == notes.maybe_duplicate("cat.png")
+        assert captions[-1] == texts.delivery.maybe_duplicate("cat.png")
         assert len(list((process.home / "attachments").glob("*/cat.png"))) == 1
 
 

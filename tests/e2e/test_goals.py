@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import NoteMessage, UserMessage, build_conversation
 from perdure.core.turn import TurnState
 from perdure.errors import ModelError
@@ -22,7 +22,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-SET = notes.goal_set(10, busy=False)
+SET = texts.goals.started(10, busy=False)
 FAIL, HANG = "(fail)", "(hang)"
 
 
@@ -87,7 +87,9 @@ async def test_b84_goal_begins_at_once_and_goes_on_until_it_is_reached(tmp_path:
         await sees(platform, SET, "one", "two", "three\nGOAL REACHED")
         await at_rest(gateway)
         platform.write("/goal")
-        await sees(platform, SET, "one", "two", "three\nGOAL REACHED", notes.goal("tidy up", "reached", 3, 10))
+        await sees(
+            platform, SET, "one", "two", "three\nGOAL REACHED", texts.goals.status("tidy up", "reached", 3, 10)
+        )
         keys = await causes(gateway)
     assert agent.asked == ["tidy up"] * 3
     assert [key.split(":")[0::2] for key in keys] == [["goal", "1"], ["goal", "2"], ["goal", "3"]]
@@ -101,15 +103,15 @@ async def test_b84_model_is_told_what_a_goal_is_and_how_it_ends(tmp_path: Path) 
         await sees(platform, SET, "one", "GOAL GIVEN UP")
         await at_rest(gateway)
     told = [[message.text for message in read] for read in agent.read]
-    expected = [["tidy up", f"[Gateway note: {notes.goal_note(number, 10)}]"] for number in (1, 2)]
+    expected = [["tidy up", f"[Gateway note: {texts.goals.turn_note(number, 10)}]"] for number in (1, 2)]
     assert told == expected
-    assert "GOAL REACHED" in notes.goal_note(1, 10)
+    assert "GOAL REACHED" in texts.goals.turn_note(1, 10)
 
 
 async def test_b84_budget_ends_a_goal_and_that_is_told(tmp_path: Path) -> None:
     platform, agent = SimulatedPlatform(), Planned("one", "two")
     budget = {"GOAL__MAX_TURNS": "2"}
-    begun, spent = notes.goal_set(2, busy=False), notes.goal_spent(2)
+    begun, spent = texts.goals.started(2, busy=False), texts.goals.budget_spent(2)
     async with serving(tmp_path, platform, agent=agent, **budget) as gateway:
         platform.write("/goal tidy up")
         await sees(platform, begun, "one", "two", spent)
@@ -151,9 +153,9 @@ async def test_b84_goal_set_in_a_running_turn_begins_behind_it(tmp_path: Path) -
         platform.write("hello")
         await agent.has("hello")
         platform.write("/goal tidy up")
-        await sees(platform, notes.goal_set(10, busy=True))
+        await sees(platform, texts.goals.started(10, busy=True))
         agent.gate.set()
-        await sees(platform, notes.goal_set(10, busy=True), "one", "GOAL REACHED")
+        await sees(platform, texts.goals.started(10, busy=True), "one", "GOAL REACHED")
         await at_rest(gateway)
     assert agent.asked == ["hello", "tidy up"]
 
@@ -163,7 +165,7 @@ async def test_b84_goal_set_in_a_running_turn_begins_behind_it(tmp_path: Path) -
 
 async def test_b84_failed_turn_does_not_continue_it_and_the_next_that_completes_does(tmp_path: Path) -> None:
     platform, agent = SimulatedPlatform(), Planned("one", FAIL, "to the message", "GOAL REACHED")
-    failed = notes.turn_failed("no credit")
+    failed = texts.turns.failed("no credit")
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
         await sees(platform, SET, "one", failed)
@@ -183,7 +185,7 @@ async def test_b84_stopped_turn_does_not_continue_it(tmp_path: Path) -> None:
         await sees(platform, SET, "Stopped.")
         await at_rest(gateway)
         platform.write("/goal")
-        await sees(platform, SET, "Stopped.", notes.goal("tidy up", "active", 1, 10))
+        await sees(platform, SET, "Stopped.", texts.goals.status("tidy up", "active", 1, 10))
     assert agent.asked == ["tidy up"]
 
 
@@ -199,7 +201,7 @@ async def test_b84_interrupted_turn_does_not_continue_it_until_it_has_gone_on_an
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         await sees(platform, SET)
-    held = notes.will_not_go_on("automatic resume is switched off here")
+    held = texts.recovery.not_resumed("automatic resume is switched off here")
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="off") as gateway:
         await sees(platform, SET, held)
         await at_rest(gateway)
@@ -210,7 +212,7 @@ async def test_b84_interrupted_turn_does_not_continue_it_until_it_has_gone_on_an
 
 async def test_b84_goal_is_ended_by_a_person(tmp_path: Path) -> None:
     platform, agent = SimulatedPlatform(), Planned(f"{HANG}one")
-    off = notes.goal_ended(ended=True)
+    off = texts.goals.ended(ended=True)
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
@@ -220,13 +222,13 @@ async def test_b84_goal_is_ended_by_a_person(tmp_path: Path) -> None:
         await sees(platform, SET, off, "one")
         await at_rest(gateway)
         platform.write("/goal off")
-        await sees(platform, SET, off, "one", notes.NO_GOAL)
+        await sees(platform, SET, off, "one", texts.goals.NO_GOAL)
     assert agent.asked == ["tidy up"]
 
 
 async def test_b84_goal_ends_with_its_conversation(tmp_path: Path) -> None:
     platform, agent = SimulatedPlatform(), Planned("one", f"{HANG}two")
-    renewed = notes.renewed("t", 0)
+    renewed = texts.chat_commands.new_conversation("t", 0)
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
         await agent.has("tidy up", "tidy up")
@@ -236,7 +238,7 @@ async def test_b84_goal_ends_with_its_conversation(tmp_path: Path) -> None:
         await sees(platform, SET, "one", renewed, "nothing more")
         await at_rest(gateway)
         platform.write("/goal")
-        await sees(platform, SET, "one", renewed, "nothing more", notes.NO_GOAL)
+        await sees(platform, SET, "one", renewed, "nothing more", texts.goals.NO_GOAL)
 
 
 async def test_b84_new_goal_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
@@ -270,7 +272,7 @@ async def test_b84_status_tells_of_the_goal(tmp_path: Path) -> None:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         platform.write("/status")
-        told = notes.goal("tidy up", "active", 1, 10)
+        told = texts.goals.status("tidy up", "active", 1, 10)
         await eventually("it is told", lambda: "".join(platform.replies()[-1:]).endswith(told))
         agent.gate.set()
         await eventually("it is reached", lambda: platform.replies()[-1:] == ["GOAL REACHED"])
@@ -300,7 +302,7 @@ GOAL = "once dig 0s\nsay: dug"
 
 async def test_b84_goal_is_neither_lost_nor_doubled_when_killed_at_any_store_call(tmp_path: Path) -> None:
     """B96 too: each of its turns begins once."""
-    seen = [notes.goal_set(2, busy=False), "dug", "dug", notes.goal_spent(2)]
+    seen = [texts.goals.started(2, busy=False), "dug", "dug", texts.goals.budget_spent(2)]
 
     async def check(gateway: Gateway, platform: SimulatedPlatform) -> None:
         assert [key.split(":")[2] for key in await causes(gateway)] == ["1", "2"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import TurnCancelled, TurnView
 from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway, StopKind
@@ -32,7 +32,7 @@ async def people(gateway: Gateway) -> None:
     await change_people(gateway, "add", who="web:gus", role="guest")
 
 
-def texts(view: TurnView) -> list[str]:
+def message_texts(view: TurnView) -> list[str]:
     return [cause.text for cause in view.causes]
 
 
@@ -60,13 +60,13 @@ async def test_b102_outsider_cannot_add_to_steer_or_stop_a_running_turn(
         house.agent_harness.release()
         await eventually("it goes on to its end", lambda: "done" in house.platform.replies("g"))
         [view] = await turn_views(here.store, SHARED)
-        assert (view.state, texts(view)) == (TurnState.DONE, [SCRIPT])
+        assert (view.state, message_texts(view)) == (TurnState.DONE, [SCRIPT])
     assert who == "gus" or house.platform.replies("g") == ["done"], "a stranger is told nothing"
 
 
 def _answered(house: PairingScenario, who: str) -> bool:
     """Whether a guest has heard of the last of what they wrote; a stranger never does."""
-    return who == "eve" or house.platform.replies("g").count(notes.NOT_ALLOWED) == 4
+    return who == "eve" or house.platform.replies("g").count(texts.people.NOT_ALLOWED) == 4
 
 
 @outsider
@@ -84,12 +84,12 @@ async def test_b102_outsider_cannot_add_to_a_turn_that_was_cut_off(tmp_path: Pat
             house.platform.write(text, chat="g", sender=who)
         await house.wait_until_acknowledged()
         if who == "gus":
-            wanted = {notes.NOT_ALLOWED, "mine"}
+            wanted = {texts.people.NOT_ALLOWED, "mine"}
             await eventually("the guest is answered", lambda: wanted <= set(house.platform.replies("g")))
         assert (await last_turn(here.store, SHARED)).state is TurnState.INTERRUPTED
         house.platform.write("say: and that", chat="g", sender="bob")
         await house.wait_for_replies("done\nand that", chat="g")
-        assert texts((await turn_views(here.store, SHARED))[0]) == [SCRIPT, "say: and that"]
+        assert message_texts((await turn_views(here.store, SHARED))[0]) == [SCRIPT, "say: and that"]
 
 
 @outsider
@@ -126,7 +126,7 @@ async def test_b102_outsider_cannot_approve_or_deny(tmp_path: Path, who: str) ->
             house.platform.write(text, chat="g", sender=who)
         await house.wait_until_acknowledged()
         if who == "gus":
-            refused = lambda: house.platform.replies("g").count(notes.NOT_ALLOWED) == 4
+            refused = lambda: house.platform.replies("g").count(texts.people.NOT_ALLOWED) == 4
             await eventually("the guest is told", refused)
         assert (await last_turn(here.store, SHARED)).state is TurnState.WAITING
         house.platform.press(approve.command, chat="g", sender="bob")
@@ -165,9 +165,13 @@ async def test_b102_guest_has_a_conversation_of_their_own_and_ends_only_that(tmp
             house.platform.write(SCRIPT, chat="g", sender=person)
         await house.agent_harness.wait_until_hanging(2)
         house.platform.write("/whoami", chat="g", sender="gus")
-        await house.wait_for_replies(notes.who_you_are("gus", "", "guest", shared=False, alone=False), chat="g")
+        await house.wait_for_replies(
+            texts.people.who_you_are("gus", "", "guest", shared=False, alone=False), chat="g"
+        )
         house.platform.write("/whoami", chat="g", sender="bob")
-        await house.wait_for_replies(notes.who_you_are("bob", "", "member", shared=True, alone=False), chat="g")
+        await house.wait_for_replies(
+            texts.people.who_you_are("bob", "", "member", shared=True, alone=False), chat="g"
+        )
         house.platform.write("/stop", chat="g", sender="gus")
         await house.wait_for_replies("Stopped.", chat="g")
         house.agent_harness.release()
@@ -201,7 +205,9 @@ async def test_b102_each_person_has_a_conversation_by_configuration_also_after_a
     async with house.serving() as here:
         await house.wait_for_replies("ann's", chat="g")
         house.platform.write("/whoami", chat="g", sender="bob")
-        await house.wait_for_replies(notes.who_you_are("bob", "", "member", shared=False, alone=False), chat="g")
+        await house.wait_for_replies(
+            texts.people.who_you_are("bob", "", "member", shared=False, alone=False), chat="g"
+        )
         assert [view.state for view in await turn_views(here.store, own("ann"))] == [TurnState.DONE]
         assert [view.ended for view in await turn_views(here.store, own("bob"))] == [TurnCancelled("stopped")]
         assert await turn_views(here.store, SHARED) == []
@@ -226,12 +232,12 @@ async def test_owner_by_name_may_restart_and_a_member_may_not(tmp_path: Path) ->
         await people(here)
         await change_people(here, "add", who="web:olga", role="owner")
         house.say("/restart", "bob")
-        await house.wait_for_replies(notes.NOT_ALLOWED, chat="bob")
+        await house.wait_for_replies(texts.people.NOT_ALLOWED, chat="bob")
         assert here.stopping is None
         house.say("/restart", "olga")
         await eventually("it restarts", lambda: here.phase == "stopped")
         assert here._ending is StopKind.RESTART
-    assert house.platform.replies("olga") == [notes.RESTARTING]
+    assert house.platform.replies("olga") == [texts.recovery.RESTARTING]
 
 
 async def test_list_of_a_chat_lets_in_there_and_nowhere_else(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.recovery import InterruptionReason
 from perdure.core.turn import TurnState
 from perdure.store.database import Database, Transaction
@@ -43,7 +43,7 @@ async def test_b55_policy_of_a_chat_goes_before_that_of_its_platform(tmp_path: P
 
 
 ASK = {"PLATFORMS__WEB__RECOVERY": "ask"}
-QUESTION = notes.ask_to_resume(InterruptionReason.RESTART_INTERRUPTED)
+QUESTION = texts.recovery.ask_to_resume(InterruptionReason.RESTART_INTERRUPTED)
 
 
 def press(scene: RecoveryScenario, label: str, question: int = 0) -> None:
@@ -70,7 +70,7 @@ async def test_b55_chat_is_asked_once_with_buttons_that_work_after_restarts_too(
     ]
     async with scene.serving():
         press(scene, "Resume")
-        await scene.wait_for_replies(QUESTION, notes.RESUMED["turn"], "done")
+        await scene.wait_for_replies(QUESTION, texts.chat_commands.RESUME_ANSWERS["turn"], "done")
     assert scene.agent_harness.run_counts == {"a": 1, "b": 2}
 
 
@@ -80,10 +80,10 @@ async def test_b55_dropped_turn_never_goes_on(tmp_path: Path) -> None:
         assert was_interrupted_in_step(await scene.wait_for_rule("ask"))
         await scene.wait_for_replies(QUESTION)
         press(scene, "Drop")
-        await scene.wait_for_replies(QUESTION, notes.dropped(True))
+        await scene.wait_for_replies(QUESTION, texts.chat_commands.dropped(True))
     async with scene.serving():  # even where the policy is now auto
         scene.platform.write("say: next")
-        await scene.wait_for_replies(QUESTION, notes.dropped(True), "next")
+        await scene.wait_for_replies(QUESTION, texts.chat_commands.dropped(True), "next")
         first, _ = await scene.turns()
     assert (first.state, scene.agent_harness.run_counts["b"]) == (TurnState.CANCELLED, 1)
 
@@ -94,9 +94,9 @@ async def test_b55_chat_is_asked_again_after_the_next_interruption(tmp_path: Pat
         await scene.wait_for_replies(QUESTION)
         scene.platform.press("/resume")
         await scene.agent_harness.wait_until_hanging(2)
-        await scene.wait_for_replies(QUESTION, notes.RESUMED["turn"])
+        await scene.wait_for_replies(QUESTION, texts.chat_commands.RESUME_ANSWERS["turn"])
     async with scene.serving():
-        await scene.wait_for_replies(QUESTION, notes.RESUMED["turn"], QUESTION)
+        await scene.wait_for_replies(QUESTION, texts.chat_commands.RESUME_ANSWERS["turn"], QUESTION)
         assert was_interrupted_in_step(await scene.turn())
 
 
@@ -105,20 +105,22 @@ async def test_b55_b71_buttons_mean_their_own_turn_when_another_was_held_since(t
     async with scene.crashing():
         await scene.wait_for_replies(QUESTION)
         press(scene, "Drop")
-        await scene.wait_for_replies(QUESTION, dropped := notes.dropped(True))
+        await scene.wait_for_replies(QUESTION, dropped := texts.chat_commands.dropped(True))
         scene.platform.write(SCRIPT)
         await scene.agent_harness.wait_until_hanging(2)
     async with scene.serving_released():
         await scene.wait_for_replies(QUESTION, dropped, QUESTION)
         press(scene, "Resume")
         press(scene, "Drop")
-        await scene.wait_for_replies(QUESTION, dropped, QUESTION, notes.OVER, notes.OVER)
+        await scene.wait_for_replies(
+            QUESTION, dropped, QUESTION, texts.chat_commands.TURN_OVER, texts.chat_commands.TURN_OVER
+        )
         assert was_interrupted_in_step(second := await scene.turn())
         assert (second.state, decided_rules(second)) == (TurnState.INTERRUPTED, ["ask"])
         press(scene, "Resume", question=1)
         await scene.wait_for_last_reply("done")
         press(scene, "Resume", question=1)
-        await scene.wait_for_last_reply(notes.OVER)
+        await scene.wait_for_last_reply(texts.chat_commands.TURN_OVER)
     assert scene.agent_harness.run_counts == {"a": 2, "b": 3}
 
 
@@ -129,7 +131,7 @@ async def test_b55_button_brings_back_what_was_set_aside_since(tmp_path: Path) -
         [session] = await gateway.store.sessions.page()
         assert await gateway.operator_verbs.suspend(session)
         press(scene, "Resume")
-        await scene.wait_for_replies(QUESTION, notes.RESUMED["session"], "done")
+        await scene.wait_for_replies(QUESTION, texts.chat_commands.RESUME_ANSWERS["session"], "done")
 
 
 async def test_b81_drop_is_explained_when_what_it_names_is_no_turn(tmp_path: Path) -> None:
@@ -137,14 +139,14 @@ async def test_b81_drop_is_explained_when_what_it_names_is_no_turn(tmp_path: Pat
     async with scene.serving():
         await scene.wait_for_replies(QUESTION)
         scene.platform.write("/drop it")
-        await scene.wait_for_replies(QUESTION, notes.usage("/drop [ID]", "it"))
+        await scene.wait_for_replies(QUESTION, texts.chat_commands.usage("/drop [ID]", "it"))
         assert (await scene.turn()).state is TurnState.INTERRUPTED
 
 
 # ── told once ───────────────────────────────────────────────────────────────────────────────────────────────
 
 OFF = {"RECOVERY__POLICY": "off"}
-TOLD = notes.will_not_go_on("automatic resume is switched off here")
+TOLD = texts.recovery.not_resumed("automatic resume is switched off here")
 
 
 async def test_b57_turn_that_will_not_go_on_is_told_once(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ async def test_b57_turn_that_will_not_go_on_is_told_once(tmp_path: Path) -> None
     assert len(scene.platform.replies()) == 1
     async with scene.serving_released():
         scene.platform.write("/resume")
-        await scene.wait_for_replies(TOLD, notes.RESUMED["turn"], "done")
+        await scene.wait_for_replies(TOLD, texts.chat_commands.RESUME_ANSWERS["turn"], "done")
 
 
 async def test_b57_turn_that_went_on_and_was_cut_off_again_is_told_again(tmp_path: Path) -> None:
@@ -168,9 +170,9 @@ async def test_b57_turn_that_went_on_and_was_cut_off_again_is_told_again(tmp_pat
         await scene.wait_for_replies(TOLD)
         scene.platform.write("/resume")
         await scene.agent_harness.wait_until_hanging(2)
-        await scene.wait_for_replies(TOLD, notes.RESUMED["turn"])
+        await scene.wait_for_replies(TOLD, texts.chat_commands.RESUME_ANSWERS["turn"])
     async with scene.serving():
-        await scene.wait_for_replies(TOLD, notes.RESUMED["turn"], TOLD)
+        await scene.wait_for_replies(TOLD, texts.chat_commands.RESUME_ANSWERS["turn"], TOLD)
         assert was_interrupted_in_step(await scene.turn())
 
 
@@ -182,7 +184,7 @@ async def test_b57_turn_is_told_again_when_killed_right_behind_resume(tmp_path: 
         scene.platform.write("/resume")
     for _ in range(2):
         async with scene.serving():
-            await scene.wait_for_replies(TOLD, notes.RESUMED["turn"], TOLD)
+            await scene.wait_for_replies(TOLD, texts.chat_commands.RESUME_ANSWERS["turn"], TOLD)
             assert decided_rules(await scene.wait_for_rule("off")) == ["off", "person", "off"]
     assert len(scene.agent_harness.hung_steps) == 1
 
@@ -194,7 +196,7 @@ async def test_b57_nobody_is_told_again_when_killed_before_resume_was_obeyed(tmp
         await scene.wait_for_replies(TOLD)
         scene.platform.write("/resume")
     async with scene.serving_released():
-        await scene.wait_for_replies(TOLD, notes.RESUMED["turn"], "done")
+        await scene.wait_for_replies(TOLD, texts.chat_commands.RESUME_ANSWERS["turn"], "done")
         assert decided_rules(await scene.turn()) == ["off", "person"]
 
 
@@ -243,7 +245,7 @@ async def test_b57_person_who_says_resume_first_is_not_contradicted(
     async with scene.serving_released(wrap=wrap, **settings):
         await eventually("the decision is about to be written", databases[0].reached.is_set)
         scene.platform.write("/resume")
-        await scene.wait_for_replies(notes.RESUMED["turn"], "done")
+        await scene.wait_for_replies(texts.chat_commands.RESUME_ANSWERS["turn"], "done")
         assert decided_rules(await scene.turn()) == ["person"], f"{rule} came too late"
 
 
@@ -251,11 +253,11 @@ async def test_b57_messages_that_wait_behind_a_held_turn_are_told_of(tmp_path: P
     """They were stored before the interruption, and have their turns once a person decides about this one."""
     scene = await scenario_crashed_in_step(tmp_path, SCRIPT, "say: two")
     async with scene.serving(**OFF):
-        told = notes.will_not_go_on("automatic resume is switched off here", waiting=1)
+        told = texts.recovery.not_resumed("automatic resume is switched off here", waiting=1)
         await scene.wait_for_replies(told)
         assert was_interrupted_in_step(await scene.turn())
         scene.platform.write("/drop")
-        await scene.wait_for_replies(told, notes.dropped(True), "two")
+        await scene.wait_for_replies(told, texts.chat_commands.dropped(True), "two")
     assert told.endswith("1 message waits behind it.")
 
 
@@ -263,7 +265,9 @@ async def test_b57_resume_is_not_offered_when_a_message_takes_the_place_of_the_w
     scene = await scenario_crashed_in_step(tmp_path, SCRIPT, "say: two")
     scene.clock.move(7200)
     async with scene.serving():
-        told = notes.left_behind("it is too old: the last sign of life was 2 h ago, and the limit is 60 min")
+        told = texts.recovery.left_unfinished(
+            "it is too old: the last sign of life was 2 h ago, and the limit is 60 min"
+        )
         await scene.wait_for_replies(told, "two")
         old, _ = await scene.turns()
     assert was_interrupted_in_step(old)

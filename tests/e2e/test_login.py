@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from support.gateway import GatewayProcess, gateway
 
 HTML = {"Accept": "text/html,*/*;q=0.8"}
@@ -63,7 +63,7 @@ def test_whatever_goes_wrong_is_a_page_in_a_browser_and_json_for_programs(tmp_pa
         tokens = [{"token": str(number)} for number in range(7)]
         late = [httpx.post(f"{process.url}/login", data=token, headers=headers) for token in tokens][-1]
         assert late.status_code == 429 and "Retry-After" in late.headers
-        assert notes.TOO_MANY_LOGINS in late.text and "<h1>" in late.text
+        assert texts.login.TOO_MANY_WRONG_TOKENS in late.text and "<h1>" in late.text
 
 
 def test_form_logs_in_when_the_token_is_typed(process: GatewayProcess, browser: httpx.Client) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.providers import Asked, Fails, LocalProvider, Says, Wish
 from support.gateway import GatewayProcess, Person, gateway
 
@@ -74,7 +74,9 @@ def test_model_sees_pictures_and_reads_files_until_they_are_gone(
         for file in kept.glob("*/*"):
             file.unlink()
         assert say(process, 3, "And now?") == "I see nothing."
-        assert notes.gone_file("cat.png", "image/png", len(PNG)) in json.dumps(provider.requests[-1].body)
+        assert texts.attachments.deleted_line("cat.png", "image/png", len(PNG)) in json.dumps(
+            provider.requests[-1].body
+        )
 
 
 def test_model_that_refuses_pictures_is_asked_in_words_alone(tmp_path: Path, provider: LocalProvider) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import TurnCancelled
 from perdure.core.turn import TurnState
@@ -24,7 +24,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 B_AGAIN = "step(name='b', seconds=0.0) was cut off and is run again."
-CUT = notes.recovery_note("restart_interrupted", [B_AGAIN], finished=True)
+CUT = texts.recovery_note.resumed("restart_interrupted", [B_AGAIN], finished=True)
 
 
 # ── one note, naming the cause ──────────────────────────────────────────────────────────────────────────────
@@ -64,7 +64,11 @@ async def test_b47_note_names_the_drain_that_ran_into_its_deadline(
         await scene.wait_for_last_reply("done")
         view = await scene.turn()
     assert (was_interrupted_in_step(view), interruption_reasons(view)) == (True, [reason])
-    assert scene.agent_harness.request_notes() == [[], [], [notes.recovery_note(reason, [B_AGAIN], finished=True)]]
+    assert scene.agent_harness.request_notes() == [
+        [],
+        [],
+        [texts.recovery_note.resumed(reason, [B_AGAIN], finished=True)],
+    ]
     assert cause in scene.agent_harness.request_notes()[-1][0]
 
 
@@ -76,8 +80,8 @@ async def test_b47_only_the_newest_interruption_is_told(tmp_path: Path) -> None:
     await scene.crash_in_step()
     async with scene.serving_released():
         await scene.wait_for_last_reply("done")
-    stopped = notes.recovery_note("shutdown_timeout", [B_AGAIN], finished=True)
-    crashed = notes.recovery_note("restart_interrupted", [B_AGAIN.replace("'b'", "'c'")], finished=True)
+    stopped = texts.recovery_note.resumed("shutdown_timeout", [B_AGAIN], finished=True)
+    crashed = texts.recovery_note.resumed("restart_interrupted", [B_AGAIN.replace("'b'", "'c'")], finished=True)
     assert scene.agent_harness.request_notes() == [[], [], [stopped], [crashed]]
 
 
@@ -87,11 +91,11 @@ async def test_b47_note_tells_what_is_known_of_an_effect_that_must_not_repeat(tm
         await scene.wait_for_replies("done")
         assert was_interrupted_in_step(await scene.turn())
     [note] = scene.agent_harness.request_notes()[-1]
-    assert notes.in_doubt("once(name='pay', seconds=0.0)") in note
+    assert texts.recovery_note.call_in_doubt("once(name='pay', seconds=0.0)") in note
     [result] = [
         message for message in scene.agent_harness.requests[-1].messages if isinstance(message, ToolMessage)
     ]
-    assert (result.outcome, result.text) == ("unknown", notes.OUTCOME_UNKNOWN)
+    assert (result.outcome, result.text) == ("unknown", texts.tool_calls.OUTCOME_UNKNOWN)
     assert scene.agent_harness.run_counts["pay"] == 1
 
 
@@ -104,7 +108,7 @@ async def test_b46_b47_note_speaks_of_no_steps_when_the_model_was_not_asked_yet(
     await scene.crash_when_hanging(HangingAgent(), "say: done")
     async with scene.serving():
         await scene.wait_for_replies("done")
-    assert scene.agent_harness.request_notes() == [[notes.recovery_note("restart_interrupted")]]
+    assert scene.agent_harness.request_notes() == [[texts.recovery_note.resumed("restart_interrupted")]]
     [[note]] = scene.agent_harness.request_notes()
     assert "Steps that have a result" not in note
     assert "accomplished" not in note
@@ -129,8 +133,8 @@ async def test_b46_b47_model_is_asked_to_begin_with_what_was_accomplished_when_a
         await scene.wait_for_replies("done")
         assert was_interrupted_in_step(await scene.turn())
     [note] = scene.agent_harness.request_notes()[-1]
-    assert notes.FINISHED_STEPS in note
-    assert notes.FIRST_LINE in note
+    assert texts.recovery_note.FINISHED_STEPS in note
+    assert texts.recovery_note.FIRST_LINE in note
     assert "do not merely announce that you are back" in note
 
 
@@ -142,8 +146,8 @@ async def test_b47_results_that_nobody_answered_are_told_when_nothing_was_cut_of
     async with scene.serving():
         for text in ("step a\nfail: no credit", "say: two", "say: three"):
             scene.platform.write(text)
-        await scene.wait_for_replies(notes.turn_failed("no credit"), "two", "three")
-    assert scene.agent_harness.request_notes() == [[], [], [notes.UNANSWERED_RESULTS], []]
+        await scene.wait_for_replies(texts.turns.failed("no credit"), "two", "three")
+    assert scene.agent_harness.request_notes() == [[], [], [texts.recovery_note.UNANSWERED_RESULTS], []]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +167,15 @@ async def test_b43_b47_results_are_told_only_as_long_as_a_turn_is_fresh(
     scene = RecoveryScenario(tmp_path)
     async with scene.serving(**settings):
         scene.platform.write("step a\nfail: no credit")
-        await scene.wait_for_replies(notes.turn_failed("no credit"))
+        await scene.wait_for_replies(texts.turns.failed("no credit"))
         scene.clock.move(seconds)
         scene.platform.write("say: two")
-        await scene.wait_for_replies(notes.turn_failed("no credit"), "two")
-    assert scene.agent_harness.request_notes() == [[], [], [notes.UNANSWERED_RESULTS] if told else []]
+        await scene.wait_for_replies(texts.turns.failed("no credit"), "two")
+    assert scene.agent_harness.request_notes() == [
+        [],
+        [],
+        [texts.recovery_note.UNANSWERED_RESULTS] if told else [],
+    ]
 
 
 async def test_b47_b54_results_that_we_wrote_because_of_stop_are_not_told(tmp_path: Path) -> None:
@@ -189,7 +197,7 @@ async def test_b47_results_that_we_wrote_because_of_drop_are_not_told(tmp_path: 
     async with scene.serving(RECOVERY__POLICY="off"):
         assert was_interrupted_in_step(await scene.wait_for_rule("off"))
         scene.platform.write("/drop")
-        await scene.wait_for_last_reply(notes.dropped(True))
+        await scene.wait_for_last_reply(texts.chat_commands.dropped(True))
         scene.platform.write("say: next")
         await scene.wait_for_last_reply("next")
     assert scene.agent_harness.request_notes() == [[], [], []]
@@ -198,9 +206,9 @@ async def test_b47_results_that_we_wrote_because_of_drop_are_not_told(tmp_path: 
 async def test_b47_recovery_note_takes_the_place_of_the_one_about_results(tmp_path: Path) -> None:
     scene = await scenario_crashed_in_step(tmp_path, "step x\nfail: no credit", SCRIPT)
     async with scene.serving_released():
-        await scene.wait_for_replies(notes.turn_failed("no credit"), "done")
+        await scene.wait_for_replies(texts.turns.failed("no credit"), "done")
         assert was_interrupted_in_step(await scene.turn())
-    unanswered = [notes.UNANSWERED_RESULTS]
+    unanswered = [texts.recovery_note.UNANSWERED_RESULTS]
     assert scene.agent_harness.request_notes() == [[], [], unanswered, unanswered, [CUT]]
 
 
@@ -208,17 +216,17 @@ async def test_b47_failed_recovery_keeps_its_note_for_the_next_message(tmp_path:
     """B11 too: it is never run again by itself."""
     scene = await scenario_crashed_in_step(tmp_path, "step a\nstep b\nfail: no credit")
     async with scene.serving_released():
-        await scene.wait_for_replies(notes.turn_failed("no credit"))
+        await scene.wait_for_replies(texts.turns.failed("no credit"))
         assert was_interrupted_in_step(await scene.turn())
     async with scene.serving():
         scene.platform.write("say: two")
         scene.platform.write("say: three")
-        await scene.wait_for_replies(notes.turn_failed("no credit"), "two", "three")
+        await scene.wait_for_replies(texts.turns.failed("no credit"), "two", "three")
     assert scene.agent_harness.request_notes() == [
         [],
         [],
         [CUT],
-        [notes.failed_note("restart_interrupted", finished=True)],
+        [texts.recovery_note.failed("restart_interrupted", finished=True)],
         [],
     ]
     assert "a gateway interruption" in scene.agent_harness.request_notes()[3][0]
@@ -247,7 +255,7 @@ async def test_b48_model_never_gets_a_blank_message(tmp_path: Path) -> None:
     async with scene.serving_released(RECOVERY__POLICY="off") as gateway:
         assert was_interrupted_in_step(await scene.wait_for_rule("off"))
         scene.platform.write("")
-        await scene.wait_for_last_reply(f"done\n{notes.OFFLINE_GREETING}")  # it joins
+        await scene.wait_for_last_reply(f"done\n{texts.offline_model.GREETING}")  # it joins
         scene.agent_harness.stuck.add("b")
         scene.platform.write(SCRIPT, chat="2")
         await scene.agent_harness.wait_until_hanging(2)  # in the other chat
@@ -256,15 +264,15 @@ async def test_b48_model_never_gets_a_blank_message(tmp_path: Path) -> None:
         assert await gateway.operator_verbs.suspend(session)
         scene.agent_harness.release()
         scene.platform.write("/resume", chat="2")
-        await scene.wait_for_replies(notes.RESUMED["session"], "done", chat="2")
+        await scene.wait_for_replies(texts.chat_commands.RESUME_ANSWERS["session"], "done", chat="2")
     words = [text for request in scene.agent_harness.request_texts() for text in request]
     assert [text for text in words if not text.strip()] == []
-    assert words.count(notes.wordless()) > 1
+    assert words.count(texts.attachments.message_without_text()) > 1
 
 
 # ── messages to an interrupted turn ─────────────────────────────────────────────────────────────────────────
 
-JOINED = notes.recovery_note("restart_interrupted", [B_AGAIN], finished=True, joined=True)
+JOINED = texts.recovery_note.resumed("restart_interrupted", [B_AGAIN], finished=True, joined=True)
 
 
 @pytest.mark.parametrize("policy", ["off", "ask"])
@@ -336,7 +344,7 @@ async def test_b49_message_supersedes_work_that_may_not_go_on(
         await scene.wait_for_last_reply("next")
         old, *_ = views = await scene.turns()
     assert (old.ended, [view.state for view in views[1:]]) == (TurnCancelled("superseded"), [TurnState.DONE] * 2)
-    left = notes.superseded_note([notes.in_doubt("once(name='pay', seconds=0.0)")])
+    left = texts.recovery_note.superseded([texts.recovery_note.call_in_doubt("once(name='pay', seconds=0.0)")])
     assert scene.agent_harness.request_notes()[-2:] == [[left], []]
     assert "left unfinished" in left
     assert scene.platform.posted[-2].reply_to == message

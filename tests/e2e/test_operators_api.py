@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import serving
@@ -85,11 +85,11 @@ def test_b74_reply_that_was_given_up_is_sent_again_once_when_an_operator_says_so
         process.start()
         row = operator.wait_for_reply("expired")
         assert row["can"] == ["resend"]
-        wait_for_texts(telegram, "done", notes.DROPPED_REPLY)
+        wait_for_texts(telegram, "done", texts.delivery.REPLY_DROPPED)
         operator.post(f"/outbox/{row['id']}/drop", 409)
         done = operator.post(f"/outbox/{row['id']}/resend")
         assert done["done"] and done["again"] in done["said"]
-        seen = ["done", notes.DROPPED_REPLY, notes.maybe_duplicate("done")]
+        seen = ["done", texts.delivery.REPLY_DROPPED, texts.delivery.maybe_duplicate("done")]
         wait_for_texts(telegram, *seen)
         wait_for("its receipt is there", lambda: done["again"] in [one["id"] for one in operator.replies("sent")])
         process.kill()
@@ -117,7 +117,7 @@ def test_b74_reply_of_unknown_outcome_is_dropped_for_good_when_an_operator_says_
         row = operator.wait_for_reply("unknown")
         assert row["can"] == ["resend", "drop"] and operator.get("/status")["counts"]["unknown"] == 1
         assert operator.post(f"/outbox/{row['id']}/drop")["done"]
-        assert operator.replies("withdrawn")[0]["problem"] == notes.DROPPED_BY_OPERATOR
+        assert operator.replies("withdrawn")[0]["problem"] == texts.delivery.DROPPED_BY_OPERATOR
         process.kill()
     with telegram_gateway(home, telegram) as process:
         telegram.write("say: next")
@@ -188,7 +188,7 @@ def test_verbs_for_a_closed_session_leave_the_one_after_it_alone(tmp_path: Path)
             "it cannot come back while another one works"
         )
         assert operator.post(f"/sessions/{now['id']}/stop")["done"]
-        assert notes.ASKED_BEFORE["bring_back"][2] in httpx.get(page, headers=headers).text
+        assert texts.console.ACTIONS["bring_back"][2] in httpx.get(page, headers=headers).text
         assert operator.post(f"/sessions/{closed}/resume")["done"]
         assert operator.get("/sessions/agent:main:web:dm:home")["id"] == closed
 
@@ -200,7 +200,7 @@ async def test_what_cannot_be_read_is_said_to_people_on_a_page_and_to_programs_i
     for path in ("/console", "/console/sessions", "/console/turns/t_0"):
         shown = await api_request(stopped, "GET", path)
         assert (shown.status_code, shown.headers["content-type"]) == (503, "text/html; charset=utf-8")
-        assert notes.NOT_SHOWN[503] in shown.text
+        assert texts.console.ERROR_TITLES[503] in shown.text
     refused = await api_request(stopped, "GET", "/api/sessions")
     assert (refused.status_code, refused.json()["hint"]) == (503, "Ask again in a moment.")
 

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from perdure.agents import Agent, FunctionAgent, PydanticAgent, StepContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing import SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
 from support.waiting import eventually
@@ -66,7 +66,9 @@ async def test_b62_person_is_told_that_an_outcome_is_unknown(tmp_path: Path) -> 
     async with crashing_at_the_end(tmp_path, platform, agent=careful(office, "once")):
         platform.write("mail")
         await hanging(office)
-    unknown = notes.turn_failed(notes.step_unknown("hang(what='hang')", notes.CUT_OFF))
+    unknown = texts.turns.failed(
+        texts.custom_agents.step_outcome_unknown("hang(what='hang')", texts.custom_agents.STEP_INTERRUPTED)
+    )
     async with serving(tmp_path, platform, agent=careful(office, "once")):
         await replies(platform, unknown)
     assert office.done == ["send mail", "hang"]
@@ -107,7 +109,7 @@ async def test_person_is_told_politely_when_a_function_fails(tmp_path: Path) -> 
     platform = SimulatedPlatform()
     async with serving(tmp_path, platform, agent=FunctionAgent(answer)):
         platform.write("hello")
-        await replies(platform, notes.turn_failed(notes.AGENT_CRASHED))
+        await replies(platform, texts.turns.failed(texts.turns.AGENT_CRASHED))
 
 
 async def test_b60_pydantic_agent_runs_only_the_missing_call_of_a_set(tmp_path: Path) -> None:
@@ -134,5 +136,5 @@ async def test_b60_pydantic_agent_runs_only_the_missing_call_of_a_set(tmp_path: 
         await eventually("one result is on record", kept)
     async with serving(tmp_path, platform, agent=agent):
         await eventually("the chat gets an answer", lambda: platform.replies())
-    assert platform.replies() == [f"send; {notes.OUTCOME_UNKNOWN}"]
+    assert platform.replies() == [f"send; {texts.tool_calls.OUTCOME_UNKNOWN}"]
     assert office.done == ["send", "hang"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import TurnCancelled
 from perdure.runtime.gateway import Gateway
 from perdure.store.pairings import MAX_WRONG_CODES
@@ -45,7 +45,7 @@ async def test_b100_stranger_is_told_a_code_is_paired_and_talks(tmp_path: Path) 
         assert (request_["who"], request_["chat"]) == ("web:eve", "eve")
         assert code not in repr(request_)
         assert await change_people(here, "pair", code=code.lower()) == "web:eve is now a member."
-        await house.wait_for_replies(notes.PAIRED)
+        await house.wait_for_replies(texts.people.PAIRED)
         house.say("say: hello")
         await house.wait_for_replies("hello")
         assert house.agent_harness.request_texts() == [["say: hello"]], "what a stranger wrote reaches nobody"
@@ -113,7 +113,7 @@ async def test_b100_code_that_is_wrong_or_expired_lets_nobody_in_and_says_why(tm
         )
         house.clock.move(600)
         await change_people(here, "pair", code=newer)
-        await house.wait_for_replies(notes.PAIRED)
+        await house.wait_for_replies(texts.people.PAIRED)
 
 
 @pytest.mark.parametrize("fact", ["SELECT 1 FROM pairings", "SELECT 1 FROM outbox WHERE state = 'sending'"])
@@ -128,7 +128,7 @@ async def test_b100_code_is_told_once_and_good_when_the_gateway_is_killed_meanwh
         await house.wait_until_acknowledged()
         await change_people(here, "pair", code=code)
         house.say("say: hello")
-        await house.wait_for_replies(notes.PAIRED, "hello")
+        await house.wait_for_replies(texts.people.PAIRED, "hello")
     assert len(house.platform.replies("eve")) == 3
 
 
@@ -143,9 +143,9 @@ async def test_b100_person_is_in_and_told_so_once_when_the_gateway_is_killed_at_
         with pytest.raises(Crash):  # it was killed while we asked it
             await change_people(here, "pair", code=code)
     async with house.serving():
-        await house.wait_for_replies(notes.PAIRED)
+        await house.wait_for_replies(texts.people.PAIRED)
         house.say("say: hello")
-        await house.wait_for_replies(notes.PAIRED, "hello")
+        await house.wait_for_replies(texts.people.PAIRED, "hello")
 
 
 # ── the command line ────────────────────────────────────────────────────────────────────────────────────────

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
+from perdure.core import texts
 from perdure.core.messages import Outbound, Receipt
-from perdure.core.notes import PREVIEW_ENDED, turn_failed
 from perdure.errors import ModelError
 from perdure.operations.look import trace_message
 from perdure.platforms.api import Capabilities
@@ -197,7 +197,7 @@ async def test_b76_failure_takes_the_place_of_the_preview(tmp_path: Path) -> Non
         platform.write("hello")
         await sees(platform, "the …")
         agent.go_on.set()
-        await sees(platform, turn_failed("no more words"))
+        await sees(platform, texts.turns.failed("no more words"))
 
 
 async def test_b76_preview_says_that_its_turn_was_stopped(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_b76_preview_says_that_its_turn_was_stopped(tmp_path: Path) -> Non
         platform.write("hello")
         await sees(platform, "the …")
         platform.write("/stop")
-        await sees(platform, PREVIEW_ENDED, "Stopped.")
+        await sees(platform, texts.delivery.PREVIEW_UNFINISHED, "Stopped.")
 
 
 async def test_b76_preview_says_after_a_restart_that_its_turn_was_stopped_meanwhile(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ async def test_b76_preview_says_after_a_restart_that_its_turn_was_stopped_meanwh
         await eventually("its receipt is on record", lambda: _states(gateway, "shown"))
     platform.write("/stop")
     async with serving(tmp_path, platform, agent=Speaker("never")):
-        await eventually("the preview says so", lambda: PREVIEW_ENDED in platform.replies())
+        await eventually("the preview says so", lambda: texts.delivery.PREVIEW_UNFINISHED in platform.replies())
     assert "the …" not in platform.replies()
     assert "never …" not in platform.replies()
 
@@ -276,7 +276,7 @@ async def test_b76_withdrawn_answer_leaves_no_preview_behind(tmp_path: Path) -> 
         assert session is not None
         await gateway.operator_verbs.stop(session)
         platform.reachable = True
-        await sees(platform, PREVIEW_ENDED)
+        await sees(platform, texts.delivery.PREVIEW_UNFINISHED)
 
 
 async def _put_back(gateway: Gateway) -> bool:

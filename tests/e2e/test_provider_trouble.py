@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.providers import Fails, LocalProvider, Plays, Says, WireProvider, Wish
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 
@@ -68,8 +68,8 @@ def test_b69_half_an_answer_is_neither_said_nor_run(tmp_path: Path, api: str) ->
         assert not (process.home / "paid").exists()
         tries = [fact["detail"] for fact in trace(process, "mine") if fact["what"] == "model_failed"]
     assert [detail.partition(" failed: ")[2] for detail in tries] == [
-        f"{notes.NO_FINISH}. Next try in 1 s.",
-        f"{notes.NO_FINISH}. Next try in 2 s.",
+        f"{texts.providers.NO_FINISH_REASON}. Next try in 1 s.",
+        f"{texts.providers.NO_FINISH_REASON}. Next try in 2 s.",
     ]
 
 
@@ -80,7 +80,7 @@ def test_b69_empty_answer_is_told_and_the_session_stays_usable(tmp_path: Path, a
     ):
         person = Person(process)
         person.say("go")
-        assert person.wait_for_replies(1) == [notes.EMPTY_ANSWER]
+        assert person.wait_for_replies(1) == [texts.turns.EMPTY_ANSWER]
         person.say("again")
         assert person.wait_for_replies(2)[1] == "better now"
         assert provider.refusals == []
@@ -109,7 +109,7 @@ def test_b88_trouble_is_seen_while_it_lasts_and_after_a_kill(tmp_path: Path, api
 
 @pytest.mark.parametrize(
     ("status", "why"),
-    [(401, notes.MODEL_KEY_REFUSED), (400, notes.model_refused("This is why."))],
+    [(401, texts.providers.KEY_REFUSED), (400, texts.providers.refused("This is why."))],
 )
 def test_b88_failure_is_told_with_status_and_words(tmp_path: Path, api: str, status: int, why: str) -> None:
     with (
@@ -119,6 +119,6 @@ def test_b88_failure_is_told_with_status_and_words(tmp_path: Path, api: str, sta
         person = Person(process)
         person.say("go")
         [reply] = person.wait_for_replies(1)
-        assert reply == notes.turn_failed(notes.model_failed(why, status, "This is why.", 1))
+        assert reply == texts.turns.failed(texts.providers.failed(why, status, "This is why.", 1))
         assert f"HTTP {status}" in reply
         assert "This is why." in reply

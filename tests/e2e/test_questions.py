@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
@@ -86,7 +86,7 @@ async def test_b44_question_waits_through_crashes_and_never_becomes_stale(tmp_pa
 # ── how old the question is ─────────────────────────────────────────────────────────────────────────────────
 
 DAYS = 86400
-AFTER_THREE_DAYS = notes.late_reply(3 * DAYS * 1000)
+AFTER_THREE_DAYS = texts.recovery_note.late_answer(3 * DAYS * 1000)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ModelAnswered, TokenUsage, ToolCall, ToolEnded, ToolStarted, TurnCancelled
 from perdure.core.turn import TurnState
@@ -62,7 +62,7 @@ async def test_b42_b56_turn_over_its_cost_limit_is_not_resumed_and_says_so(tmp_p
     scene = await scenario_crashed_in_step(tmp_path, RECOVERY__MAX_TOKENS="4")
     async with scene.serving_released():
         view = await scene.wait_for_rule("tokens")
-        await scene.wait_for_replies(notes.will_not_go_on("its cost limit is reached: 4 of 4 tokens"))
+        await scene.wait_for_replies(texts.recovery.not_resumed("its cost limit is reached: 4 of 4 tokens"))
         assert "4 of 4 tokens" in await scene.why()
         assert (was_interrupted_in_step(view), scene.agent_harness.run_counts["b"]) == (True, 1)
         scene.platform.write("/resume")
@@ -73,7 +73,7 @@ async def test_b56_recovery_stops_on_its_way_at_the_cost_limit_and_says_so(tmp_p
     script = "step a\nstep b\nstep c\nstep d\nsay: done"
     scene = await scenario_crashed_in_step(tmp_path, script, RECOVERY__MAX_TOKENS="5")
     async with scene.serving_released():
-        told = notes.turn_failed(notes.recovery_cost(6, 5))
+        told = texts.turns.failed(texts.turns.recovery_tokens_spent(6, 5))
         await scene.wait_for_replies(told)
         view = await scene.turn()
         assert (was_interrupted_in_step(view), view.state, view.tokens) == (True, TurnState.FAILED, 6)
@@ -94,7 +94,7 @@ async def test_b42_b55_turn_is_not_resumed_where_the_policy_is_off(tmp_path: Pat
     async with scene.serving_released(auto, PLATFORMS__WEB__RECOVERY="off"):
         await wait_for_replies(auto, "done")
         view = await scene.wait_for_rule("off")
-        await scene.wait_for_replies(notes.will_not_go_on("automatic resume is switched off here"))
+        await scene.wait_for_replies(texts.recovery.not_resumed("automatic resume is switched off here"))
         assert "switched off here" in await scene.why()
     assert was_interrupted_in_step(view)
     assert scene.agent_harness.run_counts["b"] == 3

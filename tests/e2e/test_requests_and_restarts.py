@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import TurnView
 from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway
@@ -26,7 +26,7 @@ ASK = "ask: Which way? | Left | Right\nstep go"
 QUESTION = "Which way?\n(Left / Right)"
 ANSWER = "Left\ngo: done"
 QUEUED = "SELECT 1 FROM turns WHERE state = 'queued'"
-KEPT = notes.kept_for_later(restart=False)
+KEPT = texts.recovery.message_stored(restart=False)
 every_policy = pytest.mark.parametrize("policy", ["auto", "ask", "off"])
 
 
@@ -152,7 +152,7 @@ async def test_b32_question_is_asked_again_when_its_answer_no_longer_counts(tmp_
     if why == "stale":
         scene.clock.move(3605)
     async with scene.serving(PLATFORMS__WEB__ALLOW="bob" if why == "removed" else "ann,bob"):
-        again = f"{notes.ask_again(fresh=why == 'removed')}\n\n{QUESTION}"
+        again = f"{texts.recovery.ask_again(fresh=why == 'removed')}\n\n{QUESTION}"
         await scene.wait_for_replies(QUESTION, KEPT, again)
         view = await scene.turn()
         assert (view.state, view.interruptions, scene.agent_harness.run_counts["go"]) == (TurnState.WAITING, [], 0)
@@ -175,7 +175,7 @@ async def test_b32_approval_just_before_a_crash_is_carried_out_once_or_asked_aga
     scene.clock.move(3605 if late else 0)
     async with scene.serving():
         if late:
-            again = notes.ask_again(fresh=False)
+            again = texts.recovery.ask_again(fresh=False)
             await eventually("it is asked again", lambda: again in scene.platform.replies()[-1])
             assert scene.runs() == 0
             scene.platform.press(approve.command)

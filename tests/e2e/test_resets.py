@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.notes import fresh_after_reset
+from perdure.core import texts
 from perdure.operations.look import session_fields
 from perdure.runtime.gateway import Gateway
 from perdure.store.ids import wall_clock
@@ -43,7 +43,7 @@ async def test_conversation_is_begun_afresh_after_long_silence_and_the_chat_is_t
         before = await current(gateway)
         clock.move(3 * HOUR)
         platform.write("say: two")
-        told = fresh_after_reset("idle", before.id)
+        told = texts.recovery.new_session_after_reset("idle", before.id)
         await sees(platform, "one", told, "two")
         fields = await session_fields(gateway.store, await current(gateway))
         assert fields["id"] != before.id
@@ -78,7 +78,7 @@ async def test_message_that_comes_twice_begins_nothing_afresh(tmp_path: Path) ->
         clock.move(3 * HOUR)
         platform.redeliver = 1
         platform.write("say: two")
-        await sees(platform, "one", fresh_after_reset("idle", before.id), "two")
+        await sees(platform, "one", texts.recovery.new_session_after_reset("idle", before.id), "two")
 
 
 async def test_new_day_begins_a_conversation_afresh_once(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ async def test_new_day_begins_a_conversation_afresh_once(tmp_path: Path) -> None
         before = await current(gateway)
         clock.move(25 * HOUR)
         platform.write("say: two")
-        await sees(platform, "one", fresh_after_reset("daily", before.id), "two")
+        await sees(platform, "one", texts.recovery.new_session_after_reset("daily", before.id), "two")
         platform.write("say: three")
-        await sees(platform, "one", fresh_after_reset("daily", before.id), "two", "three")
+        await sees(platform, "one", texts.recovery.new_session_after_reset("daily", before.id), "two", "three")
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ async def test_b12_daily_reset_is_at_its_wall_time_also_when_the_clocks_change(
         first = await current(gateway)
         set_to(clock, now)
         platform.write("say: two")
-        told = [fresh_after_reset("daily", first.id)] if fresh else []
+        told = [texts.recovery.new_session_after_reset("daily", first.id)] if fresh else []
         await sees(platform, "one", *told, "two")
         assert ((await current(gateway)).id != first.id) is fresh
 
@@ -190,6 +190,6 @@ async def test_b12_mark_exempts_from_a_reset_only_while_it_is_fresh(
         else:
             await eventually("two is answered", lambda: platform.replies()[-1:] == ["two"])
         assert ((await current(gateway)).id == before.id) is kept
-        assert (fresh_after_reset("idle", before.id) in platform.replies()) is not kept
+        assert (texts.recovery.new_session_after_reset("idle", before.id) in platform.replies()) is not kept
         gateway.stop()
         gateway.stop()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import RecoveryNoted, TurnCancelled, TurnView
 from perdure.core.session import SessionState
 from perdure.core.turn import TurnState
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 
 OFF = {"RECOVERY__POLICY": "off"}
 NO_TIME = {"DRAIN__DEADLINE": "0s"}
-HELD = notes.will_not_go_on("automatic resume is switched off here")
+HELD = texts.recovery.not_resumed("automatic resume is switched off here")
 RECOVERY = ("resume_pending", "resume_reason", "last_resume_marked_at", "interruptions")
 CLEAN = dict(zip(RECOVERY, (False, None, None, 0), strict=True))
 
@@ -145,7 +145,12 @@ async def test_b7_marking_and_clearing_what_cannot_be_reports_false_and_changes_
         assert await fields(gateway.store, session) == before
         for command in ("/drop", "/resume"):
             platform.write(command)
-        await wait_for_replies(platform, "work: done", notes.dropped(False), notes.RESUMED["nothing"])
+        await wait_for_replies(
+            platform,
+            "work: done",
+            texts.chat_commands.dropped(False),
+            texts.chat_commands.RESUME_ANSWERS["nothing"],
+        )
         assert await fields(gateway.store, session) == before
     async with read_only_store(tmp_path) as store:
         [turn] = await turn_views(store, key_of(platform))
@@ -228,7 +233,7 @@ async def test_b9_message_to_a_suspended_session_begins_a_fresh_one_and_the_chat
         fact = "SELECT 1 FROM inbox WHERE body LIKE '%say: new%'"
         async with crashing_at_fact(tmp_path, platform, fact=fact, agent=bench.agent):
             pass
-    told = notes.fresh_after_suspension(old)
+    told = texts.recovery.new_session_after_suspension(old)
     async with serving(tmp_path, platform, agent=bench.agent) as gateway:
         await wait_for_replies(platform, HELD, told, "new")
         state = await fields(gateway.store, await current(gateway.store, platform))
@@ -236,7 +241,9 @@ async def test_b9_message_to_a_suspended_session_begins_a_fresh_one_and_the_chat
         platform.write("/sessions")
         shown = await eventually("the sessions are listed", lambda: platform.replies()[3:])
         platform.write(f"/resume {old}")
-        await wait_for_replies(platform, HELD, told, "new", *shown, notes.RESUMED["session"], "old")
+        await wait_for_replies(
+            platform, HELD, told, "new", *shown, texts.chat_commands.RESUME_ANSWERS["session"], "old"
+        )
         back = await current(gateway.store, platform)
         await cleared(gateway.store, back)
     assert state["id"] != old
@@ -254,7 +261,7 @@ async def test_b9_suspended_session_comes_back_with_resume_alone_while_nobody_ha
     bench.release()
     async with serving(tmp_path, platform, agent=bench.agent) as gateway:
         platform.write("/resume")
-        await wait_for_replies(platform, HELD, notes.RESUMED["session"], "old")
+        await wait_for_replies(platform, HELD, texts.chat_commands.RESUME_ANSWERS["session"], "old")
         [session] = await gateway.store.sessions.of_key(key_of(platform))
     assert (session.id, session.state) == (old, SessionState.OPEN)
 
@@ -267,9 +274,9 @@ async def test_idle_session_that_was_suspended_comes_back_without_a_turn(tmp_pat
         await wait_for_replies(platform, "one: done")
         assert await gateway.operator_verbs.suspend(await current(gateway.store, platform))
         platform.write("/resume")
-        await wait_for_replies(platform, "one: done", notes.RESUMED["session"])
+        await wait_for_replies(platform, "one: done", texts.chat_commands.RESUME_ANSWERS["session"])
         platform.write("two")
-        await wait_for_replies(platform, "one: done", notes.RESUMED["session"], "two: done")
+        await wait_for_replies(platform, "one: done", texts.chat_commands.RESUME_ANSWERS["session"], "two: done")
     assert agent.seen_texts == [["one"], ["one", "two"]]
 
 
@@ -284,7 +291,9 @@ async def test_b13_waiting_messages_run_in_the_new_session_after_a_suspension(tm
         await eventually("all are stored", lambda: not platform.pending())
         old = await current(gateway.store, platform)
         assert await gateway.operator_verbs.suspend(old)
-        await wait_for_replies(platform, notes.fresh_after_suspension(old.id), "two: done", "three: done")
+        await wait_for_replies(
+            platform, texts.recovery.new_session_after_suspension(old.id), "two: done", "three: done"
+        )
         new = await fields(gateway.store, await current(gateway.store, platform))
         first = (await turn_views(gateway.store, key_of(platform)))[0]
     assert agent.seen_texts == [["one"], ["two"], ["two", "three"]]
@@ -308,7 +317,7 @@ async def test_b13_new_ends_the_turn_and_drops_waiting_messages_and_says_so(tmp_
         platform.write("/new")
         await eventually("it is answered", platform.replies)
         platform.write("hello")
-        await wait_for_replies(platform, notes.renewed("a turn", waiting), "hello: done")
+        await wait_for_replies(platform, texts.chat_commands.new_conversation("a turn", waiting), "hello: done")
         new = await fields(gateway.store, await current(gateway.store, platform))
         first, second = await turn_views(gateway.store, key_of(platform))
         ended = await gateway.store.sessions.get(old.id)
@@ -341,7 +350,7 @@ async def test_b13_new_is_done_whole_or_not_at_all_when_killed_at_any_of_its_fac
         assert done == [name != "stored"] * 3, name
         platform.write("hello")
         async with serving(home, platform, agent=agent):
-            await wait_for_replies(platform, notes.renewed("a turn", 1), "hello: done")
+            await wait_for_replies(platform, texts.chat_commands.new_conversation("a turn", 1), "hello: done")
         assert agent.seen_texts == [["work"], ["hello"]], name
 
 
@@ -374,7 +383,7 @@ async def test_b11_failed_turn_keeps_id_and_note_for_the_next_message_and_is_nev
     platform, bench, clock = SimulatedPlatform(), AgentHarness("slow"), SettableClock()
     await crash_in_step(tmp_path, platform, bench, "step slow\nfail: no credit", clock=clock)
     bench.release()
-    failed = notes.turn_failed("no credit")
+    failed = texts.turns.failed("no credit")
     async with serving(tmp_path, platform, agent=bench.agent, clock=clock) as gateway:
         await wait_for_replies(platform, failed)
         session = await current(gateway.store, platform)
@@ -431,9 +440,11 @@ async def test_b13_resume_moves_a_session_and_an_id_is_never_at_two_addresses(tm
         await wait_for_replies(platform, "two: done", chat="2")
         there = await current(gateway.store, platform, "2")
         platform.write(f"/resume {moved.id}", chat="2")
-        await wait_for_replies(platform, "two: done", notes.RESUMED["session"], chat="2")
+        await wait_for_replies(platform, "two: done", texts.chat_commands.RESUME_ANSWERS["session"], chat="2")
         platform.write("three", chat="2")
-        await wait_for_replies(platform, "two: done", notes.RESUMED["session"], "three: done", chat="2")
+        await wait_for_replies(
+            platform, "two: done", texts.chat_commands.RESUME_ANSWERS["session"], "three: done", chat="2"
+        )
         assert (await current(gateway.store, platform, "2")).id == moved.id
         assert await gateway.store.sessions.current(key_of(platform)) is None
         platform.write("four")
@@ -453,7 +464,7 @@ async def test_b13_session_with_a_running_turn_is_not_moved(tmp_path: Path) -> N
         await agent.wait_until_started("work")
         session = await current(gateway.store, platform)
         platform.write(f"/resume {session.id}", chat="2")
-        await wait_for_replies(platform, notes.RESUMED["running"], chat="2")
+        await wait_for_replies(platform, texts.chat_commands.RESUME_ANSWERS["running"], chat="2")
         agent.release("work")
         await wait_for_replies(platform, "work: done")
         assert (await current(gateway.store, platform)).id == session.id

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import TurnCancelled, TurnView
 from perdure.core.session import SessionState
 from perdure.core.turn import TurnState
@@ -45,7 +45,7 @@ async def test_b16_joined_message_is_answered_in_the_fresh_session_when_its_turn
         cut, answered = await scene.turns()
         assert cut.ended == TurnCancelled("suspended")
         assert (WRITTEN not in causes(cut), causes(answered)) == (True, [WRITTEN])
-        assert notes.fresh_after_suspension(old.id) in scene.platform.replies()
+        assert texts.recovery.new_session_after_suspension(old.id) in scene.platform.replies()
         scene.agent_harness.release()
         scene.platform.write(f"/resume {old.id}")
         await scene.wait_for_last_reply("done")

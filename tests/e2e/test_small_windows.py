@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform
 from perdure.testing.providers import Answer, Asked, Fails, LocalProvider, Says, Window
@@ -203,7 +203,7 @@ async def test_b87_limit_of_the_answers_is_not_taken_for_a_window(tmp_path: Path
         cut = Says("word " * 40, finish="length")
         provider.script = lambda asked: Says("IN SHORT: small talk") if is_summary(asked) else cut
         platform.write("message 6")
-        assert await the_reply(platform, 6) == notes.model_reply(cut.text, cut=True)
+        assert await the_reply(platform, 6) == texts.turns.model_reply(cut.text, cut=True)
         provider.script = chatting
         provider.requests.clear()
         for number in range(7, 20):
@@ -224,7 +224,7 @@ async def test_b69_b87_answer_that_never_fits_is_told_as_cut(tmp_path: Path, pro
         platform.write("tell me everything")
         told = await the_reply(platform, 1)
     assert told.startswith("on and on and")
-    assert told.endswith(notes.ANSWER_CUT)
+    assert told.endswith(texts.turns.ANSWER_TRUNCATED)
     assert len(provider.requests) == 1
 
 
@@ -270,4 +270,4 @@ async def test_b87_summary_that_fails_says_that_it_was_the_summary(
         provider.script = lambda asked: Fails(400, message="No.") if is_summary(asked) else chatting(asked)
         platform.write(message(8) * 14)
         told = await the_reply(platform, 8)
-    assert told.startswith(FAILED + notes.summary_failed(notes.model_refused("No.")))
+    assert told.startswith(FAILED + texts.compaction.failed(texts.providers.refused("No.")))

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.people import TOKEN_HOLDER
 from perdure.core.turn import TurnState
@@ -39,9 +39,9 @@ from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
 
-STOPPING = notes.banner(restart=False)
-RESTARTING = notes.banner(restart=True)
-KEPT = notes.kept_for_later(restart=False)
+STOPPING = texts.recovery.banner(restart=False)
+RESTARTING = texts.recovery.banner(restart=True)
+KEPT = texts.recovery.message_stored(restart=False)
 NO_TIME = {"DRAIN__DEADLINE": "0s"}
 
 
@@ -248,7 +248,7 @@ async def test_b26_banner_goes_once_to_each_chat_and_thread_with_a_running_turn_
         await wait_until_stopped(gateway)
     told = sorted((posted.address.chat, posted.address.thread or "") for posted in banners)
     assert told == [("1", ""), ("1", "7"), ("2", "")]
-    assert {posted.text for posted in banners} == {notes.banner(restart=ending is StopKind.RESTART)}
+    assert {posted.text for posted in banners} == {texts.recovery.banner(restart=ending is StopKind.RESTART)}
     assert all(word in banners[0].text for word in (doing, "try to resume"))
     assert len(platform.posted) == before + 6, "three banners and three answers"
 
@@ -400,11 +400,11 @@ async def test_b27_chat_that_asked_for_a_restart_hears_once_that_the_gateway_is_
     platform.redeliver = 1
     platform.write("/restart", sender=OWNER)
     assert await until_it_ends(tmp_path, platform) is StopKind.RESTART
-    assert platform.replies() == [notes.RESTARTING]
-    await stays_up(tmp_path, platform, notes.RESTARTING, notes.BACK)
+    assert platform.replies() == [texts.recovery.RESTARTING]
+    await stays_up(tmp_path, platform, texts.recovery.RESTARTING, texts.recovery.BACK)
     async with serving(tmp_path, platform):
         platform.write("say: still on")
-        await wait_for_replies(platform, notes.RESTARTING, notes.BACK, "on", "still on")
+        await wait_for_replies(platform, texts.recovery.RESTARTING, texts.recovery.BACK, "on", "still on")
 
 
 async def test_b27_second_request_during_a_restart_is_refused(tmp_path: Path) -> None:
@@ -413,17 +413,19 @@ async def test_b27_second_request_during_a_restart_is_refused(tmp_path: Path) ->
         platform.write("work", chat="3")
         await agent.wait_until_started("work")
         platform.write("/restart", sender=OWNER)
-        await wait_for_replies(platform, notes.RESTARTING)
+        await wait_for_replies(platform, texts.recovery.RESTARTING)
         platform.write("/restart", chat="2", sender=OWNER)
         platform.write("/restart", sender=OWNER)
-        await wait_for_replies(platform, notes.RESTART_UNDER_WAY, chat="2")
-        await wait_for_replies(platform, notes.RESTARTING, notes.RESTART_UNDER_WAY)
+        await wait_for_replies(platform, texts.recovery.RESTART_UNDER_WAY, chat="2")
+        await wait_for_replies(platform, texts.recovery.RESTARTING, texts.recovery.RESTART_UNDER_WAY)
         agent.release("work")
         await wait_until_stopped(gateway)
     async with serving(tmp_path, platform, agent=agent) as gateway:
-        await wait_for_replies(platform, notes.RESTARTING, notes.RESTART_UNDER_WAY, notes.BACK)
+        await wait_for_replies(
+            platform, texts.recovery.RESTARTING, texts.recovery.RESTART_UNDER_WAY, texts.recovery.BACK
+        )
         assert gateway.stopping is None
-    assert platform.replies("2") == [notes.RESTART_UNDER_WAY]
+    assert platform.replies("2") == [texts.recovery.RESTART_UNDER_WAY]
     assert platform.replies("3") == [RESTARTING, "work: done"]
 
 
@@ -432,10 +434,10 @@ async def test_b27_chat_hears_once_that_the_gateway_is_back_when_the_restart_was
     platform.write("/restart", sender=OWNER)
     async with crashing_at_fact(tmp_path, platform, fact="SELECT 1 FROM runs WHERE restart_for IS NOT NULL"):
         pass
-    await stays_up(tmp_path, platform, notes.RESTARTING, notes.BACK)
+    await stays_up(tmp_path, platform, texts.recovery.RESTARTING, texts.recovery.BACK)
     async with serving(tmp_path, platform):
         platform.write("say: still on")
-        await wait_for_replies(platform, notes.RESTARTING, notes.BACK, "on", "still on")
+        await wait_for_replies(platform, texts.recovery.RESTARTING, texts.recovery.BACK, "on", "still on")
 
 
 @pytest.mark.parametrize("seconds", [0, -600], ids=["by a good clock", "by a clock that went back"])
@@ -449,7 +451,7 @@ async def test_b27_request_that_was_stored_before_a_crash_does_not_restart_again
     ):
         pass
     clock.move(seconds)
-    await stays_up(tmp_path, platform, notes.RESTARTED_SINCE, clock=clock)
+    await stays_up(tmp_path, platform, texts.recovery.RESTARTED_SINCE, clock=clock)
 
 
 async def test_b29_stop_that_comes_during_a_restart_is_a_stop(tmp_path: Path) -> None:
@@ -535,9 +537,9 @@ def test_b22_b26_b29_signal_is_told_marked_and_has_its_exit_code(
         assert process.wait() == code
         for watch in watches:
             watch.wait_for_end()
-        told = notes.banner(restart=code == 75)
+        told = texts.recovery.banner(restart=code == 75)
         assert [watch.notices() for watch in watches[:2]] == [[told], [told]], "it is shown to all who follow"
-        assert watches[2].notices() == [notes.kept_for_later(restart=code == 75)]
+        assert watches[2].notices() == [texts.recovery.message_stored(restart=code == 75)]
         assert all(place == "" for watch in watches for place, name, _ in watch.events if name == "notice")
         process.start()
         assert busy.wait_for_replies(1) == ["done"]
@@ -569,10 +571,10 @@ def test_b27_b29_restart_from_the_chat_exits_75_and_is_not_repeated_when_redeliv
         assert person.say("/restart", "mine").status_code == 202
         assert process.wait() == 75
         process.start()
-        assert person.wait_for_replies(2) == [notes.RESTARTING, notes.BACK]
+        assert person.wait_for_replies(2) == [texts.recovery.RESTARTING, texts.recovery.BACK]
         assert person.say("/restart", "mine").status_code == 200
         person.say("say: on")
-        assert person.wait_for_replies(3) == [notes.RESTARTING, notes.BACK, "on"]
+        assert person.wait_for_replies(3) == [texts.recovery.RESTARTING, texts.recovery.BACK, "on"]
         assert process.stop() == 0
 
 
@@ -586,7 +588,7 @@ def test_b27_restarts_and_stops_under_the_supervisor(tmp_path: Path) -> None:
         assert marks(person) == ["restart_timeout"]
         second = holder_of(process)
         person.say("/restart")
-        sees(person, "done", notes.RESTARTING, notes.BACK)
+        sees(person, "done", texts.recovery.RESTARTING, texts.recovery.BACK)
         assert len({first, second, holder_of(process)}) == 3
         ran = perdure(process, "stop")
         assert (ran.returncode, ran.stderr) == (0, ""), ran
@@ -605,11 +607,11 @@ def test_b27_chat_hears_once_that_the_gateway_is_back_when_it_is_killed_in_mid_r
         wait_for("it drains", lambda: is_draining(process))
         os.kill(holder_of(process), signal.SIGKILL)
         sees(other, "done")
-        sees(person, notes.RESTARTING, notes.BACK)
+        sees(person, texts.recovery.RESTARTING, texts.recovery.BACK)
         assert perdure(process, "restart").returncode == 0
-        sees(person, notes.RESTARTING, notes.BACK)
+        sees(person, texts.recovery.RESTARTING, texts.recovery.BACK)
         person.say("say: on")
-        sees(person, notes.RESTARTING, notes.BACK, "on")
+        sees(person, texts.recovery.RESTARTING, texts.recovery.BACK, "on")
         assert process.stop() == 0
 
 
@@ -660,6 +662,6 @@ def test_b27_b31_restart_from_the_chat_ends_by_a_deadline_too(tmp_path: Path) ->
         person.say("/restart")
         assert process.wait() == 1
         process.start()
-        assert person.wait_for_replies(2) == [notes.RESTARTING, notes.BACK]
+        assert person.wait_for_replies(2) == [texts.recovery.RESTARTING, texts.recovery.BACK]
     finally:
         process.close()

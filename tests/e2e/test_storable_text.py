@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from perdure.agents import Agent, FunctionAgent, StepContext
 from perdure.agents.api import ModelRequest, PreviewCallback, Reply, TurnContext
 from perdure.agents.loop import BuiltinAgent
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ModelAnswered, ToolCall, ToolEnded, TurnFailed, TurnFinished, fold
 from perdure.core.messages import Attachment, Inbound, Outbound, Receipt, Sender
@@ -70,7 +70,7 @@ async def test_b14_half_an_emoji_in_a_providers_error_fails_one_turn(tmp_path: P
     platform = SimulatedPlatform()
     async with serving(tmp_path, platform, agent=agent_that(refused)) as gateway:
         platform.write("hi")
-        await replies(platform, notes.turn_failed(f"the provider said {SEEN}"))
+        await replies(platform, texts.turns.failed(f"the provider said {SEEN}"))
         await neighbour_is_served(platform)
         [error] = [entry.error for entry in await entries(gateway, TurnFailed)]
         assert error == f"the provider said {CLEAN}"
@@ -108,7 +108,7 @@ async def test_b14_question_with_half_an_emoji_is_asked_clean(tmp_path: Path) ->
     async with serving(tmp_path, platform, agent=agent_that(ask)):
         platform.write("hi")
         mended = "this \N{REPLACEMENT CHARACTER}"
-        await replies(platform, notes.ask_here(None, f"which {SEEN}?", [mended, "that"]))
+        await replies(platform, texts.background.question(None, f"which {SEEN}?", [mended, "that"]))
 
 
 class Scripted:

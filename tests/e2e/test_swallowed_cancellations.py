@@ -12,7 +12,7 @@ from perdure.agents.function import FunctionAgent
 from perdure.agents.loop import BuiltinAgent
 from perdure.agents.offline import OfflineModel
 from perdure.agents.steps import StepContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolEnded, TurnView
 from perdure.core.tools import Tool, Use
@@ -24,7 +24,7 @@ from support.stopping import read_only_store, wait_until_stopped
 
 pytestmark = pytest.mark.anyio
 
-STOPPING = notes.banner(restart=False)
+STOPPING = texts.recovery.banner(restart=False)
 NO_TIME = {"DRAIN__DEADLINE": "0s"}
 
 
@@ -119,7 +119,9 @@ async def test_b15_tool_that_returns_after_its_cancellation_has_an_unknown_outco
         assert results(await last_turn(store, key_of(platform))) == []
     async with serving(tmp_path, platform, agent=agent) as gateway:
         await wait_for_replies(platform, STOPPING, "done")
-        assert results(await last_turn(gateway.store, key_of(platform))) == [("unknown", notes.OUTCOME_UNKNOWN)]
+        assert results(await last_turn(gateway.store, key_of(platform))) == [
+            ("unknown", texts.tool_calls.OUTCOME_UNKNOWN)
+        ]
     assert stubborn.runs == 1
 
 

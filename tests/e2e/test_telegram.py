@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.telegram import (
     BOT_NAME,
     UNPARSABLE,
@@ -120,7 +120,7 @@ def test_b67_question_is_answered_by_a_button_after_a_kill(tmp_path: Path, teleg
         telegram.press("Left", sent=question)
         wait_until_confirmed(telegram)
         wait_for("both presses are answered", lambda: len(telegram.methods.answers) == 2)
-        assert telegram.methods.answers[1]["text"] == notes.PRESS_KNOWN
+        assert telegram.methods.answers[1]["text"] == texts.questions.BUTTON_PRESSED_BEFORE
         assert len(query_database(process, "SELECT id FROM turns")) == 1, "a second press begins nothing"
 
 
@@ -145,13 +145,18 @@ def test_b67_press_under_an_old_question_answers_nothing_and_begins_nothing(
         wait_for("all presses are answered", lambda: len(telegram.methods.answers) == 4)
         told = [answer.get("text") for answer in telegram.methods.answers]
         assert sorted(map(str, told)) == sorted(
-            ["None", notes.PRESS_TOO_LATE, notes.PRESS_TOO_LATE, notes.PRESS_NOT_TAKEN]
+            [
+                "None",
+                texts.questions.BUTTON_TOO_LATE,
+                texts.questions.BUTTON_TOO_LATE,
+                texts.questions.BUTTON_NOT_ALLOWED,
+            ]
         )
         second = telegram.seen(group)[1]
         Operator(process).post("/people/add", who=f"telegram:{telegram.person('gus')}", role="guest")
         telegram.press("Right", chat=group, sender="gus", sent=second)
         wait_for("the guest is told", lambda: len(telegram.methods.answers) == 5)
-        assert telegram.methods.answers[-1]["text"] == notes.PRESS_NOT_YOURS
+        assert telegram.methods.answers[-1]["text"] == texts.questions.BUTTON_NOT_YOURS
         assert len(telegram.seen(group)) == 2, "it still waits for the second answer"
         telegram.press_data("=Right", second, sender="bob")
         wait_for("it goes on", lambda: telegram.texts(group)[2:])
@@ -182,7 +187,7 @@ def test_b66_approval_is_given_by_a_button_and_not_by_a_stranger(tmp_path: Path,
         assert asked.labels() == ["Approve", "Deny"]
         telegram.press("Approve", chat=group, sender="eve")
         wait_for("eve is told", lambda: telegram.methods.answers)
-        assert telegram.methods.answers[0]["text"] == notes.PRESS_NOT_TAKEN
+        assert telegram.methods.answers[0]["text"] == texts.questions.BUTTON_NOT_ALLOWED
         telegram.press("Deny", chat=group)
         wait_for("it goes on", lambda: len(telegram.texts(group)) > 1)
 
@@ -207,7 +212,7 @@ def test_button_of_another_program_is_told_to_mean_nothing(tmp_path: Path, teleg
         message = {"message_id": 1, "chat": chat, "date": 0}
         telegram.happen({"callback_query": {**pressed, "message": message, "data": "buy", "chat_instance": "1"}})
         wait_for("it is answered", lambda: telegram.methods.answers)
-    assert telegram.methods.answers[0]["text"] == notes.PRESS_MEANS_NOTHING
+    assert telegram.methods.answers[0]["text"] == texts.questions.BUTTON_UNKNOWN
 
 
 # ── texts ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.delivery import RESOLUTION_REMARKS, Resolution
 from perdure.errors import SendRefused, SendRetry
 from perdure.platforms.telegram.client import BotApiResponse, CallRefused, ResponseParameters, send_error
@@ -57,7 +57,7 @@ def test_b75_refused_reply_is_given_up_and_the_next_one_is_sent(tmp_path: Path, 
         telegram.write("say: two")
         wait_for_texts(telegram, "two")
         [(problem,)] = query_database(process, "SELECT problem FROM outbox WHERE state = 'refused'")
-    assert problem == notes.TELEGRAM_BLOCKED
+    assert problem == texts.telegram.BLOCKED
 
 
 def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram: LocalTelegram) -> None:
@@ -69,7 +69,7 @@ def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram:
         found = wait_for(
             "it is refused", lambda: query_database(process, "SELECT problem FROM outbox WHERE state = 'refused'")
         )
-    assert found == [(notes.TELEGRAM_NO_TOPIC,)]
+    assert found == [(texts.telegram.NO_TOPIC,)]
 
 
 def test_reply_follows_a_group_that_has_become_a_supergroup(tmp_path: Path, telegram: LocalTelegram) -> None:
@@ -84,8 +84,10 @@ def test_reply_follows_a_group_that_has_become_a_supergroup(tmp_path: Path, tele
 @pytest.mark.parametrize(
     ("settings", "seen"),
     [
-        pytest.param({}, ["hi", notes.maybe_duplicate("hi")], id="it is sent again with a mark"),
-        pytest.param({"DELIVERY__UNKNOWN": "drop"}, ["hi", notes.DROPPED_REPLY], id="or given up with a notice"),
+        pytest.param({}, ["hi", texts.delivery.maybe_duplicate("hi")], id="it is sent again with a mark"),
+        pytest.param(
+            {"DELIVERY__UNKNOWN": "drop"}, ["hi", texts.delivery.REPLY_DROPPED], id="or given up with a notice"
+        ),
     ],
 )
 def test_b74_reply_whose_answer_was_lost(
@@ -107,7 +109,7 @@ async def test_b74_unknown_sends_are_counted_by_how_they_were_resolved(tmp_path:
     with LocalTelegram() as telegram, telegram_gateway(tmp_path / "home", telegram) as process:
         telegram.befall("sendMessage", Fault(cut=True, effect=True))
         telegram.write("say: hi")
-        wait_for_texts(telegram, "hi", notes.maybe_duplicate("hi"))
+        wait_for_texts(telegram, "hi", texts.delivery.maybe_duplicate("hi"))
         telegram.write("say: fine")
         wait_for("it is answered", lambda: telegram.texts()[-1] == "fine")
         wait_until_settled(process)
@@ -128,7 +130,7 @@ def test_b74_reply_whose_outcome_telegram_does_not_tell(
     telegram.befall("sendMessage", fault)
     with telegram_gateway(tmp_path / "home", telegram):
         telegram.write("say: hi")
-        wait_for_texts(telegram, notes.maybe_duplicate("hi"))
+        wait_for_texts(telegram, texts.delivery.maybe_duplicate("hi"))
 
 
 # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -138,15 +140,15 @@ def test_another_poller_is_told_clearly_and_nothing_is_lost(tmp_path: Path, tele
     with telegram_gateway(tmp_path / "home", telegram) as process:
         wait_for("it polls", lambda: telegram.count("getUpdates"))
         httpx.post(f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0})
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_CONTESTED}" in readiness_problems(process))
-        assert notes.TELEGRAM_CONTESTED in process.log()
+        wait_for("it is told", lambda: f"telegram: {texts.telegram.CONTESTED}" in readiness_problems(process))
+        assert texts.telegram.CONTESTED in process.log()
         telegram.write("say: after all")
         wait_for_texts(telegram, "after all")
 
 
 def test_revoked_token_is_told_clearly_and_the_web_goes_on(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:
-        wait_for("it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in readiness_problems(process))
+        wait_for("it is told", lambda: f"telegram: {texts.telegram.UNKNOWN_BOT}" in readiness_problems(process))
         web = Person(process)
         web.say("say: on the web")
         assert web.wait_for_replies(1) == ["on the web"]
@@ -185,14 +187,14 @@ def test_stop_confirms_what_is_stored_and_takes_no_poll_to_its_end(
 @pytest.mark.parametrize(
     ("description", "told"),
     [
-        ("Forbidden: bot was blocked by the user", notes.TELEGRAM_BLOCKED),
-        ("Forbidden: user is deactivated", notes.TELEGRAM_BLOCKED),
-        ("Forbidden: bot was kicked from the supergroup chat", notes.TELEGRAM_KICKED),
-        ("Forbidden: bot is not a member of the channel chat", notes.TELEGRAM_KICKED),
-        ("Bad Request: not enough rights to send text messages to the chat", notes.TELEGRAM_MUTED),
-        ("Bad Request: message thread not found", notes.TELEGRAM_NO_TOPIC),
-        ("Bad Request: TOPIC_CLOSED", notes.TELEGRAM_NO_TOPIC),
-        ("Bad Request: chat not found", notes.TELEGRAM_NO_CHAT),
+        ("Forbidden: bot was blocked by the user", texts.telegram.BLOCKED),
+        ("Forbidden: user is deactivated", texts.telegram.BLOCKED),
+        ("Forbidden: bot was kicked from the supergroup chat", texts.telegram.KICKED),
+        ("Forbidden: bot is not a member of the channel chat", texts.telegram.KICKED),
+        ("Bad Request: not enough rights to send text messages to the chat", texts.telegram.MUTED),
+        ("Bad Request: message thread not found", texts.telegram.NO_TOPIC),
+        ("Bad Request: TOPIC_CLOSED", texts.telegram.NO_TOPIC),
+        ("Bad Request: chat not found", texts.telegram.NO_CHAT),
         ("Bad Request: something new", "Telegram does not take it: Bad Request: something new"),
     ],
 )
@@ -242,7 +244,7 @@ def test_b75_token_revoked_while_running_is_told_and_replies_wait(tmp_path: Path
             f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0}
         )  # ends the poll under way
         wait_for(
-            "it is told", lambda: f"telegram: {notes.TELEGRAM_UNKNOWN_BOT}" in readiness_problems(process), 60
+            "it is told", lambda: f"telegram: {texts.telegram.UNKNOWN_BOT}" in readiness_problems(process), 60
         )
         assert query_database(process, "SELECT state FROM outbox") == [("owed",)]
         telegram.token = good
@@ -280,4 +282,4 @@ def test_bot_that_was_thrown_out_says_so(tmp_path: Path, telegram: LocalTelegram
         wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
         telegram.kick(group)
         query = "SELECT problem FROM outbox WHERE state = 'refused'"
-        assert wait_for("it is refused", lambda: query_database(process, query)) == [(notes.TELEGRAM_KICKED,)]
+        assert wait_for("it is refused", lambda: query_database(process, query)) == [(texts.telegram.KICKED,)]

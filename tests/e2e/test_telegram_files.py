@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.telegram import INTERNAL_ERROR, BotApiRefusal, Fault, LocalTelegram
 from support.gateway import GatewayProcess
 from support.telegram import query_database, telegram_gateway, wait_for_texts, wait_until_confirmed
@@ -47,7 +47,7 @@ def test_b70_files_are_fetched_before_the_turn_and_the_model_knows_where(
         said = told(telegram)
         [kept] = files(process)
         assert kept.read_bytes() == CONTENT
-        assert notes.given_file("minutes.txt", "text/plain", len(CONTENT), str(kept)) in said
+        assert texts.attachments.attached_line("minutes.txt", "text/plain", len(CONTENT), str(kept)) in said
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
         assert states(process) == ["fetched"]
@@ -96,18 +96,18 @@ def test_b70_download_is_tried_again_until_it_is_whole(tmp_path: Path, telegram:
 def test_b70_model_and_chat_are_told_when_a_file_does_not_come(
     tmp_path: Path, telegram: LocalTelegram, case: str
 ) -> None:
-    content, why = b"x" * 1_000_001, notes.file_too_large(1_000_000)
+    content, why = b"x" * 1_000_001, texts.attachments.too_large(1_000_000)
     if case == "gone":
         telegram.befall("download", Fault(refusal=NOT_FOUND))
-        content, why = b"x", notes.GONE_THERE
+        content, why = b"x", texts.attachments.GONE_FROM_PLATFORM
     elif case == "too large for Telegram":
-        content, why = bytes(21 * 1024 * 1024), notes.TELEGRAM_FILE_TOO_BIG
+        content, why = bytes(21 * 1024 * 1024), texts.telegram.FILE_TOO_LARGE
     most = "1" if case == "too large for us" else "100"
     with telegram_gateway(tmp_path / "home", telegram, INBOX__MAX_FILE=most) as process:
         telegram.share("document", "minutes.txt", content)
         said = told(telegram)
-        assert notes.missing_file("minutes.txt", why) in said
-        assert notes.file_not_fetched("minutes.txt", why) in telegram.texts()
+        assert texts.attachments.missing_line("minutes.txt", why) in said
+        assert texts.attachments.not_fetched("minutes.txt", why) in telegram.texts()
         assert files(process) == []
         assert states(process) == ["failed"]
 

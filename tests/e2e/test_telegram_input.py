@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.telegram import Fault, LocalTelegram
 from support.telegram import query_database, telegram_gateway, wait_for_texts, wait_until_confirmed
 from support.waiting import wait_for
@@ -56,7 +56,7 @@ def test_b70_update_without_a_number_is_kept_once_and_others_are_served(
         wait_for_texts(telegram, "fine")
         kept = query_database(process, REJECTED)
         assert len(kept) == len(broken)
-        assert {problem for _, problem in kept} == {notes.UPDATE_WITHOUT_NUMBER}
+        assert {problem for _, problem in kept} == {texts.telegram.UPDATE_WITHOUT_ID}
         with telegram.lock:
             telegram.state.updates[:] = broken  # type: ignore[assignment]
         polls = telegram.count("getUpdates")
@@ -108,7 +108,7 @@ def test_flood_of_one_person_delays_nobody_else(tmp_path: Path, telegram: LocalT
         telegram.write("say: hello")
         wait_for_texts(telegram, "hello")
         wait_until_confirmed(telegram)
-        assert telegram.texts(bob) == [notes.queue_full(100)]
+        assert telegram.texts(bob) == [texts.queue.full(100)]
         assert len(telegram.texts(telegram.person("eve"))) <= 3, "a stranger is told a code, and not each time"
         assert telegram.count("answerCallbackQuery") == 0
         assert len(query_database(process, "SELECT id FROM inbox WHERE state = 'waiting'")) == 100

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.telegram import Fault, LocalTelegram
 from support.gateway import GatewayProcess
 from support.telegram import (
@@ -22,7 +22,7 @@ from support.waiting import wait_for
 
 SCRIPT = "once invoice 0s\nsay: done"
 LONGER = "once invoice 2s\nsay: done"  # so long that people see the bot type
-MARKED = notes.maybe_duplicate("done")
+MARKED = texts.delivery.maybe_duplicate("done")
 
 
 class Point(Struct, frozen=True):
@@ -106,4 +106,4 @@ def test_b73_answer_is_sent_after_a_kill_while_telegram_was_down(tmp_path: Path,
         wait_for("the answer met a cut line", held.reached.is_set)
         process.kill()
         process.start()
-        wait_for_texts(telegram, notes.maybe_duplicate("kept"))
+        wait_for_texts(telegram, texts.delivery.maybe_duplicate("kept"))

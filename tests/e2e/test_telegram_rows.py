@@ -18,7 +18,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing.telegram import SentMessage
 from support.street import TelegramChats, telegram_chats
 from support.telegram import wait_until_settled
@@ -69,7 +69,7 @@ def test_while_a_turn_runs(tmp_path: Path) -> None:
     with telegram_chats(tmp_path, people, NOTIFY__STILL_WORKING="1s", QUEUE__QUIET="200ms") as here:
         for who, mode in (("steers", "steer"), ("interrupts", "interrupt"), ("collects", "collect")):
             here.write(who, f"/queue {mode}")
-            here.wait_for_texts(who, notes.queue_switched(mode))
+            here.wait_for_texts(who, texts.queue.mode_changed(mode))
         here.start_blocking_turns("waits", "steers", "interrupts", "collects", "stops")
         here.write("grows", f"stream: {' '.join(f'word{number}' for number in range(200))}")
         for who in ("waits", "steers", "interrupts", "collects"):
@@ -83,7 +83,7 @@ def test_while_a_turn_runs(tmp_path: Path) -> None:
         wait_for("B82", lambda: any(sent.before for sent in _notices(here, "waits")))
         wait_for("B76", lambda: here.texts("grows"))
         here.write("grows", "/stop")
-        wait_for("its preview says so", lambda: notes.PREVIEW_ENDED in here.texts("grows"))
+        wait_for("its preview says so", lambda: texts.delivery.PREVIEW_UNFINISHED in here.texts("grows"))
         wait_for("B80", lambda: "second" in here.texts("interrupts")[-1])
         here.release_file.touch()
         wait_for("both waited", lambda: here.texts("waits")[-1] == "second")

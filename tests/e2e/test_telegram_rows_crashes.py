@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from perdure.core import notes
+from perdure.core import texts
 from support.street import TelegramChats, telegram_chats
 from support.telegram import wait_until_settled
 from support.waiting import wait_for
@@ -27,11 +27,11 @@ SETTINGS = {
     "RECOVERY__CONCURRENCY": "20",
     "RECOVERY__MAX_INTERRUPTIONS": "3",
 }
-FAILED = notes.turn_failed("no credit")
-THREE_TIMES = notes.suspended("it was cut off 3 times in a row without progress")
-TOO_OFTEN = notes.suspended("it was cut off 3 times in all")
-PAUSED = notes.will_not_go_on("automatic resume is paused: the gateway keeps crashing")
-SHOWN = notes.RESUME_PAUSED.replace("`", "")  # Telegram shows code as such
+FAILED = texts.turns.failed("no credit")
+THREE_TIMES = texts.recovery.suspended("it was cut off 3 times in a row without progress")
+TOO_OFTEN = texts.recovery.suspended("it was cut off 3 times in all")
+PAUSED = texts.recovery.not_resumed("automatic resume is paused: the gateway keeps crashing")
+SHOWN = texts.recovery.RESUME_PAUSED.replace("`", "")  # Telegram shows code as such
 
 
 def test_work_that_is_cut_off_again_and_again(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_work_that_is_cut_off_again_and_again(tmp_path: Path) -> None:
         _only_who_was_alone_pays_and_all_others_pause(here, bench, alone, neighbour)
         words = [text for request in bench.requests() for text in request["words"]]
         assert all(text.strip() for text in words), "B48"
-        assert words.count(notes.wordless("photo.jpg")) > 1
+        assert words.count(texts.attachments.message_without_text("photo.jpg")) > 1
 
 
 def _runs(bench: StepControl, **times: int) -> None:
@@ -61,7 +61,7 @@ def _runs(bench: StepControl, **times: int) -> None:
 
 def _told(reason: str, step: str, *, finished: bool = False, joined: bool = False) -> str:
     again = f"step(name={step!r}, seconds=0.0) was cut off and is run again."
-    return notes.recovery_note(reason, [again], finished=finished, joined=joined)
+    return texts.recovery_note.resumed(reason, [again], finished=finished, joined=joined)
 
 
 def _restart(here: TelegramChats, bench: StepControl) -> None:
@@ -76,7 +76,7 @@ def _restart(here: TelegramChats, bench: StepControl) -> None:
     bench.release("restarted", "often1")
     here.process.start()
     here.wait_for_texts("restarted", "restarted is done")
-    here.wait_for_last_text("owner", notes.BACK)
+    here.wait_for_last_text("owner", texts.recovery.BACK)
     told = _told("restart_timeout", "restarted", finished=True)
     assert "a gateway restart" in told
     assert bench.notes("step a\nstep restarted") == [[], [], [told]]
@@ -111,7 +111,10 @@ def _model_is_told_of_it_once(here: TelegramChats, bench: StepControl) -> None:
     here.wait_for_texts("killed", "killed is done")
     here.write("killed", "say: next")
     here.wait_for_texts("killed", "killed is done", "next")
-    told, unanswered = _told("restart_interrupted", "killed", finished=True), [notes.UNANSWERED_RESULTS]
+    told, unanswered = (
+        _told("restart_interrupted", "killed", finished=True),
+        [texts.recovery_note.UNANSWERED_RESULTS],
+    )
     assert "a gateway interruption" in told
     # Asked for a, for the one that was killed, then for c, for the end, and in the next turn.
     assert bench.notes("step a\nstep killed") == [[], [], [told], [told], []]
@@ -139,10 +142,20 @@ def _final_answers_are_delivered_and_others_asked_for_again(here: TelegramChats)
 
 def _goal_goes_on_when_its_turn_has_completed(here: TelegramChats) -> None:
     """B84: and not while it is interrupted."""
-    told = [notes.goal_set(2, busy=False), notes.will_not_go_on("automatic resume is switched off here")]
+    told = [
+        texts.goals.started(2, busy=False),
+        texts.recovery.not_resumed("automatic resume is switched off here"),
+    ]
     here.wait_for_texts("plans", *told)
     here.write("plans", "/resume")
-    here.wait_for_texts("plans", *told, notes.RESUMED["turn"], "planned", "planned", notes.goal_spent(2))
+    here.wait_for_texts(
+        "plans",
+        *told,
+        texts.chat_commands.RESUME_ANSWERS["turn"],
+        "planned",
+        "planned",
+        texts.goals.budget_spent(2),
+    )
     assert here.turn_states("plans") == ["done", "done"]
 
 
@@ -160,7 +173,7 @@ def _what_gets_nowhere_is_set_aside(here: TelegramChats, bench: StepControl) -> 
         assert here.interruption_reasons(who) == ["restart_timeout", "restart_interrupted", "restart_interrupted"]
     bench.release("mixed")
     here.write("mixed", "/resume")
-    here.wait_for_texts("mixed", THREE_TIMES, notes.RESUMED["session"], "mixed is done")
+    here.wait_for_texts("mixed", THREE_TIMES, texts.chat_commands.RESUME_ANSWERS["session"], "mixed is done")
 
 
 def _crash_with_one_alone(here: TelegramChats, bench: StepControl) -> tuple[str, str]:
@@ -185,7 +198,7 @@ def _only_who_was_alone_pays_and_all_others_pause(
     here.write("new", "say: all the same")
     here.wait_for_last_text("new", "all the same")
     assert SHOWN in here.command_reply("new", "/status")
-    assert notes.RESUME_PAUSED in here.run_perdure("status")
+    assert texts.recovery.RESUME_PAUSED in here.run_perdure("status")
     bench.release(neighbour)
     assert here.run_perdure("resume", "--all") == "Automatic resume goes on."
     here.wait_for_texts(neighbour, PAUSED, f"{neighbour} is done")

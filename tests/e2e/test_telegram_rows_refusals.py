@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from perdure.core import notes
+from perdure.core import texts
 from support.street import TelegramChats, telegram_chats
 from support.telegram import query_database, wait_until_settled
 from support.waiting import wait_for
@@ -18,9 +18,9 @@ OTHERS = ["offed", "asks", "costly", "grows", "again", "new"]
 PEOPLE = " ".join(HELD + OTHERS)
 AWAY = "solar aside"  # they may not talk to the second gateway and those behind it, and move to another home
 MARKED = {"offed": "off", "asks": "ask"}
-OFF = notes.will_not_go_on("automatic resume is switched off here")
-COSTLY = notes.will_not_go_on("its cost limit is reached: 22 of 20 tokens")
-TOO_OLD = notes.will_not_go_on("it is too old").partition(".")[0]
+OFF = texts.recovery.not_resumed("automatic resume is switched off here")
+COSTLY = texts.recovery.not_resumed("its cost limit is reached: 22 of 20 tokens")
+TOO_OLD = texts.recovery.not_resumed("it is too old").partition(".")[0]
 TEN_STEPS = [f"step s{number} 0s" for number in range(10)]  # the model asks two tokens for each
 QUIET = {"PLATFORMS__TELEGRAM__BANNER": "false"}  # the gateway ends in the middle of everything, again and again
 
@@ -70,8 +70,8 @@ def _ran(here: TelegramChats, step: str) -> int:
 def _each_refusal_is_recorded_and_told(here: TelegramChats) -> None:
     here.wait_for_texts("offed", OFF)
     here.wait_for_texts("costly", COSTLY)  # B56: before it went on
-    here.wait_for_texts("grows", notes.turn_failed(notes.recovery_cost(20, 20)))  # B56: on its way
-    here.wait_for_texts("asks", notes.ask_to_resume("restart_interrupted"))
+    here.wait_for_texts("grows", texts.turns.failed(texts.turns.recovery_tokens_spent(20, 20)))  # B56: on its way
+    here.wait_for_texts("asks", texts.recovery.ask_to_resume("restart_interrupted"))
     here.wait_for_rule("solar", "unauthorised")
     here.wait_for_rule("aside", "unauthorised")
     wait_for("all others go on, however many they are", lambda: _states(here, HELD) == {"running": 6})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.core import notes
+from perdure.core import texts
 from support.street import TelegramChats, telegram_chats
 from support.telegram import query_database, wait_until_confirmed, wait_until_settled
 from support.waiting import wait_for
 
 MANY = 10_000
-SET, SPENT = notes.goal_set(2, busy=False), notes.goal_spent(2)
-FAILED = notes.turn_failed("no credit")
+SET, SPENT = texts.goals.started(2, busy=False), texts.goals.budget_spent(2)
+FAILED = texts.turns.failed("no credit")
 
 
 def test_goals_and_long_queues(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def _one_runs_and_the_others_wait(here: TelegramChats) -> None:
     """B78: two at once, and ten thousand, which are heard in one turn, each once and in order."""
     here.release_file.unlink()
     here.write("many", "/queue collect")
-    here.wait_for_texts("many", notes.queue_switched("collect"))
+    here.wait_for_texts("many", texts.queue.mode_changed("collect"))
     here.start_blocking_turns("many", "two")
     here.write("two", "say: first")
     here.write("two", "say: second")
@@ -63,7 +63,7 @@ def _one_runs_and_the_others_wait(here: TelegramChats) -> None:
     assert query_database(here.process, waiting) == [(2,), (MANY,)]
     assert here.turn_states("many") + here.turn_states("two") == ["running", "running"]
     here.write("many", "say: one too many")
-    here.wait_for_last_text("many", notes.queue_full(MANY))
+    here.wait_for_last_text("many", texts.queue.full(MANY))
     here.release_file.touch()
     here.wait_for_texts("two", "two is done", "first", "second")
     wait_for("the last of them is answered", lambda: here.texts("many")[-1].endswith(f"\n{MANY - 1}"), 60)
@@ -87,7 +87,7 @@ def test_silence(tmp_path: Path) -> None:
         wait_for("it is ended", lambda: here.texts("hangs")[1:])
         warned, ended = here.texts("hangs")
         assert "/stop ends it now" in warned
-        assert ended.startswith(notes.turn_failed("nothing was heard of the step step for"))
+        assert ended.startswith(texts.turns.failed("nothing was heard of the step step for"))
         here.wait_for_texts("speaks", words)  # elapsed time alone ends nothing
         assert here.turn_states("hangs") + here.turn_states("speaks") == ["failed", "done"]
         here.telegram.press("Left", chat=here.telegram.person("asked"), sender="asked")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected
 from perdure.operations.look import explain_session, trace_message
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.anyio
 
 
 def taken_back(words: str, *, acted: bool = False, goal: bool = False, lives: bool = False) -> str:
-    return notes.undone(words, acted=acted, still_running=lives, goal=goal)
+    return texts.chat_commands.undone(words, acted=acted, still_running=lives, goal=goal)
 
 
 def again(words: str, *, acted: bool = False) -> str:
-    return notes.asked_again(words, acted=acted, still_running=False)
+    return texts.chat_commands.retried(words, acted=acted, still_running=False)
 
 
 # ── undo ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -76,7 +76,9 @@ async def test_b81_turn_that_runs_is_not_taken_back_and_the_answer_says_what_to_
         await agent.wait_until_started("work")
         platform.write("/undo")
         platform.write("/retry")
-        refused = [notes.UNDO_REFUSED["running"].format(command=command) for command in ("undo", "retry")]
+        refused = [
+            texts.chat_commands.UNDO_REFUSALS["running"].format(command=command) for command in ("undo", "retry")
+        ]
         await wait_for_replies(platform, *refused)
         platform.write("/stop")
         platform.write("/undo")
@@ -160,7 +162,7 @@ async def test_b81_goal_waits_after_undo_and_retry_does_not_ask_it_again(tmp_pat
         platform.write("/stop")
         platform.write("/retry")
         platform.write("/undo")
-        answers = ["Stopped.", notes.UNDO_REFUSED["unasked"], taken_back("tidy up", goal=True)]
+        answers = ["Stopped.", texts.chat_commands.UNDO_REFUSALS["unasked"], taken_back("tidy up", goal=True)]
         await eventually("all is answered", lambda: platform.replies()[1:] == answers)
         assert len(agent.started_texts) == 1, "the goal went on by itself"
 
@@ -176,7 +178,11 @@ async def test_b81_undo_reaches_the_session_that_was_brought_back_and_no_other(t
         platform.write(f"/resume {old.id}")
         platform.write("/undo")
         platform.write("/undo")
-        answers = [notes.RESUMED["session"], taken_back("say: old"), notes.UNDO_REFUSED["nothing"]]
+        answers = [
+            texts.chat_commands.RESUME_ANSWERS["session"],
+            taken_back("say: old"),
+            texts.chat_commands.UNDO_REFUSALS["nothing"],
+        ]
         await wait_for_replies(platform, "new", *answers)
 
 
@@ -211,7 +217,7 @@ async def test_b81_failed_turn_is_asked_again_and_answered_in_the_place_of_the_f
     platform, agent = SimulatedPlatform(), Moody()
     async with serving(tmp_path, platform, agent=agent):
         message = platform.write("work")
-        failed = notes.turn_failed(notes.AGENT_CRASHED)
+        failed = texts.turns.failed(texts.turns.AGENT_CRASHED)
         await wait_for_replies(platform, failed)
         agent.good = True
         platform.redeliver = 1

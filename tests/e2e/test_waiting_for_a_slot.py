@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.loop import BuiltinAgent
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
 from perdure.core.turn import TurnState
@@ -94,8 +94,8 @@ async def test_b58_why_says_that_a_slot_is_awaited_and_how_many_are_ahead(tmp_pa
     three = await three_cut_off(tmp_path)
     async with three.scene.serving():
         await three.meet()
-        assert notes.waits_for_slot(0, alone=False) in await three.say_why(three.second)
-        assert notes.waits_for_slot(1, alone=False) in await three.say_why(three.third)
+        assert texts.recovery.waits_for_slot(0, alone=False) in await three.say_why(three.second)
+        assert texts.recovery.waits_for_slot(1, alone=False) in await three.say_why(three.third)
         assert "waits for a slot" not in await three.say_why(three.first)
         three.scene.agent_harness.release()
         await three.scene.wait_for_last_reply(f"done {three.third}", chat=three.third)
@@ -108,10 +108,10 @@ async def test_b58_b52_message_brings_its_turn_to_the_head_of_the_line_while_rec
     scene = three.scene
     async with scene.serving(RECOVERY__CONCURRENCY="4"):
         await three.meet()
-        assert notes.waits_for_slot(1, alone=True) in await three.say_why(three.third)
+        assert texts.recovery.waits_for_slot(1, alone=True) in await three.say_why(three.third)
         scene.platform.write("say: more", chat=three.third)
         await eventually("it is stored", lambda: not scene.platform.pending())
-        assert notes.waits_for_slot(0, alone=True) in await three.say_why(three.third)
+        assert texts.recovery.waits_for_slot(0, alone=True) in await three.say_why(three.third)
         await three.wait_in_line(three.second, three.third)
         hung = len(scene.agent_harness.hung_steps)
         scene.agent_harness.release()

@@ -10,7 +10,7 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.agents.loop import BuiltinAgent
 from perdure.agents.offline import OfflineModel
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall, ToolEnded, ToolStarted, TurnFailed
@@ -241,8 +241,8 @@ async def look(gateway: Gateway) -> None:
 
 # ── nothing is heard of it ──────────────────────────────────────────────────────────────────────────────────
 
-WARNED = notes.silent(WARNING * 1000, LIMIT * 1000)
-ENDED = notes.turn_failed(notes.inactive(["dig"], LIMIT * 1000))
+WARNED = texts.turns.inactivity_warning(WARNING * 1000, LIMIT * 1000)
+ENDED = texts.turns.failed(texts.turns.ended_by_inactivity(["dig"], LIMIT * 1000))
 QUIET = {"NOTIFY__STILL_WORKING": "0"}
 
 
@@ -259,7 +259,10 @@ async def test_b83_silence_warns_once_and_then_ends_the_turn(tmp_path: Path) -> 
         clocks.move(10)
         await sees(platform, WARNED, ENDED)
         turn = await last_turn(gateway.store, key_of(platform))
-        assert (turn.state, turn.ended) == (TurnState.FAILED, TurnFailed(notes.inactive(["dig"], LIMIT * 1000)))
+        assert (turn.state, turn.ended) == (
+            TurnState.FAILED,
+            TurnFailed(texts.turns.ended_by_inactivity(["dig"], LIMIT * 1000)),
+        )
         ended = turn.calls["dig"].ended
         assert ended is not None
         assert ended.outcome == "cancelled", "a call without a result"
@@ -394,7 +397,7 @@ async def test_b83_store_that_hangs_is_not_inactivity(tmp_path: Path) -> None:
 
 async def test_b83_turn_that_was_ended_stays_ended_when_its_code_goes_on(tmp_path: Path) -> None:
     platform, agent, clocks = SimulatedPlatform(), Stubborn(), Clocks()
-    ended = notes.turn_failed(notes.inactive([], LIMIT * 1000))
+    ended = texts.turns.failed(texts.turns.ended_by_inactivity([], LIMIT * 1000))
     async with serving(tmp_path, platform, agent=agent, **clocks.options, **QUIET) as gateway:
         platform.write("first")
         await eventually("it runs", lambda: agent.running)

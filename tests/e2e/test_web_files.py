@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.described import check_response
 from support.gateway import GatewayProcess, Person, gateway
@@ -59,7 +59,7 @@ def test_b70_uploaded_file_is_part_of_its_message_and_given_back(process: Gatewa
     assert (first.status_code, ann.request("POST", "/messages", json=body).status_code) == (202, 200)
     [reply] = ann.wait_for_replies(1)
     [kept] = list((process.home / "attachments").glob("*/*"))
-    assert notes.given_file(file["name"], file["media_type"], len(CONTENT), str(kept)) in reply
+    assert texts.attachments.attached_line(file["name"], file["media_type"], len(CONTENT), str(kept)) in reply
     said = ann.messages()[0]
     assert said["attachments"] == [file | {"state": "fetched"}]
     event = ann.wait_for_event("the message is told", id=said["id"])
@@ -71,7 +71,10 @@ def test_b70_uploaded_file_is_part_of_its_message_and_given_back(process: Gatewa
     # Named once more, in another chat: it is here, and needs no second upload.
     bob = Person(process, "bob")
     bob.request("POST", "/messages", json=body | {"text": "again"})
-    assert notes.given_file(file["name"], file["media_type"], len(CONTENT), "")[:-1] in bob.wait_for_replies(1)[0]
+    assert (
+        texts.attachments.attached_line(file["name"], file["media_type"], len(CONTENT), "")[:-1]
+        in bob.wait_for_replies(1)[0]
+    )
     assert len(list((process.home / "attachments").glob("*/*"))) == 2
     # It goes with its session, and stays with the other.
     headers = {"Authorization": f"Bearer {process.token}"}
@@ -93,7 +96,7 @@ def test_what_cannot_be_taken_is_refused_and_leaves_nothing(process: GatewayProc
     assert call(process, "GET", "/..%2Ftoken").status_code == 404
     ann = Person(process)
     unknown = ann.request("POST", "/messages", json={"id": "1", "text": "look", "attachments": ["att_0"]})
-    assert (unknown.status_code, unknown.json()["hint"]) == (400, notes.UPLOAD_FIRST)
+    assert (unknown.status_code, unknown.json()["hint"]) == (400, texts.attachments.UPLOAD_HINT)
     assert ann.request("POST", "/messages", json={"id": "1", "text": " ", "attachments": []}).status_code == 400
     page = upload(process, "../../page.html", b"<script>alert(1)</script>", "text/html")
     given = call(process, "GET", f"/{page['id']}")

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
 from support.waiting import wait_for
 
@@ -84,7 +84,7 @@ def test_b87_each_of_thirty_messages_is_answered_by_a_real_small_model(process: 
     for number in range(1, 31):
         person.say(f"Message {number}: tell me one thing about {THINGS[number % len(THINGS)]}, please.")
         reply = replies(person, number)[number - 1]
-        assert not reply.startswith(notes.turn_failed("")), f"message {number}: {reply}"
+        assert not reply.startswith(texts.turns.failed("")), f"message {number}: {reply}"
     assert len(person.replies()) == 30
     assert sum(summaries(process, f"n{number}") for number in range(1, 31)) >= 1
 
@@ -98,7 +98,7 @@ def test_b76_answer_comes_once_when_the_gateway_is_killed_in_the_middle_of_its_s
     process.kill()
     process.start()
     [reply] = replies(person, 1)
-    assert not reply.startswith(notes.turn_failed(""))
+    assert not reply.startswith(texts.turns.failed(""))
     person.say("Thank you. Say goodbye, please.")
     assert replies(person, 2)[0] == reply
     assert len(person.replies()) == 2
@@ -109,4 +109,4 @@ def test_b87_request_with_tools_is_answered_as_far_as_the_server_goes(process: G
     person = Person(process)
     person.say("Ask me which colour I like.")
     [reply] = replies(person, 1)
-    assert not reply.startswith(notes.turn_failed(""))
+    assert not reply.startswith(texts.turns.failed(""))

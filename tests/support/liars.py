@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, LocalFile, Outbound, Receipt, Stored
 from perdure.errors import NotConnected, SendError, SendRefused, SendRetry, SendUnknown
@@ -93,7 +93,7 @@ class FaultyAdapter(SimulatedAdapter):
                 outbound = replace(outbound, address=Address(place.platform, place.kind, "ann", place.thread))
             case "sends in bundles, the newest first":
                 return await self._send_in_bundles(outbound)
-            case "passes over notices" if outbound.text == notes.DROPPED_REPLY:
+            case "passes over notices" if outbound.text == texts.delivery.REPLY_DROPPED:
                 return Receipt(outbound.key)
         try:
             return await super().send(outbound)

@@ -16,7 +16,7 @@ from typing import ClassVar, TypeVar
 from perdure.agents.api import Agent, ModelRequest, PreviewCallback
 from perdure.agents.loop import BuiltinAgent
 from perdure.config import load_settings
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall
 from perdure.core.tools import Tool, Use
@@ -160,7 +160,7 @@ class StopScenario(ExceptionScenario):
 
     def react(self) -> None:
         """A person stops the turn, and once more if that was turned away or did not work."""
-        failed = len(self.platform.turned_away) + self.platform.replies().count(notes.COMMAND_FAILED)
+        failed = len(self.platform.turned_away) + self.platform.replies().count(texts.chat_commands.FAILED)
         tries = f"stop {failed}"
         if self.platform.acknowledged and tries not in self._answered:
             self._answered.add(tries)

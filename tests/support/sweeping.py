@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from perdure.agents.api import Agent
 from perdure.config import load_settings
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ToolEnded, TurnView, fold
 from perdure.core.turn import FINAL_STATES
@@ -37,7 +37,7 @@ from support.waiting import eventually
 E = TypeVar("E", bound=Entry)
 
 KILL_NOTICE_SECONDS = 10.0  # seconds after which a gateway that was killed and did not notice is ended
-DUPLICATE_MARK = notes.maybe_duplicate("").strip()
+DUPLICATE_MARK = texts.delivery.maybe_duplicate("").strip()
 
 
 class CrashScenario:

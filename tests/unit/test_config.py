@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.config import Settings, describe_settings, load_settings, parse_duration
-from perdure.core.notes import SYSTEM_PROMPT
+from perdure.core import texts
 from perdure.errors import ConfigurationError
 from perdure.settings import PlatformSettings
 
@@ -126,7 +126,7 @@ def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: P
     assert (settings.delivery.max_age, settings.delivery.unknown) == (86400.0, "resend")
     assert settings.recovery.max_tokens is None
     assert settings.platforms.web == PlatformSettings(enabled=True, allow=["*"], recovery=None, banner=True)
-    assert settings.agent.system_prompt == SYSTEM_PROMPT
+    assert settings.agent.system_prompt == texts.prompts.SYSTEM_PROMPT
     assert not home.exists()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import (
     AssistantMessage,
     Message,
@@ -131,10 +131,10 @@ def test_our_own_marks_are_not_told() -> None:
 @pytest.mark.parametrize("end", [TurnFailed("no"), TurnCancelled("stopped"), TurnCancelled("superseded")], ids=str)
 def test_earlier_turn_stays_in_the_conversation_when_it_ended_badly(end: Entry) -> None:
     earlier = turn_view_of(
-        began("go"), claimed(), answer_with_calls("a"), ended("a", "cancelled", notes.CANCELLED_CALL), end
+        began("go"), claimed(), answer_with_calls("a"), ended("a", "cancelled", texts.tool_calls.CANCELLED), end
     )
     messages = heard(began("again"), claimed(), history=[earlier])
-    assert words(messages) == ["user: go", "assistant: ", f"tool: {notes.CANCELLED_CALL}", "user: again"]
+    assert words(messages) == ["user: go", "assistant: ", f"tool: {texts.tool_calls.CANCELLED}", "user: again"]
     assert_every_call_is_followed_by_its_results(messages)
 
 
@@ -142,7 +142,7 @@ def test_earlier_turn_stays_in_the_conversation_when_it_ended_badly(end: Entry) 
 
 
 def noted(reason: str) -> RecoveryNoted:
-    return RecoveryNoted(notes.recovery_note(reason))
+    return RecoveryNoted(texts.recovery_note.resumed(reason))
 
 
 def test_model_reads_one_note_that_names_the_cause() -> None:
@@ -150,7 +150,7 @@ def test_model_reads_one_note_that_names_the_cause() -> None:
     messages = heard(
         began("go"), claimed(), interruption("restart_timeout"), *requeue_and_claim(), noted("restart_timeout")
     )
-    assert messages == [UserMessage("go"), NoteMessage(notes.recovery_note("restart_timeout"))]
+    assert messages == [UserMessage("go"), NoteMessage(texts.recovery_note.resumed("restart_timeout"))]
 
 
 def test_model_reads_one_note_when_the_turn_was_cut_off_twice() -> None:
@@ -164,7 +164,7 @@ def test_model_reads_one_note_when_the_turn_was_cut_off_twice() -> None:
     )
     messages = heard(*first, interruption("shutdown_timeout"), *requeue_and_claim(3), noted("shutdown_timeout"))
     assert [message for message in messages if isinstance(message, NoteMessage)] == [
-        NoteMessage(notes.recovery_note("shutdown_timeout"))
+        NoteMessage(texts.recovery_note.resumed("shutdown_timeout"))
     ]
 
 
@@ -311,4 +311,4 @@ def test_summary_of_a_turn_that_was_taken_back_stands_for_what_came_before_it() 
     )
     three = turn_view_of(began("three"), claimed(), first=10)
     talk = build_conversation(visible_turns([one, two]), three)
-    assert [message.text for message in talk.messages] == [notes.summary("in short"), "three"]
+    assert [message.text for message in talk.messages] == [texts.compaction.summary_note("in short"), "three"]

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from perdure.core import texts
 from perdure.core.deaths import ExitReport, GatewayLaunch, decode_launch, encode_launch
-from perdure.core.notes import how_it_died
 
 LAUNCH = GatewayLaunch("b2", (ExitReport("a1", 1_700_000_000_000, -9), ExitReport("b1", 1_700_000_000_500, 1)))
 
@@ -30,7 +30,7 @@ def test_launch_says_nothing_when_it_is_none_of_ours(text: str) -> None:
 
 
 def test_death_is_told_in_words() -> None:
-    assert how_it_died(-signal.SIGKILL) == "killed by SIGKILL"
-    assert how_it_died(-63) == "killed by signal 63"
-    assert how_it_died(1) == "exited with 1"
-    assert how_it_died(None) is None
+    assert texts.recovery.process_exit(-signal.SIGKILL) == "killed by SIGKILL"
+    assert texts.recovery.process_exit(-63) == "killed by signal 63"
+    assert texts.recovery.process_exit(1) == "exited with 1"
+    assert texts.recovery.process_exit(None) is None

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.config import load_settings
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.entries import Entry, ModelAsked, RecoveryNoted, TurnClaimed, TurnInterrupted
 from perdure.store.auditing import TurnEpochs
 from perdure.testing.drill import Point, random_points, sweep_points
@@ -96,7 +96,7 @@ def test_clock_moves_on_with_every_kill_unless_work_would_go_stale(freshness: fl
 # ── what the journal must say ───────────────────────────────────────────────────────────────────────────────
 
 CRASH = TurnInterrupted("crash", "r_1")
-NOTE = RecoveryNoted(notes.recovery_note("crash"))
+NOTE = RecoveryNoted(texts.recovery_note.resumed("crash"))
 ASKED = ModelAsked(2, "offline")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.core import texts
 from perdure.core.explain import (
     CANCELLATIONS,
     NEXT_RESUMES,
@@ -14,7 +15,6 @@ from perdure.core.explain import (
     explain_snapshot,
 )
 from perdure.core.journal import Entry, RecoveryDecided, TurnCancelled, TurnFailed, TurnFinished, TurnUndone
-from perdure.core.notes import ago
 from perdure.core.recovery import RecoveryChoice, RecoveryRule
 from perdure.core.session import CancelReason, RecoveryState, SessionState
 from support.journals import (
@@ -158,4 +158,4 @@ def test_what_is_owed_and_what_waits_is_told() -> None:
     ],
 )
 def test_age_is_told_in_the_largest_unit_that_fits_twice(milliseconds: int, words: str) -> None:
-    assert ago(milliseconds) == words
+    assert texts.phrases.duration(milliseconds) == words

@@ -14,7 +14,7 @@ import pytest
 from perdure.agents.api import Model, ModelRequest, PreviewCallback, Reply, TurnContext
 from perdure.agents.loop import AgentAction, AskModel, Bounds, BuiltinAgent, Finish, RunCalls, next_action
 from perdure.agents.offline import OfflineModel
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage, build_conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import (
@@ -286,7 +286,7 @@ async def test_b69_text_that_ends_at_the_length_limit_is_the_answer_and_told_as_
     notebook = Notebook(*GO)
     cut = answer_with_text("Once upon a", finish="length")
     reply = await run(notebook, Scripted(notebook.diary, cut))
-    assert reply.text == f"Once upon a\n\n{notes.ANSWER_CUT}"
+    assert reply.text == f"Once upon a\n\n{texts.turns.ANSWER_TRUNCATED}"
     await notebook.append(*reply.closing, TurnFinished(reply.text))
     read = build_conversation([notebook.view], turn_view_of(*GO)).messages
     assert AssistantMessage("Once upon a") in read, "the model can go on where it was cut"
@@ -296,7 +296,7 @@ async def test_b69_text_that_ends_at_the_length_limit_is_the_answer_and_told_as_
 async def test_b69_empty_answer_is_told_in_words(finish: str) -> None:
     notebook = Notebook(*GO)
     reply = await run(notebook, Scripted(notebook.diary, answer_with_text(" \n", finish=finish)))
-    assert reply.text == notes.EMPTY_ANSWER
+    assert reply.text == texts.turns.EMPTY_ANSWER
 
 
 async def test_b69_summary_that_broke_off_is_none() -> None:
@@ -327,7 +327,7 @@ async def test_turn_fails_when_it_takes_too_many_steps() -> None:
     )
     with pytest.raises(ModelError) as caught:
         await run(notebook, model, tool(notebook.diary), max_steps=2)
-    assert caught.value.message == notes.too_many_steps(2)
+    assert caught.value.message == texts.turns.too_many_steps(2)
     assert ran(notebook.diary) == ["a", "b"]
     assert len(model.requests) == 2
 
@@ -390,7 +390,7 @@ async def test_model_is_told_which_tools_there_are_when_it_wishes_another() -> N
     notebook = Notebook(*GO)
     model = Scripted(notebook.diary, answer_with_calls("a", tool="lok"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary), tool(notebook.diary, "about"))
-    said = notes.unknown_tool("lok", ["about", "look"])
+    said = texts.tool_calls.unknown_tool("lok", ["about", "look"])
     assert model.requests[1].messages[-1] == ToolMessage("a", "lok", said, "error")
     assert ran(notebook.diary) == []
     assert notebook.diary[3:5] == ["saved tool_started a", "saved tool_ended a"]
@@ -453,7 +453,7 @@ async def test_call_is_told_as_unknown_and_not_run_when_it_may_not_be_repeated()
     model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary, effect=Effect.ONCE))
     assert ran(notebook.diary) == []
-    assert model.requests[0].messages[-1] == ToolMessage("a", "look", notes.OUTCOME_UNKNOWN, "unknown")
+    assert model.requests[0].messages[-1] == ToolMessage("a", "look", texts.tool_calls.OUTCOME_UNKNOWN, "unknown")
 
 
 async def test_b63_call_that_was_begun_on_another_machine_is_told_as_unknown_and_not_run() -> None:
@@ -463,7 +463,9 @@ async def test_b63_call_that_was_begun_on_another_machine_is_told_as_unknown_and
     here = msgspec.structs.replace(tool(notebook.diary, effect=Effect.ATTACHED), where="here:/home")
     await run(notebook, model, here)
     assert ran(notebook.diary) == []
-    assert model.requests[0].messages[-1] == ToolMessage("a", "look", notes.BEGUN_ELSEWHERE, "unknown")
+    assert model.requests[0].messages[-1] == ToolMessage(
+        "a", "look", texts.tool_calls.STARTED_ELSEWHERE, "unknown"
+    )
 
 
 async def test_call_is_told_as_unknown_when_its_tool_declares_nothing() -> None:
@@ -475,7 +477,7 @@ async def test_call_is_told_as_unknown_when_its_tool_declares_nothing() -> None:
     after = Notebook(*notebook.entries, interruption(), *requeue_and_claim(), diary=notebook.diary)
     await run(after, Scripted(after.diary, answer_with_calls("a"), answer_with_text(step=2)), undeclared)
     assert ran(after.diary) == ["a"]
-    assert after.view.calls["a"].ended == ToolEnded("a", "unknown", notes.OUTCOME_UNKNOWN)
+    assert after.view.calls["a"].ended == ToolEnded("a", "unknown", texts.tool_calls.OUTCOME_UNKNOWN)
 
 
 async def test_journal_and_not_the_tool_says_what_repeating_means() -> None:
@@ -495,7 +497,9 @@ async def test_call_is_told_as_unknown_when_its_tool_is_gone(effect: Effect) -> 
     notebook = cut_off_call(effect, tool_name="removed")
     model = Scripted(notebook.diary, answer_with_calls("a"), answer_with_text(step=2))
     await run(notebook, model, tool(notebook.diary))
-    assert model.requests[0].messages[-1] == ToolMessage("a", "removed", notes.OUTCOME_UNKNOWN, "unknown")
+    assert model.requests[0].messages[-1] == ToolMessage(
+        "a", "removed", texts.tool_calls.OUTCOME_UNKNOWN, "unknown"
+    )
 
 
 @pytest.mark.parametrize("effect", Effect)
@@ -619,7 +623,11 @@ async def crash_at(point: int, *, dies_after: bool) -> bool:
     except Crash:
         done = {call.request.id for call in first.view.calls.values() if call.ended is not None}
         already = Counter(ran(first.diary))
-        marks = (interruption(), *requeue_and_claim(), RecoveryNoted(notes.recovery_note("restart_interrupted")))
+        marks = (
+            interruption(),
+            *requeue_and_claim(),
+            RecoveryNoted(texts.recovery_note.resumed("restart_interrupted")),
+        )
         second = Notebook(*first.entries, *marks, diary=first.diary)
         reply, model = await attempt(second)
         total = Counter(ran(second.diary))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.people import (
     ALL_RIGHTS,
     RIGHT_MEANINGS,
@@ -37,7 +37,7 @@ def test_b100_stranger_may_nothing(verb: Right) -> None:
 
 
 def test_every_role_and_right_is_explained() -> None:
-    assert set(RIGHTS_BY_ROLE) == set(ROLES) == set(notes.RIGHTS)
+    assert set(RIGHTS_BY_ROLE) == set(ROLES) == set(texts.people.ROLE_RIGHTS)
     assert set(RIGHT_MEANINGS) == set(ALL_RIGHTS)
     assert RIGHTS_BY_ROLE["guest"] < RIGHTS_BY_ROLE["member"] < RIGHTS_BY_ROLE["owner"]
 
@@ -95,7 +95,7 @@ def test_code_is_the_same_however_it_is_written(written: str) -> None:
 )
 def test_person_is_told_who_they_are(words: tuple[str, str, str, bool, bool], said: str) -> None:
     person, name, role, shared, alone = words
-    told = notes.who_you_are(person, name, role, shared=shared, alone=alone)
+    told = texts.people.who_you_are(person, name, role, shared=shared, alone=alone)
     assert told.startswith(said)
     assert told.endswith("one conversation with me.") == shared
     assert told.endswith("conversation of your own.") == (not shared and not alone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.queueing import (
     QUEUE_MODE_NAMES,
     QueueMode,
@@ -82,14 +82,14 @@ def test_nothing_is_too_old_when_there_is_no_limit() -> None:
 
 @pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
 def test_mode_is_told_with_what_it_means_and_how_to_switch_it(mode: QueueMode) -> None:
-    told = notes.queue_shown(mode, 2)
-    assert notes.QUEUE_MODES[mode] in told
+    told = texts.queue.status(mode, 2)
+    assert texts.queue.MODES[mode] in told
     assert "2 messages wait." in told
     assert all(f"/queue {other}" in told for other in QUEUE_MODE_NAMES if other != mode)
-    assert "Nothing waits." in notes.queue_shown(mode, 0)
-    assert "1 message waits." in notes.queue_shown(mode, 1)
+    assert "Nothing waits." in texts.queue.status(mode, 0)
+    assert "1 message waits." in texts.queue.status(mode, 1)
 
 
 def test_words_that_need_not_wait_are_not_confirmed() -> None:
-    assert notes.queued(busy=False, before=0) == notes.steered(busy=False) == ""
-    assert notes.queued(busy=True, before=2) == "That waits for a turn of its own, behind 2 messages."
+    assert texts.queue.queued(busy=False, before=0) == texts.queue.steered(busy=False) == ""
+    assert texts.queue.queued(busy=True, before=2) == "That waits for a turn of its own, behind 2 messages."

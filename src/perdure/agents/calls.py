@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from perdure.agents.api import TurnContext
 from perdure.boundary import raise_uncontained
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import CallProgress, ObservedExit, ToolEnded, ToolOutcome, ToolStarted, is_approval
 from perdure.core.messages import SentFile
@@ -18,12 +18,14 @@ CLARIFY = "clarify"  # the tool that asks a person
 
 
 async def _refuse_direct_run(use: Use) -> str:
-    raise ToolFailed(notes.NO_QUESTION)  # a question ends the attempt: `Calls.clarify` puts it, nobody runs it
+    raise ToolFailed(
+        texts.questions.QUESTION_MISSING
+    )  # a question ends the attempt: `Calls.clarify` puts it, nobody runs it
 
 
 CLARIFY_TOOL = Tool(
     CLARIFY,
-    notes.CLARIFY,
+    texts.prompts.CLARIFY,
     _refuse_direct_run,
     Effect.PURE,
     {
@@ -60,8 +62,8 @@ class ToolCallRunner:
         if call.request.tool == CLARIFY:
             await self._clarify(call)
             return
-        text = notes.approval(call.request.tool, call.request.arguments, self._approval_reason(call))
-        await self._context.ask(call.request.id, text, notes.VERDICTS, approves=call.request.id)
+        text = texts.approvals.request(call.request.tool, call.request.arguments, self._approval_reason(call))
+        await self._context.ask(call.request.id, text, texts.approvals.OPTIONS, approves=call.request.id)
 
     def _approval_reason(self, call: CallProgress) -> str:
         """Why a person must approve the call; empty if nobody must, or it has begun already."""
@@ -75,15 +77,15 @@ class ToolCallRunner:
         request, tool = call.request, self._tools.get(call.request.tool)
         verdict = self._context.view.verdicts.get(request.id)
         if call.started is not None and (tool is None or REMEDIES[call.started.effect] is Remedy.SAY_UNKNOWN):
-            await self._context.append(ToolEnded(request.id, "unknown", notes.OUTCOME_UNKNOWN))
+            await self._context.append(ToolEnded(request.id, "unknown", texts.tool_calls.OUTCOME_UNKNOWN))
         elif call.started is not None and tool is not None and call.started.where != tool.where:
-            await self._context.append(ToolEnded(request.id, "unknown", notes.BEGUN_ELSEWHERE))
+            await self._context.append(ToolEnded(request.id, "unknown", texts.tool_calls.STARTED_ELSEWHERE))
         elif request.problem:
             await self.refuse(call, request.problem)
         elif tool is None:
-            await self.refuse(call, notes.unknown_tool(request.tool, sorted(self._tools)))
+            await self.refuse(call, texts.tool_calls.unknown_tool(request.tool, sorted(self._tools)))
         elif call.started is None and verdict is not None and not is_approval(verdict):
-            await self.refuse(call, notes.not_approved(verdict.text if verdict.chosen else ""))
+            await self.refuse(call, texts.approvals.not_run(verdict.text if verdict.chosen else ""))
         else:
             await self._run_tool(call, tool, verdict.by.id if verdict is not None else "")
 
@@ -96,14 +98,14 @@ class ToolCallRunner:
     async def _clarify(self, call: CallProgress) -> None:
         request, answer = call.request, self._context.view.answer
         if answer is not None and answer.question == request.id:
-            text = answer.text if answer.chosen else notes.NOT_ANSWERED
+            text = answer.text if answer.chosen else texts.questions.NOT_ANSWERED
             await self._context.append(ToolEnded(request.id, "ok", text))
             return
         wanted = request.arguments.get("options")
         options = [str(option) for option in wanted] if isinstance(wanted, list | tuple) else []
         question = str(request.arguments.get("question") or "").strip()
         if not question:
-            await self.refuse(call, notes.NO_QUESTION)
+            await self.refuse(call, texts.questions.QUESTION_MISSING)
             return
         began = ToolStarted(request.id, CLARIFY, Effect.PURE, self._idempotency_key(call))
         await self._context.ask(request.id, question, options, *(() if call.started else (began,)))
@@ -125,7 +127,7 @@ class ToolCallRunner:
         outcome, text = await _run_with_timeout(tool, use, tool.timeout or self._timeout)
         came = (tuple(saw), tuple(files)) if outcome == "ok" else ()
         await self._context.append(
-            ToolEnded(call.request.id, outcome, notes.clipped(text, self._max_result_chars), *came)
+            ToolEnded(call.request.id, outcome, texts.phrases.clip(text, self._max_result_chars), *came)
         )
 
     def _idempotency_key(self, call: CallProgress) -> str:
@@ -150,15 +152,15 @@ async def _run_with_timeout(tool: Tool, use: Use, timeout: float) -> tuple[ToolO
     except ToolFailed as error:
         return "error", error.message
     except OutcomeUnknown as error:
-        return "unknown", notes.outcome_unknown(error.message)
+        return "unknown", texts.tool_calls.outcome_unknown(error.message)
     except PerdureError:
         raise
     except TimeoutError as error:
         if not limit.expired():
-            return "error", notes.tool_failed(error)
-        late = notes.took_too_long(timeout)
+            return "error", texts.tool_calls.failed(error)
+        late = texts.tool_calls.timed_out(timeout)
         repeatable = REMEDIES[tool.effect] is Remedy.REPEAT
-        return ("error", late) if repeatable else ("unknown", notes.outcome_unknown(late))
+        return ("error", late) if repeatable else ("unknown", texts.tool_calls.outcome_unknown(late))
     except BaseException as error:
         raise_uncontained(error)
-        return "error", notes.tool_failed(error)
+        return "error", texts.tool_calls.failed(error)

@@ -18,7 +18,7 @@ from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import ModelAnswered
 from perdure.core.tail import STOPPED_FINISH_REASONS
 from perdure.errors import ModelCallFailed
@@ -34,7 +34,7 @@ MAX_MARK_BYTES = 32  # bytes
 
 def incomplete_answer_error(why: str) -> ModelCallFailed:
     """The failure of a call whose answer has no end."""
-    return ModelCallFailed(notes.MODEL_BROKE_OFF, said=why, broke_off=True)
+    return ModelCallFailed(texts.providers.INCOMPLETE, said=why, broke_off=True)
 
 
 def require_finish_reason(response: ModelResponse) -> str | None:
@@ -46,14 +46,14 @@ def require_finish_reason(response: ModelResponse) -> str | None:
     if said or response.provider_url is None or response.provider_name in PROVIDERS_WITHOUT_FINISH_DETAIL:
         return finish or (said if isinstance(said, str) else None)
     if finish is None or finish in INVENTED_FINISH_REASONS:
-        raise incomplete_answer_error(notes.NO_FINISH)
+        raise incomplete_answer_error(texts.providers.NO_FINISH_REASON)
     return finish
 
 
 def require_complete_calls(answer: ModelAnswered) -> ModelAnswered:
     """The answer, unless its provider stopped the model inside a tool call: then nothing of it counts."""
     if answer.calls and (answer.finish or "").lower() in STOPPED_FINISH_REASONS:
-        raise incomplete_answer_error(notes.half_a_call(str(answer.finish)))
+        raise incomplete_answer_error(texts.providers.incomplete_call(str(answer.finish)))
     return answer
 
 

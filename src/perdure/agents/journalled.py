@@ -27,7 +27,7 @@ from perdure.agents.replay import (
     tool_result_text,
 )
 from perdure.agents.tries import ask_with_retries
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, FindFile, Message, build_conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import CallProgress, Entry, ModelAnswered, ModelAsked, ToolEnded, TurnView
@@ -158,7 +158,7 @@ class PydanticJournal:
         """The result of a call: the one on record, or else what the tool gives, which is kept before that."""
         call = self.context.view.calls.get(self._call_ids.get(wire_id or "", ""))
         if call is None:
-            raise exceptions.ToolFailed(notes.NOT_FOR_TOOLS)
+            raise exceptions.ToolFailed(texts.custom_agents.NESTED_CALL_NOT_RUN)
         if call.ended is None:
             tool = Tool(call.request.tool, "", lambda use: _run_with_key(run, use), effect)
             await self._call_runner(tool).perform(call)
@@ -185,8 +185,8 @@ class PydanticJournal:
         match self.context.view.calls[call.request.id].ended:
             case ToolEnded(outcome="ok", text=text):
                 return text
-            case ToolEnded(outcome="error", text=text) if text.endswith(notes.TRY_AGAIN):
-                raise exceptions.ModelRetry(text.removesuffix(notes.TRY_AGAIN).rstrip())
+            case ToolEnded(outcome="error", text=text) if text.endswith(texts.custom_agents.CALL_AGAIN_HINT):
+                raise exceptions.ModelRetry(text.removesuffix(texts.custom_agents.CALL_AGAIN_HINT).rstrip())
             case ToolEnded(text=text):
                 raise exceptions.ToolFailed(text)
             case None:
@@ -209,11 +209,11 @@ async def _run_with_key(run: Callable[[], Awaitable[Any]], use: Use) -> str:
     try:
         return tool_result_text(await run())
     except exceptions.ModelRetry as error:
-        raise ToolFailed(notes.try_again(error.message)) from error
+        raise ToolFailed(texts.custom_agents.call_again(error.message)) from error
     except exceptions.ToolFailed as error:
         raise ToolFailed(error.message) from error
     except (exceptions.CallDeferred, exceptions.ApprovalRequired) as error:
-        raise ToolFailed(notes.CANNOT_BE_PUT_OFF) from error
+        raise ToolFailed(texts.custom_agents.DEFERRED_TOOL_NOT_RUN) from error
     finally:
         _key.reset(token)
 

@@ -13,7 +13,7 @@ from perdure.agents.calls import ToolCallRunner
 from perdure.agents.summaries import Compactor, fills_window
 from perdure.agents.tries import ask_with_retries
 from perdure.boundary import raise_uncontained
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.compaction import measure_instructions
 from perdure.core.conversation import Conversation, build_conversation
 from perdure.core.journal import CallProgress, ModelAnswered, ModelAsked, TurnView
@@ -90,7 +90,7 @@ class BuiltinAgent:
         while True:
             match next_action(context.view):
                 case Finish(text):
-                    return Reply(notes.model_reply(text))
+                    return Reply(texts.turns.model_reply(text))
                 case RunCalls(calls):
                     await self._run_calls(context, calls, tools)
                 case AskModel(step):
@@ -112,7 +112,7 @@ class BuiltinAgent:
         if await shortener.compact_if_full():
             return None
         if (unfinished := shortener.truncated_answer) is not None:  # nothing more can be left out for its sake
-            return Reply(notes.model_reply(unfinished.text, cut=True))
+            return Reply(texts.turns.model_reply(unfinished.text, cut=True))
         await context.append(ModelAsked(step, self._model.name))
         try:
             answered = await self._respond(context, step, talk, tools)
@@ -121,7 +121,7 @@ class BuiltinAgent:
             return None
         cut = is_length_limited(answered)
         if is_final_response(answered) or (cut and not fills_window(answered, self._model.window)):
-            return Reply(notes.model_reply(answered.text, cut=cut), (answered,))
+            return Reply(texts.turns.model_reply(answered.text, cut=cut), (answered,))
         await context.append(answered)
         return None
 
@@ -147,9 +147,9 @@ class BuiltinAgent:
 
     def _check_bounds(self, view: TurnView, step: int) -> None:
         if step > self._bounds.max_steps:
-            raise ModelError(notes.too_many_steps(self._bounds.max_steps))
+            raise ModelError(texts.turns.too_many_steps(self._bounds.max_steps))
         if self._bounds.max_tokens is not None and view.tokens >= self._bounds.max_tokens:
-            raise ModelError(notes.too_many_tokens(view.tokens, self._bounds.max_tokens))
+            raise ModelError(texts.turns.too_many_tokens(view.tokens, self._bounds.max_tokens))
         cut_off = [
             one
             for one in view.responses[-MAX_INCOMPLETE_RESPONSES:]
@@ -158,9 +158,9 @@ class BuiltinAgent:
         if len(cut_off) == MAX_INCOMPLETE_RESPONSES or any(
             one.finish in WITHHELD_FINISH_REASONS for one in cut_off
         ):
-            raise ModelError(notes.no_whole_answer(cut_off[-1].finish, cut_off[-1].text))
+            raise ModelError(texts.turns.incomplete_answer(cut_off[-1].finish, cut_off[-1].text))
         if count_identical_responses(view.responses) >= MAX_IDENTICAL_RESPONSES:
-            raise ModelError(notes.going_in_circles(MAX_IDENTICAL_RESPONSES))
+            raise ModelError(texts.turns.repeated_calls(MAX_IDENTICAL_RESPONSES))
 
     # ── the calls ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,7 +183,7 @@ class BuiltinAgent:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
                     if call not in questions:
-                        work = hands.refuse(call, notes.SAME_AGAIN) if tired else hands.perform(call)
+                        work = hands.refuse(call, texts.tool_calls.REPEATED) if tired else hands.perform(call)
                         group.create_task(_fail_if_cancelled(work))
         except BaseExceptionGroup as failures:
             first = failures.exceptions[0]  # the first that cannot be journalled ends them all

@@ -31,7 +31,7 @@ from perdure.agents.pictures import LoadedImage, load_images, visible_images
 from perdure.agents.transport import open_client
 from perdure.agents.windows import ModelWindow, WindowProbe
 from perdure.agents.wire import to_model_answered, to_provider_messages
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.discretion import redact
 from perdure.core.journal import ModelAnswered
 from perdure.core.windows import ContextRefusal, KnownWindow, parse_refusal
@@ -115,8 +115,8 @@ class ProviderModel:
                         request.step, await self._request_learning_window(request, show_preview, seen)
                     )
             except TimeoutError as error:
-                late = notes.no_answer_within(self._timeout)
-                raise ModelCallFailed(notes.MODEL_SILENT, said=late, again=False) from error
+                late = texts.providers.timed_out_after(self._timeout)
+                raise ModelCallFailed(texts.providers.TIMED_OUT, said=late, again=False) from error
             except (failures.AgentRunError, failures.UserError) as error:
                 if not (seen and _may_refuse_images(error)):
                     raise call_failure(error, self._secrets) from error
@@ -198,7 +198,7 @@ async def read_stream(stream: StreamedResponse, show_preview: PreviewCallback) -
         show_preview(text)
         if len(text) > MAX_ANSWER_CHARS:
             await stream.cancel()
-            raise incomplete_answer_error(notes.endless_answer(MAX_ANSWER_CHARS))
+            raise incomplete_answer_error(texts.providers.answer_too_long(MAX_ANSWER_CHARS))
     return response_with_end_mark(stream)
 
 
@@ -217,7 +217,7 @@ def call_failure(error: Exception, secrets: Sequence[str] = ()) -> ModelCallFail
     lost = broken and isinstance(error, failures.ModelConnectionError)
     late = isinstance(error, failures.ModelTimeoutError)
     return ModelCallFailed(
-        notes.MODEL_BROKE_OFF if lost and not late else redact(failure_text(error), secrets),
+        texts.providers.INCOMPLETE if lost and not late else redact(failure_text(error), secrets),
         said=redact(_failure_detail(error), secrets),
         status=getattr(error, "status_code", None),
         again=broken or isinstance(error, RETRYABLE_ERRORS),
@@ -253,7 +253,7 @@ def _failure_detail(error: Exception) -> str:
         said = str(_causes(error)[-1]) or str(error)
     else:
         said = _provider_message(error) if isinstance(error, failures.ModelAPIError) else str(error)
-    return notes.beginning(said, MAX_ERROR_CHARS)
+    return texts.phrases.first_words(said, MAX_ERROR_CHARS)
 
 
 def environment_secrets() -> list[str]:
@@ -265,23 +265,23 @@ def failure_text(error: Exception) -> str:
     """Why there is no answer, for the person who waits for it; never with a key in it."""
     match error:
         case failures.ModelAuthenticationError():
-            return notes.MODEL_KEY_REFUSED
+            return texts.providers.KEY_REFUSED
         case failures.ModelNotFoundError():
-            return notes.no_such_model(error.model_name)
+            return texts.providers.unknown_model(error.model_name)
         case failures.ModelQuotaExceededError():
-            return notes.MODEL_QUOTA
+            return texts.providers.QUOTA_EXHAUSTED
         case failures.ModelRateLimitError() | failures.ModelUnavailableError():
-            return notes.MODEL_BUSY
+            return texts.providers.BUSY
         case failures.ModelTimeoutError():
-            return notes.MODEL_SILENT
+            return texts.providers.TIMED_OUT
         case failures.ModelConnectionError():
-            return notes.MODEL_UNREACHABLE
+            return texts.providers.UNREACHABLE
         case failures.ModelServerError():
-            return notes.MODEL_BROKEN
+            return texts.providers.SERVER_ERROR
         case failures.ModelAPIError():
-            return notes.model_refused(_provider_message(error))
+            return texts.providers.refused(_provider_message(error))
         case _:
-            return notes.MODEL_GARBLED
+            return texts.providers.GARBLED
 
 
 def _provider_message(error: failures.ModelAPIError) -> str:
@@ -290,7 +290,7 @@ def _provider_message(error: failures.ModelAPIError) -> str:
     for name in ("error", "message", "detail"):
         if isinstance(said, dict):
             said = said.get(name) or said
-    return notes.beginning(said, MAX_ERROR_CHARS) if isinstance(said, str) and said else error.message
+    return texts.phrases.first_words(said, MAX_ERROR_CHARS) if isinstance(said, str) and said else error.message
 
 
 # ── which one ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -324,7 +324,9 @@ def open_model(
                 f"the model {name!r} needs a key, and there is none",
                 hint=f"Set model.api_key, or {variable[1]} in the environment.",
             ) from error
-        raise ConfigurationError(f"the model {name!r} cannot be used: {error}", hint=notes.MODEL_HINT) from error
+        raise ConfigurationError(
+            f"the model {name!r} cannot be used: {error}", hint=texts.providers.MODEL_NAME_HINT
+        ) from error
     return ProviderModel(
         name,
         provider,

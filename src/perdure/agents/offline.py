@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.agents.api import ModelRequest, PreviewCallback
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
 from perdure.errors import ModelError
@@ -64,7 +64,9 @@ def plan_for(messages: Sequence[UserMessage]) -> ScriptPlan:
     ends: list[ScriptAction] = []
     for message in messages:
         for action in parse_script(message.text) or [
-            ScriptAction("greet", notes.offline_files([file.description for file in message.files]))
+            ScriptAction(
+                "greet", texts.offline_model.attachments_received([file.description for file in message.files])
+            )
         ]:
             if action.verb not in STEP_VERBS:
                 ends.append(action)
@@ -84,7 +86,7 @@ class OfflineModel:
 
     async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         if request.purpose == "summary":
-            return _final(request.step, notes.OFFLINE_SUMMARY)
+            return _final(request.step, texts.offline_model.SUMMARY)
         since = _unanswered_messages(request)
         plan = plan_for([message for message in since if isinstance(message, UserMessage)])
         if not plan.steps + plan.final_actions:
@@ -133,7 +135,7 @@ def _count_taken_steps(since: Sequence[Message], request: ModelRequest) -> int:
 def _process_reports(messages: Sequence[Message]) -> list[str]:
     """What the gateway tells of processes: the offline model passes it on."""
     notices = [message for message in messages if isinstance(message, NoteMessage) and message.is_report]
-    return [notes.bare_news(message.text) for message in notices]
+    return [texts.phrases.report_text(message.text) for message in notices]
 
 
 def _action_response(request: ModelRequest, action: ScriptAction) -> ModelAnswered:
@@ -171,7 +173,7 @@ def _process_arguments(request: ModelRequest, action: ScriptAction) -> dict[str,
 def _final_text(action: ScriptAction) -> str:
     match action.verb:
         case "greet":
-            return action.argument or notes.OFFLINE_GREETING
+            return action.argument or texts.offline_model.GREETING
         case "say" | "stream":
             return action.argument
         case "flood":
@@ -186,13 +188,15 @@ def _calls(step: int, tool: str, names: Sequence[str], seconds: float) -> ModelA
         for number, name in enumerate(names, 1)
     )
     return (
-        ModelAnswered(step, "", calls, "tool_calls", TokenUsage(1, 1)) if calls else _final(step, notes.NO_NAMES)
+        ModelAnswered(step, "", calls, "tool_calls", TokenUsage(1, 1))
+        if calls
+        else _final(step, texts.offline_model.PARALLEL_USAGE)
     )
 
 
 def _flood_size(text: str) -> int:
     if not text.isdecimal():
-        raise ModelError(notes.bad_flood(text))
+        raise ModelError(texts.offline_model.flood_usage(text))
     return min(int(text[:20]), MAX_FLOOD_CHARS)  # Python reads no number of thousands of digits
 
 
@@ -202,4 +206,7 @@ def _final(step: int, text: str) -> ModelAnswered:
 
 def _joined_results(since: Sequence[Message]) -> str:
     """What came of the steps, for a script that says nothing itself."""
-    return "\n".join(message.text for message in since if isinstance(message, ToolMessage)) or notes.NOTHING_TO_SAY
+    return (
+        "\n".join(message.text for message in since if isinstance(message, ToolMessage))
+        or texts.offline_model.DONE
+    )

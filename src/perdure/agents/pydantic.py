@@ -41,7 +41,7 @@ from perdure.agents.loop import Bounds, Finish, next_action
 from perdure.agents.models import call_failure, environment_secrets, read_stream
 from perdure.agents.replay import reply_text
 from perdure.agents.wire import to_provider_messages
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import build_conversation
 from perdure.core.effects import Effect
 from perdure.errors import ConfigurationError, ModelError
@@ -103,11 +103,11 @@ class PydanticAgent:
         fenced.raise_if_ended()
         if isinstance(result.output, DeferredToolRequests):
             tools = [call.tool_name for call in [*result.output.calls, *result.output.approvals]]
-            raise ModelError(notes.put_off(tools))
+            raise ModelError(texts.custom_agents.deferred_results(tools))
         text = reply_text(result.output)
         closing = journal.closing_entries(result.all_messages(), text)
         said = isinstance(result.output, str)
-        return Reply(notes.model_reply(text, cut=journal.is_truncated) if said else text, closing)
+        return Reply(texts.turns.model_reply(text, cut=journal.is_truncated) if said else text, closing)
 
     def _explained_error(self, error: Exception, context: TurnContext) -> Exception:
         """The error with a sentence for people, if it is not a mistake in the agent's code."""
@@ -116,17 +116,17 @@ class PydanticAgent:
                 used, most = context.view.tokens, self._bounds.max_tokens
                 spent = most is not None and used >= most
                 return ModelError(
-                    notes.too_many_tokens(used, most or 0)
+                    texts.turns.too_many_tokens(used, most or 0)
                     if spent
-                    else notes.too_many_steps(self._bounds.max_steps)
+                    else texts.turns.too_many_steps(self._bounds.max_steps)
                 )
             case exceptions.FallbackExceptionGroup():  # every model was tried: the last one's words will do
                 return self._explained_error(error.exceptions[-1], context)
             case exceptions.ModelContextWindowExceededError():
-                return ModelError(notes.TOO_LONG)
+                return ModelError(texts.compaction.CONVERSATION_TOO_LONG)
             case exceptions.ModelAPIError() | exceptions.UnexpectedModelBehavior():
                 failed = call_failure(error, environment_secrets())
-                return ModelError(notes.model_failed(failed.message, failed.status, failed.said, 1))
+                return ModelError(texts.providers.failed(failed.message, failed.status, failed.said, 1))
             case _:
                 return error
 
@@ -147,7 +147,7 @@ def _opening_messages(context: TurnContext, journal: PydanticJournal) -> list[Mo
     # No response in it is given back word for word, so it does not matter which provider it is for.
     opening = to_provider_messages(ModelRequest([*before, *journal.unseen_messages()], 1))
     if not opening[-1].parts:
-        opening[-1] = Request([UserPromptPart(notes.wordless())])
+        opening[-1] = Request([UserPromptPart(texts.attachments.message_without_text())])
     return opening
 
 

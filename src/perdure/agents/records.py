@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import ToolEnded, ToolOutcome, ToolStarted
 from perdure.core.text import to_json
 from perdure.errors import OutcomeUnknown, StepFailed
@@ -47,10 +47,10 @@ def encode_result(result: Any) -> tuple[ToolOutcome, str, BaseException | None]:
     try:
         text = to_json(result, ordered=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return "error", notes.unkeepable_result(type(result).__name__, error), error
+        return "error", texts.custom_agents.result_not_json(type(result).__name__, error), error
     size = len(text.encode())
     if size > MAX_STEP_BYTES:
-        return "error", notes.large_result(size, MAX_STEP_BYTES), None
+        return "error", texts.custom_agents.result_too_large(size, MAX_STEP_BYTES), None
     return "ok", text, None
 
 
@@ -60,11 +60,13 @@ def decode_result(step: ToolStarted, ended: ToolEnded) -> Any:
         case "ok":
             return msgspec.json.decode(ended.text)
         case "error":
-            raise StepFailed(notes.step_failed(step.tool, ended.text))
+            raise StepFailed(texts.custom_agents.step_failed(step.tool, ended.text))
         case _:
-            raise OutcomeUnknown(notes.step_unknown(describe_step(step, step.arguments), ended.text))
+            raise OutcomeUnknown(
+                texts.custom_agents.step_outcome_unknown(describe_step(step, step.arguments), ended.text)
+            )
 
 
 def describe_step(step: ToolStarted, arguments: Mapping[str, Any]) -> str:
     """The step with these arguments, as one would write it."""
-    return notes.clipped(notes.call(step.tool, arguments), 300)
+    return texts.phrases.clip(texts.tool_calls.format_call(step.tool, arguments), 300)

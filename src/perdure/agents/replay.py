@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 from perdure.agents.wire import to_model_answered
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import CallProgress, Entry, ModelAnswered, ToolEnded, ToolOutcome, ToolStarted
 
@@ -102,9 +102,9 @@ def result_entries(call: CallProgress, part: ToolReturnPart, limit: int) -> list
     """The facts about a call that no tool of the agent ran now."""
     wish = call.request
     if call.started is not None:  # by code that had a tool for it
-        return [ToolEnded(wish.id, "unknown", notes.OUTCOME_UNKNOWN)]
+        return [ToolEnded(wish.id, "unknown", texts.tool_calls.OUTCOME_UNKNOWN)]
     outcome: ToolOutcome = "ok" if part.outcome == "success" else "error"
-    text = notes.clipped(part.model_response_str(wrap_if_error=False), limit)
+    text = texts.phrases.clip(part.model_response_str(wrap_if_error=False), limit)
     return [ToolStarted(wish.id, wish.tool, Effect.PURE, ""), ToolEnded(wish.id, outcome, text)]
 
 
@@ -124,11 +124,11 @@ def _content_text(item: Any) -> str:
         case TextContent():
             return item.content
         case BinaryContent():
-            return notes.mcp_file(item.media_type, len(item.data))
+            return texts.mcp.binary_content(item.media_type, len(item.data))
         case FileUrl():
-            return notes.mcp_linked("a file", item.url)
+            return texts.mcp.resource_link("a file", item.url)
         case UploadedFile():
-            return notes.mcp_linked("a file", item.file_id)
+            return texts.mcp.resource_link("a file", item.file_id)
         case _:
             return ""
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from perdure.agents.fence import GuardedTurn
 from perdure.agents.records import decode_result, describe_step, encode_arguments, encode_result
 from perdure.boundary import raise_uncontained
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import Message
 from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import (
@@ -105,7 +105,10 @@ class StepContext:
         asked, answer = self._recorded.asked.get(name), self._recorded.answers.get(name)
         if asked is not None and (asked.text, asked.options) != (question, tuple(options)):
             raise StepChanged(
-                notes.step_changed(notes.asking(asked.text, asked.options), notes.asking(question, options))
+                texts.custom_agents.step_changed(
+                    texts.custom_agents.question_step(asked.text, asked.options),
+                    texts.custom_agents.question_step(question, options),
+                )
             )
         if answer is not None:
             return answer.text
@@ -151,7 +154,7 @@ class StepContext:
         before = self._recorded.calls.get(step.call)
         if before is not None and before.request.arguments != step.arguments:
             raise StepChanged(
-                notes.step_changed(
+                texts.custom_agents.step_changed(
                     describe_step(step, before.request.arguments), describe_step(step, step.arguments)
                 )
             )
@@ -160,7 +163,7 @@ class StepContext:
         if before is not None and before.started is not None:
             step = msgspec.structs.replace(step, key=before.started.key)
             if not _repeatable(before.started.effect, step.effect):
-                return await self._finish_step(step, "unknown", notes.CUT_OFF)
+                return await self._finish_step(step, "unknown", texts.custom_agents.STEP_INTERRUPTED)
         if beginning := self._unrecorded_start(step):
             await self._context.append(*beginning)
         self._context.raise_if_ended()  # one that is run again has nothing to append that would tell
@@ -210,7 +213,7 @@ async def _run_function(name: str, function: Callable[[], Any]) -> tuple[ToolOut
         return "unknown", error.message, error
     except BaseException as error:
         raise_uncontained(error)
-        return "error", notes.step_error(error), error
+        return "error", texts.custom_agents.step_error(error), error
     finally:
         _current_step.reset(token)
     return encode_result(result)

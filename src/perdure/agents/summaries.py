@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from perdure.agents.api import Model, ModelRequest, TurnContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.compaction import (
     COMPACTION_THRESHOLD,
     RETAINED_FRACTION,
@@ -30,8 +30,8 @@ MAX_TRUNCATED_ANSWERS = (
     3  # of one turn; then the conversation is not shortened any more for the sake of its answer
 )
 MIN_SUMMARY_TOKENS = 64  # tokens, of a summary and of what it is made from
-SUMMARY_PROMPT_TOKENS = measure_instructions(notes.SUMMARISER, ()).tokens + estimate_tokens(
-    [UserMessage(notes.sum_up(""))]
+SUMMARY_PROMPT_TOKENS = measure_instructions(texts.compaction.SYSTEM_PROMPT, ()).tokens + estimate_tokens(
+    [UserMessage(texts.compaction.request(""))]
 )
 
 
@@ -95,9 +95,9 @@ class Compactor:
     def _too_long_reason(self, fits: int) -> str:
         window, begins = self._model.window, self._preamble
         if begins.tokens >= fits:
-            return notes.instructions_too_long(window, begins.prompt, begins.tools, begins.tool_count)
+            return texts.compaction.instructions_too_long(window, begins.prompt, begins.tools, begins.tool_count)
         now = [message for told in self._conversation.current for message in told.messages]
-        return notes.message_too_long(window, estimate_tokens(now), begins.tokens)
+        return texts.compaction.message_too_long(window, estimate_tokens(now), begins.tokens)
 
     async def _compact(self, room: int) -> bool:
         """Let the model sum up as much as it can read at once. False: there is nothing to leave out."""
@@ -112,17 +112,17 @@ class Compactor:
                 readable = max(min(readable, refused.fits or readable) // 2, MIN_SUMMARY_TOKENS)
                 continue
             except ModelError as error:
-                raise ModelError(notes.summary_failed(error.message)) from error
+                raise ModelError(texts.compaction.failed(error.message)) from error
             text = clip_to_tokens(summed.text, max(int(room * RETAINED_FRACTION), MIN_SUMMARY_TOKENS))
             await self._context.append(ConversationCompacted(where.through, text, summed.usage))
             return True
-        raise ModelError(notes.summary_failed(notes.SUMMARY_TOO_LONG))
+        raise ModelError(texts.compaction.failed(texts.compaction.TRANSCRIPT_REFUSED))
 
     async def _ask_for_summary(self, where: CompactionCut) -> ModelAnswered:
         await self._context.append(ModelAsked(self._step, self._model.name))
-        asking = [UserMessage(notes.sum_up(where.transcript))]
-        request = ModelRequest(asking, self._step, system_prompt=notes.SUMMARISER, purpose="summary")
+        asking = [UserMessage(texts.compaction.request(where.transcript))]
+        request = ModelRequest(asking, self._step, system_prompt=texts.compaction.SYSTEM_PROMPT, purpose="summary")
         summed = await self._ask_model(request)
         if not summed.text.strip() or not (is_final_response(summed) or is_length_limited(summed)):
-            raise ModelError(notes.NO_SUMMARY)
+            raise ModelError(texts.compaction.EMPTY_SUMMARY)
         return summed

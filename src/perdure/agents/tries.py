@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from perdure.agents.api import TurnContext
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import ConversationCompacted, ModelAnswered, ModelAsked, ModelFailed, TurnView
 from perdure.errors import ModelCallFailed, ModelError
 
@@ -37,7 +37,7 @@ async def ask_with_retries(
             wait = retry_delay(error, before, backoff_seconds)
             await context.append(_failure_entry(step, model, len(before) + 1, error, wait))
             if wait is None:
-                told = notes.model_failed(error.message, error.status, error.said, len(before) + 1)
+                told = texts.providers.failed(error.message, error.status, error.said, len(before) + 1)
                 raise ModelError(told) from error
         await asyncio.sleep(wait)
         await context.append(ModelAsked(step, model))

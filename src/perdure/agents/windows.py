@@ -10,7 +10,7 @@ import msgspec
 from httpx2 import URL, AsyncClient
 
 from perdure.agents.api import ModelRequest
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.compaction import estimate_tokens, measure_instructions
 from perdure.core.journal import ModelAnswered
 from perdure.core.windows import WINDOW_ENDPOINTS, ContextRefusal, KnownWindow, window_in_answer
@@ -49,7 +49,7 @@ class ModelWindow:
         if sent > MIN_PROBED_TOKENS and not self._confirmed:
             await self._probe_server()
         if self._confirmed and sent > self.tokens:
-            raise ContextTooLong(notes.TOO_LONG, fits=self.tokens)
+            raise ContextTooLong(texts.compaction.CONVERSATION_TOO_LONG, fits=self.tokens)
 
     async def learn_from_refusal(self, request: ModelRequest, refusal: ContextRefusal) -> ContextTooLong:
         """What is known after a request was refused as too long, as the error that says so."""
@@ -57,10 +57,12 @@ class ModelWindow:
         if refusal.window:
             self._known.learn_from_server(refusal.window)
             fits = sent * refusal.window // max(refusal.sent, refusal.window)
-            return ContextTooLong(notes.TOO_LONG, fits=fits if refusal.sent else min(refusal.window, sent))
+            return ContextTooLong(
+                texts.compaction.CONVERSATION_TOO_LONG, fits=fits if refusal.sent else min(refusal.window, sent)
+            )
         await self._probe_server()
         self._known.learn_from_refusal(sent)
-        return ContextTooLong(notes.TOO_LONG)
+        return ContextTooLong(texts.compaction.CONVERSATION_TOO_LONG)
 
     def learn_from_answer(self, request: ModelRequest, answer: ModelAnswered) -> None:
         read, written = (

@@ -26,7 +26,7 @@ from pydantic_ai.models import Model as Provider
 from perdure.agents.api import ModelRequest
 from perdure.agents.endings import require_complete_calls, require_finish_reason
 from perdure.agents.pictures import LoadedImage
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
 from perdure.core.text import make_storable, to_json
@@ -83,7 +83,7 @@ def _request_part(
     match message:
         case ToolMessage(call, tool, text, outcome):
             failed = outcome != "ok"
-            content = text if text.strip() else notes.NO_OUTPUT
+            content = text if text.strip() else texts.phrases.NO_OUTPUT
             return ToolReturnPart(tool, content, ids.find(call), outcome="failed" if failed else "success")
         case UserMessage():
             shown = [
@@ -106,7 +106,7 @@ def _response(message: AssistantMessage, ids: _WireCallIds, provider: Provider |
     parts += [
         ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, given, strict=True)
     ]
-    return ModelResponse(parts or [TextPart(notes.EMPTY_SAID)])
+    return ModelResponse(parts or [TextPart(texts.providers.EMPTY_MESSAGE)])
 
 
 def _load_native(message: AssistantMessage, provider: Provider | None) -> ModelResponse | None:
@@ -136,7 +136,7 @@ def to_model_answered(step: int, response: ModelResponse) -> ModelAnswered:
     wishes = [part for part in response.parts if isinstance(part, ToolCallPart)]
     calls = tuple(_call(f"c{step}.{number}", part) for number, part in enumerate(wishes[:MAX_CALLS], 1))
     if len(wishes) > MAX_CALLS:
-        text = f"{text}\n{notes.dropped_calls(len(wishes) - MAX_CALLS)}".strip()
+        text = f"{text}\n{texts.tool_calls.too_many(len(wishes) - MAX_CALLS)}".strip()
     usage = TokenUsage(response.usage.input_tokens, response.usage.output_tokens)
     native = _dump_native(response) if len(wishes) <= MAX_CALLS else None
     return require_complete_calls(ModelAnswered(step, text, calls, finish, usage, native))
@@ -145,11 +145,13 @@ def to_model_answered(step: int, response: ModelResponse) -> ModelAnswered:
 def _call(call: str, part: ToolCallPart) -> ToolCall:
     written = make_storable(part.args) if isinstance(part.args, str) else to_json(part.args or {})
     if len(written.encode()) > MAX_ARGUMENT_BYTES:
-        return ToolCall(call, part.tool_name, {}, notes.large_arguments(len(written), MAX_ARGUMENT_BYTES))
+        return ToolCall(
+            call, part.tool_name, {}, texts.tool_calls.arguments_too_long(len(written), MAX_ARGUMENT_BYTES)
+        )
     try:
         arguments = msgspec.json.decode(written or "{}", type=dict[str, Any])
     except msgspec.DecodeError as error:
-        return ToolCall(call, part.tool_name, {}, notes.bad_arguments(str(error), written))
+        return ToolCall(call, part.tool_name, {}, texts.tool_calls.arguments_not_json(str(error), written))
     return ToolCall(call, part.tool_name, arguments)
 
 

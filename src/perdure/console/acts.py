@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from perdure.console.accounts import ActionResource
 from perdure.console.wording import chat_label
+from perdure.core import texts
 from perdure.core.entries import QuestionAsked
-from perdure.core.notes import ASKED_BEFORE, beginning
 from perdure.core.questions import question_id
 from perdure.store.moves import Turn
 from perdure.store.sessions import Session
@@ -20,7 +20,7 @@ def make_action(
     name: str, path: str, body: dict[str, Any] | None = None, about: str = "", label: str = ""
 ) -> ActionResource:
     """One button. Its label is the usual one of what it does, unless another is given."""
-    usual, question, means = ASKED_BEFORE[name]
+    usual, question, means = texts.console.ACTIONS[name]
     return ActionResource(label or usual, question, means, path, body or {}, about, name in DANGEROUS_ACTIONS)
 
 
@@ -70,7 +70,7 @@ def _answer_actions(turn: Turn, question: QuestionAsked) -> list[ActionResource]
 def delivery_actions(row: dict[str, Any]) -> list[ActionResource]:
     """By what its state allows."""
     names = {"resend": "resend", "drop": "drop_reply"}
-    about = beginning(row["text"], 80)
+    about = texts.phrases.first_words(row["text"], 80)
     return [make_action(names[can], f"/api/outbox/{row['id']}/{can}", about=about) for can in row["can"]]
 
 

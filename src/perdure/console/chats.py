@@ -16,7 +16,7 @@ from perdure.console.events import EventCursor, read_cursor, stream_events
 from perdure.console.files import find_uploads
 from perdure.console.routes import EVENT_STREAM, route
 from perdure.console.shapes import ChangedMessageResponse, MessageListResponse, StoredMessageResponse
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address, session_key
 from perdure.core.messages import Inbound, Stored
 from perdure.core.people import TOKEN_HOLDER
@@ -66,7 +66,7 @@ class ChatApi:
         if stored.fate is Fate.FULL:
             cap = self._gateway.settings.queue.cap
             raise HttpRefusal(
-                429, notes.queue_was_full(cap), "Wait until some are answered; then send it with a new id."
+                429, texts.queue.refused_as_full(cap), "Wait until some are answered; then send it with a new id."
             )
         if stored.fate is Fate.ERASED:
             raise HttpRefusal(410, "a message of this id was here, and was erased", "Send it with a new id.")
@@ -104,7 +104,7 @@ class ChatApi:
         if stored.fate in (Fate.UNKNOWN, Fate.TOO_LATE):
             known = stored.fate is Fate.TOO_LATE
             raise HttpRefusal(
-                409 if known else 404, notes.not_waiting(known=known), NOT_CHANGED_HINTS[stored.fate]
+                409 if known else 404, texts.queue.not_waiting(known=known), NOT_CHANGED_HINTS[stored.fate]
             )
         return json_response(_message_fields(stored) | {"fate": stored.fate})
 

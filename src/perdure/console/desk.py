@@ -23,7 +23,7 @@ from perdure.console.routes import route
 from perdure.console.sessions import read_session_filter, read_session_name
 from perdure.console.turns import read_after, read_decisions_after, read_delivery_states, read_path_id
 from perdure.console.twin import timeline_rows
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.errors import NotFound, Unavailable
 from perdure.operations.configuration import effective_settings
@@ -52,7 +52,9 @@ def errors_as_page(endpoint: PageEndpoint) -> PageEndpoint:
         except (NotFound, HttpRefusal, Unavailable) as error:
             status = 503 if isinstance(error, Unavailable) else getattr(error, "status", 404)
             values = {"here": "console", "room": "", "json": None, "counts": None, "error": error}
-            return render_page("console/missing.html", status, heading=notes.NOT_SHOWN[status], **values)
+            return render_page(
+                "console/missing.html", status, heading=texts.console.ERROR_TITLES[status], **values
+            )
 
     return shown
 

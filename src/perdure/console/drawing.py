@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 
 from perdure.console.wording import capitalised, duration
+from perdure.core import texts
 from perdure.core.lives import is_planned_stop
-from perdure.core.notes import NO_GATEWAY_THEN, NO_SIGN_OF_LIFE, cause_of, until_found
 
 WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 1000.0, 92.0, 14.0  # units of the drawing; names of lanes stand on the left
 ROW_HEIGHT, TOP_MARGIN = 30.0, 26.0
@@ -183,7 +183,7 @@ def _message_bar(each: dict[str, Any]) -> TimelineBar:
 def _attempt_bar(each: dict[str, Any], now: int) -> TimelineBar:
     end = each["until"] or now
     how = "goes on" if each["until"] is None else each["ending"]
-    cause = f" by {cause_of(each['reason'])}" if each["reason"] else ""
+    cause = f" by {texts.recovery.cause(each['reason'])}" if each["reason"] else ""
     title = f"Attempt {each['number']}: {duration(end - each['at'])}, {how}{cause}"
     mark = "open" if each["until"] is None else "cut" if each["ending"] == "interrupted" else ""
     return TimelineBar(each["at"], end, "attempt", title, f"attempt {each['number']}", mark)
@@ -218,10 +218,13 @@ def _outage_bars(timeline: dict[str, Any]) -> list[OutageBar]:
 
 
 def _outage_bar(each: dict[str, Any]) -> OutageBar:
-    death, text = each["death"] or "", NO_GATEWAY_THEN if each["death"] else NO_SIGN_OF_LIFE
+    death, text = (
+        each["death"] or "",
+        texts.recovery.WITHOUT_GATEWAY if each["death"] else texts.recovery.NO_SIGN_OF_LIFE,
+    )
     lasted = f"{text} for {duration(each['found_at'] - each['at'])}"
     title = (
-        until_found(death, each["reason"])
+        texts.recovery.downtime(death, each["reason"])
         if is_planned_stop(each["reason"])
         else f"{death}; {lasted}".lstrip("; ")
     )

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.console.answers import HttpRefusal
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.journal import (
     Entry,
@@ -163,7 +163,7 @@ def _journal_events(turn: str, record: JournalRecord) -> list[tuple[str, dict[st
             return [("turn", {"turn": turn, "move": entry.kind})]
         case RecoveryDecided():
             decision = {"decision": entry.decision, "rule": entry.rule}
-            text = notes.decided_for_people(entry.decision, entry.why)
+            text = texts.recovery.decision(entry.decision, entry.why)
             return [("decision", {"turn": turn} | decision | {"text": text})]
         case _:
             return []
@@ -178,14 +178,14 @@ def _model_failure_fields(at: int, failed: ModelFailed) -> dict[str, Any]:
         "status": failed.status,
         "said": failed.said,
         "next_at": None if failed.wait is None else at + failed.wait,
-        "text": notes.failed_try(failed.number, failed.status, failed.said, failed.wait),
+        "text": texts.providers.failed_request(failed.number, failed.status, failed.said, failed.wait),
     }
 
 
 def _call_summary(call: ToolCall) -> str:
     """What a call is about, on one line: the words among its arguments."""
     words = [value for value in call.arguments.values() if isinstance(value, str)]
-    return notes.beginning(" ".join(words), MAX_SUMMARY_CHARACTERS)
+    return texts.phrases.first_words(" ".join(words), MAX_SUMMARY_CHARACTERS)
 
 
 def _question_event(turn: str, asked: QuestionAsked) -> tuple[str, dict[str, Any]]:

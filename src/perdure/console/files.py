@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, Response
 from perdure.console.answers import ID_PATTERN, HttpRefusal, json_response
 from perdure.console.routes import route
 from perdure.console.shapes import UploadResponse
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.messages import Attachment
 from perdure.errors import FileTooLarge, NotFound
 from perdure.runtime.gateway import Gateway
@@ -44,7 +44,7 @@ class AttachmentApi:
         try:
             stored = await self._gateway.loops.uploads.receive(name, kind, _stream_body(request))
         except FileTooLarge as error:
-            most = notes.size_of(self._gateway.settings.max_file_bytes)
+            most = texts.phrases.byte_size(self._gateway.settings.max_file_bytes)
             raise HttpRefusal(413, f"{error.message}, and no more is taken", f"Send at most {most}.") from error
         except OSError as error:
             words = f"the file could not be kept: {error.strerror or error}"
@@ -68,7 +68,7 @@ async def find_uploads(gateway: Gateway, ids: tuple[str, ...]) -> tuple[Attachme
     for each in ids:
         stored = await gateway.store.attachments.get(each) if ID_PATTERN.fullmatch(each) else None
         if stored is None or stored.reference != stored.id:
-            raise HttpRefusal(400, f"attachments: {each[:60]!r} was not uploaded", notes.UPLOAD_FIRST)
+            raise HttpRefusal(400, f"attachments: {each[:60]!r} was not uploaded", texts.attachments.UPLOAD_HINT)
         found.append(Attachment(stored.name, stored.id, stored.media_type, stored.size))
     return tuple(found)
 

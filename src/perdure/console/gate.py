@@ -18,7 +18,7 @@ from perdure.console.shapes import LoginForm
 from perdure.console.sites import HostNames, is_cross_site, is_from_our_page
 from perdure.console.tokens import tokens_match
 from perdure.console.tries import LoginThrottle
-from perdure.core import notes
+from perdure.core import texts
 from perdure.logs import Log
 from perdure.store.ids import wall_clock
 
@@ -51,7 +51,7 @@ class Authenticator:
 
         async def guarded(request: Request) -> Response:
             if not self._is_logged_in(request):
-                raise HttpRefusal(401, notes.LOGIN_NEEDED, notes.HOW_TO_LOG_IN)
+                raise HttpRefusal(401, texts.login.TOKEN_NEEDED, texts.login.TOKEN_HEADER_HINT)
             return await endpoint(request)
 
         return guarded
@@ -104,7 +104,9 @@ class Authenticator:
         # Before it is counted: no other site must use up the tries of whoever visits it.
         self._check_origin(request, is_cross_site(request))
         if wait := self._throttle.seconds_to_wait(_client_address(request)):
-            raise HttpRefusal(429, notes.TOO_MANY_LOGINS, notes.log_in_later(wait), retry_after_seconds=wait)
+            raise HttpRefusal(
+                429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
+            )
         if not tokens_match(given, self._token):
             return self._reject_token(request, given)
         self._throttle.record_success(_client_address(request))
@@ -123,8 +125,8 @@ class Authenticator:
     def _reject_token(self, request: Request, given: str) -> Response:
         self._count_wrong_token(request, given)
         if "text/html" in request.headers.get("accept", ""):
-            return render_page("login.html", 401, problem=notes.LOGIN_REFUSED)
-        raise HttpRefusal(401, notes.LOGIN_REFUSED, notes.WHERE_THE_LOGIN_IS)
+            return render_page("login.html", 401, problem=texts.login.TOKEN_INVALID)
+        raise HttpRefusal(401, texts.login.TOKEN_INVALID, texts.login.TOKEN_HINT)
 
     def _is_logged_in(self, request: Request) -> bool:
         if "authorization" in request.headers:
@@ -141,7 +143,9 @@ class Authenticator:
         if tokens_match(given.strip(), self._token):
             return True
         if wait := self._throttle.seconds_to_wait(_client_address(request)):
-            raise HttpRefusal(429, notes.TOO_MANY_LOGINS, notes.log_in_later(wait), retry_after_seconds=wait)
+            raise HttpRefusal(
+                429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
+            )
         self._count_wrong_token(request, given)
         return False
 
@@ -152,9 +156,9 @@ class Authenticator:
     def _check_origin(self, request: Request, cross_site: bool) -> None:
         host = request.headers.get("host", "")
         if not self._host_names.allows(host):
-            raise HttpRefusal(403, notes.not_our_name(host), notes.USE_OUR_NAME)
+            raise HttpRefusal(403, texts.login.unknown_host(host), texts.login.UNKNOWN_HOST_HINT)
         if cross_site:
-            raise HttpRefusal(403, notes.OTHER_SITE, notes.USE_OUR_PAGES)
+            raise HttpRefusal(403, texts.login.CROSS_SITE, texts.login.CROSS_SITE_HINT)
 
 
 def _redirect(path: str) -> RedirectResponse:

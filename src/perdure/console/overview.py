@@ -13,7 +13,7 @@ from perdure.console.answers import json_response
 from perdure.console.routes import route
 from perdure.console.sessions import gateway_status
 from perdure.console.wording import chat_label
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.entries import QuestionAsked
 from perdure.core.journal import TurnView, fold
@@ -53,7 +53,7 @@ async def read_overview(gateway: Gateway) -> dict[str, Any]:
         "version": __version__,
         "model": gateway.settings.model.name,
         "adapters": _platform_statuses(gateway),
-        "well": notes.ALL_IS_WELL,
+        "well": texts.console.NOTHING_WAITS,
         "attention": await attention_items(gateway),
         "turns": [turn_fields(turn) for turn in running],
         "decisions": (await list_decisions(store, limit=RECENT_DECISIONS))["decisions"][:RECENT_DECISIONS],
@@ -69,7 +69,9 @@ async def attention_items(gateway: Gateway) -> list[dict[str, Any]]:
     """Everything that does not go on by itself, the most pressing first."""
     found: list[dict[str, Any]] = []
     if gateway.loops.recoverer.paused:
-        found.append(_attention_item("bad", notes.RESUME_PAUSED, acts=[make_action("resume_all", "/api/resume")]))
+        found.append(
+            _attention_item("bad", texts.recovery.RESUME_PAUSED, acts=[make_action("resume_all", "/api/resume")])
+        )
     found += _problem_items(gateway)
     found += await _pairing_items(gateway)
     found += [
@@ -88,7 +90,7 @@ def _problem_items(gateway: Gateway) -> list[dict[str, Any]]:
     away = gateway.loops.connections.problems
     stored = [_attention_item("bad", gateway.store.problem)] if gateway.store.problem else []
     platforms = [
-        _attention_item("bad", notes.not_connected(name), notes.tried_again(problem))
+        _attention_item("bad", texts.platforms.not_connected(name), texts.platforms.reconnecting(problem))
         for name, problem in away.items()
     ]
     return [*stored, *platforms, *(_attention_item("warn", each) for each in gateway.warnings())]
@@ -117,7 +119,7 @@ async def _pairing_items(gateway: Gateway) -> list[dict[str, Any]]:
     return [
         _attention_item(
             "warn",
-            notes.SOMEBODY_ASKS,
+            texts.console.PAIRING_REQUESTED,
             each["name"],
             at=each["asked_at"],
             where=each["who"],
@@ -140,15 +142,17 @@ async def _question_items(gateway: Gateway, turn: Turn) -> list[dict[str, Any]]:
     asked = await pending_question(gateway, turn)
     if asked is None:
         return []
-    by_words = notes.QUESTION_WAITS if asked.options else notes.QUESTION_WAITS_THERE
-    text = notes.CALL_WAITS if asked.approves else by_words
+    by_words = texts.console.QUESTION_WAITS if asked.options else texts.console.QUESTION_WAITS_IN_CHAT
+    text = texts.console.APPROVAL_WAITS if asked.approves else by_words
     return [_attention_item("warn", text, asked.text, acts=turn_actions(turn, asked), **_turn_location(turn))]
 
 
 async def _interrupted_item(gateway: Gateway, turn: Turn) -> dict[str, Any]:
     decided = (await _read_turn_view(gateway, turn)).last_decision
-    why = decided.why if decided else notes.NOT_DECIDED_YET
-    return _attention_item("warn", notes.NOT_GOING_ON, why, acts=turn_actions(turn, None), **_turn_location(turn))
+    why = decided.why if decided else texts.console.NOT_DECIDED_YET
+    return _attention_item(
+        "warn", texts.console.TURN_INTERRUPTED, why, acts=turn_actions(turn, None), **_turn_location(turn)
+    )
 
 
 async def _suspended_items(gateway: Gateway) -> list[dict[str, Any]]:
@@ -158,8 +162,8 @@ async def _suspended_items(gateway: Gateway) -> list[dict[str, Any]]:
     return [
         _attention_item(
             "warn",
-            notes.SET_ASIDE_HERE,
-            notes.SET_ASIDE_MEANS,
+            texts.console.SESSION_SUSPENDED,
+            texts.console.SESSION_SUSPENDED_ADVICE,
             at=session.updated_at,
             where=chat_label(session.key),
             link=f"/console/sessions/{session.id}",
@@ -180,11 +184,13 @@ async def _delivery_items(gateway: Gateway) -> list[dict[str, Any]]:
 
 
 def _delivery_item(row: dict[str, Any]) -> dict[str, Any]:
-    text = notes.SEND_UNKNOWN if row["state"] == DeliveryState.UNKNOWN else notes.SEND_FAILED
+    text = (
+        texts.console.REPLY_UNKNOWN if row["state"] == DeliveryState.UNKNOWN else texts.console.REPLY_NOT_DELIVERED
+    )
     where = {
         "at": row["updated_at"],
         "where": chat_label(row["key"]),
         "link": "/console/outbox?state=" + row["state"],
     }
-    detail = f"“{notes.beginning(row['text'], 60)}”: {row['problem'] or row['advice']}"
+    detail = f"“{texts.phrases.first_words(row['text'], 60)}”: {row['problem'] or row['advice']}"
     return _attention_item("warn", text, detail, acts=delivery_actions(row), **where)

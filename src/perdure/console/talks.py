@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from perdure.console.answers import json_response
 from perdure.console.routes import route
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address, session_key, split_session_key
 from perdure.core.session import SessionState
 from perdure.operations.look import waits_for
@@ -53,5 +53,5 @@ class ChatListApi:
 
     async def _chat_resource(self, session: Session, words: str) -> ChatResource:
         chat, waits = split_session_key(session.key)[1].chat, await waits_for(self._gateway.store, session.id)
-        title = notes.beginning(words, MAX_TITLE_CHARACTERS) or chat
+        title = texts.phrases.first_words(words, MAX_TITLE_CHARACTERS) or chat
         return ChatResource(chat, title, session.id, session.state, session.updated_at, waits)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from perdure.core.notes import until_found
+from perdure.core import texts
 
 
 class TimelineRow(Struct, frozen=True):
@@ -42,7 +42,7 @@ def _unsorted_rows(timeline: dict[str, Any]) -> Iterator[TimelineRow]:
     for each in [*timeline["steps"], *timeline["calls"], *timeline["questions"]]:
         yield _span_row(each)
     for each in timeline["interruptions"]:
-        what, detail = f"cut off by {each['cause']}", until_found(each["death"], each["reason"])
+        what, detail = f"cut off by {each['cause']}", texts.recovery.downtime(each["death"], each["reason"])
         yield _make_row(each["at"], each["found_at"], what, "cut", detail, attempt=each["attempt"], cut=True)
     for each in timeline["decisions"]:
         why = f"{each['rule_in_words']}: {each['why']}."

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from perdure.core import texts
 from perdure.core.address import split_session_key
-from perdure.core.notes import ago
 from perdure.store.ids import wall_clock
 
 BADGE_LEVELS = {
@@ -21,7 +21,9 @@ _LEVEL_OF = {word: level for level, words in BADGE_LEVELS.items() for word in wo
 def relative_time(at: int) -> str:
     """How long ago, or from now."""
     now = wall_clock()
-    return f"in {ago(at - now)}" if at > now + 1_000 else f"{ago(now - at)} ago"
+    return (
+        f"in {texts.phrases.duration(at - now)}" if at > now + 1_000 else f"{texts.phrases.duration(now - at)} ago"
+    )
 
 
 def exact_time(at: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import REMEDIES, Remedy
 from perdure.core.journal import (
     CallProgress,
@@ -29,8 +29,8 @@ def note_for_model(view: TurnView, history: Sequence[TurnView], now: int, freshn
     """The note that is due now, if any. A note about an interruption takes the place of every other."""
     last, late = view.unreported_interruption(), _late_reply(view)
     if last is not None:
-        late_words = notes.replied_late(late.age) if late else ""
-        return notes.recovery_note(
+        late_words = texts.recovery_note.late_answer_sentence(late.age) if late else ""
+        return texts.recovery_note.resumed(
             last.reason,
             _describe_doubtful_calls(view),
             finished=_has_finished_step(view),
@@ -39,7 +39,7 @@ def note_for_model(view: TurnView, history: Sequence[TurnView], now: int, freshn
         )
     noted = max((record.seq for record in view.records if isinstance(record.entry, RecoveryNoted)), default=0)
     if late is not None and noted < late.seq:
-        return notes.late_reply(late.age)
+        return texts.recovery_note.late_answer(late.age)
     if not history or noted:
         return None
     fresh = _is_fresh(history[-1], now, freshness_ms)
@@ -86,13 +86,15 @@ def _note_about_previous(previous: TurnView, *, written: bool, fresh: bool) -> s
     known, finished = _describe_doubtful_calls(previous), _has_finished_step(previous)
     match previous.ended:
         case TurnCancelled(why=CancelReason.SUPERSEDED | CancelReason.REPLACED):
-            return notes.superseded_note(known)
+            return texts.recovery_note.superseded(known)
         case TurnCancelled(why=CancelReason.SUSPENDED) if previous.last_interruption is not None:
-            return notes.recovery_note(previous.last_interruption.reason, known, finished=finished, joined=written)
+            return texts.recovery_note.resumed(
+                previous.last_interruption.reason, known, finished=finished, joined=written
+            )
         case TurnFailed() if previous.last_interruption is not None:
-            return notes.failed_note(previous.last_interruption.reason, known, finished=finished)
+            return texts.recovery_note.failed(previous.last_interruption.reason, known, finished=finished)
         case TurnCancelled() | TurnFailed() if fresh and tail_of(previous) is Tail.RESULT:
-            return notes.UNANSWERED_RESULTS
+            return texts.recovery_note.UNANSWERED_RESULTS
         case _:
             return None
 
@@ -113,14 +115,14 @@ def _is_in_doubt(call: CallProgress) -> bool:
 
 def _describe_call(call: CallProgress) -> str:
     assert call.started is not None
-    what = notes.call(call.request.tool, call.request.arguments)
+    what = texts.tool_calls.format_call(call.request.tool, call.request.arguments)
     remedy, outcome = REMEDIES[call.started.effect], call.ended.outcome if call.ended else None
     match remedy, outcome:
         case Remedy.REPEAT, None:
-            return notes.run_again(what)
+            return texts.recovery_note.call_run_again(what)
         case Remedy.REPEAT, "cancelled":
-            return notes.not_run_again(what)
+            return texts.recovery_note.call_not_run_again(what)
         case Remedy.ATTACH, None:
-            return notes.attached(what)
+            return texts.recovery_note.call_still_running(what)
         case _:
-            return notes.in_doubt(what)
+            return texts.recovery_note.call_in_doubt(what)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.conversation import (
     AssistantMessage,
     Conversation,
@@ -95,7 +95,7 @@ def clip_to_tokens(text: str, tokens: int) -> str:
     size = len(text.encode(errors="replace"))
     if size <= tokens * BYTES_PER_TOKEN:
         return text
-    return notes.clipped(text, len(text) * tokens * BYTES_PER_TOKEN // size)
+    return texts.phrases.clip(text, len(text) * tokens * BYTES_PER_TOKEN // size)
 
 
 def _readable_count(segments: Sequence[ConversationSegment], conversation: Conversation, tokens: int) -> int:
@@ -139,13 +139,14 @@ def _message_bytes(message: Message) -> int:
 def _quote(message: Message, max_characters: int) -> str:
     match message:
         case UserMessage():
-            return f"User: {notes.clipped(message.text_with_files, max_characters)}"
+            return f"User: {texts.phrases.clip(message.text_with_files, max_characters)}"
         case NoteMessage(text):
-            return notes.clipped(text, max_characters)
+            return texts.phrases.clip(text, max_characters)
         case ToolMessage(_, tool, text, outcome):
-            return f"Result of {tool} ({outcome}): {notes.clipped(text, max_characters)}"
+            return f"Result of {tool} ({outcome}): {texts.phrases.clip(text, max_characters)}"
         case AssistantMessage(text, calls):
             used = [
-                f"[uses {notes.clipped(notes.call(call.tool, call.arguments), max_characters)}]" for call in calls
+                f"[uses {texts.phrases.clip(texts.tool_calls.format_call(call.tool, call.arguments), max_characters)}]"
+                for call in calls
             ]
-            return f"Assistant: {' '.join([notes.clipped(text, max_characters), *used]).strip()}"
+            return f"Assistant: {' '.join([texts.phrases.clip(text, max_characters), *used]).strip()}"

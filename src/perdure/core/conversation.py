@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.files import display_file_name
 from perdure.core.journal import (
     Cause,
@@ -126,7 +126,7 @@ def build_conversation(
     """
     compacted = _newest_summary([*history, current])
     through = compacted.through if compacted else 0
-    summary = (NoteMessage(notes.summary(compacted.text)),) if compacted else ()
+    summary = (NoteMessage(texts.compaction.summary_note(compacted.text)),) if compacted else ()
     earlier = tuple(told for view in history for told in _turn_segments(view, find_file) if told.seq > through)
     noted = max(
         (record.seq for record in current.records if isinstance(record.entry, RecoveryNoted)), default=None
@@ -187,23 +187,23 @@ def _was_sent(entry: ModelAnswered, view: TurnView) -> bool:
 def _cause_message(cause: Cause, find_file: FindFile) -> UserMessage | NoteMessage:
     """What a cause says, or words for it where there are none: providers refuse a blank message."""
     if cause.note:
-        return NoteMessage(notes.news(cause.text), is_report=True)
+        return NoteMessage(texts.phrases.report_note(cause.text), is_report=True)
     return _user_message(cause.text, cause.attachments, find_file)
 
 
 def _user_message(text: str, files: Sequence[Attachment], find_file: FindFile) -> UserMessage:
-    words = text if text.strip() else notes.wordless(*(file.name for file in files))
+    words = text if text.strip() else texts.attachments.message_without_text(*(file.name for file in files))
     return UserMessage(words, tuple(_attached_file(file, find_file(file)) for file in files))
 
 
 def _attached_file(file: Attachment, path: str | None) -> AttachedFile:
     name = display_file_name(file.name)
     if file.problem is not None:
-        line = notes.missing_file(name, file.problem)
+        line = texts.attachments.missing_line(name, file.problem)
     elif path is None:
-        line = notes.gone_file(name, file.media_type, file.size)
+        line = texts.attachments.deleted_line(name, file.media_type, file.size)
     else:
-        line = notes.given_file(name, file.media_type, file.size, path)
+        line = texts.attachments.attached_line(name, file.media_type, file.size, path)
     return AttachedFile(name, file.media_type, line, path)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from perdure.core import texts
 from perdure.core.journal import RecoveryDecided, TurnCancelled, TurnFailed, TurnInterrupted, TurnView, fold
-from perdure.core.notes import NOTHING_HERE, RULES, ago, cause_of, times, waits_for_slot
 from perdure.core.recovery import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
 from perdure.core.session import CancelReason, RecoveryState, SessionState
 from perdure.core.tail import Tail, tail_of
@@ -73,7 +73,7 @@ def explain_snapshot(snapshot: SessionSnapshot, now: int) -> list[str]:
     """A session's situation, one sentence a line."""
     lines = [] if snapshot.state is SessionState.OPEN else [f"The session is {snapshot.state}."]
     if not snapshot.turns:
-        return [*lines, NOTHING_HERE]
+        return [*lines, texts.chat_commands.NOTHING_HAPPENED]
     lines += _last_turn_sentences(snapshot.turns[-1], now, snapshot.turns_ahead)
     lines.append(_mark_sentence(snapshot))
     if snapshot.unconfirmed_replies:
@@ -108,9 +108,9 @@ def _last_turn_sentences(view: TurnView, now: int, ahead: int | None) -> list[st
 
 def _interruption_sentence(view: TurnView, now: int) -> str:
     last = view.interruptions[-1]
-    count, when = len(view.interruptions), f"{ago(now - last.at)} ago"
+    count, when = len(view.interruptions), f"{texts.phrases.duration(now - last.at)} ago"
     often = f"once, {when}," if count == 1 else f"{count} times, the last time {when},"
-    cause = f"{cause_of(last.reason)} ({last.reason})"
+    cause = f"{texts.recovery.cause(last.reason)} ({last.reason})"
     return f"Found: cut off {often} by {cause}; it ended with {_tail_when_interrupted(view)}."
 
 
@@ -124,8 +124,10 @@ def explain_decision(decided: RecoveryDecided, reason: str) -> list[str]:
     """A decision on its own: what was found, which rule applied, and what that means. One sentence a line."""
     found = decided.evidence
     tail = f"; it ended with {found['tail']}" if found.get("tail") else ""
-    lines = [f"Found: cut off by {cause_of(reason)} ({reason}){tail}.", *_evidence(found)]
-    lines.append(f"Rule: {RULES.get(decided.rule, decided.rule or decided.decision)}: {decided.why}.")
+    lines = [f"Found: cut off by {texts.recovery.cause(reason)} ({reason}){tail}.", *_evidence(found)]
+    lines.append(
+        f"Rule: {texts.recovery.RULES.get(decided.rule, decided.rule or decided.decision)}: {decided.why}."
+    )
     return [*lines, f"Choice: {CHOICE_MEANINGS.get(decided.decision, decided.decision)}"]
 
 
@@ -134,10 +136,10 @@ def _evidence(evidence: dict[str, Any]) -> list[str]:
     age, often, stuck, tokens = (
         evidence.get(name) for name in ("age_ms", "interruptions", "without_progress", "tokens")
     )
-    told = [f"the last sign of life was {ago(age)} before"] if isinstance(age, int) else []
+    told = [f"the last sign of life was {texts.phrases.duration(age)} before"] if isinstance(age, int) else []
     if isinstance(often, int) and often:
         row = f", the last {stuck} in a row without progress" if isinstance(stuck, int) and stuck > 1 else ""
-        told.append(f"it was cut off {times(often)} in all{row}")
+        told.append(f"it was cut off {texts.phrases.times(often)} in all{row}")
     if tokens:
         told.append(f"it had used {tokens} tokens")
     return [f"Evidence: {'; '.join(told)}."] if told else []
@@ -146,7 +148,7 @@ def _evidence(evidence: dict[str, Any]) -> list[str]:
 def _next_step(view: TurnView, ahead: int | None) -> str:
     if ahead is not None:
         alone = view.last_decision is not None and bool(view.last_decision.evidence.get(ALONE_EVIDENCE))
-        return waits_for_slot(ahead, alone=alone)
+        return texts.recovery.waits_for_slot(ahead, alone=alone)
     match view.state, view.last_decision:
         case TurnState.INTERRUPTED, None:
             return "a decision is made once its platform is connected."

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.entries import (
     JournalRecord,
@@ -30,7 +31,6 @@ from perdure.core.entries import (
     TurnFinished,
     TurnInterrupted,
 )
-from perdure.core.notes import clipped, failed_try
 
 MAX_TEXT_CHARACTERS = 2_000  # of each text; the export has all of it
 
@@ -109,7 +109,7 @@ class TurnTimeline(Struct):
             case ModelAsked():
                 self._begin_span(Span("model", entry.model, f"step {entry.step}", self._attempt_number, at))
             case ModelFailed():
-                said = failed_try(entry.number, entry.status, entry.said, entry.wait)
+                said = texts.providers.failed_request(entry.number, entry.status, entry.said, entry.wait)
                 self._end_span(f"step {entry.step}", at, "error", said)
             case ModelAnswered():
                 self._requested_calls |= {call.id: call for call in entry.calls}
@@ -135,7 +135,7 @@ class TurnTimeline(Struct):
             case QuestionAsked() if self._open_span(f"question {entry.question}") is None:
                 name = "approval" if entry.approves else "question"
                 asked = Span("person", name, f"question {entry.question}", self._attempt_number, at)
-                asked.arguments = {"question": clipped(entry.text, MAX_TEXT_CHARACTERS)}
+                asked.arguments = {"question": texts.phrases.clip(entry.text, MAX_TEXT_CHARACTERS)}
                 self.spans.append(asked)
             case QuestionAnswered():
                 self._end_span(f"question {entry.question}", at, "ok", entry.text)
@@ -174,7 +174,7 @@ class TurnTimeline(Struct):
             self.spans.append(span)
         died = self._died_after(span.at) if outcome in ("unknown", "cancelled") else None
         span.until, span.outcome = died or at, outcome
-        span.text, span.usage = clipped(text, MAX_TEXT_CHARACTERS), usage or TokenUsage()
+        span.text, span.usage = texts.phrases.clip(text, MAX_TEXT_CHARACTERS), usage or TokenUsage()
 
     def _died_after(self, at: int) -> int | None:
         """When the gateway died, or was last seen, before the first interruption behind a moment."""

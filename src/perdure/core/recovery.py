@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from perdure.core import texts
 from perdure.core.journal import RecoveryDecided, TurnView
-from perdure.core.notes import ago, times
 from perdure.core.session import SessionState
 from perdure.core.tail import Tail, tail_of
 from perdure.core.turn import TurnState
@@ -144,10 +144,10 @@ def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now
             RecoveryChoice.SKIP, RecoveryRule.STALE, f"it is too old: {_describe_age(age, policy.freshness_ms)}"
         )
     if view.without_progress >= policy.max_without_progress and not context.attached_alive:
-        stuck = f"it was cut off {times(view.without_progress)} in a row without progress"
+        stuck = f"it was cut off {texts.phrases.times(view.without_progress)} in a row without progress"
         return decided(RecoveryChoice.SUSPEND, RecoveryRule.NO_PROGRESS, stuck)
     if len(view.interruptions) >= policy.max_interruptions:
-        often = f"it was cut off {times(len(view.interruptions))} in all"
+        often = f"it was cut off {texts.phrases.times(len(view.interruptions))} in all"
         return decided(RecoveryChoice.SUSPEND, RecoveryRule.TOO_OFTEN, often)
     if policy.max_tokens is not None and view.tokens >= policy.max_tokens:
         cost = f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens"
@@ -177,5 +177,9 @@ def awaits_slot(view: TurnView) -> bool:
 
 
 def _describe_age(age: int | None, limit: int) -> str:
-    seen = "no sign of life is known" if age is None else f"the last sign of life was {ago(age)} ago"
-    return f"{seen}, and the limit is {ago(limit)}"
+    seen = (
+        "no sign of life is known"
+        if age is None
+        else f"the last sign of life was {texts.phrases.duration(age)} ago"
+    )
+    return f"{seen}, and the limit is {texts.phrases.duration(limit)}"

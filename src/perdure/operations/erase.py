@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.notes import SESSION_NAMES
+from perdure.core import texts
 from perdure.errors import NotFound
 from perdure.store.api import Store
 from perdure.store.erasing import ErasedSession
@@ -15,7 +15,7 @@ async def erasure_preview(store: Store, name: str) -> list[str]:
         turns = len(await store.turns.of_session(session.id))
         lines.append(f"{session.id}  {session.state:9}  {session.key}  turns: {turns}")
     if not lines:
-        raise NotFound(f"no session is named {name!r}", hint=SESSION_NAMES)
+        raise NotFound(f"no session is named {name!r}", hint=texts.phrases.SESSION_NAMES_HINT)
     return lines
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.entries import MessagesJoined, RecoveryDecided, TurnBegan
 from perdure.core.explain import TURN_STATES, explain_decision
 from perdure.core.lives import InterruptionSpan, RunEnd, TurnTimeline, build_timeline
-from perdure.core.notes import CHOICES, RULES, beginning, cause_of, clipped, how_it_died
 from perdure.errors import NotFound
 from perdure.operations.look import received_fact, turn_facts
 from perdure.operations.outbox import delivery_fields
@@ -44,7 +44,9 @@ async def turn_timeline(store: Store, name: str) -> dict[str, Any]:
         "decisions": _decisions(line),
         "replies": [delivery_fields(row) for row in life.deliveries],
         "previews": msgspec.to_builtins(life.previews),
-        "runs": [msgspec.to_builtins(run) | {"death": how_it_died(run.exit_code)} for run in life.runs],
+        "runs": [
+            msgspec.to_builtins(run) | {"death": texts.recovery.process_exit(run.exit_code)} for run in life.runs
+        ],
         "facts": _facts(life),
     }
 
@@ -56,7 +58,10 @@ def _run_end(run: Run) -> RunEnd:
 
 def _interruption(cut: InterruptionSpan) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(cut)
-    return fields | {"cause": cause_of(cut.reason), "death": how_it_died(cut.exit_code)}
+    return fields | {
+        "cause": texts.recovery.cause(cut.reason),
+        "death": texts.recovery.process_exit(cut.exit_code),
+    }
 
 
 def turn_fields(turn: Turn) -> dict[str, Any]:
@@ -84,7 +89,7 @@ def _message(timeline: TurnHistory, message: TurnMessage) -> dict[str, Any]:
         "state": message.state,
         "platform_id": inbound.message,
         "by": inbound.sender.name or inbound.sender.id,
-        "text": clipped(inbound.text, MAX_TEXT_CHARACTERS),
+        "text": texts.phrases.clip(inbound.text, MAX_TEXT_CHARACTERS),
         "sent_at": message.sent_at,
         "received_at": message.received_at,
         "taken_at": _taken_at(timeline, message.id),
@@ -112,9 +117,9 @@ def _decisions(timeline: TurnTimeline) -> list[dict[str, Any]]:
 def _decision(decided: RecoveryDecided, reason: str) -> dict[str, Any]:
     return {
         "choice": decided.decision,
-        "choice_in_words": CHOICES.get(decided.decision, decided.decision),
+        "choice_in_words": texts.recovery.CHOICES.get(decided.decision, decided.decision),
         "rule": decided.rule,
-        "rule_in_words": RULES.get(decided.rule, decided.rule),
+        "rule_in_words": texts.recovery.RULES.get(decided.rule, decided.rule),
         "why": decided.why,
         "reason": reason,
         "evidence": decided.evidence,
@@ -142,7 +147,7 @@ async def list_turns(store: Store, session: str, after: str = "", limit: int = 5
 def _past(past: TurnSummary) -> dict[str, Any]:
     words = next((cause.text for cause in past.began.causes if cause.text.strip()), "")
     return turn_fields(past.turn) | {
-        "words": beginning(words, MAX_FIRST_WORDS_CHARACTERS),
+        "words": texts.phrases.first_words(words, MAX_FIRST_WORDS_CHARACTERS),
         "interruptions": past.interruptions,
     }
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.explain import explain_snapshot
 from perdure.core.journal import Entry, JournalRecord, ModelAnswered, ModelFailed, ToolCall, TurnInterrupted
-from perdure.core.notes import NO_GATEWAY, SESSION_NAMES, ago, failed_try, how_it_died
 from perdure.errors import NotFound
 from perdure.settings import SQLITE_PREFIX, Settings
 from perdure.store.api import Store
@@ -79,7 +79,7 @@ def session_line(fields: dict[str, Any], now: int) -> str:
     """A session as one line for people."""
     marked = fields["last_resume_marked_at"]
     pending = f"  pending: {fields['resume_reason']}" if fields["resume_pending"] else ""
-    age = f", {ago(now - marked)} ago" if marked and pending else ""
+    age = f", {texts.phrases.duration(now - marked)} ago" if marked and pending else ""
     waits = f"  waits for {fields['waits_for']}" if fields["waits_for"] else ""
     return f"{fields['id']}  {fields['state']:9}  {fields['key']}{pending}{age}{waits}"
 
@@ -87,7 +87,7 @@ def session_line(fields: dict[str, Any], now: int) -> str:
 async def find_session(store: Store, name: str) -> Session:
     found = await store.snapshots.find_session(name)
     if found is None:
-        raise NotFound(f"no session is named {name!r}", hint=SESSION_NAMES)
+        raise NotFound(f"no session is named {name!r}", hint=texts.phrases.SESSION_NAMES_HINT)
     return found
 
 
@@ -99,7 +99,7 @@ async def explain_session(store: Store, name: str, clock: Clock) -> list[str]:
 def no_gateway_notice(settings: Settings) -> list[str]:
     """What must be said beside an explanation when nobody is at work on the database."""
     shared = not settings.store_url.startswith(SQLITE_PREFIX)  # a gateway of another home may be at work there
-    return [] if shared or lock_holder(settings.home / "lock") else [NO_GATEWAY]
+    return [] if shared or lock_holder(settings.home / "lock") else [texts.recovery.NO_GATEWAY]
 
 
 async def trace_message(store: Store, name: str) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ def _process_exit_facts(records: Sequence[JournalRecord], runs: Iterable[Run]) -
     cut = {record.entry.run for record in records if isinstance(record.entry, TurnInterrupted)}
     for run in runs:
         if run.id in cut and run.died_at is not None:
-            yield _fact(run.died_at, "gateway_died", f"{how_it_died(run.exit_code)}, run {run.id}")
+            yield _fact(run.died_at, "gateway_died", f"{texts.recovery.process_exit(run.exit_code)}, run {run.id}")
 
 
 def _preview(preview: StoredPreview) -> str:
@@ -160,7 +160,7 @@ def _fact(at: int, what: str, detail: str) -> dict[str, Any]:
 
 def _entry_detail(entry: Entry) -> str:
     if isinstance(entry, ModelFailed):
-        said = failed_try(entry.number, entry.status, entry.said, entry.wait)
+        said = texts.providers.failed_request(entry.number, entry.status, entry.said, entry.wait)
         return f"step {entry.step}, model {entry.model}: {said}"
     fields = msgspec.to_builtins(entry)
     if isinstance(entry, ModelAnswered):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.core import texts
 from perdure.core.delivery import OUTBOX_VERBS, DeliveryState
-from perdure.core.notes import DELIVERIES, mended
 from perdure.errors import NotFound
 from perdure.store.api import Store
 from perdure.store.mending import OutboxVerbResult
@@ -41,7 +41,7 @@ def delivery_fields(row: OutboxDelivery) -> dict[str, Any]:
     shown = {name: getattr(row, name) for name in (*names, *times)}
     file = row.sent_file.name if row.sent_file is not None else None
     shown |= {"text": row.public_text, "file": file}
-    return shown | {"can": list(OUTBOX_VERBS[row.state]), "advice": DELIVERIES[row.state]}
+    return shown | {"can": list(OUTBOX_VERBS[row.state]), "advice": texts.delivery.STATE_ADVICE[row.state]}
 
 
 def verb_result_fields(result: OutboxVerbResult) -> dict[str, Any]:
@@ -52,6 +52,6 @@ def verb_result_fields(result: OutboxVerbResult) -> dict[str, Any]:
     return {
         "id": row.id,
         "done": result.done,
-        "said": mended(result.outcome, row.state, result.again),
+        "said": texts.delivery.verb_result(result.outcome, row.state, result.again),
         "again": result.again,
     }

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from perdure.core import texts
 from perdure.core.address import join_parts, split_parts, split_session_key
-from perdure.core.notes import ago
 from perdure.core.people import ROLES, Role
 from perdure.errors import BadPerson, NotFound, TooManyTries
 from perdure.settings import Settings
@@ -80,7 +80,7 @@ class PeopleVerbs:
         if paired.outcome == "limited":
             raise TooManyTries(
                 "too many wrong codes were tried lately",
-                hint=f"Try again in {ago(paired.again_at - now)}; by then, they may have to ask for a new code.",
+                hint=f"Try again in {texts.phrases.duration(paired.again_at - now)}; by then, they may have to ask for a new code.",
             )
         if paired.outcome == "expired":
             raise NotFound("that code has expired", hint="Let them write to the agent again: they get a new one.")
@@ -220,8 +220,8 @@ def _configured_name(each: dict[str, Any]) -> str:
 def _request_line(each: dict[str, Any], now: int) -> str:
     name = f"  {each['name']}" if each["name"] else ""
     return (
-        f"asks    {each['who']}{name}  {ago(now - each['asked_at'])} ago, "
-        f"for {ago(each['expires_at'] - now)} more: perdure pair CODE lets them in"
+        f"asks    {each['who']}{name}  {texts.phrases.duration(now - each['asked_at'])} ago, "
+        f"for {texts.phrases.duration(each['expires_at'] - now)} more: perdure pair CODE lets them in"
     )
 
 

@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.core import exports
+from perdure.core import exports, texts
 from perdure.core.address import decode_session_key
 from perdure.core.exports import ExportedAttachment, ExportedMessage, ExportedSession
 from perdure.core.messages import Inbound
-from perdure.core.notes import SESSION_NAMES
 from perdure.errors import NotFound
 from perdure.operations.people import parse_person_id
 from perdure.store.api import Store
@@ -41,7 +40,7 @@ async def export_named(store: Store, name: str, *, clock: Clock = wall_clock) ->
     """The session of that id, or all of a key, as one readable document; and how many there are."""
     named = await store.sessions.find_by_name(name)
     if not named:
-        raise NotFound(f"no session is named {name!r}", hint=SESSION_NAMES)
+        raise NotFound(f"no session is named {name!r}", hint=texts.phrases.SESSION_NAMES_HINT)
     keys = sorted({session.key for session in named})
     wanted = {session.id for session in named}
     found = [one for key in keys for one in await store.transfer.dump(key) if one.id in wanted]

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
 from perdure.errors import FetchRefused, PerdureError, SendRefused
@@ -148,7 +148,7 @@ class Adapter(ABC):
 
         `FetchRefused`: it will never be had. Any other error: it may be tried again, from the beginning.
         """
-        raise FetchRefused(notes.CANNOT_FETCH)
+        raise FetchRefused(texts.attachments.PLATFORM_CANNOT_FETCH)
         yield b""  # so that whoever cannot, can at least be asked
 
     async def close(self) -> None:

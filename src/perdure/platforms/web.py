@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Stored
 from perdure.errors import FetchRefused, NotTaken, PerdureError
@@ -71,7 +71,7 @@ class WebAdapter(Adapter):
 
     async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
         """What was uploaded is here from the beginning; whatever is asked for is not."""
-        raise FetchRefused(notes.NOT_UPLOADED)
+        raise FetchRefused(texts.attachments.NOT_UPLOADED)
         yield b""
 
     @contextmanager

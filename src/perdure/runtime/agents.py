@@ -10,7 +10,7 @@ from perdure.agents.calls import CLARIFY_TOOL
 from perdure.agents.loop import Bounds, BuiltinAgent
 from perdure.agents.offline import OfflineModel
 from perdure.config import Settings
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError
 from perdure.logs import Log
@@ -135,7 +135,7 @@ class AgentFactory:
     def _offline_toolbox(self) -> Toolbox:
         """The tools of the offline model, which knows no others."""
         work = self._workplace()
-        scripted = shell_tool(work, self._process_records, lambda _: notes.SCRIPTED_DANGER, "danger")
+        scripted = shell_tool(work, self._process_records, lambda _: texts.approvals.DANGEROUS_BY_SCRIPT, "danger")
         rehearsal = offline_tools(self._settings.home / "rehearsal.log")
         return FixedTools([*rehearsal, *self._shell_tools(), scripted, self._send_file_tool()])
 
@@ -162,7 +162,7 @@ class AgentFactory:
             case "off":
                 return None
             case "all":
-                return lambda _: notes.EVERY_COMMAND
+                return lambda _: texts.approvals.EVERY_COMMAND
             case _:
                 from perdure.tools.danger import assess_command, make_policy  # only who has a shell needs it
 

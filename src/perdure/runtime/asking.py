@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.delivery import split_reply
 from perdure.core.journal import QuestionAsked, TurnView
@@ -17,7 +17,11 @@ def question_reply(
 ) -> OutboxReply:
     """The reply that asks a question of a turn; `why` says, if it is put once more, why that is."""
     work, text = background_number(key), asked.text
-    words = notes.ask_approval(work, text) if asked.approves else notes.ask_here(work, text, asked.options)
+    words = (
+        texts.background.approval(work, text)
+        if asked.approves
+        else texts.background.question(work, text, asked.options)
+    )
     parts = split_reply(f"{repeat_reason}\n\n{words}" if repeat_reason else words, max_length)
     name = question_reply_id(turn, asked.question, times_asked(view, asked.question) if repeat_reason else 0)
     return OutboxReply(split_session_key(key)[1], name, tuple(parts), view.reply_to, _buttons(turn, work, asked))
@@ -28,7 +32,7 @@ def _buttons(turn: str, session_number: int | None, asked: QuestionAsked) -> tup
     if asked.approves:
         pairs = zip(asked.options, ("approve", "deny"), strict=True)
         name = f"{turn}.{asked.approves}"
-        return tuple(Button(label, notes.command(verb, session_number, name)) for label, verb in pairs)
+        return tuple(Button(label, texts.background.command(verb, session_number, name)) for label, verb in pairs)
     name = question_id(turn, asked.question)
     return tuple(
         Button(option, _button_text(session_number, option), Pick(name, number))
@@ -37,4 +41,4 @@ def _buttons(turn: str, session_number: int | None, asked: QuestionAsked) -> tup
 
 
 def _button_text(session_number: int | None, option: str) -> str:
-    return option if session_number is None else notes.command("answer", session_number, option)
+    return option if session_number is None else texts.background.command("answer", session_number, option)

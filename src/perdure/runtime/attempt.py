@@ -9,7 +9,7 @@ from typing import NoReturn
 import msgspec
 
 from perdure.agents.api import Reply
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address, background_number, split_session_key
 from perdure.core.briefing import note_for_model
 from perdure.core.conversation import turn_views, visible_turns
@@ -181,7 +181,7 @@ class Attempt:
             must_wait, granted = self._slots.full, self._slots.request(self._row, running=True)
             if must_wait:
                 await self._save(
-                    [RecoveryDecided(RecoveryChoice.RESUME, notes.SLOT_AGAIN, rule=RecoveryRule.RESUME)]
+                    [RecoveryDecided(RecoveryChoice.RESUME, texts.recovery.SLOT_FREE, rule=RecoveryRule.RESUME)]
                 )
             while not granted.done():
                 self.alive()  # others go first: that is no silence of its own
@@ -193,7 +193,7 @@ class Attempt:
             OutboxReply(
                 address_of(self.key),
                 f"{self.turn}.sends.{entry.call}.{number}",
-                (notes.of_work(self._background_number, file.caption) if file.caption else file.name,),
+                (texts.background.label(self._background_number, file.caption) if file.caption else file.name,),
                 self.view.reply_to,
                 file=file,
             )
@@ -260,12 +260,12 @@ class Attempt:
         """The end of the turn, and the sentence that tells of it, in one transaction."""
         await self.stop_showing()
         left = return_entries(self.view) if self._is_over_token_limit() else []
-        await self._save([*left, TurnFailed(error)], self._final_replies(notes.turn_failed(error)))
+        await self._save([*left, TurnFailed(error)], self._final_replies(texts.turns.failed(error)))
         log.warning("failed", turn=self.turn, key=self.key, error=error)
 
     def _check_token_limit(self) -> None:
         if self._is_over_token_limit():
-            raise ModelError(notes.recovery_cost(self.view.tokens, self._max_tokens or 0))
+            raise ModelError(texts.turns.recovery_tokens_spent(self.view.tokens, self._max_tokens or 0))
 
     def _is_over_token_limit(self) -> bool:
         """Recovery ends at its cost limit; what a person or a new message asked for does not."""
@@ -278,7 +278,7 @@ class Attempt:
         return records is not None
 
     def _final_replies(self, text: str) -> list[OutboxReply]:
-        parts = split_reply(notes.of_work(self._background_number, text), self._max_length)
+        parts = split_reply(texts.background.label(self._background_number, text), self._max_length)
         if parts == [""]:
             return []
         return [OutboxReply(address_of(self.key), self.turn, tuple(parts), self.view.reply_to)]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.boundary import contain
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import background_number, decode_session_key
 from perdure.core.commands import ParsedCommand, nearest_command, read_command
 from perdure.core.explain import explain_snapshot
@@ -129,12 +129,12 @@ class CommandLoop:
             CommandSpec("goal", "/goal [TEXT | off]", "set, show or end what to work towards", self._goals.run),
             CommandSpec(
                 "queue",
-                notes.QUEUE_USAGE,
+                texts.queue.USAGE,
                 "show or switch what messages do while I work",
                 self._queue.queue,
                 "look",
             ),
-            CommandSpec("steer", notes.STEER_USAGE, "let what is running take this in", self._queue.steer),
+            CommandSpec("steer", texts.queue.STEER_USAGE, "let what is running take this in", self._queue.steer),
             CommandSpec(
                 "background",
                 BACKGROUND_USAGE,
@@ -173,7 +173,7 @@ class CommandLoop:
 
         await contain(self._authorise_and_run(command), report)
         for error in defects:
-            text = notes.NEWER_ENTRY if isinstance(error, NewerEntry) else notes.COMMAND_FAILED
+            text = texts.turns.NEWER_ENTRY if isinstance(error, NewerEntry) else texts.chat_commands.FAILED
             await self._failures.contain("not_answered", self._reply(command, text), order=command.id)
             self._wake_delivery(command.key)
 
@@ -186,12 +186,12 @@ class CommandLoop:
             await self._reply(chat_command, "")  # whoever may not talk is told nothing
         elif command is None:
             await self._reply(
-                chat_command, notes.unknown_command(words.name, nearest_command(words.name, self.registry))
+                chat_command, texts.chat_commands.unknown(words.name, nearest_command(words.name, self.registry))
             )
         elif not await self._access.may(chat_command.key, chat_command.sender, command.right):
-            await self._reply(chat_command, notes.NOT_ALLOWED)
+            await self._reply(chat_command, texts.people.NOT_ALLOWED)
         elif words.arguments and not command.takes_words:
-            await self._reply(chat_command, notes.usage(command.usage, words.arguments))
+            await self._reply(chat_command, texts.chat_commands.usage(command.usage, words.arguments))
         else:
             await command.run(chat_command, words.arguments)
         self._wake_delivery(chat_command.key)
@@ -203,7 +203,7 @@ class CommandLoop:
         if await self._access.may(chat_command.key, chat_command.sender, command.right):
             await command.run(chat_command, arguments)
         else:
-            await self._reply(chat_command, notes.NOT_ALLOWED)
+            await self._reply(chat_command, texts.people.NOT_ALLOWED)
 
     async def _reply(self, command: ChatCommand, text: str) -> None:
         """Answer, and do nothing else."""
@@ -228,13 +228,14 @@ class CommandLoop:
         """The commands that go on in the background here."""
         live = await self._store.processes.live(key)
         return [
-            notes.process_line(one.id, one.command, notes.process_state(one.state, None, None)) for one in live
+            texts.processes.status_line(one.id, one.command, texts.processes.state_words(one.state, None, None))
+            for one in live
         ]
 
     async def _whoami(self, command: ChatCommand, _: str) -> None:
         person, role = command.sender, await self._access.role(command.address, command.sender)
         there = {"shared": decode_session_key(command.key).shared, "alone": command.address.kind == "dm"}
-        said = notes.who_you_are(person.id, person.name, role, **there) if role else ""
+        said = texts.people.who_you_are(person.id, person.name, role, **there) if role else ""
         await self._reply(command, said)
 
     async def _why(self, command: ChatCommand, _: str) -> None:
@@ -243,26 +244,26 @@ class CommandLoop:
     async def _explanation(self, command: ChatCommand) -> list[str]:
         session = await self._store.sessions.current(command.key)
         if session is None:
-            return [notes.NOTHING_HERE]
+            return [texts.chat_commands.NOTHING_HAPPENED]
         return explain_snapshot(await self._store.snapshots.of_session(session), self._clock())
 
     async def _sessions(self, command: ChatCommand, _: str) -> None:
         now, found = self._clock(), await self._store.sessions.newest_of_key(command.key)
         shown = [(talk.id, talk.state.value, now - talk.updated_at, words) for talk, words in found]
-        await self._reply(command, notes.talks(shown))
+        await self._reply(command, texts.chat_commands.session_list(shown))
 
     # ── commands that act ───────────────────────────────────────────────────────────────────────────────────
 
     async def _stop(self, command: ChatCommand, arguments: str) -> None:
         if arguments.lower() not in ("", "all"):
-            await self._reply(command, notes.usage("/stop [all]", arguments))
+            await self._reply(command, texts.chat_commands.usage("/stop [all]", arguments))
             return
         now, ids, everything = self._clock(), self._store.ids, bool(arguments)
         stop = verbs.stop(
             ids, command.key, _target_turn(command), now, everything=everything, before=command.position
         )
         done = await self._store.chat_commands.execute(
-            command, stop, lambda s: notes.stopped(s.turn, s.waiting, s.dropped, s.withdrawn), now
+            command, stop, lambda s: texts.chat_commands.stopped(s.turn, s.waiting, s.dropped, s.withdrawn), now
         )
         if done and done.turn:
             self._runner.stop_attempt(done.turn)
@@ -271,7 +272,7 @@ class CommandLoop:
         now = self._clock()
         renew = verbs.renew(self._store.ids, command.key, now, before=command.position)
         done = await self._store.chat_commands.execute(
-            command, renew, lambda r: notes.renewed(r.turn, r.dropped), now
+            command, renew, lambda r: texts.chat_commands.new_conversation(r.turn, r.dropped), now
         )
         if done and done.turn:
             self._runner.stop_attempt(done.turn)
@@ -284,17 +285,22 @@ class CommandLoop:
         )
         resume = verbs.resume(self._store.ids, command.key, self._run, wish, now, session=session, bound=bound)
         await self._store.chat_commands.execute(
-            command, resume, lambda resumed: notes.RESUMED[resumed.outcome], now
+            command, resume, lambda resumed: texts.chat_commands.RESUME_ANSWERS[resumed.outcome], now
         )
 
     async def _drop(self, command: ChatCommand, arguments: str) -> None:
         if arguments and not arguments.startswith(TURN_ID_PREFIX):
-            await self._reply(command, notes.usage("/drop [ID]", arguments))
+            await self._reply(command, texts.chat_commands.usage("/drop [ID]", arguments))
             return
         now = self._clock()
         drop = verbs.drop(self._store.ids, command.key, now, bound=arguments or _target_turn(command))
         done = await self._store.chat_commands.execute(
-            command, drop, lambda done: notes.OVER if done.over else notes.dropped(done.turn is not None), now
+            command,
+            drop,
+            lambda done: (
+                texts.chat_commands.TURN_OVER if done.over else texts.chat_commands.dropped(done.turn is not None)
+            ),
+            now,
         )
         if done and done.turn:
             self._runner.stop_attempt(done.turn)
@@ -308,7 +314,7 @@ class CommandLoop:
     async def _decide_approval(self, command: ChatCommand, approval: str, *, approve: bool) -> None:
         if approval and not approval.startswith(TURN_ID_PREFIX):
             await self._reply(
-                command, notes.usage(self.registry["approve" if approve else "deny"].usage, approval)
+                command, texts.chat_commands.usage(self.registry["approve" if approve else "deny"].usage, approval)
             )
             return
         now = self._clock()
@@ -321,17 +327,21 @@ class CommandLoop:
             name=approval,
             bound=_target_turn(command),
         )
-        await self._store.chat_commands.execute(command, judge, lambda verdict: notes.JUDGED[verdict], now)
+        await self._store.chat_commands.execute(
+            command, judge, lambda verdict: texts.approvals.DECISION_ANSWERS[verdict], now
+        )
 
     async def _restart(self, command: ChatCommand, _: str) -> None:
         """A request from before this start was fulfilled by it, however it came about."""
         if command.id in self._stored_before_start or is_before(command.id, self._run):
-            await self._reply(command, notes.RESTARTED_SINCE)
+            await self._reply(command, texts.recovery.RESTARTED_SINCE)
         elif self._control.stopping is not None:
-            await self._reply(command, notes.RESTART_UNDER_WAY)
+            await self._reply(command, texts.recovery.RESTART_UNDER_WAY)
         else:
             ask = request_restart(self._run, command.key)
-            done = await self._store.chat_commands.execute(command, ask, lambda _: notes.RESTARTING, self._clock())
+            done = await self._store.chat_commands.execute(
+                command, ask, lambda _: texts.recovery.RESTARTING, self._clock()
+            )
             if done is not None:
                 self._control.restart()
 

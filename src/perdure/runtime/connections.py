@@ -9,7 +9,7 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from perdure.boundary import raise_uncontained
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.text import make_storable
 from perdure.errors import NotConnected
 from perdure.logs import Log
@@ -78,7 +78,7 @@ class Connections:
             return ConnectionEnd(error.message, healthy=since is not None)
         except BaseException as error:
             raise_uncontained(error)
-            problem, defect = notes.adapter_failed(type(error).__name__), error
+            problem, defect = texts.platforms.adapter_failed(type(error).__name__), error
         finally:
             self.connected.pop(adapter.name, None)
         return ConnectionEnd(problem, since is not None and clock() - since >= MAX_DELAY_SECONDS, defect)

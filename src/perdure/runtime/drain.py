@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.recovery import InterruptionReason
 from perdure.logs import Log
@@ -70,7 +70,9 @@ async def drain(
     running = list(runner.attempts.values())
     log.info("draining", running=len(running), deadline=deadline)
     for attempt, _ in running:
-        notices.notify(address_of(attempt.key), notes.banner(restart=reason is InterruptionReason.RESTART_TIMEOUT))
+        notices.notify(
+            address_of(attempt.key), texts.recovery.banner(restart=reason is InterruptionReason.RESTART_TIMEOUT)
+        )
     if running:
         await _first_of(asyncio.wait([task for _, task in running]), hurry.wait, deadline)
     await _interrupt_running(runner, reason)

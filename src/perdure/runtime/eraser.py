@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import NotFound, StillRuns
 from perdure.logs import Log
 from perdure.runtime.tasks import FailureLog
@@ -71,7 +71,7 @@ class Eraser:
         """
         found = await self._store.sessions.find_by_name(name)
         if not found:
-            raise NotFound(f"no session is named {name!r}", hint=notes.SESSION_NAMES)
+            raise NotFound(f"no session is named {name!r}", hint=texts.phrases.SESSION_NAMES_HINT)
         return [done for session in found if (done := await self._erase(session.id)) is not None]
 
     async def finish_pending(self) -> None:

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from itertools import groupby
 
 from perdure.boundary import raise_uncontained
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.delivery import retry_delay_ms
 from perdure.errors import FetchRefused, FileTooLarge, NotConnected, PerdureError, Unavailable
@@ -157,7 +157,7 @@ class AttachmentFetcher:
     async def _download(self, awaited: PendingAttachment, adapter: Adapter) -> SavedAttachment:
         file = awaited.file
         if file.size is not None and file.size > self._max_bytes:
-            raise FileTooLarge(notes.file_too_large(self._max_bytes))
+            raise FileTooLarge(texts.attachments.too_large(self._max_bytes))
         async with aclosing(adapter.fetch(file.reference)) as pieces:
             return await self._attachments.save(file.id, file.name, _with_silence_limit(pieces), self._max_bytes)
 
@@ -202,7 +202,7 @@ def _error_text(error: BaseException) -> str:
         case PerdureError():
             return error.message
         case TimeoutError():
-            return notes.TOO_SLOW
+            return texts.attachments.TOO_SLOW
         case OSError(strerror=str(words)):
             return words
         case _:

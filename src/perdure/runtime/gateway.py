@@ -11,7 +11,7 @@ from pathlib import Path
 from perdure.agents.api import Agent, Model
 from perdure.boundary import refuse_task_exits
 from perdure.config import Settings
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.deaths import GatewayLaunch
 from perdure.core.recovery import InterruptionReason
 from perdure.errors import PerdureError
@@ -127,7 +127,7 @@ class Gateway:
         connected = ", ".join(self.loops.connections.connected) or "no platform"
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
         if self.loops.recoverer.paused:
-            lines.append(notes.RESUME_PAUSED)
+            lines.append(texts.recovery.RESUME_PAUSED)
         return [*lines, *(f"Problem: {problem}." for problem in self.problems() + self.warnings())]
 
     def stop(self, ending: StopKind = StopKind.STOP) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.messages import Inbound
 from perdure.store.api import Store
 from perdure.store.goals import Goal, end_goal, set_goal
@@ -21,11 +21,11 @@ class GoalCommand:
     async def run(self, command: ChatCommand, arguments: str) -> None:
         if not arguments:
             goal = await self._store.goals.of_key(command.key)
-            text = notes.NO_GOAL if goal is None else _goal_line(goal)
+            text = texts.goals.NO_GOAL if goal is None else _goal_line(goal)
             await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
         elif arguments.lower() == "off":
             await self._store.chat_commands.execute(
-                command, end_goal(command.key), notes.goal_ended, self._clock()
+                command, end_goal(command.key), texts.goals.ended, self._clock()
             )
         else:
             await self._set(command, arguments)
@@ -34,7 +34,7 @@ class GoalCommand:
         now, said = self._clock(), Inbound(command.address, command.message, command.sender, text)
         setting = set_goal(self._store.ids, command.key, said, self._budget, now)
         await self._store.chat_commands.execute(
-            command, setting, lambda busy: notes.goal_set(self._budget, busy=busy), now
+            command, setting, lambda busy: texts.goals.started(self._budget, busy=busy), now
         )
 
     async def status_lines(self, key: str) -> list[str]:
@@ -44,4 +44,4 @@ class GoalCommand:
 
 
 def _goal_line(goal: Goal) -> str:
-    return notes.goal(goal.text, goal.state, goal.turns, goal.budget)
+    return texts.goals.status(goal.text, goal.state, goal.turns, goal.budget)

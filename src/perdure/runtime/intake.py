@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from perdure.boundary import raise_uncontained
 from perdure.config import Settings
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Pick, Stored
 from perdure.core.text import make_storable, validate_struct
@@ -88,7 +88,7 @@ class Intake:
             raise_uncontained(error)
             self._failures.report("not_received", error, event_key=event.key)
             telling = self._report_problem(
-                event, error if isinstance(error, Unavailable) else NotStored(notes.NOT_STORED)
+                event, error if isinstance(error, Unavailable) else NotStored(texts.platforms.EVENT_NOT_STORED)
             )
         else:
             telling = self._acknowledge(event, stored)
@@ -204,7 +204,7 @@ def _clean_event(event: Event) -> Event:
     try:
         inbound = validate_struct(inbound) if inbound is not None else None
     except (msgspec.MsgspecError, TypeError, AttributeError, RecursionError) as error:
-        inbound, problem = None, notes.wrong_event(str(error))
+        inbound, problem = None, texts.platforms.unreadable_event(str(error))
     return replace(
         event,
         raw=make_storable(str(event.raw)),

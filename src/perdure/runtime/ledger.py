@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import OutcomeUnknown, PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.runtime.bell import STORE_RETRY_SECONDS
@@ -49,7 +49,7 @@ class StoredProcessRecords:
             lambda: self._store.processes.record(wish, self._run, self._clock())
         )
         if not self._process_watcher.is_ours(process):
-            raise OutcomeUnknown(notes.PROCESS_ELSEWHERE)
+            raise OutcomeUnknown(texts.processes.ON_OTHER_MACHINE)
         log.info("process_recorded", process=process.id, key=process.key)
         return process.id
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 
 from perdure.config import Settings
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address, parent_session_key
 from perdure.core.messages import Inbound, Stored
 from perdure.core.patience import InactivityLimits
@@ -303,7 +303,7 @@ class Loops:
             self.runner.wake_after_quiet(stored.key)
         if self._control.stopping is not None and stored.fate is Fate.WAITS:
             restart = self._control.stopping is InterruptionReason.RESTART_TIMEOUT
-            self.notices.notify(inbound.address, notes.kept_for_later(restart=restart))
+            self.notices.notify(inbound.address, texts.recovery.message_stored(restart=restart))
 
     async def _start_platform(self, platform: str) -> None:
         """A platform is there: its owed replies go first, then its recoveries; nobody waits for either."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from perdure.boundary import raise_uncontained
+from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt
-from perdure.core.notes import growing
 from perdure.errors import SendError, TurnMoved
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
@@ -119,7 +119,7 @@ class AnswerPreview:
         if can.live:
             await adapter.glimpse(self._address, self._turn.id, text)
             return LIVE_PREVIEW_SECONDS
-        cut = growing(text, can.max_length)
+        cut = texts.delivery.preview(text, can.max_length)
         if self._preview is None:
             self._preview = await self._send_first(adapter, cut)
         else:

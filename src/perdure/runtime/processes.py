@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import CallProgress, fold
 from perdure.core.messages import Sender
 from perdure.core.turn import FINAL_STATES
@@ -168,7 +168,7 @@ class ProcessWatcher:
                 case CommandEnded() | CommandLost():
                     await self._scan_rest_and_report(process, status)
                 case CommandMissing():  # its place was made before it was on record
-                    await self._scan_rest_and_report(process, CommandLost(notes.PROCESS_FILES_GONE))
+                    await self._scan_rest_and_report(process, CommandLost(texts.processes.FILES_GONE))
                 case CommandUnreadable(problem):
                     await self._report_end(process, CommandLost(problem), "")
                 case CommandUnclaimed() | CommandNeverStarted() if await self._was_never_started(process):
@@ -234,7 +234,7 @@ class ProcessWatcher:
             return
         for process in await self._store.processes.abandoned():
             if not self.is_ours(process):
-                telling = self._report_end(process, CommandLost(notes.PROCESS_GONE), "")
+                telling = self._report_end(process, CommandLost(texts.processes.GATEWAY_GONE), "")
                 await self._failures.contain("process_not_told", telling, process=process.id)
 
     async def _report_end(self, process: Process, end: CommandEnded | CommandLost, output: str) -> None:
@@ -283,10 +283,10 @@ def _report_due_at(process: Process) -> int | None:
 
 def _end_text(process: Process, end: CommandEnded | CommandLost, output: str) -> str:
     if isinstance(end, CommandLost):
-        return notes.process_lost(process.id, process.command, end.problem, output)
-    return notes.process_ended(process.id, process.command, exit_text(end), output, process.unnoticed)
+        return texts.processes.lost(process.id, process.command, end.problem, output)
+    return texts.processes.ended(process.id, process.command, exit_text(end), output, process.unnoticed)
 
 
 def _match_text(process: Process, look: PatternScan, notice: MatchNotice) -> str:
-    text = notes.process_matched(process.id, process.command, look.lines, notice.count, notice.before)
-    return notes.watch_ended(text, notify=bool(process.notify)) if notice.last else text
+    text = texts.processes.matched(process.id, process.command, look.lines, notice.count, notice.before)
+    return texts.processes.watch_ended(text, notify=bool(process.notify)) if notice.last else text

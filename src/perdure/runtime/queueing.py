@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.queueing import QUEUE_MODE_NAMES, QueueMode, QueueRules
 from perdure.logs import Log
 from perdure.runtime.bell import WakeEvent
@@ -36,32 +36,32 @@ class QueueCommand:
             await self._switch(command, mode)
         elif arguments:
             await self._queue_text(
-                command, arguments, "queue", lambda put: notes.queued(busy=put.busy, before=put.before)
+                command, arguments, "queue", lambda put: texts.queue.queued(busy=put.busy, before=put.before)
             )
         else:
             await self._show(command)
 
     async def steer(self, command: ChatCommand, arguments: str) -> None:
         if arguments:
-            await self._queue_text(command, arguments, "steer", lambda put: notes.steered(busy=put.busy))
+            await self._queue_text(command, arguments, "steer", lambda put: texts.queue.steered(busy=put.busy))
         else:
-            await self._reply(command, notes.STEER_WHAT)
+            await self._reply(command, texts.queue.STEER_TEXT_MISSING)
 
     async def status_lines(self, key: str) -> list[str]:
         """What `/status` tells, where the mode is not the usual one; how many wait is told anyway."""
         mode = await self._store.queue.mode(key, self._rules.mode)
-        return [notes.queue_line(mode)] if mode != "queue" else []
+        return [texts.queue.mode_line(mode)] if mode != "queue" else []
 
     async def _show(self, command: ChatCommand) -> None:
         mode = await self._store.queue.mode(command.key, self._rules.mode)
         waiting = await self._store.inbox.count_waiting(command.key)
-        await self._reply(command, notes.queue_shown(mode, waiting))
+        await self._reply(command, texts.queue.status(mode, waiting))
 
     async def _switch(self, command: ChatCommand, mode: QueueMode) -> None:
         now = self._clock()
         switching = switch_mode(self._store.ids, command.key, mode, command.position, now)
         done = await self._store.chat_commands.execute(
-            command, switching, lambda done: notes.queue_switched(done.mode), now
+            command, switching, lambda done: texts.queue.mode_changed(done.mode), now
         )
         if done is not None and done.ended is not None:
             self._runner.stop_attempt(done.ended)
@@ -73,7 +73,7 @@ class QueueCommand:
         now, cap = self._clock(), self._rules.cap
         putting = convert_to_message(self._store.ids, command, words, mode, self._rules, now)
         await self._store.chat_commands.execute(
-            command, putting, lambda put: say(put) if put.taken else notes.queue_full(cap), now
+            command, putting, lambda put: say(put) if put.taken else texts.queue.full(cap), now
         )
 
     async def _reply(self, command: ChatCommand, text: str) -> None:

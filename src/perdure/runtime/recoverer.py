@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.boundary import contain
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address, background_number, split_session_key
 from perdure.core.delivery import split_reply
 from perdure.core.journal import (
@@ -144,7 +144,7 @@ class Recoverer:
             return None
         until = now + self._limits.approval_ms if asked.approves else 0
         again = replace(asked, until=until)
-        why = notes.ask_again(fresh=fresh)
+        why = texts.recovery.ask_again(fresh=fresh)
         owed = question_reply(turn.id, turn.key, again, view, self._max_length(address.platform), why)
         return RequestOutcome(again, (owed,))
 
@@ -243,7 +243,7 @@ class Recoverer:
             case RecoveryChoice.WAIT_FOR_USER if view.question is not None:
                 await self._write(turn, [decided, view.question])
             case RecoveryChoice.SUSPEND:
-                text = notes.set_aside(background_number(turn.key), decision.why)
+                text = texts.background.suspended(background_number(turn.key), decision.why)
                 told = OutboxReply(address, f"{turn.id}.suspended", (text,))
                 if await self._write(
                     turn, [decided, *return_entries(view), TurnCancelled(CancelReason.SUSPENDED)], [told]
@@ -294,7 +294,9 @@ class Recoverer:
     ) -> None:
         text = view.responses[-1].text
         parts = tuple(
-            split_reply(notes.of_work(background_number(turn.key), text), self._max_length(address.platform))
+            split_reply(
+                texts.background.label(background_number(turn.key), text), self._max_length(address.platform)
+            )
         )
         owed = [OutboxReply(address, turn.id, parts, view.reply_to)]
         await self._write(turn, [decided, TurnFinished(text)], owed if any(parts) else [])
@@ -331,24 +333,32 @@ class Recoverer:
         if not superseded and await self._store.inbox.count_waiting(turn.key, mark.position):
             return []
         if decided.decision == RecoveryChoice.ASK_USER:
-            text = notes.ask_to_resume(mark.reason)
+            text = texts.recovery.ask_to_resume(mark.reason)
             # They name the turn: pressed later, they still mean this one, whatever was cut off since.
             verbs = [
-                (verb, notes.command(verb, background_number(turn.key), turn.id)) for verb in ("resume", "drop")
+                (verb, texts.background.command(verb, background_number(turn.key), turn.id))
+                for verb in ("resume", "drop")
             ]
             buttons = tuple(Button(verb.capitalize(), command) for verb, command in verbs)
             return [self._notice(turn, address, f"ask.{mark.seq}", text, buttons)]
         if decided.decision != RecoveryChoice.SKIP or decided.rule in SILENT_RULES:
             return []
         left = superseded and waiting  # a message takes its place at once, and /resume comes too late
-        text = notes.left_behind(decided.why) if left else notes.will_not_go_on(decided.why, waiting)
+        text = (
+            texts.recovery.left_unfinished(decided.why)
+            if left
+            else texts.recovery.not_resumed(decided.why, waiting)
+        )
         return [self._notice(turn, address, f"held.{mark.seq}", text)]
 
     def _notice(
         self, turn: Turn, address: Address, name: str, text: str, buttons: tuple[Button, ...] = ()
     ) -> OutboxReply:
         return OutboxReply(
-            address, f"{turn.id}.{name}", (notes.about_work(background_number(turn.key), text),), buttons=buttons
+            address,
+            f"{turn.id}.{name}",
+            (texts.background.notice(background_number(turn.key), text),),
+            buttons=buttons,
         )
 
     async def _write(self, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply] = ()) -> bool:

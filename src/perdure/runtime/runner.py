@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from perdure.agents.api import Agent
 from perdure.boundary import find_error, raise_uncontained
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import background_number
 from perdure.core.journal import TurnClaimed, TurnFailed, fold
 from perdure.core.queueing import QueueRules
@@ -209,10 +209,12 @@ class TurnRunner:
         claims = [record.entry for record in records if isinstance(record.entry, TurnClaimed)]
         if claims and (claims[-1].run, claims[-1].epoch) == (self._run, turn.epoch):
             told = OutboxReply(
-                address_of(key), turn.id, (notes.turn_failed(notes.NOT_BEGUN),), fold(records).reply_to
+                address_of(key), turn.id, (texts.turns.failed(texts.turns.NOT_STARTED),), fold(records).reply_to
             )
-            await self._store.turns.append(turn, [TurnFailed(notes.NOT_BEGUN)], self._clock(), replies=[told])
-            log.warning("failed", turn=turn.id, key=key, error=notes.NOT_BEGUN)
+            await self._store.turns.append(
+                turn, [TurnFailed(texts.turns.NOT_STARTED)], self._clock(), replies=[told]
+            )
+            log.warning("failed", turn=turn.id, key=key, error=texts.turns.NOT_STARTED)
             self._signal_end(turn.id)
             self._wake_delivery(key)
 
@@ -224,7 +226,7 @@ class TurnRunner:
         try:
             await self._store.journal.read_after(session.id, 0, MAX_SEQ)
         except NewerEntry:
-            told = OutboxReply(address_of(key), f"unreadable.{session.id}", (notes.NEWER_ENTRY,))
+            told = OutboxReply(address_of(key), f"unreadable.{session.id}", (texts.turns.NEWER_ENTRY,))
             await self._store.outbox.enqueue(key, told, self._clock())
             self._wake_delivery(key)
 
@@ -339,7 +341,7 @@ class TurnRunner:
         else:
             log.crash("agent_crashed", error, turn=attempt.turn)
             newer = isinstance(error, NewerEntry)
-            await self._fail_until_saved(attempt, notes.NEWER_ENTRY if newer else notes.AGENT_CRASHED)
+            await self._fail_until_saved(attempt, texts.turns.NEWER_ENTRY if newer else texts.turns.AGENT_CRASHED)
 
     async def _fail_until_saved(self, attempt: Attempt, error: str) -> None:
         """End the turn as failed, however often that must be tried: a turn that nobody runs must not stay open."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.boundary import raise_uncontained
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.delivery import (
     RESOLUTION_REMARKS,
     DeliveryState,
@@ -206,7 +206,9 @@ class DeliveryLoop:
         """
         log.warning("sending_abandoned", row=row.id, lane=row.lane)
         due_at = self._retry_at(row)
-        return await self._store.outbox.record_unknown(row, due_at, self._clock(), problem=notes.SENDING_FAILED)
+        return await self._store.outbox.record_unknown(
+            row, due_at, self._clock(), problem=texts.delivery.INTERNAL_ERROR
+        )
 
     async def _split_notice(self, row: OutboxDelivery, adapter: Adapter) -> OutboxDelivery:
         """The row, or its first part: a notice was made by whoever did not know how much its platform takes."""
@@ -282,20 +284,22 @@ class DeliveryLoop:
             await self._store.outbox.send_as_new_message(row, now, problem=problem)
         elif file is not None:
             place = self._attachments.find(file.path)
-            words = notes.file_left_here(row.text, file.name, str(place)) if place else ""
-            words = words or notes.file_lost(row.text, file.name)
+            words = texts.attachments.cannot_be_sent_here(row.text, file.name, str(place)) if place else ""
+            words = words or texts.attachments.lost_before_sending(row.text, file.name)
             await self._store.outbox.replace_file_with_text(row, words, now, problem=problem)
         else:
             await self._store.outbox.record_refused(row, now, problem=problem)
 
     async def _expire(self, row: OutboxDelivery, now: int) -> bool:
         """What is too old is not sent; of an answer the chat is told so, of a notice nothing."""
-        notice = OutboxReply(row.address, f"{row.reply}.expired", (notes.EXPIRED_REPLY,)) if row.turn else None
+        notice = (
+            OutboxReply(row.address, f"{row.reply}.expired", (texts.delivery.REPLY_EXPIRED,)) if row.turn else None
+        )
         log.warning("expired", row=row.id, lane=row.lane)
         return await self._store.outbox.expire(row, now, problem="too old to send", notice=notice)
 
     async def _drop(self, row: OutboxDelivery, now: int) -> bool:
-        notice = OutboxReply(row.address, f"{row.reply}.dropped", (notes.DROPPED_REPLY,))
+        notice = OutboxReply(row.address, f"{row.reply}.dropped", (texts.delivery.REPLY_DROPPED,))
         log.warning("dropped", row=row.id, lane=row.lane)
         return await self._store.outbox.expire(
             row, now, problem=RESOLUTION_REMARKS[Resolution.DROP], notice=notice
@@ -305,7 +309,7 @@ class DeliveryLoop:
         """Send a row that may have arrived before, unless the platform finds it."""
         if how is Resolution.READ_BACK and (found := await adapter.find_sent(row.delivery_key)) is not None:
             return found
-        text = notes.maybe_duplicate(row.text) if how is Resolution.RESEND else row.text
+        text = texts.delivery.maybe_duplicate(row.text) if how is Resolution.RESEND else row.text
         return await self._send_or_edit(adapter, row, text)
 
     async def _send_or_edit(self, adapter: Adapter, row: OutboxDelivery, text: str) -> Receipt:
@@ -326,7 +330,7 @@ def _outbound_with_file(
 ) -> Outbound:
     """The file itself, or, where it cannot be sent, words that say where it is."""
     if path is None:
-        return row.outbound(notes.file_lost(text, file.name))
+        return row.outbound(texts.attachments.lost_before_sending(text, file.name))
     if not can.files or (can.max_file is not None and file.size > can.max_file):
-        return row.outbound(notes.file_left_here(text, file.name, str(path)))
+        return row.outbound(texts.attachments.cannot_be_sent_here(text, file.name, str(path)))
     return replace(row.outbound(text), file=LocalFile(str(path), file.name, file.media_type, file.size))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.store import undoing
 from perdure.store.api import Store
 from perdure.store.ids import Clock
@@ -38,11 +38,13 @@ class UndoCommand:
 
 def _undo_text(taken: UndoResult) -> str:
     if taken.outcome != "done":
-        return notes.UNDO_REFUSED[taken.outcome].format(command="undo")
-    return notes.undone(taken.words, acted=taken.acted, still_running=taken.process_running, goal=taken.goal)
+        return texts.chat_commands.UNDO_REFUSALS[taken.outcome].format(command="undo")
+    return texts.chat_commands.undone(
+        taken.words, acted=taken.acted, still_running=taken.process_running, goal=taken.goal
+    )
 
 
 def _retry_text(taken: UndoResult) -> str:
     if taken.outcome != "done":
-        return notes.UNDO_REFUSED[taken.outcome].format(command="retry")
-    return notes.asked_again(taken.words, acted=taken.acted, still_running=taken.process_running)
+        return texts.chat_commands.UNDO_REFUSALS[taken.outcome].format(command="retry")
+    return texts.chat_commands.retried(taken.words, acted=taken.acted, still_running=taken.process_running)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import background_number
 from perdure.core.messages import Outbound, Receipt
 from perdure.core.patience import (
@@ -121,20 +121,24 @@ class InactivityWatch:
     async def _end_inactive(self, attempt: Attempt) -> None:
         silence = self._steady() - attempt.active_at
         log.warning("inactive", turn=attempt.turn, key=attempt.key, milliseconds=silence)
-        await self._runner.fail_attempt(attempt, notes.inactive(current_activity(attempt.view).tools, silence))
+        await self._runner.fail_attempt(
+            attempt, texts.turns.ended_by_inactivity(current_activity(attempt.view).tools, silence)
+        )
 
     def _warn(self, watched: WatchedAttempt) -> None:
         attempt = watched.attempt
         silence = self._steady() - attempt.active_at
-        text = notes.about_work(background_number(attempt.key), notes.silent(silence, self._limits.limit_ms))
+        text = texts.background.notice(
+            background_number(attempt.key), texts.turns.inactivity_warning(silence, self._limits.limit_ms)
+        )
         if self._start_notice(watched, text, editable=False):
             watched.warned_silence = attempt.active_at
 
     def _notify_still_working(self, watched: WatchedAttempt) -> None:
         attempt = watched.attempt
         now = current_activity(attempt.view)
-        text = notes.about_work(
-            background_number(attempt.key), notes.still_working(now.tools, self._clock() - now.since)
+        text = texts.background.notice(
+            background_number(attempt.key), texts.turns.still_working(now.tools, self._clock() - now.since)
         )
         if self._start_notice(watched, text, editable=True):
             watched.notified_at = self._steady()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import background_session_key
 from perdure.core.commands import BackgroundRequest, is_background_verb, read_background_request
 from perdure.core.explain import TURN_STATES
@@ -45,16 +45,18 @@ class BackgroundCommand:
         if aim is not None:
             await self._run_on_session(command, aim)
         elif is_background_verb(arguments):
-            await self._reply(command, notes.usage(BACKGROUND_USAGE, arguments))
+            await self._reply(command, texts.chat_commands.usage(BACKGROUND_USAGE, arguments))
         elif arguments:
             await self._begin_session(command, arguments)
         else:
-            await self._reply(command, "\n".join(await self.status_lines(command.key)) or notes.NO_WORK)
+            await self._reply(
+                command, "\n".join(await self.status_lines(command.key)) or texts.background.NONE_RUNNING
+            )
 
     async def status_lines(self, key: str) -> list[str]:
         """What is going on in the background of a chat."""
         going = await self._store.background_sessions.unfinished(key)
-        return [notes.work_line(work.number, TURN_STATES[work.state], work.text) for work in going]
+        return [texts.background.status_line(work.number, TURN_STATES[work.state], work.text) for work in going]
 
     async def _begin_session(self, command: ChatCommand, text: str) -> None:
         now, files = self._clock(), command.attachments
@@ -67,13 +69,15 @@ class BackgroundCommand:
             self._runner.wake(background_session_key(command.key, number))
 
     def _begun_text(self, number: int | None) -> str:
-        return notes.too_many_works(self._max_sessions) if number is None else notes.work_begun(number)
+        return (
+            texts.background.too_many(self._max_sessions) if number is None else texts.background.started(number)
+        )
 
     async def _run_on_session(self, command: ChatCommand, aim: BackgroundRequest) -> None:
         """Carry out a command on a work. What comes of it is answered in the chat."""
         key = background_session_key(command.key, aim.number)
         if not await self._store.background_sessions.exists(key):
-            await self._reply(command, notes.no_such_work(aim.number))
+            await self._reply(command, texts.background.unknown(aim.number))
             return
         there = replace(command, key=key, bound=None, position=MAX_POSITION)
         if aim.verb == "answer":
@@ -85,7 +89,7 @@ class BackgroundCommand:
     async def _answer_question(self, command: ChatCommand, text: str) -> None:
         now = self._clock()
         answering = verbs.answer_question(self._store.ids, command.key, command.sender, text, now)
-        await self._store.chat_commands.execute(command, answering, notes.work_answered, now)
+        await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
 
     async def _reply(self, command: ChatCommand, text: str) -> None:
         await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.core.notes import SYSTEM_PROMPT
+from perdure.core import texts
 from perdure.settings.kinds import Duration, ModelName, Name, NonEmptyText, ObjectPath, PositiveCount, Secret, Url
 
 
@@ -25,7 +25,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
             examples=["You are a patient librarian."],
             extra={"default": "a built-in text"},
         ),
-    ] = SYSTEM_PROMPT
+    ] = texts.prompts.SYSTEM_PROMPT
     max_steps: Annotated[
         PositiveCount, Meta(description="The most model calls one turn may make before it is ended.")
     ] = 90

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.files import display_file_name, safe_media_type
 from perdure.core.messages import Attachment
@@ -110,7 +110,14 @@ class Attachments:
         )
 
     async def record_upload(
-        self, name: str, kind: str, path: str, size: int, now: int, *, id: str  # noqa: A002
+        self,
+        name: str,
+        kind: str,
+        path: str,
+        size: int,
+        now: int,
+        *,
+        id: str,  # noqa: A002
     ) -> StoredAttachment:
         """Record a file that somebody sent ahead of the message that will name it."""
         file = StoredAttachment(
@@ -261,7 +268,7 @@ def _record_failed(tx: Tx, ids: Ids, pending: PendingAttachment, problem: str, n
         id=pending.file.id,
     )
     if changed:
-        words = notes.file_not_fetched(pending.file.name, problem)
+        words = texts.attachments.not_fetched(pending.file.name, problem)
         told = OutboxReply(
             split_session_key(pending.key)[1], f"{pending.file.inbox}.file.{pending.file.id}", (words,)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.messages import Inbound, Stored
 from perdure.core.queueing import Fate, QueueMode, interrupts_turn
 from perdure.core.session import CancelReason
@@ -70,13 +70,13 @@ def reject_queue_full(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, ca
         key=key,
         session=session,
         raw=raw,
-        problem=notes.queue_was_full(cap),
+        problem=texts.queue.refused_as_full(cap),
         now=now,
     )
     if refused is None:
         return None
     if tx.run("UPDATE leases SET full_since = :now WHERE key = :key AND full_since IS NULL", now=now, key=key):
-        told = OutboxReply(inbound.address, f"full.{message}", (notes.queue_full(cap),), inbound.message)
+        told = OutboxReply(inbound.address, f"full.{message}", (texts.queue.full(cap),), inbound.message)
         outbox.enqueue(tx, ids, key, None, told, now)
     return Stored(refused[0], session, key, fresh=True, fate=Fate.FULL)
 

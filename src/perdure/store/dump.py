@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from msgspec import Raw
 from msgspec.structs import replace
 
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.delivery import DeliveryState
 from perdure.core.exports import (
@@ -24,7 +25,6 @@ from perdure.core.exports import (
     ExportedTurn,
     format_time,
 )
-from perdure.core.notes import CODE_NOT_SHOWN
 from perdure.core.session import SessionState
 from perdure.store import sessions
 from perdure.store.database import Row, Tx
@@ -134,7 +134,7 @@ def _current_session_id(tx: Tx, key: str) -> str:
 def _delivery(row: Row) -> ExportedDelivery:
     delivery = ExportedDelivery(*row)
     if delivery.reply.startswith(PAIRING_PREFIX):
-        delivery = replace(delivery, text=CODE_NOT_SHOWN)
+        delivery = replace(delivery, text=texts.people.PAIRING_CODE_HIDDEN)
     if delivery.state != DeliveryState.SENDING:
         return delivery
     # Wherever it is imported, nobody will ever hear how this send ended.

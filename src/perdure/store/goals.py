@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.goals import GoalOutcome, goal_outcome
 from perdure.core.journal import Cause, TurnFinished
@@ -135,7 +135,7 @@ def next_causes(tx: Tx, ids: Ids, key: str, now: int) -> list[Cause]:
     row = inbox.insert(tx, ids, said, "", key, goal.session, now, "wish", event=f"goal:{goal.id}:{number}")
     if row is None:
         return []  # this very turn has begun before
-    told = notes.goal_note(number, goal.budget)
+    told = texts.goals.turn_note(number, goal.budget)
     command = _command_of_goal(tx, key, goal) if number == 1 else None
     files = attachments.as_attachments(tx, command) if command else ()
     return [
@@ -161,7 +161,7 @@ def _end_if_over(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:
     if goal.turns < goal.budget:
         return False
     _close(tx, goal, "spent")
-    told = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (notes.goal_spent(goal.budget),))
+    told = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
     outbox.enqueue(tx, ids, key, None, told, now)
     return True
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.commands import RETRY_KEY_PREFIX
 from perdure.core.journal import Cause
@@ -188,7 +188,7 @@ def session_for_message(tx: Tx, ids: Ids, key: str, now: int) -> str:
     """The id of the session for a message. If it is a fresh one because one was set aside, the chat is told."""
     session, set_aside = sessions.ensure_open(tx, ids, key, now)
     if set_aside is not None:
-        told = notes.fresh_after_suspension(set_aside)
+        told = texts.recovery.new_session_after_suspension(set_aside)
         outbox.enqueue(
             tx, ids, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{session}", (told,)), now
         )

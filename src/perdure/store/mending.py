@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.delivery import OPEN_DELIVERY_STATES, OUTBOX_VERBS, DeliveryState, OutboxVerb, delivery_key
 from perdure.core.messages import Button
 from perdure.store import outbox, previews
@@ -50,7 +50,7 @@ def drop(ids: Ids, name: str, now: int) -> Transaction[OutboxVerbResult]:
         row = outbox.get(tx, name, for_update=True)
         if row is None or OutboxVerb.DROP not in OUTBOX_VERBS[row.state]:
             return OutboxVerbResult("unknown" if row is None else "refused", row)
-        _withdraw(tx, row, notes.DROPPED_BY_OPERATOR, now)
+        _withdraw(tx, row, texts.delivery.DROPPED_BY_OPERATOR, now)
         if row.edits is not None and row.turn is not None:
             previews.enqueue_ended_notice(tx, ids, row.key, row.turn, row.edits, now)
         return OutboxVerbResult("dropped", row)
@@ -71,13 +71,13 @@ def _enqueue_copy(tx: Tx, ids: Ids, row: OutboxDelivery, now: int) -> OutboxVerb
     if known := tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key):
         return OutboxVerbResult("before", row, known[0])
     buttons = msgspec.json.decode(row.buttons, type=tuple[Button, ...]) if row.buttons else ()
-    text = notes.maybe_duplicate(row.text).strip() if row.attempts else row.text
+    text = texts.delivery.maybe_duplicate(row.text).strip() if row.attempts else row.text
     owed = OutboxReply(row.address, name, (text,), row.reply_to, buttons, file=row.sent_file)
     outbox.enqueue(tx, ids, row.key, row.turn, owed, now)
     made = tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key)
     assert made is not None, f"no row {key} right after making it"
     if row.state in OPEN_DELIVERY_STATES:
-        _withdraw(tx, row, notes.resent_as(made[0]), now)
+        _withdraw(tx, row, texts.delivery.resent_as(made[0]), now)
     return OutboxVerbResult("again", row, made[0])
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
+from perdure.core import texts
 from perdure.core.journal import (
     Entry,
     JournalRecord,
@@ -25,7 +26,6 @@ from perdure.core.journal import (
     decode_entry,
     fold,
 )
-from perdure.core.notes import CANCELLED_CALL
 from perdure.core.session import CancelReason
 from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnState, advance
 from perdure.store import journal, leases, outbox, previews, sessions
@@ -186,7 +186,7 @@ def _with_missing_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[
     wished = [call.request.id for call in view.open_calls]
     wished += [call.id for entry in entries if isinstance(entry, ModelAnswered) for call in entry.calls]
     ended = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
-    results = [ToolEnded(call, "cancelled", CANCELLED_CALL) for call in wished if call not in ended]
+    results = [ToolEnded(call, "cancelled", texts.tool_calls.CANCELLED) for call in wished if call not in ended]
     end = max(place for place, entry in enumerate(entries) if entry.move is not None)
     return [*entries[:end], *results, *entries[end:]]
 

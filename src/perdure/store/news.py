@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.messages import Inbound, Sender
 from perdure.store import inbox, outbox
@@ -71,7 +71,7 @@ def _withdraw_and_notify(tx: Tx, ids: Ids, row: Row, told: str, now: int) -> Non
     if told == "notice":
         name = row[3].removeprefix("process:").replace(":", ".", 1)
         note = msgspec.json.decode(row[1], type=Inbound)
-        text = notes.of_work(background_number(row[4]), note.text)
+        text = texts.background.label(background_number(row[4]), note.text)
         outbox.enqueue(tx, ids, row[4], None, OutboxReply(note.address, name, (text,)), now)
 
 

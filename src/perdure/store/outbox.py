@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address, parent_session_key, split_parts
 from perdure.core.delivery import OPEN_DELIVERY_STATES, RESOLUTION_REMARKS, DeliveryState, delivery_key
 from perdure.core.messages import Button, Outbound, SentFile
@@ -95,7 +95,7 @@ class OutboxDelivery(Struct, frozen=True):
     @property
     def public_text(self) -> str:
         """The text for others than whom it is for."""
-        return notes.CODE_NOT_SHOWN if self.has_pairing_code else self.text
+        return texts.people.PAIRING_CODE_HIDDEN if self.has_pairing_code else self.text
 
     def outbound(self, text: str | None = None) -> Outbound:
         buttons = msgspec.json.decode(self.buttons, type=tuple[Button, ...]) if self.buttons else ()

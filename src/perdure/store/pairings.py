@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.messages import Inbound
 from perdure.core.people import Role
@@ -129,7 +129,7 @@ def _offer_code(tx: Tx, ids: Ids, inbound: Inbound, key: str, code: str, now: in
         until=now + CODE_LIFETIME_MS,
     )
     assert request.startswith(outbox.PAIRING_PREFIX), "or else the code would be shown to others"
-    told = OutboxReply(inbound.address, f"{request}.{now}", (notes.pairing_code(code),), inbound.message)
+    told = OutboxReply(inbound.address, f"{request}.{now}", (texts.people.pairing_code(code),), inbound.message)
     outbox.enqueue(tx, ids, key, None, told, now)
     return "told"
 
@@ -171,7 +171,9 @@ def _pair(tx: Tx, ids: Ids, code: str, role: Role, now: int, *, here: bool) -> P
     person = Person(request.platform, request.person, request.name, role, now, chat)
     people.admit(tx, person)
     tx.run("DELETE FROM pairings WHERE id = :id", id=request.id)
-    outbox.enqueue(tx, ids, request.key, None, OutboxReply(address, f"{request.id}.paired", (notes.PAIRED,)), now)
+    outbox.enqueue(
+        tx, ids, request.key, None, OutboxReply(address, f"{request.id}.paired", (texts.people.PAIRED,)), now
+    )
     return PairingResult("paired", person, request.key)
 
 

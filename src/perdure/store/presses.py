@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import decode_session_key, parent_session_key
 from perdure.core.journal import QuestionAsked, fold
 from perdure.core.messages import Inbound, Pick, Stored
@@ -72,7 +72,7 @@ def _answer_by_button(tx: Tx, ids: Ids, inbound: Inbound, pick: Pick, raw: str, 
 
 
 def _refuse(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, fate: Fate, now: int) -> Stored:
-    inbox.reject(tx, ids, inbound.event_key, raw, notes.PRESS_REFUSED[fate], now)
+    inbox.reject(tx, ids, inbound.event_key, raw, texts.questions.BUTTON_REFUSALS[fate], now)
     return Stored("", "", key, fresh=False, fate=fate)
 
 

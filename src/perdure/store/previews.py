@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from perdure.core import texts
 from perdure.core.address import split_session_key
-from perdure.core.notes import PREVIEW_ENDED
 from perdure.core.turn import FINAL_STATES, TurnState
 from perdure.store import outbox
 from perdure.store.database import Database, Tx
@@ -101,7 +101,9 @@ def settle(tx: Tx, turn: str) -> str | None:
 
 def enqueue_ended_notice(tx: Tx, ids: Ids, key: str, turn: str, receipt: str, now: int) -> None:
     """Owe the sentence that takes the place of a preview which no answer follows."""
-    reply = OutboxReply(split_session_key(key)[1], f"{turn}.ended.{receipt}", (PREVIEW_ENDED,), edits=receipt)
+    reply = OutboxReply(
+        split_session_key(key)[1], f"{turn}.ended.{receipt}", (texts.delivery.PREVIEW_UNFINISHED,), edits=receipt
+    )
     outbox.enqueue(tx, ids, key, None, reply, now)
 
 

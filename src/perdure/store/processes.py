@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.journal import ObservedExit, fold
 from perdure.core.session import SessionState
@@ -305,7 +305,7 @@ def _report(
     left = session is None or session.id != process.session or session.state is not SessionState.OPEN
     if left or not starter_allowed:
         owed = OutboxReply(
-            address, f"{process.id}.{event}", (notes.of_work(background_number(process.key), text),)
+            address, f"{process.id}.{event}", (texts.background.label(background_number(process.key), text),)
         )
         outbox.enqueue(tx, ids, process.key, None, owed, now)
         return "notice"

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.commands import read_command
 from perdure.core.journal import JournalRecord, MessagesJoined
@@ -212,7 +212,7 @@ def _notify_key(ids: Ids, key: str, now: int) -> Transaction[None]:
         if not untold:
             return  # another gateway has told it
         tx.run("UPDATE leases SET untold = 0 WHERE key = :key", key=key)
-        told = OutboxReply(split_session_key(key)[1], ids.new("old"), (notes.too_old(untold),))
+        told = OutboxReply(split_session_key(key)[1], ids.new("old"), (texts.queue.expired(untold),))
         outbox.enqueue(tx, ids, key, None, told, now)
 
     return work

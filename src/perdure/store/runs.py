@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.deaths import ExitReport, GatewayLaunch
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
@@ -182,4 +182,6 @@ def _notify_restart_requesters(tx: Tx, ids: Ids) -> None:
     )
     for run, key in asked:
         address = split_session_key(key)[1]
-        outbox.enqueue(tx, ids, key, None, outbox.OutboxReply(address, f"back.{run}", (notes.BACK,)), tx.now())
+        outbox.enqueue(
+            tx, ids, key, None, outbox.OutboxReply(address, f"back.{run}", (texts.recovery.BACK,)), tx.now()
+        )

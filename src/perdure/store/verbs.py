@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.journal import (
     APPROVED,
@@ -127,7 +127,7 @@ def renew_if_due(
         if turn is not None:
             moves.cancel(tx, ids, turn, CancelReason.RESET, now)
         fresh = sessions.renew(tx, ids, key, now, reason=reason)
-        told = notes.fresh_after_reset(reason, session.id)
+        told = texts.recovery.new_session_after_reset(reason, session.id)
         outbox.enqueue(tx, ids, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{fresh}", (told,)), now)
         news.convert_orphans_to_notices(tx, ids, key, now)
         return fresh

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import ToolFailed
 from perdure.tools.threads import run_in_thread
 
@@ -45,7 +45,7 @@ async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress
     found = await run_in_thread(lambda: _addresses(host, port))
     for address in found:
         if not permits(address):
-            raise ToolFailed(notes.not_public(host, str(address)))
+            raise ToolFailed(texts.fetch.not_public(host, str(address)))
     return found
 
 
@@ -56,5 +56,5 @@ def _addresses(host: str, port: int) -> list[IpAddress]:
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise ToolFailed(notes.no_such_host(host)) from error
+        raise ToolFailed(texts.fetch.unknown_host(host)) from error
     return list(dict.fromkeys(ip_address(answer[4][0]) for answer in answers))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
 
@@ -35,18 +35,18 @@ class ToolParameters(Struct, frozen=True):
                 if name in given:
                     values[name] = msgspec.convert(given[name], hint)
                 elif name in self.required:
-                    problems.append(notes.argument_missing(name, self._schema_of(name)))
+                    problems.append(texts.tool_calls.argument_missing(name, self._schema_of(name)))
             except msgspec.ValidationError as error:
                 problems.append(self._misfit(name, given[name], str(error)))
-        problems += [notes.no_such_argument(name) for name in given if name not in self.hints]
+        problems += [texts.tool_calls.unknown_argument(name) for name in given if name not in self.hints]
         if problems:
-            raise ToolFailed(notes.arguments_misfit(tool, problems, list(self.hints)))
+            raise ToolFailed(texts.tool_calls.arguments_misfit(tool, problems, list(self.hints)))
         return values
 
     def _misfit(self, name: str, value: Any, error: str) -> str:
         found = _PLACE.fullmatch(error)
         problem, place = (found["problem"], found["place"] or "") if found else (error, "")
-        return notes.argument_misfit(f"{name}{place}", problem, _as_json(value), self._schema_of(name))
+        return texts.tool_calls.argument_misfit(f"{name}{place}", problem, _as_json(value), self._schema_of(name))
 
     def _schema_of(self, name: str) -> str:
         return _as_json(self.schema["properties"][name])
@@ -92,8 +92,10 @@ def _is_use(hint: Any) -> bool:
 
 def _described(hint: Any) -> Any:
     """A plain text in `Annotated` is a description."""
-    texts = [each for each in get_args(hint)[1:] if isinstance(each, str)] if get_origin(hint) is Annotated else []
-    return Annotated[hint, Meta(description=" ".join(texts))] if texts else hint
+    descriptions = (
+        [each for each in get_args(hint)[1:] if isinstance(each, str)] if get_origin(hint) is Annotated else []
+    )
+    return Annotated[hint, Meta(description=" ".join(descriptions))] if descriptions else hint
 
 
 # ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────

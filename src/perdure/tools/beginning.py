@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools.descriptors import INHERITED_LIMIT
 from perdure.tools.place import RECORD_VERSION, fs_encode, replace_record
@@ -61,9 +61,9 @@ async def start_command(directory: Path, spec: LaunchSpec, timeouts: StatusTimeo
     try:
         never = await retry_os_errors(lambda: prevent_start(directory), timeouts)
     except OSError as error:
-        raise OutcomeUnknown(notes.command_start_unknown(f"{problem} {error}")) from error
+        raise OutcomeUnknown(texts.shell.start_unknown(f"{problem} {error}")) from error
     if never:
-        raise ToolFailed(notes.command_not_started(problem))
+        raise ToolFailed(texts.shell.not_started(problem))
 
 
 def _start(directory: Path, spec: LaunchSpec) -> str:
@@ -77,12 +77,16 @@ def _start(directory: Path, spec: LaunchSpec) -> str:
         if not ordered:
             _write_launch_spec(directory, spec)
     except ValueError as error:
-        raise ToolFailed(notes.command_not_started(notes.COMMAND_UNWRITABLE)) from error
+        raise ToolFailed(texts.shell.not_started(texts.shell.FORBIDDEN_CHARACTER)) from error
     except OSError as error:
         if not ordered:
-            raise ToolFailed(notes.command_not_started(str(error))) from error
+            raise ToolFailed(texts.shell.not_started(str(error))) from error
         return str(error)
-    return _spawn(directory) if isinstance(read_status(directory), CommandUnclaimed) else notes.COMMAND_FORESTALLED
+    return (
+        _spawn(directory)
+        if isinstance(read_status(directory), CommandUnclaimed)
+        else texts.shell.CANCELLED_BEFORE_START
+    )
 
 
 def _write_launch_spec(directory: Path, spec: LaunchSpec) -> None:

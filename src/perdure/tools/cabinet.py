@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.files import safe_file_name
 from perdure.errors import FileTooLarge
 from perdure.tools.threads import run_in_thread
@@ -140,7 +140,7 @@ def _deferred_write(part: BinaryIO, piece: bytes) -> Callable[[], int]:
 
 def _checked_size(size: int, piece: bytes, max_bytes: int) -> int:
     if size + len(piece) > max_bytes:
-        raise FileTooLarge(notes.file_too_large(max_bytes))
+        raise FileTooLarge(texts.attachments.too_large(max_bytes))
     return size + len(piece)
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import ToolFailed
 
 MAX_SHOWN_BYTES = 25_000  # bytes of a file in one answer
@@ -39,7 +39,7 @@ class Excerpt(Struct, frozen=True):
 def open_file(path: Path, name: str) -> BinaryIO:
     """Open an ordinary file for reading; a pipe or a device, which might never end, is refused."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ToolFailed(notes.not_a_file(name))
+        raise ToolFailed(texts.file_tools.not_a_file(name))
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
 
 
@@ -54,7 +54,7 @@ def read_lines(path: Path, name: str, first: int, limit: int) -> Excerpt:
             if kept and len(line) > room:
                 break
             cut = scan.length > len(line)
-            kept.append(_decode(line, name, whole=not cut) + (notes.LINE_CUT if cut else ""))
+            kept.append(_decode(line, name, whole=not cut) + (texts.file_tools.LINE_TRUNCATED if cut else ""))
             room -= len(line)
         scan.count_rest()
     return Excerpt("".join(kept), first, first + len(kept) - 1, scan.number, scan.at_end)
@@ -114,24 +114,24 @@ def read_whole_file(path: Path, name: str) -> str:
     with open_file(path, name) as file:
         content = file.read(MAX_EDITED_BYTES + 1)
     if len(content) > MAX_EDITED_BYTES:
-        raise ToolFailed(notes.too_large(name, MAX_EDITED_BYTES))
+        raise ToolFailed(texts.file_tools.too_large(name, MAX_EDITED_BYTES))
     return _decode(content, name)
 
 
 def _refuse_binary(file: BinaryIO, name: str) -> None:
     if b"\0" in file.read(_SNIFFED_BYTES):
-        raise ToolFailed(notes.binary(name))
+        raise ToolFailed(texts.file_tools.binary_file(name))
     file.seek(0)
 
 
 def _decode(content: bytes, name: str, *, whole: bool = True) -> str:
     """The text; if it is not whole, its last character may be cut too, and is left out."""
     if b"\0" in content:
-        raise ToolFailed(notes.binary(name))
+        raise ToolFailed(texts.file_tools.binary_file(name))
     try:
         return codecs.utf_8_decode(content, "strict", whole)[0]
     except UnicodeDecodeError as error:
-        raise ToolFailed(notes.not_utf8(name)) from error
+        raise ToolFailed(texts.file_tools.not_utf8(name)) from error
 
 
 def list_folder(path: Path) -> tuple[list[str], bool]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.tools.judging.commandline import SimpleCommand, parse_command_line
 from perdure.tools.judging.dangers import (
     CODE_LOADING_VARIABLES,
@@ -50,7 +50,7 @@ _DESCRIPTOR_NUMBER = re.compile(r"[0-9]+-?|-")
 
 _HARMLESS = tuple(parse_pattern(text) for text in HARMLESS_COMMANDS.split(";"))
 _DANGEROUS = tuple(
-    parse_pattern(text, why) for why, texts in DANGEROUS_COMMANDS.items() for text in texts.split(";")
+    parse_pattern(text, why) for why, patterns in DANGEROUS_COMMANDS.items() for text in patterns.split(";")
 )
 
 
@@ -84,7 +84,9 @@ def make_policy(
     dangerous: Iterable[str] = (), safe: Iterable[str] = (), writable_folders: Iterable[str] = ()
 ) -> ShellPolicy:
     """The usual rules, with what an operator adds to them."""
-    added = tuple(parse_pattern(text, notes.listed_as_dangerous(text)) for text in dangerous if text.strip())
+    added = tuple(
+        parse_pattern(text, texts.approvals.listed_as_dangerous(text)) for text in dangerous if text.strip()
+    )
     allowed = tuple(parse_pattern(text) for text in safe if text.strip())
     places = tuple(folder.rstrip("/") for folder in writable_folders)
     return ShellPolicy((*added, *DEFAULT_POLICY.dangerous), allowed, (*DEFAULT_POLICY.writable_folders, *places))
@@ -98,10 +100,10 @@ def assess_command(command: str, policy: ShellPolicy = DEFAULT_POLICY, *, bash: 
     try:
         found = _first_finding(CommandLineAssessment(policy).code_findings(command, bash=bash))
     except Unreadable as error:
-        return Assessment(True, notes.unreadable_command(RiskReason.UNREADABLE, str(error)))
+        return Assessment(True, texts.approvals.unreadable_command(RiskReason.UNREADABLE, str(error)))
     if not found:
         return Assessment(False)
-    return Assessment(True, notes.dangerous_part(found.reason, found.part))
+    return Assessment(True, texts.approvals.dangerous_part(found.reason, found.part))
 
 
 def _first_finding(dangers: Iterator[Finding]) -> Finding | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool
 from perdure.errors import ToolFailed
@@ -68,11 +68,11 @@ def _read_tool(workspace: Workspace) -> Tool:
         name = workspace.display_path(place)
         with translate_file_errors(name):
             if place.is_dir():
-                return notes.listing(name, *list_folder(place))
+                return texts.file_tools.folder_listing(name, *list_folder(place))
             seen = read_lines(place, name, offset, limit)
         if offset > max(seen.total, 1):
-            raise ToolFailed(notes.no_such_line(name, offset, seen.total, seen.whole))
-        return notes.excerpt(name, seen.text, seen.first, seen.last, seen.total, whole=seen.whole)
+            raise ToolFailed(texts.file_tools.no_such_line(name, offset, seen.total, seen.whole))
+        return texts.file_tools.excerpt(name, seen.text, seen.first, seen.last, seen.total, whole=seen.whole)
 
     return read_file.tool
 
@@ -86,14 +86,14 @@ def _write_tool(workspace: Workspace) -> Tool:
             name = workspace.display_path(place)
             _refuse_non_file(place, name)
             replace_file(place, written)
-        return notes.wrote(name, len(written))
+        return texts.file_tools.written(name, len(written))
 
     return write_file.tool
 
 
 def _refuse_non_file(path: Path, name: str) -> None:
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-        raise ToolFailed(notes.not_a_file(name))
+        raise ToolFailed(texts.file_tools.not_a_file(name))
 
 
 def _edit_tool(workspace: Workspace) -> Tool:
@@ -111,9 +111,9 @@ def _edit_tool(workspace: Workspace) -> Tool:
             old, new = _with_line_ends_of(text, old, new)
             count, lines = _occurrences(text, old)
             if old == new or not count or (count > 1 and not all):
-                raise ToolFailed(notes.not_edited(name, count, lines, same=old == new))
+                raise ToolFailed(texts.file_tools.not_edited(name, count, lines, same=old == new))
             replace_file(place, text.replace(old, new).encode())
-        return notes.edited(name, count, lines)
+        return texts.file_tools.edited(name, count, lines)
 
     return edit_file.tool
 
@@ -177,10 +177,12 @@ def _search_result(under: str, pattern: str, job: JobResult, seconds: float) -> 
     ]
     ends = [each for each in told if isinstance(each, SearchSummary)]
     if not ends:  # it was ended in the middle, and all that it wrote until then is whole
-        raise ToolFailed(notes.search_cut_off(pattern, seconds, job.error, matches))
+        raise ToolFailed(texts.file_tools.search_aborted(pattern, seconds, job.error, matches))
     if ends[0].bad:
-        raise ToolFailed(notes.bad_pattern(pattern, ends[0].bad))
-    return notes.matches(matches, under, ends[0].files, large=ends[0].large, full=ends[0].full, late=ends[0].late)
+        raise ToolFailed(texts.file_tools.bad_pattern(pattern, ends[0].bad))
+    return texts.file_tools.search_results(
+        matches, under, ends[0].files, large=ends[0].large, full=ends[0].full, late=ends[0].late
+    )
 
 
 def _join_path(under: str, file: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import ToolFailed
 from perdure.tools.cabinet import ATTACHMENTS_FOLDER
 
@@ -35,9 +35,9 @@ class Workspace:
             asked = Path(path).expanduser() if path.split("/", 1)[0] == "~" else Path(path)
             place = (root / asked).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, no home, a zero byte
-            raise ToolFailed(notes.bad_path(path, error)) from error
+            raise ToolFailed(texts.file_tools.bad_path(path, error)) from error
         if not place.is_relative_to(root) and not (allow_attachments and self._is_attachment(place)):
-            raise ToolFailed(notes.outside(path, str(root)))
+            raise ToolFailed(texts.file_tools.outside_root(path, str(root)))
         return place
 
     def display_path(self, path: Path) -> str:
@@ -67,8 +67,8 @@ def translate_file_errors(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ToolFailed(notes.no_such_file(name)) from error
+        raise ToolFailed(texts.file_tools.no_such_file(name)) from error
     except (FileExistsError, NotADirectoryError) as error:
-        raise ToolFailed(notes.file_for_folder(name)) from error
+        raise ToolFailed(texts.file_tools.parent_is_file(name)) from error
     except OSError as error:
-        raise ToolFailed(notes.file_trouble(name, error.strerror or str(error))) from error
+        raise ToolFailed(texts.file_tools.unusable(name, error.strerror or str(error))) from error

@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.text import make_storable, to_json
 from perdure.core.tools import Tool, Use
@@ -124,16 +124,16 @@ async def _run(name: str, function: Callable[..., Any], parameters: ToolParamete
     try:
         result = await call() if inspect.iscoroutinefunction(function) else await run_in_thread(call)
     except SystemExit as error:  # or the whole gateway would end
-        raise ToolFailed(notes.tool_exits(name, error.code)) from error
+        raise ToolFailed(texts.tool_calls.tried_to_exit(name, error.code)) from error
     return _result_text(name, result)
 
 
 def _result_text(name: str, result: Any) -> str:
     """A result as the model reads it."""
     if result is None:
-        return notes.TOOL_DONE
+        return texts.tool_calls.DONE
     try:
         text = result if isinstance(result, str) else to_json(msgspec.to_builtins(result, enc_hook=str))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolFailed(notes.untellable_result(name, type(result).__name__, error)) from error
+        raise ToolFailed(texts.tool_calls.result_not_json(name, type(result).__name__, error)) from error
     return make_storable(text)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import ToolFailed
 from perdure.tools.beginning import LaunchSpec, start_command
 from perdure.tools.place import (
@@ -218,32 +218,32 @@ def _signal_each(processes: list[tuple[int, int]], number: int) -> None:
 def close_input(directory: Path) -> None:
     """Let a command read to the end of its input."""
     if not isinstance(read_status(directory), CommandRunning):
-        raise ToolFailed(notes.COMMAND_NOT_RUNNING)
+        raise ToolFailed(texts.shell.NOT_RUNNING)
     _signal_keeper(directory, signal.SIGUSR1)
 
 
 async def write_input(directory: Path, content: bytes, timeout: float = 5.0) -> None:
     """Give a command something to read; `ToolFailed` if it has ended, or does not take it within that time."""
     if not isinstance(read_status(directory), CommandRunning):
-        raise ToolFailed(notes.COMMAND_NOT_RUNNING)
+        raise ToolFailed(texts.shell.NOT_RUNNING)
     handle = _open_input(directory)
     try:
         taken = await _feed(handle, content, timeout)
     except BrokenPipeError as error:
-        raise ToolFailed(notes.COMMAND_INPUT_CLOSED) from error
+        raise ToolFailed(texts.shell.INPUT_CLOSED) from error
     finally:
         os.close(handle)
     if taken < len(content):
-        raise ToolFailed(notes.command_input_full(taken, len(content)))
+        raise ToolFailed(texts.shell.input_full(taken, len(content)))
 
 
 def _open_input(directory: Path) -> int:
     try:
         return os.open(directory / "input", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError as error:
-        raise ToolFailed(notes.COMMAND_TAKES_NO_INPUT) from error
+        raise ToolFailed(texts.shell.NO_INPUT) from error
     except OSError as error:  # nobody reads it
-        raise ToolFailed(notes.COMMAND_INPUT_CLOSED) from error
+        raise ToolFailed(texts.shell.INPUT_CLOSED) from error
 
 
 async def _feed(handle: int, content: bytes, timeout: float) -> int:

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.entries import ObservedExit
 from perdure.core.tools import Tool, Use
@@ -41,7 +41,7 @@ ProcessAction = Literal["list", "poll", "log", "wait", "write", "kill"]
 def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
     """The tool itself. It is `keyed`: whatever is repeated with the same key is done once."""
 
-    @tool(name="process", effect=Effect.KEYED, description=notes.PROCESS, timeout=MAX_WAIT_SECONDS + 60)
+    @tool(name="process", effect=Effect.KEYED, description=texts.prompts.PROCESS, timeout=MAX_WAIT_SECONDS + 60)
     async def process(
         action: ProcessAction,
         use: Use,
@@ -52,7 +52,7 @@ def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
         offset: Annotated[int, "The byte of the output to begin at, with `log`; negative: from its end."] = 0,
     ) -> str:
         if action == "list":
-            return notes.process_list([_line(one) for one in await records.list_for_chat(use.key)])
+            return texts.processes.status_list([_line(one) for one in await records.list_for_chat(use.key)])
         known = await _find(records, use.key, id)
         place = process_directory(keepers, known)
         match action:
@@ -77,13 +77,13 @@ async def _find(records: ProcessRecords, call_key: str, name: str) -> ProcessRec
     known = await records.list_for_chat(call_key)
     found = next((one for one in known if one.id == name.strip()), None)
     if found is None:
-        raise ToolFailed(notes.no_such_process(name, [one.id for one in known]))
+        raise ToolFailed(texts.processes.unknown(name, [one.id for one in known]))
     return found
 
 
 def _line(process: ProcessRecord) -> str:
-    return notes.process_line(
-        process.id, process.command, notes.process_state(process.state, process.exit_code, process.signal)
+    return texts.processes.status_line(
+        process.id, process.command, texts.processes.state_words(process.state, process.exit_code, process.signal)
     )
 
 
@@ -91,28 +91,28 @@ def _status_text(use: Use, process: ProcessRecord, status: CommandStatus, output
     """How it is, as the model reads it; of an end, that it was seen."""
     match status:
         case CommandRunning():
-            return notes.process_running(process.id, output)
+            return texts.processes.running(process.id, output)
         case CommandEnded(exit_code=code, signal=signal):
             use.report_exit(ObservedExit(process.id, exit_code=code, signal=signal))
-            return f"{process.id}: {exit_text(status)}.\n{output or notes.NO_OUTPUT}"
+            return f"{process.id}: {exit_text(status)}.\n{output or texts.phrases.NO_OUTPUT}"
         case CommandLost(problem):
             use.report_exit(ObservedExit(process.id, lost=True))
-            return f"{process.id}: {problem}\n{output or notes.NO_OUTPUT}"
+            return f"{process.id}: {problem}\n{output or texts.phrases.NO_OUTPUT}"
         case CommandMissing() | CommandNeverStarted() if process.state != "live":
-            how = notes.process_state(process.state, process.exit_code, process.signal)
-            return f"{process.id}: {how}. {notes.OUTPUT_CLEARED}"
+            how = texts.processes.state_words(process.state, process.exit_code, process.signal)
+            return f"{process.id}: {how}. {texts.processes.OUTPUT_DELETED}"
         case CommandUnreadable(problem):
-            return f"{process.id}: {problem} {notes.ASK_AGAIN_LATER}"
+            return f"{process.id}: {problem} {texts.processes.ASK_AGAIN_LATER}"
         case CommandMissing():
-            return f"{process.id}: {notes.PROCESS_FILES_GONE}"
+            return f"{process.id}: {texts.processes.FILES_GONE}"
         case _:
-            return f"{process.id}: {notes.PROCESS_NOT_BEGUN}"
+            return f"{process.id}: {texts.processes.NOT_STARTED}"
 
 
 def exit_text(status: CommandEnded) -> str:
     """How a process ended, in a few words."""
     also = "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
-    return notes.process_state("ended", status.exit_code, status.signal) + (
+    return texts.processes.state_words("ended", status.exit_code, status.signal) + (
         f" ({also.rstrip('.')})" if also else ""
     )
 
@@ -125,7 +125,7 @@ def output_tail(directory: Path, max_bytes: int) -> str:
     """The end of what a process has said."""
     since = kept.next_stored_offset(directory, max(0, kept.output_size(directory) - max_bytes))
     text, _ = kept.read_output_text(directory, since, max_bytes, final=True)
-    return (f"{notes.left_out(since)}\n" if since else "") + text.rstrip()
+    return (f"{texts.phrases.bytes_left_out(since)}\n" if since else "") + text.rstrip()
 
 
 def _output_page(directory: Path, offset: int) -> str:
@@ -133,20 +133,20 @@ def _output_page(directory: Path, offset: int) -> str:
     wanted = max(0, size + offset) if offset < 0 else offset
     since = kept.next_stored_offset(directory, wanted)
     text, until = kept.read_output_text(directory, since, LOG_BYTES, final=since + LOG_BYTES >= size)
-    return notes.process_log(text, since, until, size, since - wanted)
+    return texts.processes.log_excerpt(text, since, until, size, since - wanted)
 
 
 async def _write(directory: Path, key: str, text: str, *, end: bool) -> str:
     """Give it something to read, once: of a call that was cut off in the middle nobody knows how far it came."""
     if not isinstance(kept.read_status(directory), CommandRunning):
-        raise ToolFailed(notes.COMMAND_NOT_RUNNING)
+        raise ToolFailed(texts.shell.NOT_RUNNING)
     if not await run_in_thread(lambda: _mark_written(directory, key)):
-        raise OutcomeUnknown(notes.INPUT_UNKNOWN)
+        raise OutcomeUnknown(texts.processes.INPUT_OUTCOME_UNKNOWN)
     if text:
         await kept.write_input(directory, text.encode(errors="replace"))
     if end:
         kept.close_input(directory)
-    return notes.process_written(len(text.encode(errors="replace")), end=end)
+    return texts.processes.input_written(len(text.encode(errors="replace")), end=end)
 
 
 def _mark_written(directory: Path, key: str) -> bool:

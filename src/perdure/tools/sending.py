@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO
 
 from msgspec import Meta
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.files import UNKNOWN_MEDIA_TYPE, display_file_name
 from perdure.core.messages import SentFile
@@ -43,14 +43,14 @@ def send_file_tool(root: Path, home: Path) -> Tool:
         with translate_file_errors(folder.display_path(place)), _open_file(place, name) as source:
             sent = _copy_file(cabinet, source, name, use.key, caption)
         use.send_file(sent)
-        return notes.file_owed(name, sent.size)
+        return texts.attachments.will_be_sent(name, sent.size)
 
     return as_tool(send_file)
 
 
 def _open_file(path: Path, name: str) -> BinaryIO:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ToolFailed(notes.not_a_file(name))
+        raise ToolFailed(texts.file_tools.not_a_file(name))
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
@@ -60,5 +60,5 @@ def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: s
     try:
         kept = attachments.copy(file, name, source, MAX_FILE_BYTES)
     except FileTooLarge as error:
-        raise ToolFailed(notes.file_not_sent(name, error.message)) from error
+        raise ToolFailed(texts.attachments.not_sent(name, error.message)) from error
     return SentFile(file, name, guess_type(name)[0] or UNKNOWN_MEDIA_TYPE, kept.size, kept.path, caption)

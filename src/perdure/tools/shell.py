@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
@@ -89,14 +89,14 @@ def shell_tool(
 ) -> Tool:
     """The tool itself; `guard` says why a person must approve a command, if one must."""
 
-    @tool(name=name, effect=Effect.ATTACHED, description=notes.SHELL, timeout=UNLIMITED_SECONDS)
+    @tool(name=name, effect=Effect.ATTACHED, description=texts.prompts.SHELL, timeout=UNLIMITED_SECONDS)
     async def shell(
         command: str,
         use: Use,
         timeout: float | None = None,
-        background: Annotated[bool, notes.SHELL_BACKGROUND] = False,
-        notify_on_complete: Annotated[bool, notes.SHELL_NOTIFY] = True,
-        watch_patterns: Annotated[Sequence[str], notes.SHELL_WATCH] = (),
+        background: Annotated[bool, texts.prompts.SHELL_BACKGROUND] = False,
+        notify_on_complete: Annotated[bool, texts.prompts.SHELL_NOTIFY] = True,
+        watch_patterns: Annotated[Sequence[str], texts.prompts.SHELL_WATCH] = (),
     ) -> str:
         if background:
             limit = None if timeout is None else max(0.1, timeout)
@@ -105,7 +105,7 @@ def shell_tool(
             first = call_directory(environment.keepers, use.key)
             return await start_in_background(first, begin, use.key, records, *wishes, environment.status_timeouts)
         if watch_patterns:
-            raise ToolFailed(notes.WATCH_BACKGROUND)
+            raise ToolFailed(texts.processes.WATCH_NEEDS_BACKGROUND)
         begin = make_launch_spec(environment, command, timeout)
         place = await attach(call_directory(environment.keepers, use.key), begin, environment.status_timeouts)
         seen = await _wait_for_end(place, begin.cap, use.alive, environment.status_timeouts)
@@ -122,7 +122,7 @@ async def _make_call_directory(keepers: Path, key: str) -> None:
     try:
         await run_in_thread(lambda: kept.make_directory(call_directory(keepers, key)))
     except OSError as error:
-        raise ToolFailed(notes.command_not_started(str(error))) from error
+        raise ToolFailed(texts.shell.not_started(str(error))) from error
 
 
 async def start_in_background(
@@ -142,7 +142,7 @@ async def start_in_background(
         await records.forget(process)
         raise
     await records.mark_started(process)
-    return notes.process_begun(process, notify=notify, patterns=patterns)
+    return texts.processes.started(process, notify=notify, patterns=patterns)
 
 
 async def _wait_for_end(
@@ -178,13 +178,13 @@ async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Pat
     place = last_call_directory(first)
     match await kept.wait_for_status(place, timeouts):
         case CommandMissing():
-            raise OutcomeUnknown(notes.COMMAND_FILES_GONE)
+            raise OutcomeUnknown(texts.shell.FILES_GONE)
         case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
         case CommandUnclaimed():
             await _start_shielded(place, spec, timeouts)
         case CommandNeverStarted():
-            raise ToolFailed(notes.command_not_started(notes.COMMAND_FORESTALLED))
+            raise ToolFailed(texts.shell.not_started(texts.shell.CANCELLED_BEFORE_START))
     return place
 
 
@@ -208,17 +208,17 @@ async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTi
             how = "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
             lost = status.seen - status.kept
             if status.kept and size == 0:
-                output = notes.OUTPUT_CLEARED
-            return notes.command_ended(
+                output = texts.processes.OUTPUT_DELETED
+            return texts.shell.ended(
                 status.exit_code, status.signal, lost, output, how, middle=size == status.seen
             )
         case CommandLost(problem):
             output, _ = await _read_output(directory, timeouts)
-            raise OutcomeUnknown(notes.command_lost(problem, output))
+            raise OutcomeUnknown(texts.shell.lost(problem, output))
         case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
         case _:  # it was begun, so that its files have vanished, all or some of them
-            raise OutcomeUnknown(notes.COMMAND_FILES_GONE)
+            raise OutcomeUnknown(texts.shell.FILES_GONE)
 
 
 async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, int | None]:
@@ -228,7 +228,7 @@ async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, 
             lambda: (output_excerpt(directory), kept.output_size(directory)), timeouts
         )
     except OSError as error:
-        return notes.output_not_readable(str(error)), None
+        return texts.shell.output_unreadable(str(error)), None
 
 
 def output_excerpt(directory: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> str:
@@ -240,4 +240,4 @@ def output_excerpt(directory: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> str:
     head, until = kept.read_output_text(directory, 0, max_bytes // 2)
     since = kept.next_stored_offset(directory, max(until, size - max_bytes // 2))
     tail, _ = kept.read_output_text(directory, since, max_bytes // 2, final=True)
-    return f"{head}\n{notes.left_out(since - until)}\n{tail}" if since > until else head + tail
+    return f"{head}\n{texts.phrases.bytes_left_out(since - until)}\n{tail}" if since > until else head + tail

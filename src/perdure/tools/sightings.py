@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.tools.place import RECORD_VERSION, boot_id, claim_directory, is_process_alive, process_stat
 from perdure.tools.threads import run_in_thread
 
@@ -149,7 +149,7 @@ def read_status(directory: Path) -> CommandStatus:
     except DamagedRecord as error:
         return CommandLost(str(error))
     except OSError as error:
-        return CommandUnreadable(notes.command_not_readable(str(error)))
+        return CommandUnreadable(texts.shell.files_unreadable(str(error)))
 
 
 async def wait_for_status(directory: Path, timeouts: StatusTimeouts) -> CommandStatus:
@@ -235,17 +235,17 @@ def _claimed_status(directory: Path) -> CommandStatus | None:
 
 def _lost_status(directory: Path, claim: ClaimRecord) -> CommandLost:
     if claim.boot != boot_id():
-        return CommandLost(notes.COMMAND_LOST_AT_BOOT)
+        return CommandLost(texts.shell.LOST_AT_REBOOT)
     child = read_child(directory)
     alive = child is not None and child.is_alive
-    return CommandLost(notes.COMMAND_AT_LARGE if alive else notes.COMMAND_LOST, alive)
+    return CommandLost(texts.shell.RUNS_WITHOUT_KEEPER if alive else texts.shell.KEEPER_KILLED, alive)
 
 
 def _ended_status(directory: Path) -> CommandEnded | None:
     result = _read_record(directory, "result.json", ResultRecord)
     if result is None:
         return None
-    problem = notes.command_problem(*result.problem) if result.problem else ""
+    problem = texts.shell.problem(*result.problem) if result.problem else ""
     return CommandEnded(
         result.exit_code,
         result.signal,
@@ -268,7 +268,7 @@ def _read_record(directory: Path, name: str, kind: type[R]) -> R | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.MsgspecError as error:
-        raise DamagedRecord(notes.command_unreadable(name, str(error))) from error
+        raise DamagedRecord(texts.shell.record_unreadable(name, str(error))) from error
     if found.version > RECORD_VERSION:
-        raise DamagedRecord(notes.command_newer(name))
+        raise DamagedRecord(texts.shell.record_newer(name))
     return found

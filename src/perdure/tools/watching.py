@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import ToolFailed
 from perdure.tools.remains import next_stored_offset, read_output
 
@@ -44,23 +44,23 @@ class PatternScan(Struct, frozen=True):
 def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
     """The patterns, if all of them can be looked for; `ToolFailed` says which cannot, and why."""
     if len(patterns) > MAX_PATTERNS:
-        raise ToolFailed(notes.too_many_patterns(len(patterns), MAX_PATTERNS))
+        raise ToolFailed(texts.processes.too_many_patterns(len(patterns), MAX_PATTERNS))
     for pattern in patterns:
         if problem := _problem(pattern):
-            raise ToolFailed(notes.unwatchable(pattern, problem))
+            raise ToolFailed(texts.processes.pattern_refused(pattern, problem))
     return tuple(patterns)
 
 
 def _problem(pattern: str) -> str:
     if not pattern.strip() or "\n" in pattern or len(pattern) > MAX_PATTERN_CHARACTERS:
-        return notes.pattern_length(MAX_PATTERN_CHARACTERS)
+        return texts.processes.pattern_length(MAX_PATTERN_CHARACTERS)
     if not _SPECIAL.search(pattern):
         return ""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         return str(error)
-    return "" if _is_cheap(pattern) else notes.PATTERN_WILD
+    return "" if _is_cheap(pattern) else texts.processes.PATTERN_TOO_COSTLY
 
 
 def _is_cheap(pattern: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import ConversationCompacted, TurnView
 from perdure.platforms.api import Capabilities
 from support.sweeping import CrashScenario, entries_of
@@ -28,7 +28,7 @@ class UndeduplicatedAnswer(PlainAnswer):
 
     name = "plain, no telling"
     can = Capabilities(keeps_missed=True)
-    marked = notes.maybe_duplicate("hello")
+    marked = texts.delivery.maybe_duplicate("hello")
 
     def has_seen(self) -> bool:
         return self.platform.replies() in (["hello"], [self.marked], ["hello", self.marked])
@@ -122,7 +122,7 @@ class GoalTurns(CrashScenario):
 
     name = "goal"
     writes = ("/goal once dig 0s\nsay: dug",)
-    sees = (notes.goal_set(2, busy=False), "dug", "dug", notes.goal_spent(2))
+    sees = (texts.goals.started(2, busy=False), "dug", "dug", texts.goals.budget_spent(2))
     settings: ClassVar = {"GOAL__MAX_TURNS": "2"}
     turns = 2
 

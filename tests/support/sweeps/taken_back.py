@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.journal import TurnUndone, TurnView
 from perdure.errors import NotFound, Unavailable
 from perdure.store.api import Store
@@ -16,7 +16,7 @@ WORDS = "marzipan"
 
 
 def undo_notice(words: str, *, acted: bool = False) -> str:
-    return notes.undone(words, acted=acted, still_running=False, goal=False)
+    return texts.chat_commands.undone(words, acted=acted, still_running=False, goal=False)
 
 
 class UndoneTurn(CrashScenario):
@@ -52,7 +52,12 @@ class RetriedTurn(CrashScenario):
 
     name = "retry"
     writes = ("say: one", "step b 0s\nsay: two")
-    sees = ("one", "two", notes.asked_again("step b 0s\nsay: two", acted=False, still_running=False), "two")
+    sees = (
+        "one",
+        "two",
+        texts.chat_commands.retried("step b 0s\nsay: two", acted=False, still_running=False),
+        "two",
+    )
     turns = 3
     asked = False
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
 from perdure.core.text import repair_json
@@ -143,13 +143,13 @@ class TelegramAdapter(Adapter):
 
     async def take_post(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         if self._webhook is None or not self._webhook.is_authentic(headers):
-            return WebhookResponse(401, notes.NOT_TELEGRAM)
+            return WebhookResponse(401, texts.telegram.NOT_FROM_TELEGRAM)
         if self._reader is None:
-            return WebhookResponse(503, notes.POST_NOT_STORED)
+            return WebhookResponse(503, texts.telegram.UPDATE_NOT_STORED)
         taken = PendingUpdate(msgspec.Raw(repair_json(body)), self._account)
         event = self._to_event(taken)
         stored = event is None or await self._webhook.submit(event, taken)
-        return WebhookResponse() if stored else WebhookResponse(503, notes.POST_NOT_STORED)
+        return WebhookResponse() if stored else WebhookResponse(503, texts.telegram.UPDATE_NOT_STORED)
 
     async def _get_updates(self) -> list[msgspec.Raw]:
         asked = {"offset": self._offset, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED_UPDATES}
@@ -184,10 +184,10 @@ class TelegramAdapter(Adapter):
         except CallRefused as refused:
             if refused.says("webhook is active"):
                 await self._call_repeatable("deleteWebhook")
-                raise NotConnected(notes.TELEGRAM_WEBHOOK_REMOVED) from refused
+                raise NotConnected(texts.telegram.WEBHOOK_REMOVED) from refused
             self._poll_conflict = refused.code == 409
             if self._poll_conflict:
-                raise NotConnected(notes.TELEGRAM_CONTESTED) from refused
+                raise NotConnected(texts.telegram.CONTESTED) from refused
             if refused.code == 429:
                 await asyncio.sleep(refused.parameters.retry_after or STORE_RETRY_SECONDS)
             raise bad_token() if refused.code in (401, 404) else NotConnected(refused.message) from refused
@@ -212,7 +212,7 @@ class TelegramAdapter(Adapter):
             inbound = self._reader.read(update)
         except (NotUnderstood, msgspec.MsgspecError, RecursionError) as error:
             if query:
-                self._call_detached(self._answer_callback_query(query, notes.PRESS_MEANS_NOTHING))
+                self._call_detached(self._answer_callback_query(query, texts.questions.BUTTON_UNKNOWN))
             return Event(text, key, problem=f"not understood: {error}", ack=kept, fail=fail)
         if inbound is None:
             return None
@@ -295,8 +295,10 @@ class TelegramAdapter(Adapter):
 def _button_press_text(stored: Stored | None) -> str:
     """What a person is told for a moment who has pressed a button."""
     if stored is None:
-        return notes.PRESS_NOT_TAKEN
-    return notes.PRESS_REFUSED.get(stored.fate, "" if stored.fresh else notes.PRESS_KNOWN)
+        return texts.questions.BUTTON_NOT_ALLOWED
+    return texts.questions.BUTTON_REFUSALS.get(
+        stored.fate, "" if stored.fresh else texts.questions.BUTTON_PRESSED_BEFORE
+    )
 
 
 def _fetch_error(refused: CallRefused) -> PerdureError:
@@ -305,4 +307,6 @@ def _fetch_error(refused: CallRefused) -> PerdureError:
         return bad_token()
     if refused.code == 429:
         return FetchFailed(refused.message)
-    return FetchRefused(notes.TELEGRAM_FILE_TOO_BIG if refused.says("too big") else notes.GONE_THERE)
+    return FetchRefused(
+        texts.telegram.FILE_TOO_LARGE if refused.says("too big") else texts.attachments.GONE_FROM_PLATFORM
+    )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.messages import LocalFile
 from perdure.core.text import repair_json
 from perdure.errors import NotConnected, PerdureError, SendError, SendRefused, SendRetry, SendUnknown
@@ -22,14 +22,14 @@ CALL_TIMEOUT_SECONDS = 30.0  # seconds that a call may take
 MIN_RETRY_SECONDS = 1.0
 
 _REFUSAL_TEXTS = {  # what Telegram says of a place that takes no message, and what we say
-    "bot was blocked by the user": notes.TELEGRAM_BLOCKED,
-    "user is deactivated": notes.TELEGRAM_BLOCKED,
-    "bot was kicked": notes.TELEGRAM_KICKED,
-    "bot is not a member": notes.TELEGRAM_KICKED,
-    "not enough rights": notes.TELEGRAM_MUTED,
-    "message thread not found": notes.TELEGRAM_NO_TOPIC,
-    "topic_closed": notes.TELEGRAM_NO_TOPIC,
-    "chat not found": notes.TELEGRAM_NO_CHAT,
+    "bot was blocked by the user": texts.telegram.BLOCKED,
+    "user is deactivated": texts.telegram.BLOCKED,
+    "bot was kicked": texts.telegram.KICKED,
+    "bot is not a member": texts.telegram.KICKED,
+    "not enough rights": texts.telegram.MUTED,
+    "message thread not found": texts.telegram.NO_TOPIC,
+    "topic_closed": texts.telegram.NO_TOPIC,
+    "chat not found": texts.telegram.NO_CHAT,
 }
 
 
@@ -131,4 +131,4 @@ def send_error(refused: CallRefused) -> SendError:
 
 
 def bad_token() -> NotConnected:
-    return NotConnected(notes.TELEGRAM_UNKNOWN_BOT)
+    return NotConnected(texts.telegram.UNKNOWN_BOT)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import h11
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, SendUnknown
 from perdure.http11 import ConnectionPool, HttpConnection, failure_reason
 from perdure.platforms.telegram.files import MultipartForm
@@ -128,6 +128,6 @@ async def _stream_of(*pieces: bytes) -> AsyncGenerator[bytes]:
 
 def _expect_found(status: int) -> None:
     if status in (400, 404, 410):
-        raise FetchRefused(notes.GONE_THERE)
+        raise FetchRefused(texts.attachments.GONE_FROM_PLATFORM)
     if status != 200:
         raise FetchFailed(f"it was answered with {status}")

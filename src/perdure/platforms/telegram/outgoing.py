@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import LocalFile, Outbound, Receipt
 from perdure.errors import SendUnknown
@@ -50,7 +50,7 @@ class MessageWriter:
         if not text.strip():
             text, entities = outbound.text, []
         if utf16_units(text) > MAX_MESSAGE_UNITS:
-            text, entities = notes.growing(text, MAX_MESSAGE_UNITS), []  # what is left out is seen to be
+            text, entities = texts.delivery.preview(text, MAX_MESSAGE_UNITS), []  # what is left out is seen to be
         params |= {"reply_markup": keyboard(outbound.buttons), "link_preview_options": {"is_disabled": True}}
         params |= {"text": text, "entities": entities or None}
         try:
@@ -74,7 +74,7 @@ class MessageWriter:
         words = "" if outbound.text == file.name else outbound.text
         caption, entities = render(words) if words else ("", [])
         if utf16_units(caption) > MAX_CAPTION_UNITS:
-            caption, entities = notes.growing(words, MAX_CAPTION_UNITS), []
+            caption, entities = texts.delivery.preview(words, MAX_CAPTION_UNITS), []
         params |= {"caption": caption or None, "caption_entities": entities or None}
         method, field = upload_method(file)
         try:

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from perdure.core import notes
+from perdure.core import texts
 
 MAX_UPDATE_BYTES = 1 << 20  # bytes of one update; what people can write there needs far less
 MAX_STORED_CHARS = 10_000  # characters that are kept of one that is larger
@@ -38,9 +38,9 @@ class PendingUpdate:
     def problem(self) -> str | None:
         """Why it is not even read."""
         if self.number is None:
-            return notes.UPDATE_WITHOUT_NUMBER
+            return texts.telegram.UPDATE_WITHOUT_ID
         size = len(self.raw)
-        return notes.update_too_large(size, MAX_UPDATE_BYTES) if size > MAX_UPDATE_BYTES else None
+        return texts.telegram.update_too_large(size, MAX_UPDATE_BYTES) if size > MAX_UPDATE_BYTES else None
 
     def settle(self, stored: bool) -> None:
         if not self.stored.done():

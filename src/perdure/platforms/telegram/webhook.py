@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.errors import NotConnected
 from perdure.platforms.api import Event
 from perdure.platforms.telegram.taking import PendingUpdate
@@ -78,9 +78,9 @@ class Webhook:
         """Raise `NotConnected` if Telegram does not post to us any more, or cannot."""
         found = msgspec.json.decode(info, type=WebhookInfo)
         if found.url != self.url:
-            raise NotConnected(notes.TELEGRAM_WEBHOOK_TAKEN)
+            raise NotConnected(texts.telegram.WEBHOOK_TAKEN)
         if found.pending_update_count and found.last_error_message:
-            raise NotConnected(notes.webhook_fails(self.url, found.last_error_message))
+            raise NotConnected(texts.telegram.webhook_fails(self.url, found.last_error_message))
 
     async def next_event(self) -> Event | None:
         """The next update; None if there was none for a while."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.messages import LocalFile, Outbound, Stored
 from perdure.errors import NotConnected, SendError, SendRefused, SendRetry
@@ -56,7 +56,9 @@ class OutgoingChecks(AdapterChecks):
         answer = await _crash_while_sending(context, "hello", sent=False)
         async with context.serving() as gateway:
             await context.wait_until_quiet(gateway)
-        await context.expect_messages(answer if _can_deduplicate(context) else notes.maybe_duplicate(answer))
+        await context.expect_messages(
+            answer if _can_deduplicate(context) else texts.delivery.maybe_duplicate(answer)
+        )
 
     @adapter_check
     async def test_answer_is_given_up_with_a_notice_when_the_operator_prefers_that(
@@ -66,7 +68,9 @@ class OutgoingChecks(AdapterChecks):
         answer = await _crash_while_sending(context, "hello", sent=True)
         async with context.serving(DELIVERY__UNKNOWN="drop") as gateway:
             await context.wait_until_quiet(gateway)
-        await context.expect_messages(answer, *([] if _can_deduplicate(context) else [notes.DROPPED_REPLY]))
+        await context.expect_messages(
+            answer, *([] if _can_deduplicate(context) else [texts.delivery.REPLY_DROPPED])
+        )
 
     @adapter_check
     async def test_sent_message_can_be_looked_up_by_its_delivery_key(self, context: CheckContext) -> None:
@@ -201,7 +205,7 @@ def _can_deduplicate(context: CheckContext) -> bool:
 
 def _marked_duplicates(context: CheckContext, answer: str) -> list[str]:
     """What comes behind an answer that is there, if nobody knew that it was."""
-    return [] if _can_deduplicate(context) else [notes.maybe_duplicate(answer)]
+    return [] if _can_deduplicate(context) else [texts.delivery.maybe_duplicate(answer)]
 
 
 async def _send_file(context: CheckContext, content: bytes) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.session import CancelReason
 from perdure.core.turn import FINAL_STATES
@@ -21,7 +21,7 @@ from perdure.testing.drill.report import FAULTS, UNKNOWN
 from perdure.testing.drill.scenes import DrillChat
 from perdure.testing.drill.traces import ExecutionTraces
 
-DUPLICATE_MARK = notes.maybe_duplicate("").strip()
+DUPLICATE_MARK = texts.delivery.maybe_duplicate("").strip()
 TRACED_TOOLS = ("step", "once")  # tools that leave a trace by their key
 
 Findings = dict[str, list[str]]
@@ -156,7 +156,7 @@ class Audit:
         for talk in self._chats_audited:
             clean = [text for text in self._exit_reports(talk) if DUPLICATE_MARK not in text]
             if len(clean) > len(talk.told):
-                yield f"{self._describe_chat(talk.chat)}: the end of its process was told {notes.times(len(clean))}"
+                yield f"{self._describe_chat(talk.chat)}: the end of its process was told {texts.phrases.times(len(clean))}"
 
     def _exit_reports(self, talk: DrillChat) -> list[str]:
         """What people were told of the end of a process."""
@@ -196,7 +196,7 @@ class Audit:
         for talk in self._chats_audited:
             for name in (*talk.once, *talk.commands):
                 if by_name[name] > 1:
-                    yield f"{self._describe_chat(talk.chat)}: {name} ran {notes.times(by_name[name])}"
+                    yield f"{self._describe_chat(talk.chat)}: {name} ran {texts.phrases.times(by_name[name])}"
 
     async def _repeated_answers(self) -> list[str]:
         now = await self._store.final_answers()
@@ -214,7 +214,7 @@ class Audit:
             shown.update(text.splitlines()[0] for text in others if talk.chat in text)
             for text, count in shown.items():
                 if count > 1:
-                    yield f"{self._describe_chat(talk.chat)}: {text!r} was shown {notes.times(count)}"
+                    yield f"{self._describe_chat(talk.chat)}: {text!r} was shown {texts.phrases.times(count)}"
 
     async def _unrequested_turns(self) -> list[str]:
         allowed = {talk.chat: talk.turns for talk in self._chats_audited}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.entries import Entry, ModelAsked, RecoveryNoted, TurnClaimed, TurnInterrupted
 from perdure.store.auditing import TurnEpochs
 
@@ -24,10 +24,10 @@ def find_wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str
             case RecoveryNoted(text=text) if INTERRUPTION_PREFIX in text:
                 if turn not in due:
                     yield turn, "the agent was told of an interruption again, or of none"
-                elif (cause := notes.cause_of(due.pop(turn))) not in text:
+                elif (cause := texts.recovery.cause(due.pop(turn))) not in text:
                     yield turn, f"the agent was not told that {cause} was the cause"
             case ModelAsked() if turn in due:
-                yield turn, f"the model was asked again, and not told of {notes.cause_of(due.pop(turn))}"
+                yield turn, f"the model was asked again, and not told of {texts.recovery.cause(due.pop(turn))}"
 
 
 def find_stale_epochs(found: Iterable[TurnEpochs]) -> dict[str, str]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from perdure.core import texts
 from perdure.core.address import join_parts
-from perdure.core.notes import PREVIEW_ENDED
 from perdure.testing.drill.scenes import DrillChat
 from perdure.testing.platform import PostedMessage, SimulatedPlatform
 
@@ -40,8 +40,8 @@ class DrillPeople:
         for talk in talks:
             self._write(talk, talk.late, talk.marks[len(talk.texts) :])
 
-    def _write(self, talk: DrillChat, texts: Sequence[str], marks: Sequence[str]) -> None:
-        for text, mark in zip(texts, marks, strict=False):
+    def _write(self, talk: DrillChat, messages: Sequence[str], marks: Sequence[str]) -> None:
+        for text, mark in zip(messages, marks, strict=False):
             message = self._platforms[talk.platform].write(text, chat=talk.chat)
             key = join_parts(talk.platform, "default", "message", talk.chat, message)
             self.written.append(WrittenMessage(talk, key, mark))
@@ -89,7 +89,11 @@ class DrillPeople:
 
     def seen(self, talk: DrillChat) -> list[PostedMessage]:
         """What they see in a chat, but for what is left of answers that were growing."""
-        return [each for each in self._shown(talk) if not each.preview and each.text != PREVIEW_ENDED]
+        return [
+            each
+            for each in self._shown(talk)
+            if not each.preview and each.text != texts.delivery.PREVIEW_UNFINISHED
+        ]
 
     def leftover_previews(self, talk: DrillChat) -> list[PostedMessage]:
         """Answers that were growing, and grow no more."""

@@ -23,7 +23,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import OutcomeUnknown, ToolFailed
@@ -75,7 +75,7 @@ class McpConnection:
         except Exception as error:  # however a server or the SDK fails: this connection is over, and no other
             raise McpConnectionEnded(self._explain(error)) from error
         finally:
-            self.retire(notes.MCP_CLOSED)
+            self.retire(texts.mcp.CONNECTION_CLOSED)
         raise McpConnectionEnded(self._explain(McpConnectionEnded(self._end_reason)))
 
     def retire(self, why: str) -> None:
@@ -98,9 +98,9 @@ class McpConnection:
         except MCPError as error:
             raise self._call_error(error, effect) from error
         except TimeoutError as error:
-            raise self._interrupted_error(notes.mcp_late(self._server.timeout), effect) from error
+            raise self._interrupted_error(texts.mcp.timed_out(self._server.timeout), effect) from error
         except (RuntimeError, ValidationError) as error:  # what came is not what this or any tool may answer
-            raise self._interrupted_error(notes.mcp_unreadable(str(error)), effect) from error
+            raise self._interrupted_error(texts.mcp.unreadable(str(error)), effect) from error
         text = result_text(result)
         if result.is_error:
             raise ToolFailed(text)
@@ -117,11 +117,11 @@ class McpConnection:
                 self._mark_connected()
                 await self._keep_tools_fresh(client)
         if opening.cancelled_caught:
-            raise McpConnectionEnded(notes.mcp_slow_start(OPENING_SECONDS))
+            raise McpConnectionEnded(texts.mcp.slow_start(OPENING_SECONDS))
 
     def _make(self) -> Client:
         return Client(
-            open_streams(self._server, self._stderr, lambda: self.retire(notes.MCP_CLOSED)),
+            open_streams(self._server, self._stderr, lambda: self.retire(texts.mcp.CONNECTION_CLOSED)),
             client_info=Implementation(name="perdure", version=__version__),
             read_timeout_seconds=REQUEST_SECONDS,
             message_handler=self._on_message,
@@ -206,19 +206,19 @@ class McpConnection:
         if error.data == LOST:
             return self._interrupted_error(said, effect)
         if error.code == REQUEST_TIMEOUT:
-            return self._interrupted_error(notes.mcp_late(self._server.timeout), effect)
+            return self._interrupted_error(texts.mcp.timed_out(self._server.timeout), effect)
         if error.code == PARSE_ERROR:
-            return self._interrupted_error(notes.mcp_unreadable(said), effect)
+            return self._interrupted_error(texts.mcp.unreadable(said), effect)
         if error.code == CONNECTION_CLOSED:
             if self._server.url:
                 self.retire(said)  # of a process, the end of its output tells
             return self._interrupted_error(said, effect)
-        return ToolFailed(notes.mcp_refused(self._server.name, said))
+        return ToolFailed(texts.mcp.call_refused(self._server.name, said))
 
     def _interrupted_error(self, why: str, effect: Effect) -> ToolFailed | OutcomeUnknown:
-        said = notes.mcp_cut_off(self._server.name, why)
+        said = texts.mcp.no_answer(self._server.name, why)
         if effect is Effect.PURE:
-            return ToolFailed(notes.mcp_may_be_repeated(said))
+            return ToolFailed(texts.mcp.may_be_repeated(said))
         return OutcomeUnknown(said)
 
     def _explain(self, error: BaseException) -> str:
@@ -227,4 +227,4 @@ class McpConnection:
             error = error.exceptions[0]
         known = isinstance(error, McpConnectionEnded | MCPError)
         why = str(error) if known else f"{type(error).__name__}: {error}"
-        return self._server.redact(notes.mcp_ended(why, str(self._stderr)))
+        return self._server.redact(texts.mcp.server_ended(why, str(self._stderr)))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.text import make_storable
 from perdure.core.tools import Tool, Use
@@ -43,7 +43,7 @@ class ReconnectingServer:
         self._connection: McpConnection | None = None
         self._connected = asyncio.Event()
         self._wait_deadline = math.nan  # nobody waits yet
-        self.problem: str | None = notes.MCP_NOT_YET
+        self.problem: str | None = texts.mcp.NOT_CONNECTED_YET
 
     async def run(self, scope: CancelScope) -> None:
         """Stay connected until `life` is cancelled.
@@ -97,7 +97,7 @@ class ReconnectingServer:
     def _mark_disconnected(self) -> None:
         if self._connection is not None:
             self._connection = None
-            self.problem = notes.MCP_RECONNECTING
+            self.problem = texts.mcp.RECONNECTING
             self._connected.clear()
             self.restart_wait()
 
@@ -132,7 +132,7 @@ class ReconnectingServer:
                 McpCallNotSent
             ):  # the server went away while nobody looked: there will be another connection
                 return await self._connection.call(tool, effect, use)
-        raise ToolFailed(notes.mcp_not_connected(self._server.name, self.problem or notes.MCP_RECONNECTING))
+        raise ToolFailed(texts.mcp.not_connected(self._server.name, self.problem or texts.mcp.RECONNECTING))
 
     def _log_event(self, level: int, event: str, **fields: Any) -> None:
         _log.log(level, event, extra={"fields": {"server": self._server.name, **fields}})

@@ -14,7 +14,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from perdure.core import notes
+from perdure.core import texts
 
 
 def result_text(result: CallToolResult) -> str:
@@ -22,7 +22,7 @@ def result_text(result: CallToolResult) -> str:
     said = "\n".join(_part(block) for block in result.content)
     if not said.strip() and result.structured_content is not None:
         return msgspec.json.encode(result.structured_content).decode()
-    return said or notes.NO_OUTPUT
+    return said or texts.phrases.NO_OUTPUT
 
 
 def _part(block: ContentBlock) -> str:
@@ -30,13 +30,13 @@ def _part(block: ContentBlock) -> str:
         case TextContent(text=text):
             return text
         case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-            return notes.mcp_file(kind, _size(data))
+            return texts.mcp.binary_content(kind, _size(data))
         case ResourceLink(name=name, uri=uri):
-            return notes.mcp_linked(name, uri)
+            return texts.mcp.resource_link(name, uri)
         case EmbeddedResource(resource=TextResourceContents(uri=uri, text=text)):
-            return notes.mcp_enclosed(uri, text)
+            return texts.mcp.embedded_resource(uri, text)
         case EmbeddedResource(resource=resource):
-            return notes.mcp_linked(resource.mime_type or "a file", resource.uri)
+            return texts.mcp.resource_link(resource.mime_type or "a file", resource.uri)
 
 
 def _size(data: str) -> int:

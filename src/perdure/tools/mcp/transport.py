@@ -21,7 +21,7 @@ from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS, StdioServerParameters, 
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
 
-from perdure.core import notes
+from perdure.core import texts
 from perdure.tools.descriptors import with_inherited_limit
 from perdure.tools.mcp.server import McpServer
 
@@ -174,9 +174,9 @@ class _ErrorReportingClient(httpx2.AsyncClient):
             httpx2.PoolTimeout,
             httpx2.UnsupportedProtocol,
         ) as error:
-            return _failure(request, 503, UNSENT, notes.mcp_unreachable(_error_text(error)))
+            return _failure(request, 503, UNSENT, texts.mcp.unreachable(_error_text(error)))
         except httpx2.TransportError as error:
-            return _failure(request, 502, LOST, notes.mcp_broke(_error_text(error)))
+            return _failure(request, 502, LOST, texts.mcp.connection_broke(_error_text(error)))
         return _error_response(request, response, body)
 
 
@@ -187,12 +187,12 @@ def _error_response(request: httpx2.Request, response: httpx2.Response, body: by
     """
     status = response.status_code
     if status == 404 and SESSION_HEADER in request.headers:
-        return _failure(request, status, UNSENT, notes.MCP_FORGOTTEN)
+        return _failure(request, status, UNSENT, texts.mcp.SESSION_FORGOTTEN)
     kind = REFUSED if status < 500 else LOST
     try:
         error = msgspec.json.decode(body, type=_Answer).error
     except msgspec.MsgspecError:
-        return _failure(request, status, kind, notes.mcp_status(status, response.reason_phrase))
+        return _failure(request, status, kind, texts.mcp.http_status(status, response.reason_phrase))
     return _failure(request, status, kind, error.message) if error.code == CONNECTION_CLOSED else response
 
 

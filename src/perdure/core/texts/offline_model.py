@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-OFFLINE_GREETING = (
+GREETING = (
     "Hello! I am the offline model: I run scripts, not thoughts, so that you can try Perdure without a key.\n"
     "Send me lines such as these, and kill the gateway while they run:\n"
     "    step research 2s\n"
@@ -16,21 +16,17 @@ OFFLINE_GREETING = (
 )
 
 
-def offline_files(lines: Sequence[str]) -> str:
+def attachments_received(lines: Sequence[str]) -> str:
     """What the offline model says to a message with files; nothing if there are none."""
     return (
         "\n".join(["I am the offline model, so I only look at the labels. You sent me:", *lines]) if lines else ""
     )
 
 
-OFFLINE_SUMMARY = "The offline model keeps no summaries: it reads its script from the message itself."
+SUMMARY = "The offline model keeps no summaries: it reads its script from the message itself."
+PARALLEL_USAGE = "`parallel:` wants names, such as: parallel: a, b, c"
+DONE = "Done."
 
 
-NO_NAMES = "`parallel:` wants names, such as: parallel: a, b, c"
-
-
-NOTHING_TO_SAY = "Done."
-
-
-def bad_flood(size: str) -> str:
+def flood_usage(size: str) -> str:
     return f"`flood:` wants a number of characters, such as: flood: 5000 (it got {size!r})"

@@ -1,27 +1,47 @@
-"""Words that several sentences share."""
+"""Phrases that several texts share: durations, counts, sizes, clipped quotations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-SESSION_NAMES = "`perdure sessions` lists ids and keys."
 
-CAUSES = {
-    "restart_timeout": "a gateway restart",
-    "shutdown_timeout": "a gateway shutdown",
-}
+def byte_size(count: int | None) -> str:
+    """A number of bytes as one would say it."""
+    if count is None:
+        return "of unknown size"
+    for unit, size in (("MB", 1_000_000), ("kB", 1_000)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return "1 byte" if count == 1 else f"{count} bytes"
 
 
-def cause_of(reason: str) -> str:
-    """The reason of an interruption in words."""
-    return CAUSES.get(reason, "a gateway interruption")
+NO_OUTPUT = "(no output)"
+
+
+def bytes_left_out(size: int) -> str:
+    return f"[… {size} bytes left out …]"
+
+
+_GATEWAY_NOTE = "[Gateway note: ", "]"
+
+
+def report_note(text: str) -> str:
+    """Words of the gateway that a turn is about, as the model reads them."""
+    return text.join(_GATEWAY_NOTE)
+
+
+def report_text(note: str) -> str:
+    return note.removeprefix(_GATEWAY_NOTE[0]).removesuffix(_GATEWAY_NOTE[1])
+
+
+SESSION_NAMES_HINT = "`perdure sessions` lists ids and keys."
 
 
 def times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def ago(milliseconds: int) -> str:
+def duration(milliseconds: int) -> str:
     """A length of time in one unit, never in a coarser one than a person would use."""
     seconds = max(0, milliseconds) // 1000
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
@@ -34,7 +54,7 @@ def gateway_note(said: Sequence[str]) -> str:
     return f"[Gateway note: {' '.join(said)}]"
 
 
-def clipped(text: str, limit: int) -> str:
+def clip(text: str, limit: int) -> str:
     """The text, or its beginning and its end around a mark that says how much is left out."""
     if len(text) <= limit:
         return text
@@ -42,11 +62,11 @@ def clipped(text: str, limit: int) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[len(text) - tail :]}"
 
 
-def beginning(text: str, limit: int = 40) -> str:
+def first_words(text: str, limit: int = 40) -> str:
     """The first words of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[:limit].rstrip()}…"
 
 
-def count_of_messages(count: int) -> str:
+def message_count(count: int) -> str:
     return "1 message" if count == 1 else f"{count} messages"

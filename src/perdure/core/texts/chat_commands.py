@@ -1,13 +1,13 @@
-"""Answers to commands in the chat."""
+"""Answers to slash commands in the chat."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.core.notes.words import ago, beginning, count_of_messages
+from perdure.core.texts import phrases
 
 
-def unknown_command(name: str, meant: str | None) -> str:
+def unknown(name: str, meant: str | None) -> str:
     guess = f" Did you mean /{meant}?" if meant else ""
     return f"There is no command /{name}.{guess} /help lists them all."
 
@@ -15,19 +15,19 @@ def unknown_command(name: str, meant: str | None) -> str:
 def stopped(turn: str | None, waiting: int, dropped: int, withdrawn: int) -> str:
     said = ["Stopped." if turn or withdrawn else "Nothing was running."]
     if dropped:
-        said.append(f"{count_of_messages(dropped)} that waited {'was' if dropped == 1 else 'were'} dropped.")
+        said.append(f"{phrases.message_count(dropped)} that waited {'was' if dropped == 1 else 'were'} dropped.")
     if waiting:
         them, are = ("it", "is") if waiting == 1 else ("them", "are")
-        said.append(f"{count_of_messages(waiting)} {are} still waiting; /stop all drops {them} too.")
+        said.append(f"{phrases.message_count(waiting)} {are} still waiting; /stop all drops {them} too.")
     return " ".join(said)
 
 
-def renewed(turn: str | None, dropped: int) -> str:
+def new_conversation(turn: str | None, dropped: int) -> str:
     said = ["This is a fresh conversation."]
     if turn:
         said.append("What was running was ended.")
     if dropped:
-        said.append(f"{count_of_messages(dropped)} that waited {'was' if dropped == 1 else 'were'} dropped.")
+        said.append(f"{phrases.message_count(dropped)} that waited {'was' if dropped == 1 else 'were'} dropped.")
     return " ".join(said)
 
 
@@ -35,18 +35,14 @@ def usage(form: str, got: str) -> str:
     return f"Write it as {form}; I do not understand {got!r}."
 
 
-NOTHING_HERE = "Nothing has happened here yet."
-
-
-OVER = "That work is over: nothing is left of it to go on with, or to give up."
-
-
-RESUMED = {
+NOTHING_HAPPENED = "Nothing has happened here yet."
+TURN_OVER = "That work is over: nothing is left of it to go on with, or to give up."
+RESUME_ANSWERS = {
     "turn": "Going on.",
     "session": "That conversation is here again, and goes on.",
     "running": "It is running already, or something else is; /status tells.",
     "nothing": "There is nothing to resume here.",
-    "over": OVER,
+    "over": TURN_OVER,
     "unknown": "I know no conversation with that id; /sessions lists them.",
 }
 
@@ -55,21 +51,13 @@ def dropped(gave_up: bool) -> str:
     return "Given up." if gave_up else "There is nothing interrupted here to give up."
 
 
-JUDGED = {
-    "approved": "Approved.",
-    "denied": "Denied; it is not run.",
-    "late": "That comes too late: it is not run.",
-    "nothing": "Nothing waits for your approval here.",
-}
+_SESSION_STATES = {"open": "this one", "suspended": "set aside", "closed": "earlier"}
 
 
-_TALKS = {"open": "this one", "suspended": "set aside", "closed": "earlier"}
-
-
-def talks(found: Sequence[tuple[str, str, int, str]]) -> str:
+def session_list(found: Sequence[tuple[str, str, int, str]]) -> str:
     """The conversations of a chat: id, state, how long ago it was last used, and its first words."""
     lines = [
-        f"{name}  {_TALKS[state]}, {ago(age)} ago: {f'“{beginning(words)}”' if words else 'nothing was said'}"
+        f"{name}  {_SESSION_STATES[state]}, {phrases.duration(age)} ago: {f'“{phrases.first_words(words)}”' if words else 'nothing was said'}"
         for name, state, age, words in found
     ]
     if any(state != "open" for _, state, _, _ in found):
@@ -77,7 +65,7 @@ def talks(found: Sequence[tuple[str, str, int, str]]) -> str:
     return "\n".join(lines)
 
 
-UNDO_REFUSED = {
+UNDO_REFUSALS = {
     "running": "The last turn has not ended yet. /stop ends it; then /{command} works.",
     "waiting": "Your last message still waits for its turn. /stop all drops it; then /{command} works.",
     "summed": "I cannot go further back: what came before stands in a summary now. /new begins afresh.",
@@ -87,41 +75,23 @@ UNDO_REFUSED = {
 
 
 def undone(words: str, *, acted: bool, still_running: bool, goal: bool) -> str:
-    said = [f"Taken back: {_quoted(words)} I do not see it any more, nor my answer."]
+    said = [f"Taken back: {_quote(words)} I do not see it any more, nor my answer."]
     said += ["What its tools did stays done."] if acted else []
     said += ["A command that it began still runs; /status shows it."] if still_running else []
     said += ["The goal waits for your next message; /goal off ends it."] if goal else []
     return " ".join(said)
 
 
-def asked_again(words: str, *, acted: bool, still_running: bool) -> str:
-    said = [f"Asking again: {_quoted(words)}"]
+def retried(words: str, *, acted: bool, still_running: bool) -> str:
+    said = [f"Asking again: {_quote(words)}"]
     said += ["What its tools did the first time stays done."] if acted else []
     said += ["A command that it began still runs; /status shows it."] if still_running else []
     return " ".join(said)
 
 
-def _quoted(words: str) -> str:
+def _quote(words: str) -> str:
     """The first words of a message, as the end of a sentence."""
-    return f"“{beginning(words)}”." if words.strip() else "a message without words."
+    return f"“{phrases.first_words(words)}”." if words.strip() else "a message without words."
 
 
-NO_GATEWAY = "No gateway is running here now; what is under way is taken up at the next start."
-
-
-RESUME_PAUSED = "Automatic resume is paused: the gateway keeps crashing. `perdure resume --all` lifts that."
-
-
-RESTARTING = "Restarting. I will tell you here when I am back."
-
-
-RESTART_UNDER_WAY = "A stop or restart is under way already."
-
-
-RESTARTED_SINCE = "The gateway was restarted after you asked, so I did not do it again."
-
-
-NOT_ALLOWED = "You may not do that."
-
-
-BACK = "I am back."
+FAILED = "This did not work: something went wrong inside the gateway. The details are in its log."

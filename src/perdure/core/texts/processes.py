@@ -1,0 +1,116 @@
+"""What people and models read about background processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.core.texts import phrases
+
+WATCH_NEEDS_BACKGROUND = (
+    "watch_patterns needs background=true: a command that you wait for tells you all of its output."
+)
+NOT_STARTED = "it has not begun to run."
+OUTPUT_DELETED = "Its output was cleared away."
+ON_OTHER_MACHINE = "the process was to be started by a gateway on another machine, and its files are there."
+GATEWAY_GONE = "The gateway that began it has not been heard of for a day, and only there could it be seen."
+ASK_AGAIN_LATER = "Ask again later."
+FILES_GONE = "Its files are gone, and with them whatever told of it."
+INPUT_OUTCOME_UNKNOWN = "the process may have been given this input already, wholly or in part."
+
+
+def started(process: str, *, notify: bool, patterns: Sequence[str]) -> str:
+    told = " You will be told when it has ended." if notify else ""
+    watched = f" Its output is watched for {', '.join(map(repr, patterns))}." if patterns else ""
+    return f"The process {process} runs in the background.{told}{watched}"
+
+
+def state_words(state: str, exit_code: int | None, signal: int | None) -> str:
+    if state == "live":
+        return "running"
+    if state == "lost":
+        return "outcome unknown"
+    return f"ended by signal {signal}" if signal is not None else f"ended with exit code {exit_code}"
+
+
+def status_line(process: str, command: str, state: str) -> str:
+    return f"{process} · {state} · {_quote_command(command, 200)}"
+
+
+def status_list(lines: Sequence[str]) -> str:
+    return "\n".join(lines) or "No process was begun in the background here."
+
+
+def unknown(process: str, known: Sequence[str]) -> str:
+    return f"There is no process {process!r} here; there are: {', '.join(known) or 'none'}."
+
+
+def running(process: str, output: str) -> str:
+    return f"{process}: running. Its output so far:\n{output or phrases.NO_OUTPUT}"
+
+
+def log_excerpt(text: str, since: int, until: int, size: int, skipped: int = 0) -> str:
+    more = f" Go on with offset={until}." if until < size else ""
+    lost = f" The {skipped} bytes before them were not kept." if skipped else ""
+    return f"{text.rstrip() or phrases.NO_OUTPUT}\n[bytes {since} to {until} of {size}.{lost}{more}]"
+
+
+def input_written(size: int, *, end: bool) -> str:
+    return f"The process was given {size} bytes to read{', and the end of its input' if end else ''}."
+
+
+def too_many_patterns(count: int, limit: int) -> str:
+    return f"watch_patterns has {count} patterns; at most {limit} are looked for."
+
+
+def pattern_refused(pattern: str, problem: str) -> str:
+    return f"The pattern {phrases.clip(pattern, 100)!r} cannot be watched for: {problem.rstrip('.')}."
+
+
+def pattern_length(limit: int) -> str:
+    return f"a pattern is one line of at most {limit} characters, and not empty"
+
+
+PATTERN_TOO_COSTLY = (
+    "it might take for ever on some lines; use a plain text, or an expression that repeats no group, refers to "
+    "none, has no `(?`, and at most two of `*`, `+` and `{}`"
+)
+
+
+def _quote_command(command: str, limit: int) -> str:
+    """A command on one line, cut where that would be long."""
+    line = " ".join(command.split())
+    return f"`{line if len(line) <= limit else f'{line[:limit]}…'}`"
+
+
+def _describe(process: str, command: str) -> str:
+    return f"the background process {process} ({_quote_command(command, 200)})"
+
+
+def ended(process: str, command: str, how: str, output: str, matches: int) -> str:
+    """Told to the model, or to the chat where there is no turn for it."""
+    what = _describe(process, command)
+    found = f" It had {_line_count(matches)} that you were not told of." if matches else ""
+    said = f"Its output ends with:\n{output}" if output else "It has said nothing."
+    return f"{what[0].upper()}{what[1:]} has {how}.{found} {said}"
+
+
+def lost(process: str, command: str, problem: str, output: str) -> str:
+    said = f" What is known of its output ends with:\n{output}" if output else ""
+    return f"The outcome of {_describe(process, command)} is unknown. {problem}{said}"
+
+
+def matched(process: str, command: str, lines: Sequence[str], count: int, before: int) -> str:
+    shown = "".join(f"\n> {phrases.clip(line, 300)}" for line in lines)
+    more = f" There were {_line_count(before)} more since the last notice." if before else ""
+    found = f" has {_line_count(count)} of what is watched for:{shown}\n" if count else " was watched."
+    return f"The output of {_describe(process, command)}{found}{more}".rstrip()
+
+
+def watch_ended(text: str, *, notify: bool) -> str:
+    """A notice of matches, and that it is the last."""
+    instead = "" if notify else ", and you will be told when it has ended instead"
+    return f"{text}\nThere are too many matches, so nothing is watched for any more{instead}."
+
+
+def _line_count(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"

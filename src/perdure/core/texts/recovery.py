@@ -1,0 +1,145 @@
+"""What people and operators read about interrupted turns: banners, decisions, restarts, crashes."""
+
+from __future__ import annotations
+
+from perdure.core.deaths import signal_name
+from perdure.core.texts import phrases
+
+NO_GATEWAY = "No gateway is running here now; what is under way is taken up at the next start."
+RESUME_PAUSED = "Automatic resume is paused: the gateway keeps crashing. `perdure resume --all` lifts that."
+RESTARTING = "Restarting. I will tell you here when I am back."
+RESTART_UNDER_WAY = "A stop or restart is under way already."
+RESTARTED_SINCE = "The gateway was restarted after you asked, so I did not do it again."
+BACK = "I am back."
+# Which line of the recovery table spoke, in words.
+RULES = {
+    "final_answer": "The answer was written already",
+    "nothing_done": "Nothing was asked and nothing was done",
+    "not_open": "The session is not open",
+    "question": "It waits for a person's answer",
+    "no_address": "There is nowhere to answer to",
+    "reason": "Its reason is not one to go on after",
+    "unauthorised": "The sender may not talk here any more",
+    "stale": "It is too old",
+    "no_progress": "It was cut off again and again without progress",
+    "too_often": "It was cut off too often",
+    "tokens": "Its cost limit is reached",
+    "off": "Automatic resume is switched off here",
+    "paused": "Automatic resume is paused",
+    "not_connected": "Its platform is not connected",
+    "ask": "The policy is to ask first",
+    "resume": "Nothing stands against going on",
+    "person": "A person asked for it",
+    "message": "A message came, and joined it",
+}
+CHOICES = {
+    "resume": "Go on",
+    "deliver": "Deliver the answer",
+    "clear": "Clear the mark",
+    "wait_for_user": "Wait for the answer",
+    "ask_user": "Ask first",
+    "wait_for_platform": "Wait for the platform",
+    "skip": "Leave it as it is",
+    "suspend": "Set the session aside",
+}
+WITHOUT_GATEWAY = "no gateway"  # somebody saw it die
+NO_SIGN_OF_LIFE = "no sign of life"  # nobody saw it die
+
+
+def downtime(exit_words: str | None, reason: str) -> str:
+    """What is known of the time between the end of a gateway and the start that found what was cut off."""
+    if reason in CAUSES:
+        return f"cut off by {CAUSES[reason]} ({reason})"
+    known = f"{exit_words}; {WITHOUT_GATEWAY}" if exit_words else NO_SIGN_OF_LIFE
+    return f"{known} until it was found ({reason})"
+
+
+def process_exit(exit_code: int | None) -> str | None:
+    """How a process of the gateway died, in words; None if nobody saw it die."""
+    if exit_code is None:
+        return None
+    return f"exited with {exit_code}" if exit_code >= 0 else f"killed by {signal_name(-exit_code)}"
+
+
+def banner(*, restart: bool) -> str:
+    doing = "restarting" if restart else "shutting down"
+    return f"I am {doing}. What I am working on here may be cut off; I will try to resume it when I am back."
+
+
+def message_stored(*, restart: bool) -> str:
+    doing = "restarting" if restart else "shutting down"
+    return f"I am {doing}. Your message is kept, and answered when I am back."
+
+
+def ask_to_resume(reason: str) -> str:
+    return f"What I was doing here was cut off by {cause(reason)}. Shall I go on? Say /resume or /drop."
+
+
+def not_resumed(why: str, waiting: int = 0) -> str:
+    said = f"What I was doing here was cut off, and I do not go on by myself, because {why}."
+    offer = "Say /resume to go on, or /drop to give it up."
+    behind = (
+        f" {phrases.message_count(waiting)} {'waits' if waiting == 1 else 'wait'} behind it." if waiting else ""
+    )
+    return f"{said} {offer}{behind}"
+
+
+def decision(decision: str, why: str) -> str:
+    """What was decided about a turn that was cut off, for its chat; nothing where what happens next says it."""
+    said = {
+        "skip": f"It does not go on by itself, because {why}.",
+        "ask_user": "It waits for your word: /resume goes on with it, /drop gives it up.",
+        "wait_for_platform": "It goes on once its platform is connected.",
+        "suspend": f"The conversation was set aside, because {why}.",
+    }
+    return said.get(decision, "")
+
+
+def ask_again(*, fresh: bool) -> str:
+    """Before a question that was answered, when its answer cannot be acted on after a restart."""
+    why = "whoever answered may no longer do so here" if fresh else "the answer came too long ago"
+    return f"I was restarted before I could act on the answer to this, and {why}. Please answer it again."
+
+
+SLOT_FREE = "what it waited for has ended, and it may go on"
+
+
+def waits_for_slot(ahead: int, *, alone: bool) -> str:
+    """What comes next for a turn that goes on by itself, but not at once, because so many others do."""
+    before = {0: "no other turn is ahead of it", 1: "1 other turn is ahead of it"}
+    line = before.get(ahead, f"{ahead} other turns are ahead of it")
+    message = "brings it to the head of the line" if alone else "or /resume goes on with it at once"
+    why = "only so many turns go on by themselves at a time"
+    return f"it waits for a slot, because {why}; {line}. A message here {message}."
+
+
+def left_unfinished(why: str) -> str:
+    left = f"What I was doing here was cut off and stays unfinished, because {why}."
+    return f"{left} I go on with what you wrote since."
+
+
+def suspended(why: str) -> str:
+    return (
+        f"I have set this conversation aside, because {why}. Your next message begins a fresh one; /resume brings "
+        "this one back."
+    )
+
+
+def new_session_after_reset(reason: str, session: str) -> str:
+    why = "a new day has begun" if reason == "daily" else "nothing was said here for long"
+    return f"This is a fresh conversation, because {why}. /resume {session} brings the one before back."
+
+
+def new_session_after_suspension(session: str) -> str:
+    return f"This is a fresh conversation; the one before was set aside. /resume {session} brings it back."
+
+
+CAUSES = {
+    "restart_timeout": "a gateway restart",
+    "shutdown_timeout": "a gateway shutdown",
+}
+
+
+def cause(reason: str) -> str:
+    """The reason of an interruption in words."""
+    return CAUSES.get(reason, "a gateway interruption")
