@@ -12,7 +12,7 @@ import sys
 import time
 
 from perdure.cli import main
-from perdure.store import sqlite
+from perdure.store.backends import sqlite
 
 FACTOR = 10
 CACHE = "cache_size = -512"  # in KB

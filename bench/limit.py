@@ -16,9 +16,9 @@ from bench.ours import RUNNING
 from bench.statements import Statements, statements_of
 from bench.window import Measured, Window, tool_result
 from perdure.core.journal import encode_entry
+from perdure.store.backends.sqlite import SqliteTx
 from perdure.store.database import Row
 from perdure.store.ids import wall_clock
-from perdure.store.sqlite import SqliteTx
 
 Places = Sequence[tuple[int, Statements]]  # of one writer: each place in the window, and what an append does
 
@@ -41,7 +41,7 @@ class SqliteLink:
     for_update = SqliteTx.for_update
 
     def __init__(self, url: str) -> None:
-        from perdure.store.sqlite import _connect  # the same pragmas as ours
+        from perdure.store.backends.sqlite import _connect  # the same pragmas as ours
 
         connection = _connect(Path(url.removeprefix("sqlite:///")))
         self._execute, self.close = connection.execute, connection.close
@@ -62,7 +62,7 @@ class PostgresLink:
     """In pipeline mode: the statements of a transaction go out together, and the answers are read after."""
 
     def __init__(self, url: str) -> None:
-        from perdure.store.postgres import PostgresTx, _connect, _psycopg_sql
+        from perdure.store.backends.postgres import PostgresTx, _connect, _psycopg_sql
 
         self.for_update = PostgresTx.for_update
         self._connection, self._spell = _connect(url), _psycopg_sql
@@ -86,7 +86,7 @@ def measure_sqlite(url: str, sessions: int, seconds: float) -> Measured:
 
 
 def measure_postgres(url: str, sessions: int, seconds: float) -> Measured:
-    from perdure.store.postgres import WRITER_COUNT  # as many connections as ours
+    from perdure.store.backends.postgres import WRITER_COUNT  # as many connections as ours
 
     return _measure([PostgresLink(url) for _ in range(min(WRITER_COUNT, sessions))], sessions, seconds)
 

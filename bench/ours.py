@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 
 from bench.window import Measured, Window, tool_result
-from perdure.store import moves
+from perdure.store import transitions
 from perdure.store.api import Store, open_database
 from perdure.store.database import Tx
 from perdure.store.ids import wall_clock
-from perdure.store.moves import Turn
+from perdure.store.transitions import Turn
 
-RUNNING = f"SELECT {moves.TURN_COLUMNS} FROM turns WHERE state = 'running' ORDER BY id LIMIT :limit"
+RUNNING = f"SELECT {transitions.TURN_COLUMNS} FROM turns WHERE state = 'running' ORDER BY id LIMIT :limit"
 
 
 def measure(url: str, sessions: int, seconds: float) -> Measured:
@@ -23,7 +23,7 @@ def measure(url: str, sessions: int, seconds: float) -> Measured:
 
 def running_turns(tx: Tx, limit: int) -> list[Turn]:
     """The turns to which the bench appends."""
-    return [moves.as_turn(row) for row in tx.all(RUNNING, limit=limit)]
+    return [transitions.as_turn(row) for row in tx.all(RUNNING, limit=limit)]
 
 
 async def _measure(url: str, home: Path, sessions: int, seconds: float) -> Measured:

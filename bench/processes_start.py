@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from perdure.tools import kept
-from perdure.tools.kept import CommandRunning, LaunchSpec
+from perdure.tools.keeper import client
+from perdure.tools.keeper.client import CommandRunning, LaunchSpec
 
 ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 PATIENCE = 30.0
@@ -77,13 +77,13 @@ async def bare(pipe: Pipe, folder: Path) -> Start:
 async def under_a_keeper(pipe: Pipe, folder: Path, place: Path) -> Start:
     before = _used()
     act = await pipe.measure(
-        lambda: kept.start_command(place, LaunchSpec(f"{pipe.word}; read line", str(folder), ENV))
+        lambda: client.start_command(place, LaunchSpec(f"{pipe.word}; read line", str(folder), ENV))
     )
-    seen = kept.read_status(place)
+    seen = client.read_status(place)
     assert isinstance(seen, CommandRunning), seen
     used = _used() - before + on_cpu(seen.keeper)
-    await kept.write_input(place, b"\n")
-    await kept.wait_for_end(place)
+    await client.write_input(place, b"\n")
+    await client.wait_for_end(place)
     return Start(act, used)
 
 

@@ -34,11 +34,17 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Sender
-from perdure.core.recovery import InterruptionReason, RecoveryChoice, RecoveryContext, RecoveryPolicy, decide
+from perdure.core.recovery.decision import (
+    InterruptionReason,
+    RecoveryChoice,
+    RecoveryContext,
+    RecoveryPolicy,
+    decide,
+)
 from perdure.runtime.gateway import _instance
 from perdure.store.api import Store, open_database
 from perdure.store.ids import wall_clock
-from perdure.store.moves import Turn
+from perdure.store.transitions import Turn
 
 SECONDS = 0.5
 AROUND = RecoveryContext(last_sign_of_life=1_000)

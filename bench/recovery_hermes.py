@@ -66,6 +66,8 @@ def _multiply(connection: sqlite3.Connection, first: str, names: list[tuple[str,
 
 def measure(cut_off: int) -> list[float]:
     """Seconds to open and load, to mark those that were active, and to mark one more; loading the code is free."""
+    import gateway.session  # type: ignore[import-not-found, unused-ignore]  # noqa: F401 reason: only loaded
+    import hermes_state  # type: ignore[import-not-found, unused-ignore]  # noqa: F401 reason: only loaded
 
     begin = time.perf_counter()
     store = _open()

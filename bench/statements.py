@@ -8,7 +8,7 @@ from typing import Any
 from bench.window import tool_result
 from perdure.store.database import Row, T, Transaction
 from perdure.store.ids import Ids, wall_clock
-from perdure.store.moves import as_turn
+from perdure.store.transitions import as_turn
 from perdure.store.turns import Turns
 
 Statements = list[tuple[str, dict[str, Any]]]

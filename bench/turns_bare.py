@@ -13,7 +13,7 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from bench.turns_crowd import Talk
 from bench.turns_tool import look
 from perdure.agents.api import Model, ModelRequest, PreviewCallback
-from perdure.agents.models import ProviderModel, open_model
+from perdure.agents.providers.models import ProviderModel, open_model
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from perdure.core.tools import Use

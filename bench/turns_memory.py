@@ -22,8 +22,8 @@ from typing import NamedTuple
 from bench.turns_crowd import SETTLED, resident
 from bench.turns_gateway import CountingDatabase, Street, of_model, serving
 from perdure import logs
+from perdure.store.backends.sqlite import READER_COUNT
 from perdure.store.database import Row, Tx
-from perdure.store.sqlite import READER_COUNT
 from support.waiting import eventually
 
 AT_ONCE = 500  # sessions that begin at the same moment; the first so many, which warm it up, are not counted

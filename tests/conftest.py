@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from support.postgres import PostgresServer
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 # Whoever starts us in the background may have us ignore these, and so would every program that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# A busy machine is no reason to fail: neither how long an example takes nor how long its making takes counts.
+settings.register_profile("perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("perdure")
 
 
 @pytest.fixture(scope="session")

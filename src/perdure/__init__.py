@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from perdure.errors import ToolFailed
     from perdure.runtime.gateway import Gateway
     from perdure.settings import Settings
-    from perdure.tools.functions import tool
+    from perdure.tools.function_tools import tool
 
 __all__ = ["Effect", "Gateway", "Settings", "ToolFailed", "Use", "__version__", "tool"]
 
@@ -21,7 +21,7 @@ _MODULES = {
     "Settings": "perdure.settings",
     "ToolFailed": "perdure.errors",
     "Use": "perdure.core.tools",
-    "tool": "perdure.tools.functions",
+    "tool": "perdure.tools.function_tools",
 }
 
 

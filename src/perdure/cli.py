@@ -24,7 +24,7 @@ from perdure.version import __version__
 
 if TYPE_CHECKING:
     from perdure.store.api import Store
-    from perdure.store.erasing import ErasedSession
+    from perdure.store.erasure import ErasedSession
 
 app = typer.Typer(
     help="An LLM agent on chat platforms whose conversations survive whatever happens to the process.",
@@ -68,9 +68,9 @@ NameOption = Annotated[str, typer.Option("--name", help="What to call them.")]
 @app.command()
 def run() -> None:
     """Run the gateway in the foreground."""
-    from perdure.console.serve import serve  # loads the web server
     from perdure.runtime.gateway import Gateway
-    from perdure.tools.descriptors import raise_limit
+    from perdure.tools.descriptor_limit import raise_limit
+    from perdure.web.server import serve  # loads the web server
 
     raise_limit()
     supervisor, make = take_lifeline(), partial(Gateway, launch=take_launch())
@@ -90,7 +90,7 @@ def up() -> None:
 @app.command()
 def chat(name: ChatOption = "terminal") -> None:
     """Talk to the running gateway, in the terminal."""
-    from perdure.chat import run_chat  # loads the HTTP client
+    from perdure.terminal_chat import run_chat  # loads the HTTP client
 
     raise typer.Exit(asyncio.run(run_chat(load_settings(), name)))
 
@@ -98,34 +98,34 @@ def chat(name: ChatOption = "terminal") -> None:
 @app.command()
 def stop() -> None:
     """Stop the running gateway in an orderly way."""
-    from perdure import remote
+    from perdure import gateway_client
 
-    remote.stop(load_settings())
+    gateway_client.stop(load_settings())
     typer.echo("The gateway has stopped.")
 
 
 @app.command()
 def restart() -> None:
     """Restart the running gateway in an orderly way."""
-    from perdure import remote
+    from perdure import gateway_client
 
-    remote.restart(load_settings())
+    gateway_client.restart(load_settings())
     typer.echo("The gateway has stopped; its supervisor starts it again.")
 
 
 @app.command()
 def status(json: JsonOption = False) -> None:
     """Say how the running gateway is."""
-    from perdure import remote
+    from perdure import gateway_client
 
-    found = remote.call(load_settings(), "GET", "/api/status")
+    found = gateway_client.call(load_settings(), "GET", "/api/status")
     typer.echo(format_json(found) if json else "\n".join(found["summary"]))
 
 
 @app.command()
 def sessions(json: JsonOption = False) -> None:
     """List the sessions, and what each waits for."""
-    from perdure.operations.look import list_sessions, session_line
+    from perdure.operations.inspect import list_sessions, session_line
     from perdure.store.ids import wall_clock
 
     found = asyncio.run(read_store(load_settings(), lambda store: list_sessions(store, limit=100_000)))
@@ -136,8 +136,8 @@ def sessions(json: JsonOption = False) -> None:
 @app.command()
 def why(session: SessionArgument, json: JsonOption = False) -> None:
     """Explain what became of a session's last turn."""
-    from perdure.operations.look import explain_session as explained
-    from perdure.operations.look import no_gateway_notice
+    from perdure.operations.inspect import explain_session as explained
+    from perdure.operations.inspect import no_gateway_notice
     from perdure.store.ids import wall_clock
 
     settings = load_settings()
@@ -149,8 +149,8 @@ def why(session: SessionArgument, json: JsonOption = False) -> None:
 @app.command()
 def trace(message: MessageArgument, json: JsonOption = False) -> None:
     """Show the whole life of a message."""
-    from perdure.operations.look import fact_line
-    from perdure.operations.look import trace_message as traced
+    from perdure.operations.inspect import fact_line
+    from perdure.operations.inspect import trace_message as traced
 
     facts = asyncio.run(read_store(load_settings(), lambda store: traced(store, message)))
     typer.echo(format_json(facts) if json else "\n".join(fact_line(fact) for fact in facts))
@@ -159,16 +159,16 @@ def trace(message: MessageArgument, json: JsonOption = False) -> None:
 @app.command()
 def resume(session: OptionalSessionArgument = None, everything: AllOption = False) -> None:
     """Go on with what was interrupted or set aside."""
-    from perdure import remote
+    from perdure import gateway_client
 
     if everything == (session is not None):
         raise typer.BadParameter("name a session, or say --all")
     if session is None:
-        done = remote.call(load_settings(), "POST", "/api/resume")["done"]
+        done = gateway_client.call(load_settings(), "POST", "/api/resume")["done"]
         typer.echo("Automatic resume goes on." if done else "Automatic resume was not paused.")
     else:
         _print_outcome(
-            remote.run_session_verb(load_settings(), session, "resume"),
+            gateway_client.run_session_verb(load_settings(), session, "resume"),
             "It goes on.",
             "There is nothing to resume.",
         )
@@ -177,10 +177,10 @@ def resume(session: OptionalSessionArgument = None, everything: AllOption = Fals
 @app.command()
 def drop(session: SessionArgument) -> None:
     """Give up a session's interrupted turn."""
-    from perdure import remote
+    from perdure import gateway_client
 
     _print_outcome(
-        remote.run_session_verb(load_settings(), session, "drop"),
+        gateway_client.run_session_verb(load_settings(), session, "drop"),
         "Given up.",
         "There is nothing interrupted to give up.",
     )
@@ -189,10 +189,10 @@ def drop(session: SessionArgument) -> None:
 @app.command()
 def suspend(session: SessionArgument) -> None:
     """Set a session aside: it does not go on by itself."""
-    from perdure import remote
+    from perdure import gateway_client
 
     _print_outcome(
-        remote.run_session_verb(load_settings(), session, "suspend"),
+        gateway_client.run_session_verb(load_settings(), session, "suspend"),
         "Set aside.",
         "It was set aside or closed before.",
     )
@@ -249,13 +249,13 @@ def remove_person(who: PersonArgument, chat: InChatOption = None) -> None:
 
 def _change_people(verb: str, **arguments: Any) -> None:
     """Ask the running gateway; if there is none, change the database itself."""
-    from perdure import remote
+    from perdure import gateway_client
     from perdure.errors import GatewayNotRunning
     from perdure.operations.people import without_gateway
 
     settings = load_settings()
     try:
-        found = remote.call(settings, "POST", f"/api/people/{verb}", arguments)
+        found = gateway_client.call(settings, "POST", f"/api/people/{verb}", arguments)
     except GatewayNotRunning:
         found = msgspec.to_builtins(
             asyncio.run(without_gateway(settings, lambda people: getattr(people, verb)(**arguments)))
@@ -270,8 +270,8 @@ def erase(
     json: JsonOption = False,
 ) -> None:
     """Remove a session for good, with all that belongs to it."""
-    from perdure.operations.erase import erased_line, erasure_preview
-    from perdure.runtime.eraser import erase_without_gateway
+    from perdure.operations.erasure import erased_line, erasure_preview
+    from perdure.runtime.erasure import erase_without_gateway
 
     settings = load_settings()
     lines = asyncio.run(read_store(settings, lambda store: erasure_preview(store, session)))
@@ -291,12 +291,12 @@ def _confirm(question: str) -> bool:
 
 def _erase_remotely(settings: Settings, session: str) -> list[ErasedSession]:
     """What the running gateway has erased; nothing if there is no gateway."""
-    from perdure import remote
+    from perdure import gateway_client
     from perdure.errors import GatewayNotRunning
-    from perdure.store.erasing import ErasedSession
+    from perdure.store.erasure import ErasedSession
 
     try:
-        found = remote.call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/erase")
+        found = gateway_client.call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/erase")
     except GatewayNotRunning:
         return []
     return msgspec.convert(found["erased"], list[ErasedSession])
@@ -350,7 +350,7 @@ def drill(
     simulated platforms: your database, your files and your chats are not touched. It kills the gateway with
     SIGKILL, starts it again, and counts what was lost, repeated or doubled; if anything was, it ends with code 1.
     """
-    from perdure.testing.drill.command import run_drill_command
+    from perdure.testing.drill.cli import run_drill_command
 
     if sweep and seed is not None:
         raise typer.BadParameter("a sweep leaves nothing to chance: say --seed or --sweep, not both")
@@ -362,7 +362,7 @@ def drill(
 @app.command()
 def token() -> None:
     """Print the login token of this home."""
-    from perdure.console.tokens import ensure_token
+    from perdure.web.auth.token import ensure_token
 
     typer.echo(ensure_token(load_settings().home))
 
@@ -376,8 +376,8 @@ def version() -> None:
 @config_app.command("check")
 def check() -> None:
     """Check the configuration, and that platforms, model, tools and agent are there; say where all is kept."""
-    from perdure.runtime.agents import AgentFactory
-    from perdure.runtime.platforms import configured_adapters
+    from perdure.runtime.agent_factory import AgentFactory
+    from perdure.runtime.configured_platforms import configured_adapters
 
     settings = load_settings()
     AgentFactory(settings, [adapter.name for adapter in configured_adapters(settings)])
@@ -393,7 +393,7 @@ def _print_outcome(done: bool, yes: str, no: str) -> None:
 async def read_store(settings: Settings, query: Callable[[Store], Awaitable[T]]) -> T:
     """Look at the database, whether or not a gateway is at work on it."""
     from perdure.store.api import Store
-    from perdure.store.reader import open_read_only
+    from perdure.store.backends.read_only import open_read_only
 
     store = Store(await open_read_only(settings.store_url))
     try:

@@ -206,7 +206,7 @@ class HttpConnection(asyncio.Protocol):
             self._buffered_bytes = 0
             await self._data_arrived.wait()
         if isinstance(event, h11.ConnectionClosed):
-            raise EOFError("the connection was closed")
+            raise EOFError("the connection was closed")  # noqa: TRY004 reason: it is no wrong type
         return event
 
     def abort(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from perdure.core.discretion import redact
+from perdure.core.redaction import redact
 
 
 class Log:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from perdure.core.deaths import ExitReport, GatewayLaunch, decode_launch, encode_launch, signal_name
+from perdure.core.exit_report import ExitReport, GatewayLaunch, decode_launch, encode_launch, signal_name
 from perdure.store.ids import wall_clock
 
 EXIT_DONE, EXIT_RESTART, EXIT_REFUSED = 0, 75, 78

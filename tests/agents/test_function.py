@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.agents import FunctionAgent, Reply, StepContext
-from perdure.agents.records import MAX_STEP_BYTES
+from perdure.agents.custom.step_codec import MAX_STEP_BYTES
 from perdure.core.conversation import AssistantMessage, UserMessage, build_conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import (
@@ -24,8 +24,8 @@ from perdure.core.journal import (
     TurnView,
 )
 from perdure.core.messages import Sender
+from perdure.core.recovery.tail import Tail, tail_of
 from perdure.core.session import CancelReason
-from perdure.core.tail import Tail, tail_of
 from perdure.errors import ConfigurationError, ModelError, OutcomeUnknown, StepFailed, StoreBroken, TurnWaits
 from perdure.testing import Crash, RecordingTurn
 
@@ -358,7 +358,7 @@ async def test_b60_function_that_catches_everything_does_nothing_more_when_savin
         for n in range(3):
             try:
                 await context.step("note", world.note, n)
-            except Exception:
+            except Exception:  # noqa: BLE001, S112 reason: what careless agents do
                 continue
         return "done"
 

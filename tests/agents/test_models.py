@@ -13,11 +13,11 @@ from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCall
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-from perdure.agents import wire
 from perdure.agents.api import ModelRequest
-from perdure.agents.models import MAX_ANSWER_CHARS, ProviderModel, open_model
-from perdure.agents.tries import MAX_INCOMPLETE_RETRIES, MAX_REQUESTS, ask_with_retries
-from perdure.agents.windows import MAX_PROBES
+from perdure.agents.providers import message_codec
+from perdure.agents.providers.context_window import MAX_PROBES
+from perdure.agents.providers.models import MAX_ANSWER_CHARS, ProviderModel, open_model
+from perdure.agents.providers.retries import MAX_INCOMPLETE_RETRIES, MAX_REQUESTS, ask_with_retries
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
@@ -36,7 +36,7 @@ from perdure.testing.providers import (
     Wish,
 )
 from perdure.testing.providers import Usage as Cost
-from perdure.testing.providers.windows import ServerKind
+from perdure.testing.providers.context_window import ServerKind
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -430,16 +430,16 @@ async def test_flood_within_bounds_is_taken_whole(
 async def test_more_calls_than_allowed_are_left_out_and_told(
     provider: LocalProvider, opened: Open, api: str
 ) -> None:
-    provider.script = [Says(calls=[Wish("look", {"at": str(n)}) for n in range(wire.MAX_CALLS + 3)])]
+    provider.script = [Says(calls=[Wish("look", {"at": str(n)}) for n in range(message_codec.MAX_CALLS + 3)])]
     answer = await respond(opened(api), streamed=False)
-    assert len(answer.calls) == wire.MAX_CALLS
+    assert len(answer.calls) == message_codec.MAX_CALLS
     assert texts.tool_calls.too_many(3) in answer.text
 
 
 async def test_arguments_that_are_too_large_come_back_as_a_problem(
     provider: LocalProvider, opened: Open, api: str
 ) -> None:
-    provider.script = [Says(calls=[Wish("look", {"at": "x" * (wire.MAX_ARGUMENT_BYTES + 1)})])]
+    provider.script = [Says(calls=[Wish("look", {"at": "x" * (message_codec.MAX_ARGUMENT_BYTES + 1)})])]
     [call] = (await respond(opened(api), streamed=False)).calls
     assert call.arguments == {}
     assert "smaller pieces" in call.problem
@@ -475,7 +475,7 @@ def thoughtful(provider_name: str) -> ModelResponse:
 
 
 async def test_thoughts_go_back_to_the_provider_that_signed_them(provider: LocalProvider, opened: Open) -> None:
-    answer = wire.to_model_answered(1, thoughtful("anthropic"))
+    answer = message_codec.to_model_answered(1, thoughtful("anthropic"))
     assert answer.native is not None
     told: list[Message] = [
         UserMessage("hello"),
@@ -483,25 +483,29 @@ async def test_thoughts_go_back_to_the_provider_that_signed_them(provider: Local
         ToolMessage("c1.1", "look", "seen", "ok"),
     ]
     model = opened("anthropic")
-    kinds = [type(part).__name__ for part in wire.to_provider_messages(asking(*told), model._provider)[1].parts]
+    kinds = [
+        type(part).__name__ for part in message_codec.to_provider_messages(asking(*told), model._provider)[1].parts
+    ]
     assert kinds == ["ThinkingPart", "TextPart", "ToolCallPart"]
     other = opened("openai")
-    kinds = [type(part).__name__ for part in wire.to_provider_messages(asking(*told), other._provider)[1].parts]
+    kinds = [
+        type(part).__name__ for part in message_codec.to_provider_messages(asking(*told), other._provider)[1].parts
+    ]
     assert kinds == ["TextPart", "ToolCallPart"]
 
 
 async def test_b65_thoughts_that_a_newer_library_cannot_read_are_left_out(opened: Open) -> None:
-    answer = wire.to_model_answered(1, thoughtful("anthropic"))
+    answer = message_codec.to_model_answered(1, thoughtful("anthropic"))
     garbled = (answer.native or {}) | {"parts": [{"part_kind": "telepathy"}]}
     told: list[Message] = [UserMessage("hello"), AssistantMessage("Let me see.", answer.calls, garbled)]
     told.append(ToolMessage("c1.1", "look", "seen", "ok"))
-    messages = wire.to_provider_messages(asking(*told), opened("anthropic")._provider)
+    messages = message_codec.to_provider_messages(asking(*told), opened("anthropic")._provider)
     assert [type(part).__name__ for part in messages[1].parts] == ["TextPart", "ToolCallPart"]
 
 
 def test_answer_of_words_and_calls_alone_keeps_nothing_more() -> None:
     plain = ModelResponse([TextPart("hi"), ToolCallPart("look", {"at": "a"}, "theirs")], finish_reason="stop")
-    assert wire.to_model_answered(1, plain).native is None
+    assert message_codec.to_model_answered(1, plain).native is None
 
 
 # ── which one ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from httpx2 import AsyncClient, Response
 
-from perdure.agents.transport import open_client
-from support.answering import CHUNKED, HALF, LAST, OK, ScriptedServer, run_server, tls_server_context
+from perdure.agents.providers.transport import open_client
+from support.scripted_server import CHUNKED, HALF, LAST, OK, ScriptedServer, run_server, tls_server_context
 
 pytestmark = pytest.mark.anyio
 

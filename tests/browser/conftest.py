@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from support.browsing import chromium
+from support.browser import chromium
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import Browser, FilePayload, expect
 
 from perdure.config import load_settings
-from perdure.console.demo import uses_only_offline_model
-from perdure.console.tokens import ensure_token
-from support.browsing import PHONE, Visitor, open_visitor
+from perdure.web.api.demo import uses_only_offline_model
+from perdure.web.auth.token import ensure_token
+from support.browser import PHONE, Visitor, open_visitor
 from support.gateway import GatewayProcess, Person, gateway
 
-EVERYWHERE = "0.0.0.0"
+EVERYWHERE = "0.0.0.0"  # noqa: S104 reason: a gateway that others may reach
 DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

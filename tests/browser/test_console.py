@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from perdure.core import texts
-from support.browsing import PHONE, Visitor, open_visitor
+from support.browser import PHONE, Visitor, open_visitor
 from support.busy_gateway import BusyGateway, busy_gateway
 from support.gateway import Person, gateway
 from support.waiting import wait_for

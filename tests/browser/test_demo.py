@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from support.browsing import PHONE, Visitor, open_visitor
+from support.browser import PHONE, Visitor, open_visitor
 from support.gateway import GatewayProcess, Person, gateway
 from support.waiting import wait_for
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from support.postgres import PostgresServer
-from support.stores import DatabaseLocation, StoreGateway
+from support.store_gateway import DatabaseLocation, StoreGateway
 
 
 @pytest.fixture

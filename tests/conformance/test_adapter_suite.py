@@ -10,7 +10,7 @@ import pytest
 
 from perdure.platforms.api import Capabilities
 from perdure.testing import AdapterConformance, PlatformStage
-from support.liars import FaultyStage, FaultyWebhookStage
+from support.faulty_adapters import FaultyStage, FaultyWebhookStage
 
 NEVER = "never came true"  # what is missing can only be waited for
 SHORT = 4.0

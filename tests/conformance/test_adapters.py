@@ -9,8 +9,8 @@ from pathlib import Path
 
 from perdure.platforms.api import Capabilities
 from perdure.testing import AdapterConformance, PlatformStage
-from support.posting import WebhookStage
-from support.staging import SimulatedStage, TelegramStage
+from support.platform_stages import SimulatedStage, TelegramStage
+from support.webhook_stage import WebhookStage
 
 
 class TestRichPlatform(AdapterConformance):

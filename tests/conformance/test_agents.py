@@ -10,8 +10,8 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from perdure.agents import Agent, FunctionAgent, PydanticAgent, StepContext, api
-from perdure.agents.loop import BuiltinAgent
-from perdure.agents.pydantic import idempotency_key
+from perdure.agents.builtin_agent import BuiltinAgent
+from perdure.agents.custom.pydantic_agent import idempotency_key
 from perdure.core.conversation import AssistantMessage, ToolMessage
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall

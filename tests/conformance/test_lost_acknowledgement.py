@@ -13,10 +13,10 @@ from psycopg import sql
 from perdure.core.journal import ModelAsked
 from perdure.core.turn import TurnState
 from perdure.errors import StoreError, Unavailable
-from perdure.store.moves import Turn
+from perdure.store.transitions import Turn
 from support.postgres import PostgresServer
-from support.proxy import CuttingProxy
-from support.stores import DatabaseLocation, StoreGateway, key_of
+from support.postgres_proxy import CuttingProxy
+from support.store_gateway import DatabaseLocation, StoreGateway, key_of
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -128,7 +128,7 @@ async def test_result_of_a_write_is_that_of_the_commit_that_counted(
 
 async def test_many_writes_with_many_cuts_are_each_there_once(remote: StoreGateway, proxy: CuttingProxy) -> None:
     turns = [await remote.begins_turn("work", chat_name=f"c{n}") for n in range(4)]
-    chance = random.Random(7)
+    chance = random.Random(7)  # noqa: S311 reason: which cut comes when is no secret
     for round_number in range(15):
         chance.choice([proxy.cut_after_commit, proxy.cut_before_commit])()
         await asyncio.gather(

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.errors import DatabaseRefused
 from perdure.store import migrate
-from support.stores import DatabaseLocation, StoreGateway, key_of
+from support.store_gateway import DatabaseLocation, StoreGateway, key_of
 
 pytestmark = pytest.mark.anyio
 

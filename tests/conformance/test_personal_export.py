@@ -11,11 +11,11 @@ from perdure.core.address import Address, ChatKind, session_key
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.errors import BadPerson, NotFound
 from perdure.operations import import_sessions
-from perdure.operations.personal import export_named, export_person
-from perdure.store import verbs
+from perdure.operations.personal_export import export_named, export_person
+from perdure.store import session_verbs
+from perdure.store.background_sessions import begin_background_session
 from perdure.store.people import Person
-from perdure.store.works import begin_background_session
-from support.stores import StoreGateway
+from support.store_gateway import StoreGateway
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def test_work_in_the_background_of_a_persons_chat_is_theirs(gateway: Store
 
 async def test_one_session_is_exported_by_its_id_and_all_of_a_chat_by_its_key(gateway: StoreGateway) -> None:
     key = await says(gateway, "ann", "one", "1")
-    await gateway.store.chat_commands.execute_verb(key, verbs.renew(gateway.store.ids, key, gateway.now()))
+    await gateway.store.chat_commands.execute_verb(key, session_verbs.renew(gateway.store.ids, key, gateway.now()))
     await says(gateway, "ann", "two", "1")
     old, new = await gateway.store.sessions.of_key(key)
     assert [one["id"] for one in read(await export_named(gateway.store, key))["sessions"]] == [old.id, new.id]

@@ -16,7 +16,7 @@ import pytest
 from perdure.errors import DatabaseRefused, LockHeld
 from perdure.store import migrate
 from perdure.store.api import open_database
-from support.stores import DatabaseLocation, StoreGateway, key_of, python_child
+from support.store_gateway import DatabaseLocation, StoreGateway, key_of, python_child
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.anyio
@@ -305,11 +305,11 @@ async def test_home_is_free_again_when_its_database_was_refused(sqlite_place: Da
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from support.stores import Gateway, Place
+from support.store_gateway import DatabaseLocation, StoreGateway
 
 async def hold() -> None:
-    gateway = await Gateway(Place(sys.argv[1], Path(sys.argv[2]))).open()
-    await gateway.hears("before the kill")
+    gateway = await StoreGateway(DatabaseLocation(sys.argv[1], Path(sys.argv[2]))).open()
+    await gateway.receives("before the kill")
     print("held", flush=True)
     await asyncio.Event().wait()
 

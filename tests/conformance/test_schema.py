@@ -12,8 +12,8 @@ from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState
 from perdure.core.session import SessionState
 from perdure.core.turn import OPEN_STATES, TurnState
 from perdure.store import migrate
-from perdure.store.moves import Turn
-from support.stores import TABLES, StoreGateway
+from perdure.store.transitions import Turn
+from support.store_gateway import TABLES, StoreGateway
 
 pytestmark = pytest.mark.anyio
 

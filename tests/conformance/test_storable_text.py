@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.imports import read_document
 from perdure.core.journal import ModelAnswered, ToolCall, TurnFailed
 from perdure.core.messages import Button
+from perdure.core.transfer.reader import read_document
 from perdure.operations.transfer import read_import
 from perdure.store.outbox import OutboxReply
-from support.stores import StoreGateway, chat_address, key_of
+from support.store_gateway import StoreGateway, chat_address, key_of
 
 pytestmark = pytest.mark.anyio
 

@@ -8,13 +8,13 @@ from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import RecoveryDecided, ToolEnded, ToolStarted, TurnInterrupted
 from perdure.core.messages import Attachment, Inbound, Sender, SentFile
-from perdure.core.queueing import QueueMode, QueueRules
-from perdure.core.recovery import RecoveryChoice, RecoveryRule
+from perdure.core.queue import QueueMode, QueueRules
+from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
 from perdure.store.attachments import PendingAttachment, StoredAttachment
 from perdure.store.claims import Claim
-from perdure.store.moves import Turn
 from perdure.store.outbox import OutboxReply
-from support.stores import StoreGateway, chat_address, key_of
+from perdure.store.transitions import Turn
+from support.store_gateway import StoreGateway, chat_address, key_of
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.journal import TurnFinished
-from perdure.store import verbs
+from perdure.store import session_verbs
 from perdure.store.claims import Claim
 from perdure.store.goals import end_goal, set_goal
-from support.stores import StoreGateway, key_of, message
+from support.store_gateway import StoreGateway, key_of, message
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +140,7 @@ async def test_b84_goal_ends_with_its_session_and_not_with_others(gateway: Store
     await sets(gateway)
     await sets(gateway, chat_name="c2")
     await gateway.store.chat_commands.execute_verb(
-        key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now())
+        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
     )
     assert await gateway.store.goals.of_key(key_of()) is None
     assert await claimable(gateway) == [key_of("c2")]
@@ -150,7 +150,7 @@ async def test_b84_goal_ends_with_its_session_and_not_with_others(gateway: Store
 async def test_b84_goal_rests_while_its_session_is_set_aside(gateway: StoreGateway) -> None:
     await sets(gateway)
     await gateway.store.chat_commands.execute_verb(
-        key_of(), verbs.suspend(gateway.store.ids, key_of(), gateway.now())
+        key_of(), session_verbs.suspend(gateway.store.ids, key_of(), gateway.now())
     )
     assert await claimable(gateway) == []
     assert await gateway.claims() is None

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from perdure.core.messages import Attachment, Inbound, Sender
-from support.stores import DatabaseLocation, StoreGateway, chat_address, key_of, message, python_child
+from support.store_gateway import DatabaseLocation, StoreGateway, chat_address, key_of, message, python_child
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.anyio
@@ -200,12 +200,12 @@ async def test_text_with_a_nul_character_stops_nothing(gateway: StoreGateway) ->
 CHILD = """
 import asyncio, sys
 from pathlib import Path
-from support.stores import Gateway, Place
+from support.store_gateway import DatabaseLocation, StoreGateway
 
 async def receive() -> None:
-    gateway = await Gateway(Place(sys.argv[1], Path(sys.argv[2]))).open()
+    gateway = await StoreGateway(DatabaseLocation(sys.argv[1], Path(sys.argv[2]))).open()
     for number in range(100_000):
-        await gateway.hears(f"m{number}")
+        await gateway.receives(f"m{number}")
         print(number, flush=True)
 
 asyncio.run(receive())

@@ -20,9 +20,9 @@ from perdure.core.journal import (
     TurnRequeued,
 )
 from perdure.core.turn import FINAL_STATES, TurnState
-from perdure.store.moves import Turn
 from perdure.store.runs import LEASE_MS
-from support.stores import DatabaseLocation, SpyDatabase, StoreGateway, answer_with_calls, key_of
+from perdure.store.transitions import Turn
+from support.store_gateway import DatabaseLocation, SpyDatabase, StoreGateway, answer_with_calls, key_of
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

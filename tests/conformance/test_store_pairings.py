@@ -21,7 +21,7 @@ from perdure.store.pairings import (
     reject_unknown_person,
 )
 from perdure.store.people import Person
-from support.stores import StoreGateway
+from support.store_gateway import StoreGateway
 
 pytestmark = pytest.mark.anyio
 

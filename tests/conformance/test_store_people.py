@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.messages import Inbound, Sender, Stored
-from perdure.core.people import OPERATOR, AllowLists
-from perdure.store.admission import Authorisation
+from perdure.core.roles import OPERATOR, AllowLists
+from perdure.store.authorisation import Authorisation
 from perdure.store.goals import set_goal
 from perdure.store.inbox import InboxKind
 from perdure.store.people import Person, roles
 from perdure.store.processes import ProcessEnd, ProcessRequest
-from support.stores import StoreGateway, chat_address, key_of
+from support.store_gateway import StoreGateway, chat_address, key_of
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ import pytest
 from perdure.core.address import background_session_key
 from perdure.core.effects import Effect
 from perdure.core.journal import Cause, ObservedExit, ToolEnded, ToolStarted
-from perdure.store import verbs
+from perdure.store import session_verbs
+from perdure.store.background_sessions import begin_background_session
 from perdure.store.ids import wall_clock
-from perdure.store.moves import Turn
 from perdure.store.processes import (
     MAX_STRIKES,
     NOTICE_INTERVAL_MS,
@@ -22,8 +22,8 @@ from perdure.store.processes import (
     ProcessRequest,
     mark_seen,
 )
-from perdure.store.works import begin_background_session
-from support.stores import StoreGateway, key_of, message
+from perdure.store.transitions import Turn
+from support.store_gateway import StoreGateway, key_of, message
 
 pytestmark = pytest.mark.anyio
 
@@ -190,7 +190,7 @@ async def test_notice_of_a_process_of_background_work_has_its_number(gateway: St
     first, last = [await begins(gateway, claim.turn, call) for call in ("c1", "c2")]
     await gateway.finishes_turn(claim.turn)
     assert await ends(gateway, first) == "report"
-    await gateway.store.chat_commands.execute_verb(key, verbs.renew(gateway.store.ids, key, gateway.now()))
+    await gateway.store.chat_commands.execute_verb(key, session_verbs.renew(gateway.store.ids, key, gateway.now()))
     assert await ends(gateway, last) == "notice"
     assert await owed(gateway) == ["[background 1] ended, 0 more"] * 2
 
@@ -232,7 +232,7 @@ async def test_end_that_began_a_turn_stays_told_when_it_is_seen_in_that(gateway:
 async def test_b96_end_is_a_notice_when_a_fresh_conversation_was_begun(gateway: StoreGateway) -> None:
     process = await in_background(gateway)
     await gateway.store.chat_commands.execute_verb(
-        key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now())
+        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
     )
     assert await ends(gateway, process) == "notice"
     assert await gateway.claims() is None
@@ -245,7 +245,7 @@ async def test_b96_waiting_report_becomes_a_notice_when_a_fresh_conversation_is_
     process = await in_background(gateway)
     await ends(gateway, process)
     await gateway.store.chat_commands.execute_verb(
-        key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now())
+        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
     )
     assert await owed(gateway) == ["ended, 0 more"], "it is owed at once"
     assert await gateway.store.turns.claimable_keys(gateway.run) == []
@@ -256,7 +256,7 @@ async def test_b96_waiting_report_becomes_a_notice_when_a_fresh_conversation_is_
 async def test_b92_notice_is_taken_back_when_the_end_is_seen_before_it_is_sent(gateway: StoreGateway) -> None:
     process = await in_background(gateway)
     await gateway.store.chat_commands.execute_verb(
-        key_of(), verbs.renew(gateway.store.ids, key_of(), gateway.now())
+        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
     )
     await ends(gateway, process)
     await sees(gateway, process)
@@ -266,7 +266,7 @@ async def test_b92_notice_is_taken_back_when_the_end_is_seen_before_it_is_sent(g
 async def test_end_is_a_notice_when_the_session_is_set_aside(gateway: StoreGateway) -> None:
     process = await in_background(gateway)
     await gateway.store.chat_commands.execute_verb(
-        key_of(), verbs.suspend(gateway.store.ids, key_of(), gateway.now())
+        key_of(), session_verbs.suspend(gateway.store.ids, key_of(), gateway.now())
     )
     assert await ends(gateway, process) == "notice"
     assert await gateway.claims() is None

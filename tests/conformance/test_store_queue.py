@@ -13,16 +13,16 @@ import pytest
 from perdure.core import texts
 from perdure.core.journal import MessagesJoined, QuestionAsked, TurnCancelled, TurnFinished, TurnInterrupted, fold
 from perdure.core.messages import Inbound, Sender, Stored
-from perdure.core.queueing import QUEUE_MODE_NAMES, Fate, QueueMode, QueueRules
+from perdure.core.queue import QUEUE_MODE_NAMES, Fate, QueueMode, QueueRules
 from perdure.core.session import CancelReason
 from perdure.core.turn import TurnState
+from perdure.store.chat_commands import ChatCommand
 from perdure.store.claims import Claim, claim
 from perdure.store.database import Tx
 from perdure.store.inbox import InboxKind
-from perdure.store.moves import Turn, transition
-from perdure.store.orders import ChatCommand
-from perdure.store.queueing import convert_to_message, switch_mode
-from support.stores import DatabaseLocation, StoreGateway, chat_address, key_of, message
+from perdure.store.queue import convert_to_message, switch_mode
+from perdure.store.transitions import Turn, transition
+from support.store_gateway import DatabaseLocation, StoreGateway, chat_address, key_of, message
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.journal import TurnInterrupted, TurnRequeued
 from perdure.core.session import CancelReason, RecoveryState, SessionState
-from support.stores import StoreGateway, key_of
+from support.store_gateway import StoreGateway, key_of
 
 pytestmark = pytest.mark.anyio
 

@@ -28,12 +28,12 @@ from perdure.core.journal import (
     TurnRequeued,
 )
 from perdure.core.messages import Sender
-from perdure.core.recovery import RecoveryChoice, RecoveryRule
+from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
 from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnMove, TurnState
 from perdure.store.journal import MAX_INLINE_ENTRIES
-from perdure.store.moves import Turn
 from perdure.store.outbox import OutboxReply
-from support.stores import StoreGateway, answer_with_calls, chat_address, key_of
+from perdure.store.transitions import Turn
+from support.store_gateway import StoreGateway, answer_with_calls, chat_address, key_of
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import NotConnected, SendUnknown
-from perdure.platforms.telegram.http import HttpClient
-from support.answering import CHUNKED, HALF, LAST, OK, ScriptedServer, run_server, tls_server_context
+from perdure.platforms.telegram.http_client import HttpClient
+from support.scripted_server import CHUNKED, HALF, LAST, OK, ScriptedServer, run_server, tls_server_context
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.effects import Effect
@@ -24,10 +24,10 @@ from perdure.core.turn import TurnState
 from perdure.errors import BadImport, DatabaseRefused, LockHeld, StoreError
 from perdure.operations import ImportProblem, ImportReport, export_sessions, import_sessions, read_import
 from perdure.store.api import Store, open_database
-from perdure.store.moves import Turn
+from perdure.store.backends.read_only import open_read_only
 from perdure.store.outbox import OutboxReply
-from perdure.store.reader import open_read_only
-from support.stores import DatabaseLocation, StoreGateway, answer_with_calls, chat_address, key_of, message
+from perdure.store.transitions import Turn
+from support.store_gateway import DatabaseLocation, StoreGateway, answer_with_calls, chat_address, key_of, message
 
 if TYPE_CHECKING:
     from support.postgres import PostgresServer
@@ -603,7 +603,7 @@ async def proceed(gateway: StoreGateway, turn: Turn, what: str, text: str, name:
         await gateway.appends(turn, QuestionAsked("q", text))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(ACTS), st.text(max_size=20)), max_size=25))
 def test_sessions_are_the_same_after_export_and_import_whatever_happened(
     steps: list[tuple[str, str, str]],

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.tools.danger import assess_command, make_policy
-from perdure.tools.judging.commandline import MAX_CHARACTERS
-from perdure.tools.judging.dangers import DANGEROUS_COMMANDS, HARMLESS_COMMANDS, RISK_EXAMPLES
+from perdure.tools.shell_policy.parser import MAX_CHARACTERS
+from perdure.tools.shell_policy.policy import assess_command, make_policy
+from perdure.tools.shell_policy.rules import DANGEROUS_COMMANDS, HARMLESS_COMMANDS, RISK_EXAMPLES
 from support.markdown import page
 
 APPROVALS = page("docs/approvals.md")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.testing.drill.report import FAULTS, UNKNOWN
-from perdure.testing.drill.scenes import PLATFORMS, SCENARIOS
+from perdure.testing.drill.scenarios import PLATFORMS, SCENARIOS
 from support.markdown import page
 
 ROW = re.compile(r"^\| `([a-z]+)` \|", re.MULTILINE)

@@ -12,9 +12,9 @@ from typing import Any, get_args
 import httpx
 import pytest
 
-from perdure.console import events
 from perdure.core.journal import ToolOutcome, TurnUndone
 from perdure.core.turn import TurnMove
+from perdure.web.api import events
 from support.gateway import GatewayProcess, Person, gateway
 from support.markdown import page
 

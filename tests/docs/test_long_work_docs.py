@@ -10,7 +10,7 @@ import pytest
 from perdure.core.commands import read_background_request
 from perdure.core.goals import GOAL_GIVEN_UP, GOAL_REACHED
 from perdure.core.tools import Use
-from perdure.tools.functions import as_tool
+from perdure.tools.function_tools import as_tool
 from support.markdown import page
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ PAGE = page("docs/long-work.md")
 async def test_example_gives_signs_of_life() -> None:
     [example] = PAGE.blocks("python")
     names: dict[str, Any] = {"__name__": "garden"}
-    exec(compile(example, "docs/long-work.md", "exec", dont_inherit=True), names)
+    exec(compile(example, "docs/long-work.md", "exec", dont_inherit=True), names)  # noqa: S102 reason: that is the test
     signs: list[None] = []
     use = Use({"depth": 3}, "turn:call", lambda: signs.append(None))
     assert await as_tool(names["dig"]).run(use) == "a hole"

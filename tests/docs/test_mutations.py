@@ -50,9 +50,15 @@ def breaking(before: str, after: str) -> Mutation:
 @pytest.mark.parametrize(
     ("mutation", "verdict"),
     [
-        pytest.param(breaking("BEGUN = tuple(state", "BEGUN = () and tuple(state"), "killed", id="noticed"),
-        pytest.param(breaking("INITIAL = State", "INITIAL = THAT = State"), "survived", id="not noticed"),
-        pytest.param(breaking("INITIAL = State", "INITIAL = Nothing"), "no verdict", id="cannot be imported"),
+        pytest.param(
+            breaking("OPEN_STATES = tuple(state", "OPEN_STATES = () and tuple(state"), "killed", id="noticed"
+        ),
+        pytest.param(
+            breaking("INITIAL_STATE = TurnState", "INITIAL_STATE = THAT = TurnState"), "survived", id="not noticed"
+        ),
+        pytest.param(
+            breaking("INITIAL_STATE = TurnState", "INITIAL_STATE = Nothing"), "no verdict", id="cannot be imported"
+        ),
         pytest.param(breaking("no such line", ""), "does not apply", id="does not apply"),
     ],
 )

@@ -6,7 +6,7 @@ import re
 
 from perdure.config import SETTINGS_BY_KEY
 from perdure.core import texts
-from perdure.core.queueing import QUEUE_MODE_NAMES
+from perdure.core.queue import QUEUE_MODE_NAMES
 from support.markdown import page
 
 PAGE = page("docs/queue.md")

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from support.crash_moment import CrashMoment
+from support.crash_scenarios.registry import SCENARIOS, recorded_sweeps
 from support.markdown import ROOT, page
-from support.moments import CrashMoment
-from support.sweeps.all import SCENARIOS, recorded_sweeps
 
 RECOVERY, TESTING = page("docs/recovery.md"), page("docs/testing.md")
 

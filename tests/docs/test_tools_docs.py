@@ -11,11 +11,11 @@ import pytest
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
-from perdure.runtime.ledger import DeferredProcessRecords
+from perdure.runtime.process_records import DeferredProcessRecords
 from perdure.tools.fetch import fetch_tool
-from perdure.tools.files import file_tools
-from perdure.tools.functions import as_tool
-from perdure.tools.processes import process_tool
+from perdure.tools.file_tools import file_tools
+from perdure.tools.function_tools import as_tool
+from perdure.tools.process_tool import process_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
 from support.markdown import page
 
@@ -29,7 +29,7 @@ def kitchen() -> dict[str, Any]:
     """The example, run."""
     [example] = TOOLS.blocks("python")
     names: dict[str, Any] = {"__name__": "kitchen"}
-    exec(compile(example, "docs/tools.md", "exec", dont_inherit=True), names)
+    exec(compile(example, "docs/tools.md", "exec", dont_inherit=True), names)  # noqa: S102 reason: that is the test
     return names
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agents.models import MAX_ANSWER_CHARS
+from perdure.agents.providers.models import MAX_ANSWER_CHARS
 from perdure.core import texts
 from perdure.testing.providers import Asked, Fails, Hangs, LocalProvider, NeverEnds, Says, Wish
 from support.gateway import GatewayProcess, Person, gateway

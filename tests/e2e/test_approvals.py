@@ -11,8 +11,8 @@ from perdure.core import texts
 from perdure.core.journal import QuestionAnswered, ToolStarted
 from perdure.platforms.api import Capabilities
 from perdure.testing import SimulatedPlatform
-from support.approving import DONE, GUARDED, QUESTION, ApprovalScenario
-from support.shelling import HELD_COMMAND, HELD_RESULT, home_without_commands
+from support.approvals import DONE, GUARDED, QUESTION, ApprovalScenario
+from support.shell_commands import HELD_COMMAND, HELD_RESULT, home_without_commands
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

@@ -11,11 +11,17 @@ import pytest
 
 from perdure.core.address import Address, session_key
 from perdure.core.journal import TurnView
-from support.approving import DONE, GUARDED, QUESTION
+from support.approvals import DONE, GUARDED, QUESTION
 from support.gateway import GatewayProcess, Person
-from support.recovering import last_turn
-from support.shelling import HELD_COMMAND, HELD_RESULT, ShellCommands, gateway_process_group, home_without_commands
-from support.stopping import read_only_store
+from support.recovery import last_turn
+from support.shell_commands import (
+    HELD_COMMAND,
+    HELD_RESULT,
+    ShellCommands,
+    gateway_process_group,
+    home_without_commands,
+)
+from support.shutdown import read_only_store
 
 ASK = "ask: Which way? | Left | Right\nstep go 0s"
 

@@ -16,12 +16,12 @@ from perdure.core import texts
 from perdure.core.delivery import MAX_RETRY_MS, DeliveryState
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected, SendRetry
-from perdure.runtime.bell import POLL_SECONDS
 from perdure.runtime.connections import MAX_DELAY_SECONDS
+from perdure.runtime.wakeups import POLL_SECONDS
 from perdure.testing import SimulatedPlatform
-from perdure.testing.platform import SimulatedAdapter
-from support.counting import fast_forward_gateway, loop_milliseconds
-from support.leaping import run_fast_forward
+from perdure.testing.simulated_platform import SimulatedAdapter
+from support.counting_database import fast_forward_gateway, loop_milliseconds
+from support.fast_forward_loop import run_fast_forward
 from support.waiting import eventually
 
 DAY = 86_400.0

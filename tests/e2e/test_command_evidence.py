@@ -1,6 +1,7 @@
 """A command is dead, failed or never begun only by evidence: no descriptors left, and folders that vanish.
 
-Drives `tools/shell.py`, `tools/kept.py`, `tools/sightings.py` and `runtime/processes.py` in a real gateway.
+Drives `tools/shell.py`, `tools/keeper/client.py`, `tools/keeper/status.py` and `runtime/process_watcher.py` in
+a real gateway.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from support.gateway import GatewayProcess, Person
-from support.shelling import HELD_COMMAND, HELD_RESULT, ShellCommands, gateway_process_group, home_without_commands
+from support.shell_commands import (
+    HELD_COMMAND,
+    HELD_RESULT,
+    ShellCommands,
+    gateway_process_group,
+    home_without_commands,
+)
 from support.waiting import wait_for
 
 SOFT = 200  # a limit of open files that no system has by itself

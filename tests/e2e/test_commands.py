@@ -20,9 +20,9 @@ from perdure.platforms.api import Capabilities
 from perdure.store.database import Database, Transaction
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import AgentHarness, crash_in_step, key_of, turn_views, wait_for_replies
-from support.stopping import HangingPlatform, HeldAgent, crashing_at_fact, read_only_store, wait_until_stopped
-from support.stores import DelayedClaims, SpyDatabase, SpyTx
+from support.recovery import AgentHarness, crash_in_step, key_of, turn_views, wait_for_replies
+from support.shutdown import HangingPlatform, HeldAgent, crashing_at_fact, read_only_store, wait_until_stopped
+from support.store_gateway import DelayedClaims, SpyDatabase, SpyTx
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

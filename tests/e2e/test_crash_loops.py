@@ -13,14 +13,19 @@ from perdure.core.journal import TurnCancelled
 from perdure.core.session import SessionState
 from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway
-from support.recovering import (
+from support.recovery import (
     AnsweringAgent,
     HangingAgent,
     decided_rules,
     interruption_reasons,
     was_interrupted_in_step,
 )
-from support.scenes import SCRIPT, RecoveryScenario, scenario_crashed_in_step, scenario_crashed_three_times
+from support.recovery_scenario import (
+    SCRIPT,
+    RecoveryScenario,
+    scenario_crashed_in_step,
+    scenario_crashed_three_times,
+)
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

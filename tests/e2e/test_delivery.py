@@ -16,9 +16,9 @@ from perdure.platforms.api import Capabilities, Event
 from perdure.store.api import Store
 from perdure.store.database import Database
 from perdure.testing import FaultyDatabase, SettableClock, SimulatedPlatform, gateways
-from perdure.testing.platform import SimulatedAdapter
+from perdure.testing.simulated_platform import SimulatedAdapter
 from support.inprocess import crashing_at_the_end, serving
-from support.stopping import crashing_at_fact
+from support.shutdown import crashing_at_fact
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

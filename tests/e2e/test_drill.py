@@ -18,7 +18,7 @@ import pytest
 from perdure.config import load_settings
 from perdure.testing.drill import Drill, Point, Report
 from support import broken_gateways
-from support.keeping import find_processes
+from support.keepers import find_processes
 from support.waiting import wait_for
 
 FAULTS = ("lost", "repeated", "duplicates", "phantoms", "stuck", "notes", "epochs")

@@ -12,7 +12,7 @@ from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import crashing_at_the_end, serving
 from support.postgres import PostgresServer
-from support.recovering import key_of, turn_views
+from support.recovery import key_of, turn_views
 from support.waiting import eventually, wait_for
 
 DAY = 86_400.0

@@ -16,8 +16,8 @@ from perdure.errors import ModelError
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.killing import StoreCallSweep
-from support.recovering import key_of, run_perdure, turn_views
+from support.recovery import key_of, run_perdure, turn_views
+from support.store_call_sweep import StoreCallSweep
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

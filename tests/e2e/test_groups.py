@@ -10,8 +10,8 @@ from perdure.core import texts
 from perdure.core.journal import TurnCancelled, TurnView
 from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway, StopKind
-from support.people import PairingScenario, change_people
-from support.recovering import last_turn, turn_views
+from support.pairing import PairingScenario, change_people
+from support.recovery import last_turn, turn_views
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -126,7 +126,7 @@ async def test_b102_outsider_cannot_approve_or_deny(tmp_path: Path, who: str) ->
             house.platform.write(text, chat="g", sender=who)
         await house.wait_until_acknowledged()
         if who == "gus":
-            refused = lambda: house.platform.replies("g").count(texts.people.NOT_ALLOWED) == 4
+            refused = lambda: house.platform.replies("g").count(texts.people.NOT_ALLOWED) == 4  # noqa: E731
             await eventually("the guest is told", refused)
         assert (await last_turn(here.store, SHARED)).state is TurnState.WAITING
         house.platform.press(approve.command, chat="g", sender="bob")

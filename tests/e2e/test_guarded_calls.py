@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perdure.testing.providers import LocalProvider, Says, Wish
-from support.approving import DONE, ApprovalScenario
-from support.shelling import home_without_commands
+from support.approvals import DONE, ApprovalScenario
+from support.shell_commands import home_without_commands
 
 pytestmark = pytest.mark.anyio
 

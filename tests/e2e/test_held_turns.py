@@ -9,12 +9,12 @@ from typing import TypeVar
 import pytest
 
 from perdure.core import texts
-from perdure.core.recovery import InterruptionReason
+from perdure.core.recovery.decision import InterruptionReason
 from perdure.core.turn import TurnState
 from perdure.store.database import Database, Transaction
 from perdure.testing import CrashingDatabase
-from support.recovering import GatedPlatform, decided_rules, was_interrupted_in_step
-from support.scenes import (
+from support.recovery import GatedPlatform, decided_rules, was_interrupted_in_step
+from support.recovery_scenario import (
     SCRIPT,
     RecoveryScenario,
     scenario_crashed_in_step,

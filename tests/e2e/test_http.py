@@ -16,9 +16,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from perdure.console.serve import listen
-from support.described import check_response
+from perdure.web.server import listen
 from support.gateway import GatewayProcess, gateway
+from support.openapi_check import check_response
 from support.waiting import eventually, wait_for
 
 Event = tuple[str, str, dict[str, Any]]

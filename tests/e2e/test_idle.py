@@ -15,12 +15,12 @@ from perdure.core.delivery import DeliveryState
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected, SendRefused, SendRetry, SendUnknown
 from perdure.platforms.api import Capabilities
-from perdure.runtime.bell import POLL_SECONDS
 from perdure.runtime.gateway import Gateway
+from perdure.runtime.wakeups import POLL_SECONDS
 from perdure.testing import SimulatedPlatform
-from perdure.testing.platform import SimulatedAdapter
-from support.counting import CountingWrapper, fast_forward_gateway, pass_loop_time
-from support.leaping import run_fast_forward
+from perdure.testing.simulated_platform import SimulatedAdapter
+from support.counting_database import CountingWrapper, fast_forward_gateway, pass_loop_time
+from support.fast_forward_loop import run_fast_forward
 from support.waiting import eventually
 
 MINUTES = 10 * 60.0

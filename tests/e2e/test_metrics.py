@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from perdure.console.metrics import METRIC_FAMILIES
+from perdure.web.api.metrics import METRIC_FAMILIES
 from support.gateway import GatewayProcess, Person, gateway
 from support.waiting import wait_for
 

@@ -11,8 +11,8 @@ from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage
 from perdure.core.journal import TurnCancelled
 from perdure.core.turn import TurnState
 from perdure.runtime.gateway import StopKind
-from support.recovering import HangingAgent, decided_rules, interruption_reasons, was_interrupted_in_step
-from support.scenes import (
+from support.recovery import HangingAgent, decided_rules, interruption_reasons, was_interrupted_in_step
+from support.recovery_scenario import (
     SCRIPT,
     RecoveryScenario,
     scenario_crashed_in_step,

@@ -16,8 +16,8 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from support.described import all_api_calls, served_description
 from support.gateway import GatewayProcess, gateway
+from support.openapi_check import all_api_calls, served_description
 
 # It kills the gateway, which is what it is for; and a stream does not end by itself.
 APART = ("/api/demo/kill", "/api/chats/{chat}/events")

@@ -15,8 +15,8 @@ from perdure.core import texts
 from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import serving
-from support.operating import Operator
-from support.people import api_request
+from support.operator_client import Operator
+from support.pairing import api_request
 from support.telegram import telegram_gateway, wait_for_texts
 from support.waiting import wait_for
 

@@ -11,11 +11,11 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import ModelError
-from perdure.operations.look import trace_message
+from perdure.operations.inspect import trace_message
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform
-from perdure.testing.platform import SimulatedAdapter
+from perdure.testing.simulated_platform import SimulatedAdapter
 from support.inprocess import crashing_at_the_end, serving
 from support.waiting import eventually
 

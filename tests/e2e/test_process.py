@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from perdure import __version__
-from perdure.console.tokens import ensure_token
 from perdure.store.migrate import prepare_sqlite
+from perdure.web.auth.token import ensure_token
 from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
 from support.waiting import wait_for
 
@@ -137,7 +137,7 @@ def test_nothing_heavy_is_imported_when_the_gateway_starts(
         person.wait_for_replies(1)
         assert process.stop() == 0
         imported = re.findall(r"^import time:.*\| +(\S+)$", process.log(), re.MULTILINE)
-    assert "perdure.console.serve" in imported
+    assert "perdure.web.server" in imported
     heavy = {"sqlalchemy", "alembic", "pydantic", "httpx", "psycopg", "rich", "structlog"}
     assert {name.partition(".")[0] for name in imported} & heavy == set()
 

@@ -16,13 +16,13 @@ from perdure.core.journal import TurnView
 from perdure.core.tools import Use
 from perdure.errors import OutcomeUnknown
 from perdure.platforms.api import Capabilities
-from perdure.runtime.ledger import StoredProcessRecords
+from perdure.runtime.process_records import StoredProcessRecords
 from perdure.store.ids import wall_clock
 from perdure.store.processes import NOTICE_INTERVAL_MS
 from perdure.testing import SettableClock, SimulatedPlatform
-from perdure.tools import kept
-from perdure.tools.processes import process_tool
-from support.background import (
+from perdure.tools.keeper import client
+from perdure.tools.process_tool import process_tool
+from support.background_processes import (
     Switch,
     chat_turns,
     keeper_directory,
@@ -35,9 +35,9 @@ from support.background import (
 )
 from support.gateway import Person, gateway
 from support.inprocess import crashing_at_the_end, serving
-from support.keeping import end_all_commands, is_alive, rewrite_record
-from support.recovering import key_of
-from support.stopping import crashing_at_fact
+from support.keepers import end_all_commands, is_alive, rewrite_record
+from support.recovery import key_of
+from support.shutdown import crashing_at_fact
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -115,7 +115,7 @@ async def test_b91_process_that_ended_while_no_gateway_ran_is_told_once(home: Pa
         await wait_for_replies(platform, "begun")
         place = keeper_directory(home, await wait_for_process(first))
     switch.throw()
-    await eventually("the process has ended", lambda: isinstance(kept.read_status(place), kept.CommandEnded))
+    await eventually("the process has ended", lambda: isinstance(client.read_status(place), client.CommandEnded))
     for _ in range(2):
         async with crashing_at_the_end(home, platform, clock=clock) as again:
             await wait_for_replies(platform, "begun", "alone")
@@ -145,7 +145,7 @@ async def test_b90_recycled_process_id_is_neither_adopted_nor_killed(home: Path)
         was = await wait_until_running(home, process)
     os.kill(was.keeper, signal.SIGKILL)
     os.kill(was.pid, signal.SIGKILL)
-    stranger = subprocess.Popen(["/bin/sleep", "600"])
+    stranger = subprocess.Popen(["/bin/sleep", "600"])  # noqa: ASYNC220 reason: it takes no time
     try:
         for name in ("claim", "child"):
             rewrite_record(keeper_directory(home, process), name, lambda record: record | {"pid": stranger.pid})
@@ -189,7 +189,7 @@ async def test_process_is_given_input_and_read_from(home: Path) -> None:
         [said] = await wait_for_replies(platform, "5 bytes")
         assert "The process was given 5 bytes" in said
         process = await wait_for_process(running)
-        await kept.write_input(keeper_directory(home, process), b"\n")
+        await client.write_input(keeper_directory(home, process), b"\n")
         await wait_for_replies(platform, "5 bytes", "got hello")
 
 
@@ -214,12 +214,16 @@ async def test_input_is_not_given_twice_when_the_call_was_cut_off(home: Path) ->
 # ── stopping and beginning anew ─────────────────────────────────────────────────────────────────────────────
 
 
+def statuses(home: Path) -> list[str]:
+    return sorted(type(status).__name__ for status in client.read_all_statuses(home / "keepers").values())
+
+
 async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: Path) -> None:
     platform, switch = SimulatedPlatform(), Switch(home.parent)
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; echo late\nrun: sleep 600\nsay: never")
         await wait_until_running(home, await wait_for_process(running))
-        await eventually("both run", lambda: len(list((home / "keepers").iterdir())) == 2)
+        await eventually("both run", lambda: statuses(home) == ["CommandRunning", "CommandRunning"])
         platform.write("/stop")
         await wait_for_replies(platform, "")
         platform.write("process: list")
@@ -229,11 +233,7 @@ async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: 
         [*_, status] = await wait_for_replies(platform, "", "running", "running")
         assert "until [" in status
         await eventually(
-            "the foreground command was stopped",
-            lambda: (
-                sorted(type(seen).__name__ for seen in kept.read_all_statuses(home / "keepers").values())
-                == ["CommandEnded", "CommandRunning"]
-            ),
+            "the foreground command was stopped", lambda: statuses(home) == ["CommandEnded", "CommandRunning"]
         )
         switch.throw()
         await wait_for_replies(platform, "", "running", "running", "late")

@@ -11,7 +11,7 @@ from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.scenes import RecoveryScenario
+from support.recovery_scenario import RecoveryScenario
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

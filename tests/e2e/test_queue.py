@@ -10,11 +10,11 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.journal import MessagesJoined, TurnCancelled
-from perdure.core.queueing import QUEUE_MODE_NAMES, QueueMode
+from perdure.core.queue import QUEUE_MODE_NAMES, QueueMode
 from perdure.core.session import CancelReason
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import AgentHarness, key_of, turn_views, wait_for_replies
+from support.recovery import AgentHarness, key_of, turn_views, wait_for_replies
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

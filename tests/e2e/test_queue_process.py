@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from perdure.core import texts
-from perdure.core.queueing import QUEUE_MODE_NAMES, QueueMode
+from perdure.core.queue import QUEUE_MODE_NAMES, QueueMode
 from support.gateway import GatewayProcess, Person, gateway
 from support.waiting import wait_for
 

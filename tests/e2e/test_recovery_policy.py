@@ -11,7 +11,7 @@ from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ModelAnswered, TokenUsage, ToolCall, ToolEnded, ToolStarted, TurnCancelled
 from perdure.core.turn import TurnState
 from perdure.testing import SimulatedPlatform
-from support.recovering import (
+from support.recovery import (
     AnsweringAgent,
     GatedPlatform,
     HangingAgent,
@@ -23,7 +23,13 @@ from support.recovering import (
     wait_for_rule,
     was_interrupted_in_step,
 )
-from support.scenes import SCRIPT, RecoveryScenario, move_session, scenario_crashed_in_step, web_platform
+from support.recovery_scenario import (
+    SCRIPT,
+    RecoveryScenario,
+    move_session,
+    scenario_crashed_in_step,
+    web_platform,
+)
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

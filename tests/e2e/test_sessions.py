@@ -13,7 +13,7 @@ from perdure.core import texts
 from perdure.core.journal import RecoveryNoted, TurnCancelled, TurnView
 from perdure.core.session import SessionState
 from perdure.core.turn import TurnState
-from perdure.operations.look import session_fields
+from perdure.operations.inspect import session_fields
 from perdure.platforms.api import Capabilities
 from perdure.store.api import Store
 from perdure.store.journal import MAX_INLINE_ENTRIES
@@ -21,7 +21,7 @@ from perdure.store.sessions import Session
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import Person, gateway
 from support.inprocess import serving
-from support.recovering import (
+from support.recovery import (
     AgentHarness,
     crash_in_step,
     interruption_reasons,
@@ -31,7 +31,7 @@ from support.recovering import (
     wait_for_replies,
     wait_for_rule,
 )
-from support.stopping import HeldAgent, crashing_at_fact, read_only_store, wait_until_stopped
+from support.shutdown import HeldAgent, crashing_at_fact, read_only_store, wait_until_stopped
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,9 @@ from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.tools.shell import call_directory
 from support.gateway import COMMAND, Person
 from support.inprocess import serving
-from support.keeping import run_keeper_program, write_launch_spec
-from support.recovering import key_of, last_turn, wait_for_replies
-from support.shelling import (
+from support.keepers import run_keeper_program, write_launch_spec
+from support.recovery import key_of, last_turn, wait_for_replies
+from support.shell_commands import (
     HELD_COMMAND,
     HELD_RESULT,
     ShellCommands,
@@ -24,7 +24,7 @@ from support.shelling import (
     home_without_commands,
     is_gone,
 )
-from support.stopping import crashing_at_fact, read_only_store
+from support.shutdown import crashing_at_fact, read_only_store
 from support.waiting import eventually, wait_for
 
 INTENT = "SELECT 1 FROM journal WHERE kind = 'tool_started'"

@@ -14,13 +14,13 @@ import pytest
 from perdure.core.journal import RecoveryDecided
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
-from perdure.tools import kept
-from perdure.tools.kept import CommandRunning
+from perdure.tools.keeper import client
+from perdure.tools.keeper.client import CommandRunning
 from perdure.tools.shell import call_directory
 from support.gateway import Person
 from support.inprocess import crashing_at_the_end, serving
-from support.recovering import key_of, last_turn, turn_views, wait_for_replies
-from support.shelling import (
+from support.recovery import key_of, last_turn, turn_views, wait_for_replies
+from support.shell_commands import (
     HELD_COMMAND,
     HELD_RESULT,
     FailingAgent,
@@ -29,7 +29,7 @@ from support.shelling import (
     home_without_commands,
     is_gone,
 )
-from support.stopping import crashing_at_fact, read_only_store
+from support.shutdown import crashing_at_fact, read_only_store
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -156,7 +156,7 @@ async def intent(gateway: Gateway, platform: SimulatedPlatform) -> bool:
 def all_over(commands: ShellCommands) -> bool:
     """Whether nothing runs in any place, and nothing ever will."""
     return all(
-        isinstance(kept.read_status(place), kept.CommandEnded | kept.CommandNeverStarted)
+        isinstance(client.read_status(place), client.CommandEnded | client.CommandNeverStarted)
         for place in commands.directories()
     )
 

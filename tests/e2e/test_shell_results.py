@@ -12,7 +12,7 @@ from perdure.testing import SimulatedPlatform
 from perdure.testing.providers import LocalProvider, Says, Wish
 from support.gateway import Person
 from support.inprocess import serving
-from support.shelling import ShellCommands, gateway_process_group, home_without_commands
+from support.shell_commands import ShellCommands, gateway_process_group, home_without_commands
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,6 @@
 """Text that no database takes is cleaned where it enters, whoever it comes from (B14).
 
-Drives `core/text.py` through real gateways: the intake, the attempt, the journal and the outbox.
+Drives `core/storable_text.py` through real gateways: the intake, the attempt, the journal and the outbox.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perdure.agents import Agent, FunctionAgent, StepContext
 from perdure.agents.api import ModelRequest, PreviewCallback, Reply, TurnContext
-from perdure.agents.loop import BuiltinAgent
+from perdure.agents.builtin_agent import BuiltinAgent
 from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ModelAnswered, ToolCall, ToolEnded, TurnFailed, TurnFinished, fold
@@ -25,7 +25,7 @@ from perdure.errors import ModelError, NotConnected, SendRefused, ToolFailed
 from perdure.platforms.api import Capabilities, Event
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform, gateways
-from perdure.testing.platform import SimulatedAdapter
+from perdure.testing.simulated_platform import SimulatedAdapter
 from support.inprocess import serving
 from support.waiting import eventually
 

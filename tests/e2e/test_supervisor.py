@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.deaths import GatewayLaunch, decode_launch
+from perdure.core.exit_report import GatewayLaunch, decode_launch
 from perdure.supervisor import RestartBackoff, take_launch, take_lifeline
 from support.waiting import wait_for
 

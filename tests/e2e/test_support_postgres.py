@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from support.postgres import PostgresServer, copy_binaries, installed_binaries, is_alive
-from support.proxy import CuttingProxy
+from support.postgres_proxy import CuttingProxy
 from support.waiting import wait_for
 
 SSL_REQUEST = struct.pack("!II", 8, 80877103)

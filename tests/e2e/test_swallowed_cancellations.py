@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from perdure.agents.api import Reply, TurnContext
-from perdure.agents.function import FunctionAgent
-from perdure.agents.loop import BuiltinAgent
-from perdure.agents.offline import OfflineModel
-from perdure.agents.steps import StepContext
+from perdure.agents.builtin_agent import BuiltinAgent
+from perdure.agents.custom.function import FunctionAgent
+from perdure.agents.custom.steps import StepContext
+from perdure.agents.offline_model import OfflineModel
 from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolEnded, TurnView
@@ -19,8 +19,8 @@ from perdure.core.tools import Tool, Use
 from perdure.core.turn import TurnState
 from perdure.testing import SimulatedPlatform
 from support.inprocess import serving
-from support.recovering import interruption_reasons, key_of, last_turn, wait_for_replies
-from support.stopping import read_only_store, wait_until_stopped
+from support.recovery import interruption_reasons, key_of, last_turn, wait_for_replies
+from support.shutdown import read_only_store, wait_until_stopped
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +98,7 @@ class Stubborn:
     async def as_step(self, turn: StepContext) -> str:
         try:
             return f"said: {await turn.step('send', self.send)}"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 reason: whatever it is, the answer tells
             return f"{type(error).__name__}"
 
 

@@ -17,7 +17,7 @@ from perdure.testing.telegram import (
     units,
 )
 from support.gateway import Person
-from support.operating import Operator
+from support.operator_client import Operator
 from support.telegram import (
     query_database,
     telegram_gateway,

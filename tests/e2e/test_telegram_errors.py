@@ -11,7 +11,7 @@ import pytest
 from perdure.core import texts
 from perdure.core.delivery import RESOLUTION_REMARKS, Resolution
 from perdure.errors import SendRefused, SendRetry
-from perdure.platforms.telegram.client import BotApiResponse, CallRefused, ResponseParameters, send_error
+from perdure.platforms.telegram.bot_api import BotApiResponse, CallRefused, ResponseParameters, send_error
 from perdure.testing.telegram import (
     BLOCKED,
     BOT_NAME,
@@ -22,7 +22,7 @@ from perdure.testing.telegram import (
     too_many_requests,
 )
 from support.gateway import Person
-from support.stopping import read_only_store
+from support.shutdown import read_only_store
 from support.telegram import (
     query_database,
     readiness_problems,
@@ -147,7 +147,7 @@ def test_another_poller_is_told_clearly_and_nothing_is_lost(tmp_path: Path, tele
 
 
 def test_revoked_token_is_told_clearly_and_the_web_goes_on(tmp_path: Path, telegram: LocalTelegram) -> None:
-    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:
+    with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:  # noqa: S106
         wait_for("it is told", lambda: f"telegram: {texts.telegram.UNKNOWN_BOT}" in readiness_problems(process))
         web = Person(process)
         web.say("say: on the web")

@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from perdure.config import load_settings
-from perdure.console.app import create_app
 from perdure.core import texts
 from perdure.platforms.telegram import TelegramAdapter
 from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database
 from perdure.testing import FaultyDatabase
 from perdure.testing.telegram import Fault, LocalTelegram
+from perdure.web.app import create_app
 from support.gateway import GatewayProcess
 from support.telegram import (
     query_database,

@@ -15,9 +15,9 @@ import pytest
 
 from perdure.core import texts
 from perdure.testing import SettableClock, SimulatedPlatform
-from support.described import check_response
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import make_gateway
+from support.openapi_check import check_response
 from support.telegram import query_database
 from support.waiting import eventually, wait_for
 

@@ -230,7 +230,7 @@ def test_b103_only_loopback_is_listened_on_unless_told_otherwise(process: Gatewa
 
 def test_b103_gateway_refuses_to_listen_elsewhere_without_a_token(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    everywhere = {"PERDURE_WEB__HOST": "0.0.0.0", "PERDURE_WEB__PORT": "0"}
+    everywhere = {"PERDURE_WEB__HOST": "0.0.0.0", "PERDURE_WEB__PORT": "0"}  # noqa: S104 reason: it is refused
     environment = os.environ | {"PERDURE_HOME": str(home)} | everywhere
     ran = subprocess.run([*COMMAND, "run"], env=environment, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 78
@@ -239,7 +239,7 @@ def test_b103_gateway_refuses_to_listen_elsewhere_without_a_token(tmp_path: Path
     assert not home.exists()
 
     token = subprocess.run([*COMMAND, "token"], env=environment, capture_output=True, text=True, check=True)
-    with gateway(home, WEB__HOST="0.0.0.0") as process:
+    with gateway(home, WEB__HOST="0.0.0.0") as process:  # noqa: S104 reason: that is what is tested
         assert process.token == token.stdout.strip()
         cookie = logged_in(process)
         anywhere = ask(process, "GET /api/status", Cookie=cookie, Host="gateway.lan:8420")

@@ -31,7 +31,7 @@ from perdure.core.journal import (
     encode_entry,
     fold,
 )
-from perdure.core.recovery import (
+from perdure.core.recovery.decision import (
     AUTO_RESUME_REASONS,
     InterruptionReason,
     RecoveryChoice,
@@ -41,8 +41,8 @@ from perdure.core.recovery import (
     RecoveryRule,
     decide,
 )
+from perdure.core.recovery.tail import RESUMABLE_TAILS, Tail, tail_of
 from perdure.core.session import SessionState
-from perdure.core.tail import RESUMABLE_TAILS, Tail, tail_of
 from perdure.core.turn import TURN_MOVES
 from support.journals import (
     ADA,
@@ -157,7 +157,7 @@ policies = st.builds(
 # ── what holds whatever comes ───────────────────────────────────────────────────────────────────────────────
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(view=any_view(), around=surroundings, policy=policies, now=times)
 def test_every_turn_gets_a_decision_with_a_reason_and_evidence(
     view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int
@@ -172,7 +172,6 @@ def test_every_turn_gets_a_decision_with_a_reason_and_evidence(
     assert decode_entry("decided", 1, encode_entry(journalled)) == journalled
 
 
-@settings(deadline=None)
 @given(view=any_view(), around=surroundings, policy=policies, now=times)
 def test_decision_is_the_same_whenever_it_is_made_and_changes_nothing(
     view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int
@@ -215,7 +214,7 @@ FORBIDDING: dict[str, Callable[[TurnView, RecoveryContext, RecoveryPolicy, int],
 }
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(view=any_view(), around=surroundings, policy=policies, now=times)
 def test_turn_goes_on_by_itself_exactly_when_nothing_forbids_it(
     view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int
@@ -226,7 +225,6 @@ def test_turn_goes_on_by_itself_exactly_when_nothing_forbids_it(
     assert resumes == (not forbidden), forbidden
 
 
-@settings(deadline=None)
 @given(view=any_view(), around=surroundings, policy=policies, now=times)
 def test_answer_that_is_written_is_delivered_and_an_empty_turn_is_cleared(
     view: TurnView, around: RecoveryContext, policy: RecoveryPolicy, now: int
@@ -279,7 +277,6 @@ SPOILS: dict[str, Spoil] = {
 }
 
 
-@settings(deadline=None)
 @given(case=going_on(), spoils=st.lists(st.sampled_from(sorted(SPOILS)), max_size=3))
 def test_turn_goes_on_until_anything_speaks_against_it(case: Case, spoils: list[str]) -> None:
     for spoil in spoils:
@@ -287,7 +284,6 @@ def test_turn_goes_on_until_anything_speaks_against_it(case: Case, spoils: list[
     assert (decide(*case).choice is RecoveryChoice.RESUME) == (not spoils)
 
 
-@settings(deadline=None)
 @given(case=going_on(), later=st.integers(0, LATE))
 def test_stale_turn_stays_stale_as_time_goes_by(case: Case, later: int) -> None:
     view, _, policy, now = case
@@ -295,7 +291,6 @@ def test_stale_turn_stays_stale_as_time_goes_by(case: Case, later: int) -> None:
     assert decide(view, old, policy, now + later).choice is RecoveryChoice.SKIP
 
 
-@settings(deadline=None)
 @given(view=folded(), starts=st.integers(1, 6))
 def test_sign_of_life_stays_where_it_was_when_attempts_add_nothing(view: TurnView, starts: int) -> None:
     """B43: marks, decisions, notes and attempts that added nothing never count."""

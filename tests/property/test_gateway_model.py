@@ -1,4 +1,4 @@
-"""A whole gateway against a simple idea of what people must see; see `support/stories.py`.
+"""A whole gateway against a simple idea of what people must see; see `support/gateway_model.py`.
 
 B10, B40, B41, B46, B49, B54, B62, B70, B71, B73, B75, B78: in any order, with any crashes between them.
 """
@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from support.stories import gateway_model_test
+from support.gateway_model import gateway_model_test
 
 TestGatewayModel = pytest.mark.timeout(900)(gateway_model_test(50))  # hundreds of gateways are started

@@ -21,12 +21,12 @@ from msgspec import Struct, field
 
 from perdure.core.journal import MessagesJoined, TurnFinished, TurnRequeued, fold
 from perdure.core.messages import Inbound, Sender, Stored
-from perdure.core.queueing import QUEUE_MODE_NAMES, Fate, QueueMode, QueueRules
+from perdure.core.queue import QUEUE_MODE_NAMES, Fate, QueueMode, QueueRules
 from perdure.store.claims import Claim
 from perdure.store.inbox import InboxKind
-from perdure.store.moves import Turn
-from perdure.store.queueing import convert_to_message, switch_mode
-from support.stores import DatabaseLocation, StoreGateway, chat_address, key_of
+from perdure.store.queue import convert_to_message, switch_mode
+from perdure.store.transitions import Turn
+from support.store_gateway import DatabaseLocation, StoreGateway, chat_address, key_of
 
 T = TypeVar("T")
 

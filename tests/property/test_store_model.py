@@ -36,11 +36,11 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Sender
-from perdure.core.recovery import RecoveryChoice, RecoveryRule
+from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
 from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, OPEN_STATES, TURN_MOVES, TurnState
-from perdure.store.moves import Turn
 from perdure.store.outbox import OutboxDelivery, OutboxReply
-from support.stores import DatabaseLocation, DatabaseSnapshot, StoreGateway, answer_with_calls, chat_address
+from perdure.store.transitions import Turn
+from support.store_gateway import DatabaseLocation, DatabaseSnapshot, StoreGateway, answer_with_calls, chat_address
 
 T = TypeVar("T")
 

@@ -67,7 +67,7 @@ def test_every_move_has_its_entry() -> None:
     assert {move: entry.move for move, entry in RECORDED_BY.items()} == {move: move for move in TurnMove}
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(wishes=st.lists(moves, max_size=40))
 def test_any_wish_is_a_legal_move_or_is_refused_by_name(wishes: list[TurnMove]) -> None:
     state = INITIAL_STATE
@@ -81,7 +81,7 @@ def test_any_wish_is_a_legal_move_or_is_refused_by_name(wishes: list[TurnMove]) 
         assert f"a turn that is {state} cannot be {move}" in str(caught.value)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(walk=walks())
 def test_fold_of_a_walk_has_the_state_of_the_walk(walk: list[TurnMove]) -> None:
     view = fold(journal_of(walk))
@@ -90,7 +90,6 @@ def test_fold_of_a_walk_has_the_state_of_the_walk(walk: list[TurnMove]) -> None:
     assert (view.ended is not None) == (view.state in FINAL_STATES)
 
 
-@settings(deadline=None)
 @given(walk=walks(), data=st.data())
 def test_fold_has_the_same_state_when_facts_that_move_nothing_stand_between(
     walk: list[TurnMove], data: st.DataObject
@@ -101,7 +100,6 @@ def test_fold_has_the_same_state_when_facts_that_move_nothing_stand_between(
     assert fold(journal_records(*entries)).state is end_of(walk)
 
 
-@settings(deadline=None)
 @given(walk=walks(), move=moves)
 def test_view_is_left_as_it_was_when_a_move_is_refused(walk: list[TurnMove], move: TurnMove) -> None:
     records = journal_of(walk)
@@ -116,7 +114,6 @@ def test_view_is_left_as_it_was_when_a_move_is_refused(walk: list[TurnMove], mov
         assert view == fold(records)
 
 
-@settings(deadline=None)
 @given(walk=walks(), more=st.lists(moves, min_size=1, max_size=5))
 def test_final_states_have_no_way_out(walk: list[TurnMove], more: list[TurnMove]) -> None:
     state = end_of(walk)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from perdure.testing.telegram import Fault, LocalTelegram
 from support.gateway import GatewayProcess, Person
-from support.operating import Operator
+from support.operator_client import Operator
 from support.telegram import telegram_gateway
 from support.waiting import wait_for
 

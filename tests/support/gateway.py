@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from support.described import check_response
+from support.openapi_check import check_response
 from support.waiting import DEADLINE_FACTOR, wait_for
 
 COMMAND = [sys.executable, "-m", "perdure"]

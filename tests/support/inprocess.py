@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform, gateways
-from perdure.testing.platform import SimulatedAdapter
+from perdure.testing.simulated_platform import SimulatedAdapter
 
 
 def make_gateway(home: Path, *platforms: SimulatedPlatform, **options: Any) -> Gateway:

@@ -24,7 +24,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Attachment, Sender
-from perdure.core.recovery import InterruptionReason
+from perdure.core.recovery.decision import InterruptionReason
 
 ADA = Sender("ada", "Ada")
 TICK_MS = 1_000  # milliseconds between one record and the next

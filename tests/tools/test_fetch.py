@@ -15,11 +15,11 @@ import pytest
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
-from perdure.tools.addresses import IpAddress
-from perdure.tools.apart import run_job
 from perdure.tools.fetch import MAX_BODY_BYTES, MAX_REDIRECTS, fetch, fetch_tool
+from perdure.tools.public_addresses import IpAddress
+from perdure.tools.subprocess_job import run_job
 from support.certificates import certificate_for
-from support.web import PageServer, ServedPage, page_server
+from support.page_server import PageServer, ServedPage, page_server
 
 pytestmark = pytest.mark.anyio
 
@@ -130,7 +130,7 @@ async def test_html_is_reduced_to_what_a_person_reads(server: PageServer) -> Non
 
 @pytest.mark.parametrize("piece", ["<div ", "<!--", "<![", "<svg>", "<a href=x>y"])
 async def test_page_that_is_made_to_take_for_ever_is_given_up(piece: str) -> None:
-    work = await run_job("pages.py", (piece * 200_000).encode(), "http://localhost/", "0.5")
+    work = await run_job("html_text.py", (piece * 200_000).encode(), "http://localhost/", "0.5")
     assert work.timed_out or work.error or len(work.output) <= 400_000
 
 

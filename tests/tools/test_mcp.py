@@ -370,7 +370,7 @@ from perdure.tools.mcp import McpServer, McpTools
 
 async def main():
     box = McpTools([McpServer("t", command=tuple(sys.argv[1:]), startup_timeout=60)])
-    work = asyncio.create_task(box.work())
+    work = asyncio.create_task(box.run())
     [pid] = [tool for tool in await box.tools() if tool.name == "t_pid"]
     print(await pid.run(Use({}, "")), flush=True)
     await work

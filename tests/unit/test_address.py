@@ -103,7 +103,7 @@ def test_lane_is_the_address_without_its_agent() -> None:
     assert session_key("main", place).endswith(place.lane)
 
 
-@settings(database=None, deadline=None)
+@settings(database=None)
 @given(agent=names, address=addresses, person=st.none() | awkward.filter(bool))
 def test_every_session_key_reads_back(agent: str, address: Address, person: str | None) -> None:
     conversation = SessionKey(agent, address, None if address.kind == "dm" else person)
@@ -113,7 +113,7 @@ def test_every_session_key_reads_back(agent: str, address: Address, person: str 
     assert not set(key) & {" ", "\n", "\t", "\x00", "\x7f"}
 
 
-@settings(database=None, deadline=None)
+@settings(database=None)
 @given(one=st.lists(awkward, min_size=1, max_size=4), other=st.lists(awkward, min_size=1, max_size=4))
 def test_parts_are_told_apart_when_they_are_joined(one: list[str], other: list[str]) -> None:
     assert split_parts(join_parts(*one)) == one

@@ -11,7 +11,7 @@ from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected
 from perdure.platforms.api import Adapter, Event
 from perdure.runtime.connections import MAX_DELAY_SECONDS, Connections
-from support.leaping import FastForwardLoop
+from support.fast_forward_loop import FastForwardLoop
 
 Scene = Callable[[int], Exception | None]  # what the n-th connection ends with, if it does not just end
 

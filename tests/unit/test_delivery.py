@@ -106,7 +106,7 @@ def without_blanks(text: str) -> str:
 replies = st.text(alphabet=st.sampled_from("ab.!… \n\t\u2003é😀"), max_size=200) | st.text(max_size=100)
 
 
-@settings(database=None, deadline=None, max_examples=400)
+@settings(database=None, max_examples=400)
 @given(text=replies, limit=st.integers(1, 40))
 @example(text="a" * 40 + "\n\n", limit=40)
 @example(text="a \n\n b", limit=2)
@@ -120,7 +120,7 @@ def test_parts_lose_nothing_but_blanks_and_keep_the_limit(text: str, limit: int)
     assert all(parts) or parts == [""]
 
 
-@settings(database=None, deadline=None)
+@settings(database=None)
 @given(text=replies, limit=st.integers(1, 40))
 def test_parts_are_the_same_whenever_a_reply_is_cut(text: str, limit: int) -> None:
     """B75: a reply goes on at the right part after a restart."""
@@ -130,7 +130,7 @@ def test_parts_are_the_same_whenever_a_reply_is_cut(text: str, limit: int) -> No
     )
 
 
-@settings(database=None, deadline=None)
+@settings(database=None)
 @given(words=st.lists(st.text("abc", min_size=1, max_size=8), min_size=1, max_size=40), limit=st.integers(11, 40))
 def test_words_stay_whole_when_they_are_shorter_than_the_limit(words: list[str], limit: int) -> None:
     assert " ".join(split_reply(" ".join(words), limit)).split() == words

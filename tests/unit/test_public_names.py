@@ -10,7 +10,7 @@ from perdure.core.tools import Use
 from perdure.errors import ToolFailed
 from perdure.runtime.gateway import Gateway
 from perdure.settings import Settings
-from perdure.tools.functions import tool
+from perdure.tools.function_tools import tool
 
 
 def test_public_names_are_the_real_things() -> None:

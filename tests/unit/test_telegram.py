@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perdure.core.address import Address
 from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Button, Inbound, Pick
-from perdure.core.questions import is_id_of_question, question_id
+from perdure.core.question_ids import is_id_of_question, question_id
 from perdure.platforms.telegram.buttons import MAX_CALLBACK_BYTES, decode_command, keyboard
 from perdure.platforms.telegram.markup import render, utf16_units
 from perdure.platforms.telegram.updates import NotUnderstood, Update, UpdateReader, User

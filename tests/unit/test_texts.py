@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from perdure.core import texts
-from perdure.core.recovery import InterruptionReason
+from perdure.core.recovery.decision import InterruptionReason
 
 CAUSES = {
     InterruptionReason.RESTART_TIMEOUT: "a gateway restart",

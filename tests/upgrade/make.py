@@ -28,10 +28,10 @@ from perdure.store.ids import wall_clock
 from perdure.testing import CrashingDatabase, SimulatedPlatform
 from perdure.version import __version__
 from support.inprocess import serving
-from support.keeping import end_all_commands
-from support.people import PAIRING_NOTICE, change_people
-from support.recovering import key_of
-from support.stopping import HangingPlatform
+from support.keepers import end_all_commands
+from support.pairing import PAIRING_NOTICE, change_people
+from support.recovery import key_of
+from support.shutdown import HangingPlatform
 from support.waiting import eventually
 from upgrade.manifest import FOLDER, Manifest, counted
 from upgrade.scenes import ALL, BEFORE, LAST, SCENES, STATES, WORK, Scene

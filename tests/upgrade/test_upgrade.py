@@ -15,9 +15,9 @@ from perdure.platforms.api import Capabilities
 from perdure.store.ids import wall_clock
 from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.version import __version__
+from support.crash_sweep import all_turn_views, check_turn, open_rows
 from support.inprocess import crashing_at_the_end, serving
-from support.keeping import end_all_commands
-from support.sweeping import all_turn_views, check_turn, open_rows
+from support.keepers import end_all_commands
 from support.waiting import eventually
 from upgrade.manifest import Manifest, counted, read, unpack, versions
 from upgrade.scenes import STATES, Scene

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 from perdure.agents.api import Agent, Reply, TurnContext
 
 if TYPE_CHECKING:
-    from perdure.agents.function import FunctionAgent
-    from perdure.agents.pydantic import PydanticAgent
-    from perdure.agents.steps import StepContext
+    from perdure.agents.custom.function import FunctionAgent
+    from perdure.agents.custom.pydantic_agent import PydanticAgent
+    from perdure.agents.custom.steps import StepContext
 
 __all__ = ["Agent", "FunctionAgent", "PydanticAgent", "Reply", "StepContext", "TurnContext"]
 
@@ -15,15 +15,17 @@ __all__ = ["Agent", "FunctionAgent", "PydanticAgent", "Reply", "StepContext", "T
 def __getattr__(name: str) -> Any:
     """What agents of one's own are made of, loaded when it is first used."""
     if name == "FunctionAgent":
-        from perdure.agents.function import FunctionAgent
+        from perdure.agents.custom.function import FunctionAgent
 
         return FunctionAgent
     if name == "StepContext":
-        from perdure.agents.steps import StepContext
+        from perdure.agents.custom.steps import StepContext
 
         return StepContext
     if name == "PydanticAgent":
-        from perdure.agents.pydantic import PydanticAgent  # brings pydantic-ai with it, which takes seconds
+        from perdure.agents.custom.pydantic_agent import (
+            PydanticAgent,  # brings pydantic-ai with it, which takes seconds
+        )
 
         return PydanticAgent
     raise AttributeError(f"module 'perdure.agents' has no attribute {name!r}")

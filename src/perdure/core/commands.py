@@ -1,4 +1,4 @@
-"""What makes a message a command, and how it is read. What commands do is in `runtime.commands`."""
+"""What makes a message a command, and how it is read. What commands do is in `runtime.commands.registry`."""
 
 from __future__ import annotations
 

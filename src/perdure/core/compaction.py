@@ -146,7 +146,8 @@ def _quote(message: Message, max_characters: int) -> str:
             return f"Result of {tool} ({outcome}): {texts.phrases.clip(text, max_characters)}"
         case AssistantMessage(text, calls):
             used = [
-                f"[uses {texts.phrases.clip(texts.tool_calls.format_call(call.tool, call.arguments), max_characters)}]"
+                "[uses "
+                f"{texts.phrases.clip(texts.tool_calls.format_call(call.tool, call.arguments), max_characters)}]"
                 for call in calls
             ]
             return f"Assistant: {' '.join([texts.phrases.clip(text, max_characters), *used]).strip()}"

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.core import texts
-from perdure.core.files import display_file_name
+from perdure.core.file_names import display_file_name
 from perdure.core.journal import (
     Cause,
     ConversationCompacted,
@@ -25,7 +25,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Attachment
-from perdure.core.tail import is_final_response, is_length_limited
+from perdure.core.recovery.tail import is_final_response, is_length_limited
 
 
 class AttachedFile(Struct, frozen=True):

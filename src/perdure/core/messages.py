@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core.address import Address, join_parts
-from perdure.core.queueing import Fate
+from perdure.core.queue import Fate
 
 
 class Attachment(Struct, frozen=True, omit_defaults=True):

@@ -9,8 +9,8 @@ from perdure.core import texts
 from perdure.core.delivery import OUTBOX_VERBS, DeliveryState
 from perdure.errors import NotFound
 from perdure.store.api import Store
-from perdure.store.mending import OutboxVerbResult
 from perdure.store.outbox import OutboxDelivery
+from perdure.store.outbox_verbs import OutboxVerbResult
 
 DELIVERY_IDS_HINT = "`GET /api/outbox` lists the replies and their ids."
 

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import join_parts, split_parts, split_session_key
-from perdure.core.people import ROLES, Role
+from perdure.core.roles import ROLES, Role
 from perdure.errors import BadPerson, NotFound, TooManyTries
 from perdure.settings import Settings
-from perdure.store.admission import Authorisation
 from perdure.store.api import Store, open_database
+from perdure.store.authorisation import Authorisation
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.pairings import PairingRequest
 from perdure.store.people import EVERYWHERE, Person
@@ -80,7 +80,10 @@ class PeopleVerbs:
         if paired.outcome == "limited":
             raise TooManyTries(
                 "too many wrong codes were tried lately",
-                hint=f"Try again in {texts.phrases.duration(paired.again_at - now)}; by then, they may have to ask for a new code.",
+                hint=(
+                    f"Try again in {texts.phrases.duration(paired.again_at - now)}; by then, they may have to ask "
+                    "for a new code."
+                ),
             )
         if paired.outcome == "expired":
             raise NotFound("that code has expired", hint="Let them write to the agent again: they get a new one.")
@@ -104,7 +107,8 @@ class PeopleVerbs:
         await self._store.people.admit(added, self._withdraw_waiting())
         return PeopleChange(
             True,
-            f"{_display_name(added)} is now {_with_article(role)}{_in_chat(chat)}.{self._configured_owner_notice(added)}",
+            f"{_display_name(added)} is now "
+            f"{_with_article(role)}{_in_chat(chat)}.{self._configured_owner_notice(added)}",
             who,
         )
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from msgspec import Raw, Struct, field
 
-from perdure.core import exports
-from perdure.core.imports import read_document
-from perdure.core.vetting import read_session_record
+from perdure.core.transfer import export_format
+from perdure.core.transfer.reader import read_document
+from perdure.core.transfer.validation import read_session_record
 from perdure.errors import BadImport, RecordRefused
-from perdure.operations.files import copy_attachments
-from perdure.operations.personal import export_named, export_person
+from perdure.operations.export_files import copy_attachments
+from perdure.operations.personal_export import export_named, export_person
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
+from perdure.store.backends.read_only import open_read_only
 from perdure.store.ids import Clock, wall_clock
-from perdure.store.reader import open_read_only
 from perdure.version import __version__
 
 
@@ -56,12 +56,12 @@ async def export_sessions(store: Store, write: Callable[[str], None], *, clock: 
     A store over `open_reader()` does, also while a gateway is at work: each key is read as of one moment.
     """
     count = 0
-    write(exports.document_start(__version__, clock()))
+    write(export_format.document_start(__version__, clock()))
     for key in await store.transfer.keys():
         for session in await store.transfer.dump(key):
-            write(exports.session_line(session, first=not count))
+            write(export_format.session_line(session, first=not count))
             count += 1
-    write(exports.document_end())
+    write(export_format.document_end())
     return count
 
 
@@ -82,7 +82,7 @@ async def export_to(
     store = Store(await open_read_only(settings.store_url))
     try:
         if output is None:
-            return await export(lambda piece: print(piece, end=""))
+            return await export(lambda piece: print(piece, end=""))  # noqa: T201
         draft = output.with_name(f".{output.name}.part")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             count = await export(lambda piece: print(piece, end="", file=file))

@@ -110,10 +110,10 @@ class Adapter(ABC):
         """
         raise SendRefused(f"{self.name} cannot edit messages")
 
-    async def glimpse(self, address: Address, turn: str, text: str) -> None:
+    async def glimpse(self, address: Address, turn: str, text: str) -> None:  # noqa: B027 reason: most have none
         """Show an answer as far as it has come, for the moment; asked only where `live` is claimed."""
 
-    async def typing(self, address: Address) -> None:
+    async def typing(self, address: Address) -> None:  # noqa: B027 reason: most platforms show none
         """Show, for a few seconds, that an answer is under way; asked only where `typing_every` is claimed.
 
         It is asked again for as long as that is so. Nobody waits for it, and nobody misses it when it fails.
@@ -123,7 +123,7 @@ class Adapter(ABC):
         """Show something of the moment: nobody owes it, and nobody misses it when it fails."""
         await self.send(Outbound(address, text, f"notice:{secrets.token_hex(8)}"))
 
-    async def menu(self, commands: Sequence[MenuEntry]) -> None:
+    async def menu(self, commands: Sequence[MenuEntry]) -> None:  # noqa: B027 reason: most platforms show none
         """Publish the menu of commands; called once, after the first `connect`. Nobody waits for it."""
 
     @property
@@ -151,5 +151,5 @@ class Adapter(ABC):
         raise FetchRefused(texts.attachments.PLATFORM_CANNOT_FETCH)
         yield b""  # so that whoever cannot, can at least be asked
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 reason: most platforms have nothing to let go of
         """Let go of the platform."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from perdure.config import Settings
 from perdure.core.address import Address, decode_session_key
 from perdure.core.messages import Inbound, Sender
-from perdure.core.people import OPERATOR, Right, Role, has_right
-from perdure.store.admission import Authorisation
+from perdure.core.roles import OPERATOR, Right, Role, has_right
 from perdure.store.api import Store
+from perdure.store.authorisation import Authorisation
 from perdure.store.database import Transaction, Tx
 from perdure.store.ids import Clock
 

@@ -11,10 +11,10 @@ import msgspec
 from perdure.agents.api import Reply
 from perdure.core import texts
 from perdure.core.address import Address, background_number, split_session_key
-from perdure.core.briefing import note_for_model
 from perdure.core.conversation import turn_views, visible_turns
 from perdure.core.delivery import split_reply
 from perdure.core.effects import Effect
+from perdure.core.inactivity import only_waits_for_commands
 from perdure.core.journal import (
     Entry,
     JournalRecord,
@@ -32,23 +32,23 @@ from perdure.core.journal import (
     return_entries,
 )
 from perdure.core.messages import Attachment
-from perdure.core.patience import only_waits_for_commands
-from perdure.core.queueing import QueueRules
-from perdure.core.recovery import RecoveryChoice, RecoveryRule
-from perdure.core.text import make_storable
+from perdure.core.queue import QueueRules
+from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
+from perdure.core.recovery.note import note_for_model
+from perdure.core.storable_text import make_storable
 from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
-from perdure.runtime.asking import question_reply
-from perdure.runtime.bell import STORE_RETRY_SECONDS
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import PREVIEW_STOP_SECONDS, AnswerPreview
-from perdure.runtime.slots import RecoverySlots
-from perdure.runtime.typing import TypingIndicator
+from perdure.runtime.question_message import question_reply
+from perdure.runtime.recovery_slots import RecoverySlots
+from perdure.runtime.typing_indicator import TypingIndicator
+from perdure.runtime.wakeups import STORE_RETRY_SECONDS
 from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
 from perdure.store.outbox import OutboxReply
-from perdure.tools.cabinet import AttachmentFiles
+from perdure.tools.attachments import AttachmentFiles
 
 log = Log("attempt")
 

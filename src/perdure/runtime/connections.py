@@ -8,9 +8,9 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from perdure.boundary import raise_uncontained
+from perdure.containment import raise_uncontained
 from perdure.core import texts
-from perdure.core.text import make_storable
+from perdure.core.storable_text import make_storable
 from perdure.errors import NotConnected
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities, Event
@@ -76,7 +76,7 @@ class Connections:
             problem, defect = "the platform closed the connection", None
         except NotConnected as error:
             return ConnectionEnd(error.message, healthy=since is not None)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 reason: a defect of one platform must not silence the others
             raise_uncontained(error)
             problem, defect = texts.platforms.adapter_failed(type(error).__name__), error
         finally:

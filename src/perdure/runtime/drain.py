@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from perdure.core import texts
 from perdure.core.address import Address
-from perdure.core.recovery import InterruptionReason
+from perdure.core.recovery.decision import InterruptionReason
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
+from perdure.runtime.delivery import DeliveryLoop
 from perdure.runtime.runner import ATTEMPT_STOP_SECONDS, TurnRunner
-from perdure.runtime.sender import DeliveryLoop
 from perdure.runtime.tasks import FailureLog
 
 log = Log("drain")

@@ -9,21 +9,21 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.agents.api import Agent, Model
-from perdure.boundary import refuse_task_exits
 from perdure.config import Settings
+from perdure.containment import refuse_task_exits
 from perdure.core import texts
-from perdure.core.deaths import GatewayLaunch
-from perdure.core.recovery import InterruptionReason
+from perdure.core.exit_report import GatewayLaunch
+from perdure.core.recovery.decision import InterruptionReason
 from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.agents import AgentFactory
-from perdure.runtime.bell import Feed
-from perdure.runtime.loops import Loops
-from perdure.runtime.operators import OperatorVerbs
-from perdure.runtime.platforms import configured_adapters
+from perdure.runtime.agent_factory import AgentFactory
+from perdure.runtime.configured_platforms import configured_adapters
+from perdure.runtime.inactivity_watch import steady_clock
+from perdure.runtime.operator_verbs import OperatorVerbs
 from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.watchers import steady_clock
+from perdure.runtime.wakeups import Feed
+from perdure.runtime.wiring import Loops
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock

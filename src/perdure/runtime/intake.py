@@ -8,25 +8,25 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from perdure.boundary import raise_uncontained
 from perdure.config import Settings
+from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Pick, Stored
-from perdure.core.text import make_storable, validate_struct
+from perdure.core.storable_text import make_storable, validate_struct
 from perdure.errors import NotStored, PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
 from perdure.runtime.access import Access
-from perdure.runtime.resets import active_resets
+from perdure.runtime.session_resets import active_resets
 from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.store.admission import not_allowed_reason
 from perdure.store.api import Store
+from perdure.store.authorisation import not_allowed_reason
 from perdure.store.database import Transaction, Tx
 from perdure.store.ids import Clock
 from perdure.store.inbox import InboxKind
 from perdure.store.pairings import PairingRefusal, new_code, reject_unknown_person
-from perdure.store.verbs import renew_if_due
+from perdure.store.session_verbs import renew_if_due
 
 log = Log("intake")
 
@@ -84,7 +84,7 @@ class Intake:
         """Store one event and tell its platform. Whatever fails concerns this event alone: it may come again."""
         try:
             stored = await self._store_event(event)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 reason: whatever it is, only this event is concerned
             raise_uncontained(error)
             self._failures.report("not_received", error, event_key=event.key)
             telling = self._report_problem(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from perdure.runtime.bell import WakeEvent
+from perdure.runtime.wakeups import WakeEvent
 
 MARGIN_MS = 5_000  # for the clocks of two machines, and the way to the database and back
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from perdure.boundary import raise_uncontained
+from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import SendError, TurnMoved
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.bell import WakeEvent
 from perdure.runtime.lease import Lease
-from perdure.runtime.ledger import retry_while_unavailable
+from perdure.runtime.process_records import retry_while_unavailable
+from perdure.runtime.wakeups import WakeEvent
 from perdure.store.api import Store
 from perdure.store.ids import Clock
-from perdure.store.moves import Turn
 from perdure.store.previews import Preview
+from perdure.store.transitions import Turn
 
 log = Log("previews")
 
@@ -93,7 +93,7 @@ class AnswerPreview:
                     await self._wake_event.wait()
         except (SendError, TurnMoved) as error:
             log.info("preview_ended", turn=self._turn.id, why=error.message)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 reason: whatever a platform does with a preview, the answer comes
             raise_uncontained(error)
             log.warning("preview_failed", turn=self._turn.id, error=error)
 

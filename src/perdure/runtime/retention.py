@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from perdure.logs import Log
-from perdure.runtime.eraser import Eraser
+from perdure.runtime.erasure import Eraser
 from perdure.runtime.tasks import FailureLog
 
 log = Log("retention")

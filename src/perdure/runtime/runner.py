@@ -6,29 +6,29 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from perdure.agents.api import Agent
-from perdure.boundary import find_error, raise_uncontained
+from perdure.containment import find_error, raise_uncontained
 from perdure.core import texts
 from perdure.core.address import background_number
 from perdure.core.journal import TurnClaimed, TurnFailed, fold
-from perdure.core.queueing import QueueRules
+from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
 from perdure.errors import ModelError, NewerEntry, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
-from perdure.runtime.bell import POLL_SECONDS, WakeEvent
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import AnswerPreview
-from perdure.runtime.slots import RecoverySlots
+from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.tasks import FailureBackoff, FailureLog, GatewayTasks
-from perdure.runtime.typing import TypingIndicator
+from perdure.runtime.typing_indicator import TypingIndicator
+from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
 from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
 from perdure.store.journal import MAX_SEQ
-from perdure.store.moves import Turn
 from perdure.store.outbox import OutboxReply
-from perdure.tools.cabinet import AttachmentFiles
+from perdure.store.transitions import Turn
+from perdure.tools.attachments import AttachmentFiles
 
 log = Log("runner")
 
@@ -325,7 +325,7 @@ class TurnRunner:
             await attempt.append_recovery_note()
             agent = self._agent_for(address_of(attempt.key).platform)
             await attempt.finish(await agent.run(attempt))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 reason: whatever an agent does, its session must stay usable
             raise_uncontained(error)
             await self._end_with_error(attempt, error)
         finally:

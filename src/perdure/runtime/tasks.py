@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from traceback import extract_tb
 from typing import Any
 
-from perdure.boundary import contain
+from perdure.containment import contain
 from perdure.errors import Unavailable
 from perdure.logs import Log
-from perdure.runtime.bell import STORE_RETRY_SECONDS
+from perdure.runtime.wakeups import STORE_RETRY_SECONDS
 
 log = Log("tasks")
 

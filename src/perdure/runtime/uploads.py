@@ -8,7 +8,7 @@ from perdure.logs import Log
 from perdure.store.api import Store
 from perdure.store.attachments import StoredAttachment
 from perdure.store.ids import Clock
-from perdure.tools.cabinet import AttachmentFiles
+from perdure.tools.attachments import AttachmentFiles
 from perdure.tools.threads import run_in_thread
 
 log = Log("uploads")

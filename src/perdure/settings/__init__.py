@@ -14,10 +14,18 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.core.people import EVERYBODY, TOKEN_HOLDER, AllowLists
-from perdure.core.queueing import QueueRules
+from perdure.core.queue import QueueRules
+from perdure.core.roles import EVERYBODY, TOKEN_HOLDER, AllowLists
 from perdure.settings.agent import AgentSettings, McpServerSettings, ModelSettings, ToolsSettings
-from perdure.settings.kinds import (
+from perdure.settings.platforms import (
+    PlatformSettings,
+    PlatformsSettings,
+    PluginPlatformSettings,
+    TelegramSettings,
+)
+from perdure.settings.queue import InboxSettings, QueueSettings
+from perdure.settings.turns import BackgroundSettings, GoalSettings, NotifySettings, TurnSettings
+from perdure.settings.value_types import (
     DURATION_EXPECTED,
     MAX_DURATION_SECONDS,
     DatabaseUrl,
@@ -27,14 +35,6 @@ from perdure.settings.kinds import (
     ResumePolicy,
     TimeOfDay,
 )
-from perdure.settings.platforms import (
-    PlatformSettings,
-    PlatformsSettings,
-    PluginPlatformSettings,
-    TelegramSettings,
-)
-from perdure.settings.queue import InboxSettings, QueueSettings
-from perdure.settings.work import BackgroundSettings, GoalSettings, NotifySettings, TurnSettings
 
 __all__ = [
     "DURATION_EXPECTED",

@@ -8,7 +8,16 @@ import msgspec
 from msgspec import Meta
 
 from perdure.core import texts
-from perdure.settings.kinds import Duration, ModelName, Name, NonEmptyText, ObjectPath, PositiveCount, Secret, Url
+from perdure.settings.value_types import (
+    Duration,
+    ModelName,
+    Name,
+    NonEmptyText,
+    ObjectPath,
+    PositiveCount,
+    Secret,
+    Url,
+)
 
 
 class AgentSettings(msgspec.Struct, frozen=True):

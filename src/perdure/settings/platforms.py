@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from perdure.settings.kinds import ModelName, NonEmptyText, ResumePolicy, Secret, Url
+from perdure.settings.value_types import ModelName, NonEmptyText, ResumePolicy, Secret, Url
 
 
 class PlatformSettings(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from perdure.core.queueing import QueueMode
-from perdure.settings.kinds import Duration, PositiveCount
+from perdure.core.queue import QueueMode
+from perdure.settings.value_types import Duration, PositiveCount
 
 
 class QueueSettings(msgspec.Struct, frozen=True):

@@ -6,31 +6,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perdure.errors import ConfigurationError
+from perdure.store.answers import Answers
 from perdure.store.attachments import Attachments
+from perdure.store.background_sessions import BackgroundSessions
+from perdure.store.chat_commands import ChatCommands
 from perdure.store.database import Database
 from perdure.store.decisions import Decisions
-from perdure.store.erasing import Erasure
+from perdure.store.erasure import Erasure
 from perdure.store.goals import Goals
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
-from perdure.store.lives import Timelines
-from perdure.store.orders import ChatCommands
+from perdure.store.metrics import Counters
 from perdure.store.outbox import Outbox
 from perdure.store.overview import Gauges
 from perdure.store.pairings import Pairings
 from perdure.store.people import People
-from perdure.store.presses import Answers
 from perdure.store.previews import Previews
 from perdure.store.processes import Processes
-from perdure.store.queueing import Queue
+from perdure.store.queue import Queue
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
-from perdure.store.situations import Snapshots
-from perdure.store.tallies import Counters
+from perdure.store.snapshots import Snapshots
+from perdure.store.timeline import Timelines
 from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
-from perdure.store.works import BackgroundSessions
 
 DatabaseWrapper = Callable[[Database], Database]
 
@@ -78,11 +78,11 @@ class Store:
 async def open_database(url: str, *, home: Path, clock: Clock = wall_clock) -> Database:
     """Open, make or migrate the database at a URL; take the locks that make us its gateway."""
     if url.startswith("sqlite:///"):
-        from perdure.store.sqlite import open_sqlite  # only the database in use is loaded
+        from perdure.store.backends.sqlite import open_sqlite  # only the database in use is loaded
 
         return open_sqlite(Path(url.removeprefix("sqlite:///")), home=home, clock=clock)
     if url.startswith("postgresql://"):
-        from perdure.store.postgres import open_postgres
+        from perdure.store.backends.postgres import open_postgres
 
         return await open_postgres(url, home=home)
     raise ConfigurationError(

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import split_session_key
-from perdure.core.files import display_file_name, safe_media_type
+from perdure.core.file_names import display_file_name, safe_media_type
 from perdure.core.messages import Attachment
 from perdure.store import leases, outbox
 from perdure.store.database import Database, Row, Tx

@@ -17,14 +17,14 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Sender
-from perdure.core.queueing import QueueRules
-from perdure.core.recovery import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
+from perdure.core.queue import QueueRules
+from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
 from perdure.core.session import CancelReason
 from perdure.core.turn import TurnState
-from perdure.store import attachments, goals, inbox, journal, leases, news, queueing
+from perdure.store import attachments, goals, inbox, journal, leases, queue, reports
 from perdure.store.database import Tx
 from perdure.store.ids import Ids
-from perdure.store.moves import TURN_COLUMNS, Turn, cancel, current_turn, get, transition
+from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, transition
 
 
 class Claim(Struct, frozen=True):
@@ -44,7 +44,7 @@ RESUMED_BY_MESSAGE = RecoveryDecided(RecoveryChoice.RESUME, "a message came, and
 # A person's, not ours: news of a process answers no question, and joins no turn that may look for itself.
 _WAITING_MESSAGES = (
     "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
-    f"AND position > :after AND {queueing.BEFORE_COMMANDS} ORDER BY position"
+    f"AND position > :after AND {queue.BEFORE_COMMANDS} ORDER BY position"
 )
 _NEXT_MESSAGE = f"{_WAITING_MESSAGES} LIMIT 1"
 _JOINING_MESSAGES = _WAITING_MESSAGES.replace("position > :after", "(position > :after OR manner = 'steer')")
@@ -55,7 +55,7 @@ _ASIDES = (  # which kinds there may be is said as in the index of these rows
 
 
 def claim(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRules) -> Claim | None:
-    news.convert_orphans_to_notices(tx, ids, key, now)
+    reports.convert_orphans_to_notices(tx, ids, key, now)
     before = turn = current_turn(tx, key)
     if turn is not None and turn.state is TurnState.INTERRUPTED:
         turn = _join_or_supersede(tx, ids, turn, run, now, rules)
@@ -63,7 +63,7 @@ def claim(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRules) -> 
         turn = _answer_question(tx, ids, turn, run, now, rules)
     if turn is not None:
         return _claim_queued(tx, turn, run, now, rules) if turn.state is TurnState.QUEUED else None
-    ready = queueing.is_ready(tx, key, rules, now) or goals.is_due(tx, key)
+    ready = queue.is_ready(tx, key, rules, now) or goals.is_due(tx, key)
     claimed = _begin_turn(tx, ids, key, run, now, rules) if ready else None
     return msgspec.structs.replace(claimed, superseded=True) if claimed and before else claimed
 
@@ -157,7 +157,7 @@ def _begin_turn(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRule
     # Only under the lease is it certain what waits: whoever had it may have begun a turn since we looked.
     if lease is None or current_turn(tx, key) is not None:
         return None
-    rows = queueing.next_rows(tx, key, rules, now)
+    rows = queue.next_rows(tx, key, rules, now)
     causes = [inbox.as_cause(tx, row) for row in rows] or goals.next_causes(tx, ids, key, now)
     if not causes:
         return None
@@ -188,5 +188,5 @@ def _begin_turn(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRule
 
 def _as_claim(tx: Tx, turn: Turn, records: list[JournalRecord]) -> Claim:
     earlier = journal.read_before_if_short(tx, turn.session, turn.first_seq)
-    more = queueing.has_waiting(tx, turn.key) or goals.is_active(tx, turn.key)
+    more = queue.has_waiting(tx, turn.key) or goals.is_active(tx, turn.key)
     return Claim(turn, tuple(records), None if earlier is None else tuple(earlier), more)

@@ -15,7 +15,7 @@ from perdure.core.address import split_session_key
 from perdure.core.goals import GoalOutcome, goal_outcome
 from perdure.core.journal import Cause, TurnFinished
 from perdure.core.messages import Inbound, Sender
-from perdure.core.text import to_json
+from perdure.core.storable_text import to_json
 from perdure.store import attachments, inbox, outbox
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.ids import Ids

@@ -13,10 +13,10 @@ from perdure.core.address import split_session_key
 from perdure.core.commands import RETRY_KEY_PREFIX
 from perdure.core.journal import Cause
 from perdure.core.messages import Inbound, Stored
-from perdure.core.questions import question_of_reply
-from perdure.core.queueing import Fate, QueueMode, QueueRules, needs_quiet
-from perdure.core.text import to_json
-from perdure.store import attachments, busy, erased, outbox, sessions
+from perdure.core.question_ids import question_of_reply
+from perdure.core.queue import Fate, QueueMode, QueueRules, needs_quiet
+from perdure.core.storable_text import to_json
+from perdure.store import attachments, busy_modes, outbox, sessions, tombstones
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
@@ -144,25 +144,27 @@ def _receive(
     known = find(tx, inbound.event_key)
     if known is not None:
         return known
-    if erased.is_erased_event(tx, inbound.event_key):
+    if tombstones.is_erased_event(tx, inbound.event_key):
         return Stored("", "", key, fresh=False, fate=Fate.ERASED)
     if inbound.sent_at is not None and inbound.sent_at < rules.too_old_before(now):
         return _store_expired(tx, ids, inbound, raw, key, now, kind) or _require_known(tx, inbound)
-    if kind == "message" and busy.is_queue_full(tx, key, rules.cap):
-        return busy.reject_queue_full(tx, ids, inbound, raw, key, rules.cap, now) or _require_known(tx, inbound)
+    if kind == "message" and busy_modes.is_queue_full(tx, key, rules.cap):
+        return busy_modes.reject_queue_full(tx, ids, inbound, raw, key, rules.cap, now) or _require_known(
+            tx, inbound
+        )
     prepare(tx)
     session = (
         session_for_message(tx, ids, key, now) if kind == "message" else sessions.ensure_current(tx, ids, key, now)
     )
-    manner = busy.mode_of(tx, key, rules.mode) if kind == "message" else None
+    manner = busy_modes.mode_of(tx, key, rules.mode) if kind == "message" else None
     message = insert(tx, ids, inbound, raw, key, session, now, kind, manner=manner)
     if message is None:
         return _require_known(tx, inbound)
     for ordinal, attachment in enumerate(inbound.attachments):
         attachments.record_reference(tx, ids, message, ordinal, attachment)
-    busy.clear_full_notice(tx, key, rules.cap)
+    busy_modes.clear_full_notice(tx, key, rules.cap)
     quiet = kind == "message" and needs_quiet(manner, inbound.album)
-    ended = busy.cancel_replaced_turn(tx, ids, key, manner, now)
+    ended = busy_modes.cancel_replaced_turn(tx, ids, key, manner, now)
     return Stored(message, session, key, fresh=True, quiet=quiet, ended=ended)
 
 
@@ -180,7 +182,7 @@ def _store_expired(
     message = insert(tx, ids, inbound, raw, key, session, now, kind, state="expired")
     if message is None:
         return None
-    busy.add_expired(tx, key, 1)
+    busy_modes.add_expired(tx, key, 1)
     return Stored(message, session, key, fresh=True, fate=Fate.EXPIRED)
 
 
@@ -242,7 +244,7 @@ def insert(
         session=session,
         kind=kind,
         state=state,
-        bound=busy.current_turn_id(tx, key) if kind == "command" else None,
+        bound=busy_modes.current_turn_id(tx, key) if kind == "command" else None,
         body=to_json(inbound),
         raw=raw,
         position=sessions.next_position(tx, key),
@@ -259,7 +261,7 @@ def insert(
 
 def reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -> bool:
     """Keep an event that begins nothing, and not too many of them. False: it is here already, or was erased."""
-    if erased.is_erased_event(tx, event_key):
+    if tombstones.is_erased_event(tx, event_key):
         return False
     new = tx.run(
         "INSERT INTO inbox (id, event_key, state, raw, problem, received_at) "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.core.journal import ConversationCompacted, Entry, JournalRecord, decode_entry
-from perdure.core.text import encode_storable
+from perdure.core.storable_text import encode_storable
 from perdure.store.database import Database, Row, Tx
 
 _INSERT = (

@@ -18,7 +18,8 @@ _TAKE = (
 )
 # What may be held: a turn that a dead run has begun is found by its lease, so that lease is the recoverer's.
 OURS_OR_FREE = (
-    f"(leases.run = :run OR ((leases.run IS NULL OR leases.run IN ({DEAD_RUNS})) AND NOT EXISTS (SELECT 1 FROM turns b "
+    f"(leases.run = :run OR ((leases.run IS NULL OR leases.run IN ({DEAD_RUNS})) AND NOT EXISTS "
+    "(SELECT 1 FROM turns b "
     "WHERE b.key = leases.key AND b.state IN ('queued', 'running', 'waiting', 'interrupted'))))"
 )
 _HOLD = f"UPDATE leases SET run = :run WHERE key = :key AND {_RUN_IS_ALIVE} AND {OURS_OR_FREE}"

@@ -16,7 +16,7 @@ from perdure.core import texts
 from perdure.core.address import Address, parent_session_key, split_parts
 from perdure.core.delivery import OPEN_DELIVERY_STATES, RESOLUTION_REMARKS, DeliveryState, delivery_key
 from perdure.core.messages import Button, Outbound, SentFile
-from perdure.core.text import to_json
+from perdure.core.storable_text import to_json
 from perdure.store import leases, sessions
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.ids import Ids

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perdure.store.database import Database, Tx
-from perdure.store.moves import TURN_IS_OPEN
 from perdure.store.outbox import DELIVERY_IS_OPEN
+from perdure.store.transitions import TURN_IS_OPEN
 
 
 class OpenCounts(Struct, frozen=True):

@@ -16,7 +16,7 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.messages import Inbound
-from perdure.core.people import Role
+from perdure.core.roles import Role
 from perdure.store import inbox, outbox, people
 from perdure.store.database import Database, Transaction, Tx
 from perdure.store.ids import Ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from perdure.core.people import Role
+from perdure.core.roles import Role
 from perdure.store.database import Database, Transaction, Tx
 
 EVERYWHERE = ""  # the chat of somebody who is known on the whole platform

@@ -16,8 +16,8 @@ from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.journal import ObservedExit, fold
 from perdure.core.session import SessionState
-from perdure.core.text import to_json
-from perdure.store import journal, news, outbox, sessions
+from perdure.core.storable_text import to_json
+from perdure.store import journal, outbox, reports, sessions
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Ids
 from perdure.store.inbox import InboxKind
@@ -309,7 +309,7 @@ def _report(
         )
         outbox.enqueue(tx, ids, process.key, None, owed, now)
         return "notice"
-    news.insert(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
+    reports.insert(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
     return kind
 
 
@@ -320,13 +320,13 @@ def mark_seen(tx: Tx, sight: ObservedExit, now: int) -> None:
         return
     if _mark_ended(tx, process.id, ProcessEnd(sight.lost, sight.exit_code, sight.signal), "seen", now) is None:
         _withdraw_end_report(tx, process, now)
-    news.withdraw(tx, process.key, process.id)
+    reports.withdraw(tx, process.key, process.id)
 
 
 def _withdraw_end_report(tx: Tx, process: Process, now: int) -> None:
     """Of an end that is on record: what was not heard yet is not said any more."""
     lane, reply = split_session_key(process.key)[1].lane, f"{process.id}.ended"
-    heard = not news.is_waiting(tx, process.key, f"process:{process.id}:ended")
+    heard = not reports.is_waiting(tx, process.key, f"process:{process.id}:ended")
     heard = heard and not outbox.withdraw_notice(tx, lane, reply, now)
     if not heard:
         tx.run("UPDATE processes SET told = 'seen' WHERE id = :id", id=process.id)

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import split_session_key
-from perdure.core.deaths import ExitReport, GatewayLaunch
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
+from perdure.core.exit_report import ExitReport, GatewayLaunch
 from perdure.store import outbox
 from perdure.store.database import Database, Transaction, Tx
 from perdure.store.ids import Ids
@@ -144,7 +144,8 @@ def _begin(
         instance=instance,
     )
     before = tx.all(
-        f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL {ours} ORDER BY id DESC LIMIT {MAX_PAST_RUNS}",
+        f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL {ours} ORDER BY id DESC LIMIT "
+        f"{MAX_PAST_RUNS}",
         instance=instance,
     )
     tx.run(

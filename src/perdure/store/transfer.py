@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from perdure.core.exports import ExportedSession
+from perdure.core.transfer.export_format import ExportedSession
 from perdure.errors import LockHeld, PerdureError, RecordRefused
 from perdure.store.database import Database
-from perdure.store.dump import dump_key
-from perdure.store.load import load_session
 from perdure.store.runs import LEASE_MS
+from perdure.store.transfer_dump import dump_key
+from perdure.store.transfer_load import load_session
 
 
 class Transfer:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.core.journal import Entry, JournalRecord, ToolEnded
-from perdure.core.queueing import QueueRules
+from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
 from perdure.store import attachments, goals, leases, outbox, processes
 from perdure.store.claims import Claim, claim
 from perdure.store.database import Database, Tx
 from perdure.store.ids import Ids
 from perdure.store.inbox import UNLIMITED_RULES
-from perdure.store.moves import (
+from perdure.store.outbox import OutboxReply
+from perdure.store.transitions import (
     TURN_COLUMNS,
     TURN_IS_OPEN,
     RequestCheck,
@@ -24,7 +25,6 @@ from perdure.store.moves import (
     take_over,
     transition,
 )
-from perdure.store.outbox import OutboxReply
 
 
 class Turns:
@@ -104,7 +104,10 @@ class Turns:
     async def open(self, states: Sequence[TurnState], limit: int = 50) -> list[Turn]:
         """The turns in these states, none of them ended, the oldest first."""
         wanted = ", ".join(f"'{state}'" for state in states)
-        sql = f"SELECT {TURN_COLUMNS} FROM turns WHERE {TURN_IS_OPEN} AND state IN ({wanted}) ORDER BY began_at, id LIMIT :limit"
+        sql = (
+            f"SELECT {TURN_COLUMNS} FROM turns WHERE {TURN_IS_OPEN} AND state IN ({wanted}) ORDER BY "
+            "began_at, id LIMIT :limit"
+        )
         return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(sql, limit=limit)])
 
     async def of_session(self, session: str) -> list[Turn]:

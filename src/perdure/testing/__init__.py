@@ -3,16 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from perdure.testing.agents import AgentConformance
+from perdure.testing.agent_conformance import AgentConformance
 from perdure.testing.crashes import Crash, CrashingDatabase, KillingDatabase
 from perdure.testing.faults import FaultyDatabase, SettableClock
 from perdure.testing.plans import Plan, Question, Step
-from perdure.testing.platform import SimulatedPlatform
-from perdure.testing.turns import RecordingTurn
+from perdure.testing.recording_turn import RecordingTurn
+from perdure.testing.simulated_platform import SimulatedPlatform
 
 if TYPE_CHECKING:
-    from perdure.testing.adapters import AdapterConformance, Mishap, PlatformStage, Seen
-    from perdure.testing.cutting import CutLine
+    from perdure.testing.adapter_conformance import AdapterConformance, Mishap, PlatformStage, Seen
+    from perdure.testing.cut_line import CutLine
     from perdure.testing.providers import (
         Asked,
         Constant,
@@ -65,5 +65,5 @@ def __getattr__(name: str) -> Any:
     """What brings a gateway or an HTTP server with it, loaded when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
-    room = "adapters" if name in _ADAPTERS else "cutting" if name == "CutLine" else "providers"
-    return getattr(import_module(f"perdure.testing.{room}"), name)
+    module = "adapter_conformance" if name in _ADAPTERS else "cut_line" if name == "CutLine" else "providers"
+    return getattr(import_module(f"perdure.testing.{module}"), name)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import CallProgress
-from perdure.testing.turns import RecordingTurn
+from perdure.testing.recording_turn import RecordingTurn
 
 DONE, FAILED, UNKNOWN = "done", "failed", "unknown"
 

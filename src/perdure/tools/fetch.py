@@ -14,9 +14,9 @@ from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool
 from perdure.errors import ToolFailed
-from perdure.tools.addresses import AddressCheck, IpAddress, is_public, resolve
-from perdure.tools.apart import run_job
-from perdure.tools.functions import tool
+from perdure.tools.function_tools import tool
+from perdure.tools.public_addresses import AddressCheck, IpAddress, is_public, resolve
+from perdure.tools.subprocess_job import run_job
 from perdure.version import __version__
 
 if TYPE_CHECKING:
@@ -214,5 +214,5 @@ def _decode(body: bytes, charset: str) -> str:
 
 
 async def _html_to_text(page: str, url: str, seconds: float) -> str:
-    work = await run_job("pages.py", page.encode(errors="replace"), url, str(seconds))
+    work = await run_job("html_text.py", page.encode(errors="replace"), url, str(seconds))
     return texts.fetch.raw_page(page) if work.timed_out or work.error else work.output.decode()

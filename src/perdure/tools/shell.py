@@ -17,9 +17,10 @@ from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
-from perdure.tools import kept, watching
-from perdure.tools.functions import as_tool, tool
-from perdure.tools.kept import (
+from perdure.tools import output_patterns
+from perdure.tools.function_tools import as_tool, tool
+from perdure.tools.keeper import client
+from perdure.tools.keeper.client import (
     DEFAULT_TIMEOUTS,
     CommandEnded,
     CommandLost,
@@ -32,7 +33,7 @@ from perdure.tools.kept import (
     LaunchSpec,
     StatusTimeouts,
 )
-from perdure.tools.ledger import ProcessRecords
+from perdure.tools.process_records import ProcessRecords
 from perdure.tools.threads import run_in_thread
 
 POLL_SECONDS = 10.0  # seconds between two looks whether a command has said something
@@ -70,7 +71,7 @@ def call_key(directory: Path) -> str:
 def call_directories(first: Path) -> Iterator[Path]:
     """The directory of a call, and those that came after it because nothing was ever started in the one before."""
     number, place = 1, first
-    while os.path.exists(place):
+    while os.path.exists(place):  # noqa: PTH110 reason: what cannot be looked at raises no error here
         yield place
         number += 1
         place = first.with_name(f"{first.name}#{number}")
@@ -101,7 +102,7 @@ def shell_tool(
         if background:
             limit = None if timeout is None else max(0.1, timeout)
             begin = LaunchSpec(command, str(environment.directory), environment.variables(), limit)
-            wishes = (notify_on_complete, watching.check_patterns(watch_patterns))
+            wishes = (notify_on_complete, output_patterns.check_patterns(watch_patterns))
             first = call_directory(environment.keepers, use.key)
             return await start_in_background(first, begin, use.key, records, *wishes, environment.status_timeouts)
         if watch_patterns:
@@ -120,7 +121,7 @@ def shell_tool(
 async def _make_call_directory(keepers: Path, key: str) -> None:
     """Make the directory of a call, before its intent is on record: if it is gone later, it has vanished."""
     try:
-        await run_in_thread(lambda: kept.make_directory(call_directory(keepers, key)))
+        await run_in_thread(lambda: client.make_directory(call_directory(keepers, key)))
     except OSError as error:
         raise ToolFailed(texts.shell.not_started(str(error))) from error
 
@@ -151,10 +152,10 @@ async def _wait_for_end(
     """Wait for the end of a command. What it says meanwhile is a sign of life."""
     heard = 0
     while True:
-        await kept.wait_for_end(directory, POLL_SECONDS)
-        if not isinstance(seen := await kept.wait_for_status(directory, timeouts), CommandRunning):
+        await client.wait_for_end(directory, POLL_SECONDS)
+        if not isinstance(seen := await client.wait_for_status(directory, timeouts), CommandRunning):
             return seen
-        size = await kept.retry_os_errors(lambda: kept.output_size(directory), timeouts)
+        size = await client.retry_os_errors(lambda: client.output_size(directory), timeouts)
         if size != heard or size == max_bytes:  # a keeper of an earlier version stops there, and nobody can tell
             heard = size
             report_activity()
@@ -176,7 +177,7 @@ async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Pat
     The directory was made before the call's intent was on record: if it is not there, the command may have run.
     """
     place = last_call_directory(first)
-    match await kept.wait_for_status(place, timeouts):
+    match await client.wait_for_status(place, timeouts):
         case CommandMissing():
             raise OutcomeUnknown(texts.shell.FILES_GONE)
         case CommandUnreadable(problem):
@@ -190,7 +191,7 @@ async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Pat
 
 async def _start_shielded(directory: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> None:
     """Start a command. Whoever is cut off meanwhile leaves it started, or not, but not about to be."""
-    starting = asyncio.create_task(kept.start_command(directory, spec, timeouts))
+    starting = asyncio.create_task(client.start_command(directory, spec, timeouts))
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -224,8 +225,8 @@ async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTi
 async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, int | None]:
     """What a command has said, and how many bytes that are; a sentence and None if it can never be read."""
     try:
-        return await kept.retry_os_errors(
-            lambda: (output_excerpt(directory), kept.output_size(directory)), timeouts
+        return await client.retry_os_errors(
+            lambda: (output_excerpt(directory), client.output_size(directory)), timeouts
         )
     except OSError as error:
         return texts.shell.output_unreadable(str(error)), None
@@ -233,11 +234,11 @@ async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, 
 
 def output_excerpt(directory: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> str:
     """What a command has said: all of it, or its beginning and its end."""
-    size = kept.output_size(directory)
-    text, until = kept.read_output_text(directory, 0, max_bytes, final=size <= max_bytes)
+    size = client.output_size(directory)
+    text, until = client.read_output_text(directory, 0, max_bytes, final=size <= max_bytes)
     if until >= size:
         return text
-    head, until = kept.read_output_text(directory, 0, max_bytes // 2)
-    since = kept.next_stored_offset(directory, max(until, size - max_bytes // 2))
-    tail, _ = kept.read_output_text(directory, since, max_bytes // 2, final=True)
+    head, until = client.read_output_text(directory, 0, max_bytes // 2)
+    since = client.next_stored_offset(directory, max(until, size - max_bytes // 2))
+    tail, _ = client.read_output_text(directory, since, max_bytes // 2, final=True)
     return f"{head}\n{texts.phrases.bytes_left_out(since - until)}\n{tail}" if since > until else head + tail

@@ -26,7 +26,7 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     def run() -> None:
         try:
             result = context.run(function)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 reason: it is raised where the work is awaited
             settle = _error_setter(done, error)
         else:
             settle = _result_setter(done, result)

@@ -1,6 +1,7 @@
 """Every sentence that Perdure says to people and models, by topic: `texts.recovery.banner(…)`.
 
-`explanation` is imported where it is needed: it words the decisions of `core.recovery`, which itself uses these texts.
+`explanation` is imported where it is needed: it words the decisions of `core.recovery.decision`, which itself
+uses these texts.
 """
 
 from perdure.core.texts import (

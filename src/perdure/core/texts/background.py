@@ -36,7 +36,10 @@ def question(number: int | None, text: str, options: Sequence[str]) -> str:
     """A question to a person."""
     if number is None:
         return questions.format_question(text, options)
-    return f"{label(number, questions.format_question(text, options))}\nSay {command('answer', number, '…')} to answer."
+    return (
+        f"{label(number, questions.format_question(text, options))}\nSay "
+        f"{command('answer', number, '…')} to answer."
+    )
 
 
 def approval(number: int | None, text: str) -> str:

@@ -57,7 +57,8 @@ _SESSION_STATES = {"open": "this one", "suspended": "set aside", "closed": "earl
 def session_list(found: Sequence[tuple[str, str, int, str]]) -> str:
     """The conversations of a chat: id, state, how long ago it was last used, and its first words."""
     lines = [
-        f"{name}  {_SESSION_STATES[state]}, {phrases.duration(age)} ago: {f'“{phrases.first_words(words)}”' if words else 'nothing was said'}"
+        f"{name}  {_SESSION_STATES[state]}, {phrases.duration(age)} ago: "
+        f"{f'“{phrases.first_words(words)}”' if words else 'nothing was said'}"
         for name, state, age, words in found
     ]
     if any(state != "open" for _, state, _, _ in found):

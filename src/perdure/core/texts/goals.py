@@ -20,7 +20,8 @@ def turn_note(number: int, budget: int) -> str:
         ]
     )
     end = (
-        f"When the goal is reached, end your answer with the line {GOAL_REACHED}; if you can do nothing more for it, "
+        f"When the goal is reached, end your answer with the line {GOAL_REACHED}; if you can do nothing "
+        "more for it, "
         f"with the line {GOAL_GIVEN_UP}, and say why."
     )
     return " ".join([*said, end])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-TOKEN_NEEDED = "a login token is needed"
-TOKEN_HEADER_HINT = "Send the header `Authorization: Bearer …`; `perdure token` shows it."
-TOKEN_INVALID = "This token is not valid."
-TOKEN_HINT = "Open the link that the gateway printed at its start, or give what `perdure token` shows."
+NEEDED = "a login token is needed"
+HEADER_HINT = "Send the header `Authorization: Bearer …`; `perdure token` shows it."
+REFUSED = "This token is not valid."
+LINK_HINT = "Open the link that the gateway printed at its start, or give what `perdure token` shows."
 TOO_MANY_WRONG_TOKENS = "Too many wrong tokens came from your address."
 CROSS_SITE = "this request was made by another site, or does not say by whom"
 CROSS_SITE_HINT = (

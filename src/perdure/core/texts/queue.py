@@ -7,7 +7,8 @@ from perdure.core.texts import phrases
 
 def full(cap: int) -> str:
     return (
-        f"{_messages_waiting(cap)} here already, so this one was not taken, and neither are those behind it until I have "
+        f"{_messages_waiting(cap)} here already, so this one was not taken, and neither are those behind "
+        "it until I have "
         "caught up. Send them again a little later."
     )
 

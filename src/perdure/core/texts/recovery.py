@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.deaths import signal_name
+from perdure.core.exit_report import signal_name
 from perdure.core.texts import phrases
 
 NO_GATEWAY = "No gateway is running here now; what is under way is taken up at the next start."

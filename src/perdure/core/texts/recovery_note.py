@@ -34,7 +34,8 @@ def failed(reason: str, known: Sequence[str] = (), *, finished: bool = False) ->
 def late_answer_sentence(age: int) -> str:
     """How old the question is that a person has replied to."""
     return (
-        f"The user replied {phrases.duration(age)} after the question was asked. What was true then may have changed: "
+        f"The user replied {phrases.duration(age)} after the question was asked. What was true then may "
+        "have changed: "
         "check it where it matters."
     )
 

@@ -58,7 +58,10 @@ def argument_missing(name: str, schema: str) -> str:
 
 def argument_misfit(place: str, problem: str, came: str, schema: str) -> str:
     said = f"{problem[:1].lower()}{problem[1:]}"
-    return f"`{place}`: {said}; the argument came as {phrases.clip(came, 200)}, its schema is {phrases.clip(schema, 400)}."
+    return (
+        f"`{place}`: {said}; the argument came as {phrases.clip(came, 200)}, its schema is "
+        f"{phrases.clip(schema, 400)}."
+    )
 
 
 def unknown_argument(name: str) -> str:

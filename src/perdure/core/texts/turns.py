@@ -77,4 +77,7 @@ def inactivity_warning(milliseconds: int, limit: int) -> str:
 
 def ended_by_inactivity(tools: Sequence[str], milliseconds: int) -> str:
     where = f"the step {', '.join(tools)}" if tools else "the model"
-    return f"nothing was heard of {where} for {phrases.duration(milliseconds)}, so I ended it. Write again if it still matters."
+    return (
+        f"nothing was heard of {where} for {phrases.duration(milliseconds)}, so I ended it. Write again "
+        "if it still matters."
+    )

@@ -18,14 +18,14 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
-from perdure.core.text import repair_json
+from perdure.core.storable_text import repair_json
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry, WebhookResponse
-from perdure.platforms.telegram.client import BotApiClient, CallRefused, bad_token
-from perdure.platforms.telegram.files import MAX_FILE_BYTES
-from perdure.platforms.telegram.outgoing import MAX_MESSAGE_UNITS, MessageWriter, chat_parameters
-from perdure.platforms.telegram.taking import MAX_STORED_CHARS, PendingUpdate
+from perdure.platforms.telegram.bot_api import BotApiClient, CallRefused, bad_token
+from perdure.platforms.telegram.message_writer import MAX_MESSAGE_UNITS, MessageWriter, chat_parameters
+from perdure.platforms.telegram.pending_update import MAX_STORED_CHARS, PendingUpdate
 from perdure.platforms.telegram.updates import ALLOWED_UPDATES, NotUnderstood, Update, UpdateReader, User
+from perdure.platforms.telegram.uploads import MAX_FILE_BYTES
 from perdure.platforms.telegram.webhook import CHECK_SECONDS, Webhook
 
 PUBLIC_API = "https://api.telegram.org"
@@ -194,7 +194,7 @@ class TelegramAdapter(Adapter):
 
     def _to_event(self, pending: PendingUpdate) -> Event | None:
         """The event that an update is; None if it was not meant for us, and is nothing to keep."""
-        assert self._reader is not None, "not connected"
+        assert self._reader is not None, "not connected"  # noqa: S101
         text, key = pending.text, pending.key
 
         async def fail(_: PerdureError) -> None:

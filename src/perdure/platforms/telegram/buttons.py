@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.messages import Button, Pick
-from perdure.core.questions import short_question_id
+from perdure.core.question_ids import short_question_id
 
 MAX_CALLBACK_BYTES = 64
 MAX_SHARED_ROW_CHARS = 18  # letters on a button that shares its row

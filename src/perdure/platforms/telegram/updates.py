@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from perdure.core.address import Address
 from perdure.core.messages import Attachment, Inbound, Pick, Sender
-from perdure.core.text import make_storable
+from perdure.core.storable_text import make_storable
 from perdure.platforms.telegram.buttons import decode_command, decode_pick
 
 ALLOWED_UPDATES = ("message", "edited_message", "callback_query")  # the kinds of updates that we ask for

@@ -14,10 +14,10 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.errors import NotConnected
 from perdure.platforms.api import Event
-from perdure.platforms.telegram.taking import PendingUpdate
+from perdure.platforms.telegram.pending_update import PendingUpdate
 
 WEBHOOK_PATH = "/hooks/telegram"
-SECRET_HEADER = "x-telegram-bot-api-secret-token"
+SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 reason: the name of a header
 MAX_CONNECTIONS = 1  # at once: several would bring the messages of one chat in any order
 CHECK_SECONDS = 60.0  # seconds between two looks at whether Telegram still posts to us
 

@@ -11,14 +11,14 @@ from perdure.core.address import split_session_key
 from perdure.core.session import CancelReason
 from perdure.core.turn import FINAL_STATES
 from perdure.errors import PerdureError
-from perdure.store.auditing import StoreAudit
+from perdure.store.audit import StoreAudit
+from perdure.store.backends.read_only import open_read_only
 from perdure.store.database import Database
-from perdure.store.reader import open_read_only
-from perdure.testing.drill.checks import find_stale_epochs, find_wrong_notes
+from perdure.testing.drill.journal_checks import find_stale_epochs, find_wrong_notes
 from perdure.testing.drill.people import DrillPeople, WrittenMessage
 from perdure.testing.drill.points import Point
 from perdure.testing.drill.report import FAULTS, UNKNOWN
-from perdure.testing.drill.scenes import DrillChat
+from perdure.testing.drill.scenarios import DrillChat
 from perdure.testing.drill.traces import ExecutionTraces
 
 DUPLICATE_MARK = texts.delivery.maybe_duplicate("").strip()
@@ -156,7 +156,10 @@ class Audit:
         for talk in self._chats_audited:
             clean = [text for text in self._exit_reports(talk) if DUPLICATE_MARK not in text]
             if len(clean) > len(talk.told):
-                yield f"{self._describe_chat(talk.chat)}: the end of its process was told {texts.phrases.times(len(clean))}"
+                yield (
+                    f"{self._describe_chat(talk.chat)}: the end of its process was told "
+                    f"{texts.phrases.times(len(clean))}"
+                )
 
     def _exit_reports(self, talk: DrillChat) -> list[str]:
         """What people were told of the end of a process."""
@@ -184,7 +187,8 @@ class Audit:
                 found.append(f"{self._describe_chat(ended[call.turn])}: the call {call.key} never had a result")
             elif call.tool in TRACED_TOOLS and call.ended and call.ended.outcome == "ok" and not ran[call.key]:
                 found.append(
-                    f"{self._describe_chat(ended.get(call.turn, call.turn))}: {call.key} has a result, and never ran"
+                    f"{self._describe_chat(ended.get(call.turn, call.turn))}: {call.key} has a result, and never "
+                    "ran"
                 )
         return found
 
@@ -241,7 +245,8 @@ class Audit:
     async def _unknown_outcomes(self) -> list[str]:
         ran, chats = self.traces.runs_by_key(), await self._chats()
         calls = [
-            f"{self._describe_chat(chats[call.turn])}: `{call.tool}` was cut off; the agent was told, and did not repeat it"
+            f"{self._describe_chat(chats[call.turn])}: `{call.tool}` was cut off; the agent was told, and "
+            "did not repeat it"
             + (f" (it {'had' if ran[call.key] else 'had not'} begun)" if call.tool in TRACED_TOOLS else "")
             for call in await self._store.calls()
             if call.ended is not None and call.ended.outcome == "unknown"
@@ -255,7 +260,10 @@ class Audit:
                 if DUPLICATE_MARK in each.text:
                     yield f"{self._describe_chat(talk.chat)}: a message was cut off, and sent again with a mark"
             for _ in self._people.leftover_previews(talk):
-                yield f"{self._describe_chat(talk.chat)}: an answer that was growing was cut off; what was shown of it stays"
+                yield (
+                    f"{self._describe_chat(talk.chat)}: an answer that was growing was cut off; "
+                    "what was shown of it stays"
+                )
 
 
 def _chat_of_key(key: str) -> str:

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import join_parts
-from perdure.testing.drill.scenes import DrillChat
-from perdure.testing.platform import PostedMessage, SimulatedPlatform
+from perdure.testing.drill.scenarios import DrillChat
+from perdure.testing.simulated_platform import PostedMessage, SimulatedPlatform
 
 QUESTION_ANSWER = "Right"
 RESUME_COMMAND = "/resume"

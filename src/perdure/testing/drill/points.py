@@ -59,7 +59,7 @@ class Point(Struct, frozen=True):
 
 def random_points(seed: int, kills: int) -> list[Point]:
     """So many points. The same seed gives the same points, and more of them begin with the same ones."""
-    return list(islice(_endless_points(random.Random(seed)), kills))
+    return list(islice(_endless_points(random.Random(seed)), kills))  # noqa: S311 reason: nothing is secret about it
 
 
 def _endless_points(chance: random.Random) -> Iterator[Point]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from perdure.testing.drill.scenes import RUNS_FILE
+from perdure.testing.drill.scenarios import RUNS_FILE
 
 
 class ExecutionTraces:

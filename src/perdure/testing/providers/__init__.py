@@ -13,9 +13,9 @@ from perdure.testing.providers.answers import (
     Wish,
 )
 from perdure.testing.providers.constant import Constant
+from perdure.testing.providers.context_window import Window
 from perdure.testing.providers.server import LocalProvider
-from perdure.testing.providers.windows import Window
-from perdure.testing.providers.wire import CUTS, FRAMINGS, Plays, WireProvider
+from perdure.testing.providers.wire_provider import CUTS, FRAMINGS, Plays, WireProvider
 
 __all__ = [
     "CUTS",

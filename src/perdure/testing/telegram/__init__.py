@@ -1,6 +1,5 @@
 """Telegram on this machine, for tests: one bot, and the people who talk to it."""
 
-from perdure.testing.telegram.courier import WebhookDelivery
 from perdure.testing.telegram.faults import Fault
 from perdure.testing.telegram.refusals import (
     BLOCKED,
@@ -12,8 +11,9 @@ from perdure.testing.telegram.refusals import (
     too_many_requests,
 )
 from perdure.testing.telegram.server import TOKEN, BotCall, LocalTelegram
+from perdure.testing.telegram.state import BOT_ID, BOT_NAME, SentMessage
 from perdure.testing.telegram.texts import units
-from perdure.testing.telegram.world import BOT_ID, BOT_NAME, SentMessage
+from perdure.testing.telegram.webhook_poster import WebhookDelivery
 
 __all__ = [
     "BLOCKED",

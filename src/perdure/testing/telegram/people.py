@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from perdure.testing.telegram.world import SentMessage, TelegramState
+from perdure.testing.telegram.state import SentMessage, TelegramState
 
 
 class TelegramPeople:

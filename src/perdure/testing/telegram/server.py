@@ -21,8 +21,8 @@ from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from perdure.testing.line import ClientConnection, ClientGone, CloseConnection
-from perdure.testing.serving import LocalServer
+from perdure.testing.client_connection import ClientConnection, ClientGone, CloseConnection
+from perdure.testing.local_server import LocalServer
 from perdure.testing.telegram.faults import Fault
 from perdure.testing.telegram.methods import BotMethods
 from perdure.testing.telegram.people import TelegramPeople
@@ -34,9 +34,9 @@ from perdure.testing.telegram.refusals import (
     BotApiRefusal,
     bad_request,
 )
-from perdure.testing.telegram.world import TelegramState
+from perdure.testing.telegram.state import TelegramState
 
-TOKEN = "7000001:local-telegram-token"
+TOKEN = "7000001:local-telegram-token"  # noqa: S105 reason: it opens nothing but this emulator
 MAX_POLL_SECONDS = 50.0
 MAX_UPDATES = 100
 DOWNLOAD_METHOD = "download"  # what a download is called among the calls and the faults

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from perdure.core.discretion import redact
 from perdure.core.effects import Effect
+from perdure.core.redaction import redact
 from perdure.errors import ConfigurationError
 
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG")  # what a server's process gets of our environment
@@ -82,4 +82,6 @@ def _problems(server: McpServer) -> Iterable[str]:
             yield f"{it}: expected a {name} above 0 seconds, came {seconds:g}"
     for tool, effect in server.effects.items():
         if effect not in DECLARABLE_EFFECTS:
-            yield f"{it}: expected as the effect of {tool!r} one of {', '.join(DECLARABLE_EFFECTS)}, came {effect!r}"
+            yield (
+                f"{it}: expected as the effect of {tool!r} one of {', '.join(DECLARABLE_EFFECTS)}, came {effect!r}"
+            )

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from perdure.core.tools import Tool
 from perdure.errors import ConfigurationError
-from perdure.tools.mcp.link import ReconnectingServer
+from perdure.tools.mcp.reconnection import ReconnectingServer
 from perdure.tools.mcp.server import McpServer, check_servers, tool_name
 
 INSTALL_HINT = "Install the extra: pip install 'perdure[mcp]'."

@@ -22,7 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from perdure.core import texts
-from perdure.tools.descriptors import with_inherited_limit
+from perdure.tools.descriptor_limit import with_inherited_limit
 from perdure.tools.mcp.server import McpServer
 
 if TYPE_CHECKING:

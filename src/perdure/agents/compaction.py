@@ -1,0 +1,128 @@
+"""A conversation that has grown too long for its model is shortened: the model sums up its older part."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from perdure.agents.api import Model, ModelRequest, TurnContext
+from perdure.core import texts
+from perdure.core.compaction import (
+    COMPACTION_THRESHOLD,
+    RETAINED_FRACTION,
+    CompactionCut,
+    InstructionTokens,
+    clip_to_tokens,
+    estimate_tokens,
+    find_cut,
+    is_full,
+    measure_instructions,
+)
+from perdure.core.context_window import FULL_WINDOW_FRACTION
+from perdure.core.conversation import Conversation, UserMessage
+from perdure.core.journal import ConversationCompacted, ModelAnswered, ModelAsked
+from perdure.core.recovery.tail import is_final_response, is_length_limited
+from perdure.errors import ContextTooLong, ModelError
+
+MAX_SUMMARY_REQUESTS = (
+    5  # at a summary whose request is too long itself; each sends half as much as the one before
+)
+MAX_TRUNCATED_ANSWERS = (
+    3  # of one turn; then the conversation is not shortened any more for the sake of its answer
+)
+MIN_SUMMARY_TOKENS = 64  # tokens, of a summary and of what it is made from
+SUMMARY_PROMPT_TOKENS = measure_instructions(texts.compaction.SYSTEM_PROMPT, ()).tokens + estimate_tokens(
+    [UserMessage(texts.compaction.request(""))]
+)
+
+
+def fills_window(response: ModelAnswered, window: int) -> bool:
+    """Whether a response was cut off because the model's window was full."""
+    return (
+        is_length_limited(response)
+        and response.usage.input + response.usage.output >= window * FULL_WINDOW_FRACTION
+    )
+
+
+class Compactor:
+    """Shortens one conversation before it is answered."""
+
+    def __init__(
+        self,
+        model: Model,
+        context: TurnContext,
+        step: int,
+        conversation: Conversation,
+        preamble: InstructionTokens,
+        ask_model: Callable[[ModelRequest], Awaitable[ModelAnswered]],
+    ) -> None:
+        self._model = model
+        self._context = context
+        self._step = step
+        self._conversation = conversation
+        self._preamble = preamble
+        self._ask_model = ask_model
+        self._request_tokens = preamble.tokens + estimate_tokens(conversation.messages)
+
+    async def compact_if_full(self) -> bool:
+        """Shorten what is nearly full, or what left too little room for its answer. False: nothing was changed."""
+        room = self._preamble.room(self._model.window)
+        if found := self.truncated_answer:
+            if sum(map(is_length_limited, self._context.view.responses)) >= MAX_TRUNCATED_ANSWERS:
+                return False
+            fits = self._model.window * self._request_tokens // max(self._request_tokens, found.usage.input)
+            room = self._preamble.room(fits) // 2
+        elif not is_full(self._conversation, room):
+            return False
+        return await self._compact(room)
+
+    async def compact_to_fit(self, refused: ContextTooLong) -> None:
+        """Shorten what was refused as too long, or say which part of it is too long to be shortened."""
+        alone = refused.fits and self._preamble.tokens >= refused.fits
+        room = self._preamble.room(refused.fits or self._request_tokens // 2)
+        if alone or not await self._compact(min(room, estimate_tokens(self._conversation.messages) // 2)):
+            raise ModelError(self._too_long_reason(refused.fits or self._request_tokens // 2)) from refused
+
+    @property
+    def truncated_answer(self) -> ModelAnswered | None:
+        """The answer that was cut off because it filled the window, if nothing was summed up since."""
+        for record in reversed(self._context.view.records):
+            if isinstance(record.entry, ModelAnswered):
+                return record.entry if fills_window(record.entry, self._model.window) else None
+            if isinstance(record.entry, ConversationCompacted):
+                return None
+        return None
+
+    def _too_long_reason(self, fits: int) -> str:
+        window, begins = self._model.window, self._preamble
+        if begins.tokens >= fits:
+            return texts.compaction.instructions_too_long(window, begins.prompt, begins.tools, begins.tool_count)
+        now = [message for told in self._conversation.current for message in told.messages]
+        return texts.compaction.message_too_long(window, estimate_tokens(now), begins.tokens)
+
+    async def _compact(self, room: int) -> bool:
+        """Let the model sum up as much as it can read at once. False: there is nothing to leave out."""
+        readable = max(int(self._model.window * COMPACTION_THRESHOLD) - SUMMARY_PROMPT_TOKENS, MIN_SUMMARY_TOKENS)
+        for _ in range(MAX_SUMMARY_REQUESTS):
+            where = find_cut(self._conversation, room, readable)
+            if where is None:
+                return False
+            try:
+                summed = await self._ask_for_summary(where)
+            except ContextTooLong as refused:
+                readable = max(min(readable, refused.fits or readable) // 2, MIN_SUMMARY_TOKENS)
+                continue
+            except ModelError as error:
+                raise ModelError(texts.compaction.failed(error.message)) from error
+            text = clip_to_tokens(summed.text, max(int(room * RETAINED_FRACTION), MIN_SUMMARY_TOKENS))
+            await self._context.append(ConversationCompacted(where.through, text, summed.usage))
+            return True
+        raise ModelError(texts.compaction.failed(texts.compaction.TRANSCRIPT_REFUSED))
+
+    async def _ask_for_summary(self, where: CompactionCut) -> ModelAnswered:
+        await self._context.append(ModelAsked(self._step, self._model.name))
+        asking = [UserMessage(texts.compaction.request(where.transcript))]
+        request = ModelRequest(asking, self._step, system_prompt=texts.compaction.SYSTEM_PROMPT, purpose="summary")
+        summed = await self._ask_model(request)
+        if not summed.text.strip() or not (is_final_response(summed) or is_length_limited(summed)):
+            raise ModelError(texts.compaction.EMPTY_SUMMARY)
+        return summed

@@ -1,0 +1,1 @@
+"""Agents that other people write: async functions, and agents of pydantic-ai."""

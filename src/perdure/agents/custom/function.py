@@ -1,0 +1,120 @@
+"""An async function as an agent.
+
+    async def answer(context: StepContext) -> str:
+        order = await context.step("find_order", find_order, context.message, effect="pure")
+        await context.step("send_invoice", send_invoice, order["id"])
+        return f"The invoice for {order['name']} is on its way."
+
+    agent = FunctionAgent(answer)
+
+After a crash the function begins anew, and goes through it as before: a step that has its result on record gives
+that and does not run. So whatever has an effect, takes long or gives something else every time is a step; between
+steps the function only decides.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from perdure.agents.api import Reply, TurnContext
+from perdure.agents.custom.guard import GuardedTurn
+from perdure.agents.custom.steps import RecordedSteps, StepContext
+from perdure.core import texts
+from perdure.core.conversation import AssistantMessage, Message, UserMessage, build_conversation
+from perdure.core.journal import MessagesJoined, ModelAnswered, TurnBegan, TurnCancelled, TurnView
+from perdure.core.session import CancelReason
+from perdure.errors import ConfigurationError, ModelError, OutcomeUnknown, StepChanged
+
+AgentFunction = Callable[[StepContext], Awaitable[str]]
+
+
+class FunctionAgent:
+    """An agent that is a function: it gets a `StepContext` and returns the reply."""
+
+    def __init__(self, function: AgentFunction) -> None:
+        if not inspect.iscoroutinefunction(function):
+            raise ConfigurationError(
+                f"{function!r} is not an async function, so it cannot be an agent.",
+                hint="Write it as `async def answer(context): …`, and let it return the reply as text.",
+            )
+        self._function = function
+        self._name = getattr(function, "__qualname__", repr(function))
+
+    async def run(self, context: TurnContext) -> Reply:
+        """Go through the function, once for what the turn began with and once for what joined it each time.
+
+        So what joined a turn that was cut off does not change what its first steps are asked.
+        """
+        fenced, story = GuardedTurn(context), _continued_turns(context)
+        before = len(context.history) + 1 - len(story)
+        history = build_conversation(context.history[:before], story[0], context.find).previous_messages
+        said: list[str] = []
+        while len(said) < len(messages := _messages_to_answer(story, context)):
+            message = messages[len(said)]
+            if message is None:
+                said.append("")
+                continue
+            past = RecordedSteps.from_turns(story, part=len(said) + 1)
+            said.append(await self._call_function(fenced, StepContext(fenced, past, message, history)))
+            history = [*history, UserMessage(message), AssistantMessage(said[-1])]
+        text = "\n\n".join(filter(str.strip, said))
+        closing = ModelAnswered(len(context.view.responses) + 1, text, (), "stop")
+        return Reply(text, (closing,) if text else ())
+
+    async def _call_function(self, guarded: GuardedTurn, context: StepContext) -> str:
+        try:
+            text = await self._function(context)
+        except SystemExit as error:  # or the whole gateway would end
+            raise RuntimeError(f"{self._name} wanted to end the process, with {error.code!r}") from error
+        except Exception as error:  # reason: a function of somebody else may fail in any way
+            guarded.raise_if_ended()  # what ended the turn goes before what the function made of it
+            reason = next(_explained_errors(error), None)
+            if reason is None:
+                raise
+            raise ModelError(reason.message) from error
+        guarded.raise_if_ended()
+        if not isinstance(text, str):
+            raise TypeError(f"{self._name} returned {type(text).__name__}; expected the reply, as a str")
+        return text
+
+
+def _continued_turns(context: TurnContext) -> list[TurnView]:
+    """This turn, and the ones before it that were set aside, if somebody only wishes them to go on."""
+    story, before = [context.view], list(context.history)
+    while (
+        before
+        and all(cause.wish for cause in story[0].causes)
+        and before[-1].ended == TurnCancelled(CancelReason.SUSPENDED)
+    ):
+        story.insert(0, before.pop())
+    return story
+
+
+def _messages_to_answer(turns: Sequence[TurnView], context: TurnContext) -> list[str | None]:
+    """What is to be answered: one text for the message that began it, one for each time that others joined.
+
+    None stands for those that joined and left it again, so that the parts behind them keep their numbers.
+    """
+    found: list[str | None] = []
+    for view in turns:
+        worded = {told.seq: told.messages for told in build_conversation((), view, context.find).current}
+        for record in view.records:
+            if record.seq in worded and isinstance(record.entry, TurnBegan | MessagesJoined):
+                found.append("\n\n".join(_full_text(message) for message in worded[record.seq]))
+            elif isinstance(record.entry, MessagesJoined) and any(not cause.wish for cause in record.entry.causes):
+                found.append(None)
+    return found or [texts.attachments.message_without_text()]
+
+
+def _full_text(message: Message) -> str:
+    return message.text_with_files if isinstance(message, UserMessage) else message.text
+
+
+def _explained_errors(error: BaseException) -> Iterator[OutcomeUnknown | StepChanged]:
+    """The errors that have a sentence for people, also those that a task group has bundled."""
+    if isinstance(error, OutcomeUnknown | StepChanged):
+        yield error
+    elif isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _explained_errors(inner)

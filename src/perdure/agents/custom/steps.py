@@ -1,0 +1,251 @@
+"""The steps of an agent that is a function: each on record before it runs, its result before anybody has it."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from perdure.agents.custom.guard import GuardedTurn
+from perdure.agents.custom.step_codec import decode_result, describe_step, encode_arguments, encode_result
+from perdure.containment import raise_uncontained
+from perdure.core import texts
+from perdure.core.conversation import Message
+from perdure.core.effects import REMEDIES, Effect, Remedy
+from perdure.core.journal import (
+    CallProgress,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryNoted,
+    ToolEnded,
+    ToolOutcome,
+    ToolStarted,
+    TurnView,
+)
+from perdure.errors import OutcomeUnknown, StepChanged, StepFailed
+
+_current_step: ContextVar[str | None] = ContextVar("step", default=None)
+
+
+class RecordedSteps(Struct, frozen=True):
+    """What is on record of a part of the work, from this attempt's point of view."""
+
+    calls: Mapping[str, CallProgress]
+    asked: Mapping[str, QuestionAsked]
+    answers: Mapping[str, QuestionAnswered]
+    prefix: str  # of the names on record: what joined a turn is a part of its own, with names of its own
+
+    @classmethod
+    def from_turns(cls, turns: Sequence[TurnView], part: int) -> RecordedSteps:
+        entries = [record.entry for view in turns for record in view.records]
+        return cls(
+            {name: call for view in turns for name, call in view.calls.items()},
+            {entry.question: entry for entry in entries if isinstance(entry, QuestionAsked)},
+            {entry.question: entry for entry in entries if isinstance(entry, QuestionAnswered)},
+            f"{part}." if part > 1 else "",
+        )
+
+
+class StepContext:
+    """What the function of an agent works with: the message, what was said before it, and steps."""
+
+    def __init__(
+        self, context: GuardedTurn, recorded: RecordedSteps, message: str, history: Sequence[Message]
+    ) -> None:
+        self._context = context
+        self._recorded = recorded
+        self._uses: Counter[str] = Counter()
+        self._running: set[str] = set()
+        self._asking = False
+        self.message = message  # what is to be answered
+        self.history = list(history)  # what was said before it, oldest first
+
+    @property
+    def turn(self) -> str:
+        """The id of the turn: the same for all its attempts."""
+        return self._context.turn
+
+    @property
+    def attempt(self) -> int:
+        """1, and one more each time that the turn was cut off or waited for a person."""
+        return self._context.view.attempt
+
+    @property
+    def note(self) -> str | None:
+        """What a model should be told about an interruption, or about a reply that came late, if there was one."""
+        told = [entry.text for entry in self._entries() if isinstance(entry, RecoveryNoted)]
+        return told[-1] if told else None
+
+    def say(self, text: str) -> None:
+        """Let people see the answer so far, where the platform can show it; it is not the answer."""
+        self._context.show(text)
+
+    def alive(self) -> None:
+        """Give a sign of life from within a long step, so that the turn is not ended for being idle."""
+        self._context.alive()
+
+    async def ask(self, question: str, options: Sequence[str] = ()) -> str:
+        """Ask a person, and return what they write: one of the options, or other words.
+
+        The first time this does not return: the attempt ends, and the turn waits for as long as it takes. Then
+        the function begins anew, and gets the answer here.
+        """
+        self._refuse_nested(f"ask {question!r}")
+        if self._running:
+            raise RuntimeError(
+                f"ask {question!r} when the steps are done: {_names(self._running)} would be cut off"
+            )
+        name = self._next_record_id("q")
+        asked, answer = self._recorded.asked.get(name), self._recorded.answers.get(name)
+        if asked is not None and (asked.text, asked.options) != (question, tuple(options)):
+            raise StepChanged(
+                texts.custom_agents.step_changed(
+                    texts.custom_agents.question_step(asked.text, asked.options),
+                    texts.custom_agents.question_step(question, options),
+                )
+            )
+        if answer is not None:
+            return answer.text
+        self._asking = True
+        return await self._context.ask(name, question, options)
+
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        effect: Effect | str = Effect.ONCE,
+        key_argument: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run the function once in this turn, whatever happens, and return its result as JSON gives it back.
+
+        `effect` says what becomes of a step that was cut off: a `pure` one is run again; a `keyed` one too, with
+        the same idempotency key, which the function gets as `key_argument`; a `once` one never: it raises
+        `OutcomeUnknown`. A function that raises fails the step: `StepFailed`, now and whenever the turn is gone
+        through again. A name that is used again is the next step of that name. Steps may run side by side, in a
+        task group, if their names differ.
+
+        After return: the result is durable.
+        If we die inside: the step was not begun, is in doubt, or has its result.
+        """
+        kind = _effect(name, effect, key_argument)
+        arguments = encode_arguments(name, function, args, kwargs, key_argument)
+        self._refuse_nested(f"run the step {name!r}")
+        if self._asking or name in self._running:
+            raise RuntimeError(_overlap_message(name, asking=self._asking))
+        call = self._next_record_id("s", name)
+        self._running.add(name)
+        try:
+            started = ToolStarted(call, name, kind, f"{self.turn}:{call}", arguments)
+            return await self._run_step(started, key_argument, partial(function, *args, **kwargs))
+        finally:
+            self._running.discard(name)
+
+    async def _run_step(self, step: ToolStarted, key_argument: str | None, function: Callable[..., Any]) -> Any:
+        """Bring a step to its result, from wherever its record ends."""
+        before = self._recorded.calls.get(step.call)
+        if before is not None and before.request.arguments != step.arguments:
+            raise StepChanged(
+                texts.custom_agents.step_changed(
+                    describe_step(step, before.request.arguments), describe_step(step, step.arguments)
+                )
+            )
+        if before is not None and before.ended is not None and before.ended.outcome != "cancelled":
+            return decode_result(step, before.ended)
+        if before is not None and before.started is not None:
+            step = msgspec.structs.replace(step, key=before.started.key)
+            if not _repeatable(before.started.effect, step.effect):
+                return await self._finish_step(step, "unknown", texts.custom_agents.STEP_INTERRUPTED)
+        if beginning := self._unrecorded_start(step):
+            await self._context.append(*beginning)
+        self._context.raise_if_ended()  # one that is run again has nothing to append that would tell
+        keyed = partial(function, **{key_argument: step.key}) if key_argument else function
+        outcome, text, error = await _run_function(step.tool, keyed)
+        return await self._finish_step(step, outcome, text, error)
+
+    async def _finish_step(
+        self, step: ToolStarted, outcome: ToolOutcome, text: str, error: BaseException | None = None
+    ) -> Any:
+        ended = ToolEnded(step.call, outcome, text)
+        await self._context.append(*self._unrecorded_start(step), ended)
+        try:
+            return decode_result(step, ended)
+        except (StepFailed, OutcomeUnknown) as failure:
+            raise failure from error
+
+    def _unrecorded_start(self, step: ToolStarted) -> tuple[ToolStarted, ...]:
+        """The intent, unless this turn has it on record; one before it that was set aside may have it too."""
+        return () if step.call in self._context.view.calls else (step,)
+
+    def _next_record_id(self, kind: str, name: str = "") -> str:
+        """The name on record of the next use."""
+        self._uses[kind + name] += 1
+        number = f"{self._recorded.prefix}{kind}{self._uses[kind + name]}"
+        return f"{number}.{name}" if name else number
+
+    def _entries(self) -> list[Any]:
+        return [record.entry for record in self._context.view.records]
+
+    def _refuse_nested(self, what: str) -> None:
+        if (outer := _current_step.get()) is not None:
+            raise RuntimeError(f"cannot {what} inside of the step {outer!r}: do it before or after that")
+
+
+# ── one step ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _run_function(name: str, function: Callable[[], Any]) -> tuple[ToolOutcome, str, BaseException | None]:
+    """What came of it, as it is kept, and the error if there was one."""
+    token = _current_step.set(name)
+    try:
+        result = function()
+        if inspect.isawaitable(result):
+            result = await result
+    except OutcomeUnknown as error:
+        return "unknown", error.message, error
+    except BaseException as error:  # noqa: BLE001 reason: it may fail in any way, and that is its result
+        raise_uncontained(error)
+        return "error", texts.custom_agents.step_error(error), error
+    finally:
+        _current_step.reset(token)
+    return encode_result(result)
+
+
+def _repeatable(*effects: Effect) -> bool:
+    """Whether it may be run again: only if both the code that began it and the code of now say so."""
+    return all(REMEDIES[effect] is Remedy.REPEAT for effect in effects)
+
+
+# ── what is asked for ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _effect(name: str, effect: Effect | str, key_argument: str | None) -> Effect:
+    known = [Effect.PURE, Effect.KEYED, Effect.ONCE]
+    if effect not in known:
+        raise ValueError(f"the step {name!r} has the effect {effect!r}; expected one of {_names(known)}")
+    if (effect == Effect.KEYED) != (key_argument is not None):
+        raise ValueError(
+            f"the step {name!r}: a keyed step, and no other, names in key_argument= what takes the key"
+        )
+    return Effect(effect)
+
+
+def _overlap_message(name: str, *, asking: bool) -> str:
+    if asking:
+        return f"the step {name!r} is begun beside a question, which ends the attempt: ask before or after it"
+    return (
+        f"two steps named {name!r} run side by side, and after a crash nobody could tell which is which: give "
+        "them names that differ"
+    )
+
+
+def _names(names: Sequence[str] | set[str]) -> str:
+    return ", ".join(sorted(names))

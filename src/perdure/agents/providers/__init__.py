@@ -1,0 +1,1 @@
+"""Models of real providers. Only `models` and `message_codec` load pydantic-ai."""

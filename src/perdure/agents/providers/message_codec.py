@@ -1,0 +1,168 @@
+"""Between core's messages and those of pydantic-ai. Imported only where that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pydantic
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.messages import ModelRequest as Request
+from pydantic_ai.models import Model as Provider
+
+from perdure.agents.api import ModelRequest
+from perdure.agents.providers.completeness import require_complete_calls, require_finish_reason
+from perdure.agents.providers.images import LoadedImage
+from perdure.core import texts
+from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
+from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
+from perdure.core.storable_text import make_storable, to_json
+
+MAX_CALLS = 64  # in one response
+MAX_ARGUMENT_BYTES = 256 * 1024  # bytes, of one call
+
+
+# ── what we ask ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def to_provider_messages(
+    request: ModelRequest, provider: Provider | None = None, loaded_images: Mapping[str, LoadedImage] | None = None
+) -> list[ModelMessage]:
+    """The conversation as pydantic-ai wants it: requests and responses in turn, every call with its result.
+
+    What only the provider of a response understands goes back to that provider alone. Of the pictures in it, those
+    that are given here are shown.
+    """
+    ids = _WireCallIds()
+    told: list[ModelMessage] = []
+    asked: list[ModelRequestPart] = []
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            if asked:
+                told.append(Request(asked))
+                asked = []
+            told.append(_response(message, ids, provider))
+        else:
+            asked.append(_request_part(message, ids, loaded_images or {}))
+    told.append(Request(asked, instructions=request.system_prompt or None))
+    return told
+
+
+class _WireCallIds:
+    """Ids of calls on the wire. Ours are unique in their turn only, and some providers want short ones."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: dict[str, str] = {}
+
+    def assign(self, call: str) -> str:
+        self._count += 1
+        self._open[call] = f"call{self._count:05}"
+        return self._open[call]
+
+    def find(self, call: str) -> str:
+        return self._open[call]
+
+
+def _request_part(
+    message: Message, ids: _WireCallIds, loaded_images: Mapping[str, LoadedImage]
+) -> ModelRequestPart:
+    match message:
+        case ToolMessage(call, tool, text, outcome):
+            failed = outcome != "ok"
+            content = text if text.strip() else texts.phrases.NO_OUTPUT
+            return ToolReturnPart(tool, content, ids.find(call), outcome="failed" if failed else "success")
+        case UserMessage():
+            shown = [
+                loaded_images[file.path] for file in message.files if file.path and file.path in loaded_images
+            ]
+            images = [BinaryContent(each.content, media_type=each.media_type) for each in shown]
+            return UserPromptPart([message.text_with_files, *images] if images else message.text_with_files)
+        case NoteMessage(text):
+            return UserPromptPart(text)
+        case AssistantMessage():
+            raise AssertionError("what an assistant said is no part of a request")
+
+
+def _response(message: AssistantMessage, ids: _WireCallIds, provider: Provider | None) -> ModelResponse:
+    given = [ids.assign(call.id) for call in message.calls]
+    native = _load_native(message, provider)
+    if native is not None:
+        return replace(native, parts=list(_with_call_ids(native.parts, iter(given))))
+    parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text.strip() else []
+    parts += [
+        ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, given, strict=True)
+    ]
+    return ModelResponse(parts or [TextPart(texts.providers.EMPTY_MESSAGE)])
+
+
+def _load_native(message: AssistantMessage, provider: Provider | None) -> ModelResponse | None:
+    """The response as its provider gave it, if this is that provider and the library still reads it."""
+    if provider is None or message.native is None or message.native.get("provider_name") != provider.system:
+        return None
+    try:
+        (found,) = ModelMessagesTypeAdapter.validate_python([message.native])
+    except pydantic.ValidationError:
+        return None
+    calls = [part for part in found.parts if isinstance(part, ToolCallPart)]
+    return found if isinstance(found, ModelResponse) and len(calls) == len(message.calls) else None
+
+
+def _with_call_ids(parts: Sequence[ModelResponsePart], call_ids: Iterator[str]) -> Iterator[ModelResponsePart]:
+    for part in parts:
+        yield replace(part, tool_call_id=next(call_ids)) if isinstance(part, ToolCallPart) else part
+
+
+# ── what we get ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def to_model_answered(step: int, response: ModelResponse) -> ModelAnswered:
+    """A response as the journal keeps it; `ModelCallFailed` if it is half a response."""
+    finish = require_finish_reason(response)
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    wishes = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    calls = tuple(_call(f"c{step}.{number}", part) for number, part in enumerate(wishes[:MAX_CALLS], 1))
+    if len(wishes) > MAX_CALLS:
+        text = f"{text}\n{texts.tool_calls.too_many(len(wishes) - MAX_CALLS)}".strip()
+    usage = TokenUsage(response.usage.input_tokens, response.usage.output_tokens)
+    native = _dump_native(response) if len(wishes) <= MAX_CALLS else None
+    return require_complete_calls(ModelAnswered(step, text, calls, finish, usage, native))
+
+
+def _call(call: str, part: ToolCallPart) -> ToolCall:
+    written = make_storable(part.args) if isinstance(part.args, str) else to_json(part.args or {})
+    if len(written.encode()) > MAX_ARGUMENT_BYTES:
+        return ToolCall(
+            call, part.tool_name, {}, texts.tool_calls.arguments_too_long(len(written), MAX_ARGUMENT_BYTES)
+        )
+    try:
+        arguments = msgspec.json.decode(written or "{}", type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        return ToolCall(call, part.tool_name, {}, texts.tool_calls.arguments_not_json(str(error), written))
+    return ToolCall(call, part.tool_name, arguments)
+
+
+def _dump_native(response: ModelResponse) -> dict[str, Any] | None:
+    """The response word for word, if it holds more than words and calls: signatures, thoughts, ids of its own."""
+    if not any(_has_more(part) for part in response.parts):
+        return None
+    (kept,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+    return dict(kept)
+
+
+def _has_more(part: ModelResponsePart) -> bool:
+    plain = isinstance(part, TextPart | ToolCallPart)
+    return not plain or bool(getattr(part, "provider_details", None) or getattr(part, "id", None))

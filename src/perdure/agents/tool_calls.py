@@ -1,0 +1,166 @@
+"""Bringing tool calls to their results: the intent on disk, then the tool, then the result on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from perdure.agents.api import TurnContext
+from perdure.containment import raise_uncontained
+from perdure.core import texts
+from perdure.core.effects import REMEDIES, Effect, Remedy
+from perdure.core.journal import CallProgress, ObservedExit, ToolEnded, ToolOutcome, ToolStarted, is_approval
+from perdure.core.messages import SentFile
+from perdure.core.tools import Tool, Use
+from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
+
+CLARIFY = "clarify"  # the tool that asks a person
+
+
+async def _refuse_direct_run(use: Use) -> str:
+    raise ToolFailed(
+        texts.questions.QUESTION_MISSING
+    )  # a question ends the attempt: `Calls.clarify` puts it, nobody runs it
+
+
+CLARIFY_TOOL = Tool(
+    CLARIFY,
+    texts.prompts.CLARIFY,
+    _refuse_direct_run,
+    Effect.PURE,
+    {
+        "type": "object",
+        "properties": {
+            "question": {"type": "string", "description": "What you want to know."},
+            "options": {"type": "array", "items": {"type": "string"}, "description": "Choices to offer, if any."},
+        },
+        "required": ["question"],
+        "additionalProperties": False,
+    },
+)
+
+
+class ToolCallRunner:
+    """The hands of an agent in one turn."""
+
+    def __init__(
+        self, context: TurnContext, tools: Mapping[str, Tool], *, max_result_chars: int, timeout: float
+    ) -> None:
+        self._context = context
+        self._tools = tools
+        self._max_result_chars = max_result_chars  # characters of one result that the model reads
+        self._timeout = timeout
+
+    def needs_person(self, call: CallProgress) -> bool:
+        """Whether a person must be asked before the call can have its result."""
+        if call.request.problem or call.request.tool == CLARIFY:
+            return not call.request.problem
+        return call.request.id not in self._context.view.verdicts and bool(self._approval_reason(call))
+
+    async def ask_person(self, call: CallProgress) -> None:
+        """Ask the person, or take the answer that came."""
+        if call.request.tool == CLARIFY:
+            await self._clarify(call)
+            return
+        text = texts.approvals.request(call.request.tool, call.request.arguments, self._approval_reason(call))
+        await self._context.ask(call.request.id, text, texts.approvals.OPTIONS, approves=call.request.id)
+
+    def _approval_reason(self, call: CallProgress) -> str:
+        """Why a person must approve the call; empty if nobody must, or it has begun already."""
+        tool = self._tools.get(call.request.tool)
+        if tool is None or tool.guard is None or call.started is not None:
+            return ""
+        return tool.guard(call.request.arguments)
+
+    async def perform(self, call: CallProgress) -> None:
+        """Bring one call to its result, from wherever its journal ends."""
+        request, tool = call.request, self._tools.get(call.request.tool)
+        verdict = self._context.view.verdicts.get(request.id)
+        if call.started is not None and (tool is None or REMEDIES[call.started.effect] is Remedy.SAY_UNKNOWN):
+            await self._context.append(ToolEnded(request.id, "unknown", texts.tool_calls.OUTCOME_UNKNOWN))
+        elif call.started is not None and tool is not None and call.started.where != tool.where:
+            await self._context.append(ToolEnded(request.id, "unknown", texts.tool_calls.STARTED_ELSEWHERE))
+        elif request.problem:
+            await self.refuse(call, request.problem)
+        elif tool is None:
+            await self.refuse(call, texts.tool_calls.unknown_tool(request.tool, sorted(self._tools)))
+        elif call.started is None and verdict is not None and not is_approval(verdict):
+            await self.refuse(call, texts.approvals.not_run(verdict.text if verdict.chosen else ""))
+        else:
+            await self._run_tool(call, tool, verdict.by.id if verdict is not None else "")
+
+    async def refuse(self, call: CallProgress, why: str) -> None:
+        """Give a call that is not run its result, so that the model can do something else."""
+        request = call.request
+        began = () if call.started else (ToolStarted(request.id, request.tool, Effect.PURE, ""),)
+        await self._context.append(*began, ToolEnded(request.id, "error", why))
+
+    async def _clarify(self, call: CallProgress) -> None:
+        request, answer = call.request, self._context.view.answer
+        if answer is not None and answer.question == request.id:
+            text = answer.text if answer.chosen else texts.questions.NOT_ANSWERED
+            await self._context.append(ToolEnded(request.id, "ok", text))
+            return
+        wanted = request.arguments.get("options")
+        options = [str(option) for option in wanted] if isinstance(wanted, list | tuple) else []
+        question = str(request.arguments.get("question") or "").strip()
+        if not question:
+            await self.refuse(call, texts.questions.QUESTION_MISSING)
+            return
+        began = ToolStarted(request.id, CLARIFY, Effect.PURE, self._idempotency_key(call))
+        await self._context.ask(request.id, question, options, *(() if call.started else (began,)))
+
+    async def _run_tool(self, call: CallProgress, tool: Tool, approved_by: str) -> None:
+        key = call.started.key if call.started else self._idempotency_key(call)
+        if call.started is None:
+            if problem := await _preparation_problem(tool, key):
+                await self.refuse(call, problem)
+                return
+            await self._context.append(
+                ToolStarted(
+                    call.request.id, tool.name, tool.effect, key, where=tool.where, approved_by=approved_by
+                )
+            )
+        saw: list[ObservedExit] = []
+        files: list[SentFile] = []
+        use = Use(call.request.arguments, key, self._context.alive, saw.append, files.append)
+        outcome, text = await _run_with_timeout(tool, use, tool.timeout or self._timeout)
+        came = (tuple(saw), tuple(files)) if outcome == "ok" else ()
+        await self._context.append(
+            ToolEnded(call.request.id, outcome, texts.phrases.clip(text, self._max_result_chars), *came)
+        )
+
+    def _idempotency_key(self, call: CallProgress) -> str:
+        return f"{self._context.turn}:{call.request.id}"
+
+
+async def _preparation_problem(tool: Tool, key: str) -> str:
+    """Let a tool make ready what the evidence of its call is kept in; why it could not, if it could not."""
+    try:
+        if tool.prepare is not None:
+            await tool.prepare(key)
+    except ToolFailed as error:
+        return error.message
+    return ""
+
+
+async def _run_with_timeout(tool: Tool, use: Use, timeout: float) -> tuple[ToolOutcome, str]:
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            return "ok", await tool.run(use)
+    except ToolFailed as error:
+        return "error", error.message
+    except OutcomeUnknown as error:
+        return "unknown", texts.tool_calls.outcome_unknown(error.message)
+    except PerdureError:
+        raise
+    except TimeoutError as error:
+        if not limit.expired():
+            return "error", texts.tool_calls.failed(error)
+        late = texts.tool_calls.timed_out(timeout)
+        repeatable = REMEDIES[tool.effect] is Remedy.REPEAT
+        return ("error", late) if repeatable else ("unknown", texts.tool_calls.outcome_unknown(late))
+    except BaseException as error:  # noqa: BLE001 reason: a tool may fail in any way; the model is told
+        raise_uncontained(error)
+        return "error", texts.tool_calls.failed(error)

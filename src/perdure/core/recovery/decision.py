@@ -1,0 +1,185 @@
+"""Whether an interrupted turn goes on: one pure decision over its journal and its surroundings.
+
+`decide()` reads from top to bottom as an operator would explain it. It never acts: the recoverer journals the
+decision with its evidence and applies it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core import texts
+from perdure.core.journal import RecoveryDecided, TurnView
+from perdure.core.recovery.tail import Tail, tail_of
+from perdure.core.session import SessionState
+from perdure.core.turn import TurnState
+
+
+class InterruptionReason(StrEnum):
+    """Why a turn was cut off."""
+
+    RESTART_TIMEOUT = "restart_timeout"
+    SHUTDOWN_TIMEOUT = "shutdown_timeout"
+    RESTART_INTERRUPTED = "restart_interrupted"
+    LEASE_LOST = "lease_lost"
+
+
+# Reasons after which a turn goes on by itself. A line here extends the set.
+AUTO_RESUME_REASONS: frozenset[str] = frozenset(InterruptionReason)
+
+ResumePolicy = Literal["auto", "ask", "off"]
+
+
+class RecoveryPolicy(Struct, frozen=True):
+    """What the operator wants, for one chat."""
+
+    policy: ResumePolicy = "auto"
+    freshness_ms: int = 3_600_000  # 0 switches the check off
+    max_without_progress: int = 3
+    max_interruptions: int = 10
+    max_tokens: int | None = None
+
+
+class RecoveryContext(Struct, frozen=True):
+    """What the journal of the turn does not know."""
+
+    session: SessionState = SessionState.OPEN
+    last_sign_of_life: int | None = None
+    has_address: bool = True
+    authorised: bool = True
+    connected: bool = True
+    attached_alive: bool = False
+    paused: bool = False
+
+
+class RecoveryChoice(StrEnum):
+    RESUME = "resume"
+    DELIVER = "deliver"
+    CLEAR = "clear"
+    WAIT_FOR_USER = "wait_for_user"
+    ASK_USER = "ask_user"
+    WAIT_FOR_PLATFORM = "wait_for_platform"
+    SKIP = "skip"
+    SUSPEND = "suspend"
+
+
+class RecoveryRule(StrEnum):
+    """Which line of `decide()` spoke."""
+
+    FINAL_ANSWER = "final_answer"
+    NOTHING_DONE = "nothing_done"
+    NOT_OPEN = "not_open"
+    QUESTION = "question"
+    NO_ADDRESS = "no_address"
+    REASON = "reason"
+    UNAUTHORISED = "unauthorised"
+    STALE = "stale"
+    NO_PROGRESS = "no_progress"
+    TOO_OFTEN = "too_often"
+    TOKENS = "tokens"
+    OFF = "off"
+    PAUSED = "paused"
+    NOT_CONNECTED = "not_connected"
+    ASK = "ask"
+    RESUME = "resume"
+
+
+ALONE_EVIDENCE = (
+    "alone"  # in the evidence of a decision to resume: recoveries run one at a time, and this one waits for it
+)
+
+
+# Held back for good: a new message does not join such a turn, it supersedes it.
+HELD_BACK_RULES: frozenset[str] = frozenset(
+    (RecoveryRule.UNAUTHORISED, RecoveryRule.STALE, RecoveryRule.TOKENS, RecoveryRule.NO_ADDRESS)
+)
+
+
+class RecoveryDecision(Struct, frozen=True):
+    choice: RecoveryChoice
+    rule: RecoveryRule
+    why: str
+    evidence: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now: int) -> RecoveryDecision:
+    """Decide about an interrupted turn. Total: every turn gets a decision, none an error."""
+    tail, last = tail_of(view), view.last_interruption
+    reason = last.reason if last else None
+    age = None if context.last_sign_of_life is None else max(0, now - context.last_sign_of_life)
+    evidence = {
+        "tail": tail,
+        "reason": reason,
+        "age_ms": age,
+        "interruptions": len(view.interruptions),
+        "without_progress": view.without_progress,
+        "tokens": view.tokens,
+    }
+
+    def decided(choice: RecoveryChoice, rule: RecoveryRule, why: str) -> RecoveryDecision:
+        return RecoveryDecision(choice, rule, why, evidence)
+
+    if tail is Tail.FINAL:
+        return decided(
+            RecoveryChoice.DELIVER,
+            RecoveryRule.FINAL_ANSWER,
+            "the final answer is written; only its delivery is owed",
+        )
+    if tail is Tail.NOTHING:
+        return decided(RecoveryChoice.CLEAR, RecoveryRule.NOTHING_DONE, "nothing was asked and nothing was done")
+    if context.session is not SessionState.OPEN:
+        return decided(RecoveryChoice.SKIP, RecoveryRule.NOT_OPEN, f"the session is {context.session}")
+    if tail is Tail.QUESTION:
+        return decided(RecoveryChoice.WAIT_FOR_USER, RecoveryRule.QUESTION, "it waits for an answer from a person")
+    if not context.has_address:
+        return decided(RecoveryChoice.SKIP, RecoveryRule.NO_ADDRESS, "there is no address to answer to")
+    if not context.authorised:
+        return decided(RecoveryChoice.SKIP, RecoveryRule.UNAUTHORISED, "the sender is no longer authorised")
+    if policy.freshness_ms and not context.attached_alive and (age is None or age > policy.freshness_ms):
+        return decided(
+            RecoveryChoice.SKIP, RecoveryRule.STALE, f"it is too old: {_describe_age(age, policy.freshness_ms)}"
+        )
+    if view.without_progress >= policy.max_without_progress and not context.attached_alive:
+        stuck = f"it was cut off {texts.phrases.times(view.without_progress)} in a row without progress"
+        return decided(RecoveryChoice.SUSPEND, RecoveryRule.NO_PROGRESS, stuck)
+    if len(view.interruptions) >= policy.max_interruptions:
+        often = f"it was cut off {texts.phrases.times(len(view.interruptions))} in all"
+        return decided(RecoveryChoice.SUSPEND, RecoveryRule.TOO_OFTEN, often)
+    if policy.max_tokens is not None and view.tokens >= policy.max_tokens:
+        cost = f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens"
+        return decided(RecoveryChoice.SKIP, RecoveryRule.TOKENS, cost)
+    if reason not in AUTO_RESUME_REASONS:
+        return decided(RecoveryChoice.SKIP, RecoveryRule.REASON, f"after {reason!r} nothing goes on by itself")
+    if policy.policy == "off":
+        return decided(RecoveryChoice.SKIP, RecoveryRule.OFF, "automatic resume is switched off here")
+    if context.paused:
+        return decided(
+            RecoveryChoice.SKIP, RecoveryRule.PAUSED, "automatic resume is paused: the gateway keeps crashing"
+        )
+    if not context.connected:
+        return decided(
+            RecoveryChoice.WAIT_FOR_PLATFORM, RecoveryRule.NOT_CONNECTED, "its platform is not connected yet"
+        )
+    if policy.policy == "ask":
+        return decided(RecoveryChoice.ASK_USER, RecoveryRule.ASK, "the policy here is to ask first")
+    return decided(RecoveryChoice.RESUME, RecoveryRule.RESUME, f"it ends with {tail} and may go on")
+
+
+def awaits_slot(view: TurnView) -> bool:
+    """Whether it was decided that the turn goes on, and it waits for a slot: nothing has come since."""
+    last = view.records[-1].entry if view.records else None
+    begun = view.state in (TurnState.INTERRUPTED, TurnState.RUNNING)
+    return begun and isinstance(last, RecoveryDecided) and last.rule == RecoveryRule.RESUME
+
+
+def _describe_age(age: int | None, limit: int) -> str:
+    seen = (
+        "no sign of life is known"
+        if age is None
+        else f"the last sign of life was {texts.phrases.duration(age)} ago"
+    )
+    return f"{seen}, and the limit is {texts.phrases.duration(limit)}"

@@ -1,0 +1,1 @@
+"""The export file: its format, and reading it back with suspicion."""

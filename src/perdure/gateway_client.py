@@ -1,0 +1,80 @@
+"""The running gateway, as the command line reaches it: over its HTTP API, or by a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from perdure.config import Settings
+from perdure.errors import GatewayNotRunning, PerdureError
+from perdure.store.locks import lock_holder
+from perdure.web.auth.token import ensure_token
+
+POLL_SECONDS = 0.1
+STOP_MARGIN_SECONDS = 30.0  # seconds, behind the drain deadline
+
+
+def call(settings: Settings, method: str, path: str, body: object = None) -> dict[str, Any]:
+    """Ask the gateway's HTTP API."""
+    host = f"[{settings.web.host}]" if ":" in settings.web.host else settings.web.host
+    headers = {"Authorization": f"Bearer {ensure_token(settings.home)}"}
+    url = f"http://{host}:{settings.web.port}{path}"
+    try:
+        response = httpx.request(method, url, headers=headers, json=body, timeout=30, trust_env=False)
+    except httpx.TransportError:
+        raise _not_running(settings) from None
+    if response.headers.get("content-type") != "application/json":
+        raise GatewayNotRunning(
+            f"what answers at {url} is no gateway",
+            hint="Name the gateway's home and port with PERDURE_HOME and PERDURE_WEB__PORT.",
+        )
+    found: dict[str, Any] = response.json()
+    if response.is_error:
+        raise PerdureError(found["error"], hint=found["hint"])
+    return found
+
+
+def run_session_verb(settings: Settings, session: str, verb: str) -> bool:
+    """Carry out an operator's verb on a session; False if there was nothing to do."""
+    return bool(call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/{verb}")["done"])
+
+
+def stop(settings: Settings) -> None:
+    """Stop the gateway in an orderly way, and wait until it has let go of its home."""
+    holder = _gateway_pid(settings)
+    os.kill(holder, signal.SIGTERM)
+    _wait_until_gone(settings, holder)
+
+
+def restart(settings: Settings) -> None:
+    """Ask the gateway to restart, and wait until it has stopped; its supervisor starts it again."""
+    holder = _gateway_pid(settings)
+    os.kill(holder, signal.SIGUSR1)
+    _wait_until_gone(settings, holder)
+
+
+def _gateway_pid(settings: Settings) -> int:
+    """The process that holds the lock of the home. The lock proves that it is alive, and a gateway."""
+    holder = lock_holder(settings.home / "lock")
+    if holder is None:
+        raise _not_running(settings)
+    return holder
+
+
+def _wait_until_gone(settings: Settings, pid: int) -> None:
+    deadline = time.monotonic() + settings.drain.deadline + STOP_MARGIN_SECONDS
+    while lock_holder(settings.home / "lock") == pid:
+        if time.monotonic() > deadline:
+            raise PerdureError(f"process {pid} does not stop", hint="Look at its log; kill -9 loses nothing.")
+        time.sleep(POLL_SECONDS)
+
+
+def _not_running(settings: Settings) -> GatewayNotRunning:
+    return GatewayNotRunning(
+        f"no gateway is running on {settings.home}", hint="Start one with `perdure up` or `perdure run`."
+    )

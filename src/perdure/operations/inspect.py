@@ -1,0 +1,187 @@
+"""Looking: sessions with their recovery state, why a turn went on or not, and the life of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from perdure.core import texts
+from perdure.core.address import split_session_key
+from perdure.core.journal import Entry, JournalRecord, ModelAnswered, ModelFailed, ToolCall, TurnInterrupted
+from perdure.core.texts.explanation import explain_snapshot
+from perdure.errors import NotFound
+from perdure.settings import SQLITE_PREFIX, Settings
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.locks import lock_holder
+from perdure.store.outbox import OutboxDelivery
+from perdure.store.previews import StoredPreview
+from perdure.store.runs import Run
+from perdure.store.sessions import Session, SessionFilter
+from perdure.store.snapshots import MessageTrace
+from perdure.store.transitions import Turn
+
+
+async def session_fields(store: Store, session: Session) -> dict[str, Any]:
+    """A session under the names that its JSON has."""
+    recovery = await store.sessions.recovery(session.id)
+    return {
+        "key": session.key,
+        "id": session.id,
+        "state": session.state,
+        "address": msgspec.to_builtins(split_session_key(session.key)[1]),
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "was_auto_reset": session.auto_reset_reason is not None,
+        "auto_reset_reason": session.auto_reset_reason,
+        "run_generation": await store.sessions.generation(session.key),
+        **msgspec.to_builtins(recovery),
+    }
+
+
+async def list_sessions(
+    store: Store, after: str = "", limit: int = 100, which: SessionFilter | None = None
+) -> list[dict[str, Any]]:
+    """Sessions in the order in which they began, with what each waits for."""
+    return [await _listed(store, session) for session in await store.sessions.page(after, limit, which)]
+
+
+async def _listed(store: Store, session: Session) -> dict[str, Any]:
+    turn = await _open_turn(store, session.id)
+    waits = {"waits_for": WAITS_FOR[turn.state] if turn else None, "turn": turn.id if turn else None}
+    return await session_fields(store, session) | waits
+
+
+async def waits_for(store: Store, session: str) -> str | None:
+    """What a session waits for, in words."""
+    turn = await _open_turn(store, session)
+    return WAITS_FOR[turn.state] if turn else None
+
+
+async def _open_turn(store: Store, session: str) -> Turn | None:
+    """The session's turn that has not ended: that can only be its newest."""
+    newest = await store.timelines.turns_of_session(session, limit=1)
+    return newest[0].turn if newest and newest[0].turn.state in WAITS_FOR else None
+
+
+WAITS_FOR: dict[str, str] = {
+    "queued": "a place to run",
+    "running": "its agent",
+    "waiting": "a person's answer",
+    "interrupted": "a decision, a message or /resume",
+}
+
+
+def session_line(fields: dict[str, Any], now: int) -> str:
+    """A session as one line for people."""
+    marked = fields["last_resume_marked_at"]
+    pending = f"  pending: {fields['resume_reason']}" if fields["resume_pending"] else ""
+    age = f", {texts.phrases.duration(now - marked)} ago" if marked and pending else ""
+    waits = f"  waits for {fields['waits_for']}" if fields["waits_for"] else ""
+    return f"{fields['id']}  {fields['state']:9}  {fields['key']}{pending}{age}{waits}"
+
+
+async def find_session(store: Store, name: str) -> Session:
+    found = await store.snapshots.find_session(name)
+    if found is None:
+        raise NotFound(f"no session is named {name!r}", hint=texts.phrases.SESSION_NAMES_HINT)
+    return found
+
+
+async def explain_session(store: Store, name: str, clock: Clock) -> list[str]:
+    """What was found, which rule applied and what happens next, for a session named by its id or key."""
+    return explain_snapshot(await store.snapshots.of_session(await find_session(store, name)), clock())
+
+
+def no_gateway_notice(settings: Settings) -> list[str]:
+    """What must be said beside an explanation when nobody is at work on the database."""
+    shared = not settings.store_url.startswith(SQLITE_PREFIX)  # a gateway of another home may be at work there
+    return [] if shared or lock_holder(settings.home / "lock") else [texts.recovery.NO_GATEWAY]
+
+
+async def trace_message(store: Store, name: str) -> list[dict[str, Any]]:
+    """The life of a message, a fact each, in the order in which they happened."""
+    life = await store.snapshots.trace_message(name)
+    if life is None:
+        raise NotFound(f"no message is named {name!r}", hint="Give the id that the platform or the API showed.")
+    return sorted(_facts(life), key=lambda fact: fact["at"])
+
+
+def _facts(timeline: MessageTrace) -> Iterator[dict[str, Any]]:
+    yield received_fact(timeline.received_at, timeline.kind, timeline.message, timeline.event_key, timeline.state)
+    yield from turn_facts(timeline.records, timeline.previews, timeline.deliveries, timeline.runs)
+
+
+def received_fact(at: int, kind: str, message: str, event_key: str, state: str) -> dict[str, Any]:
+    return _fact(at, "received", f"{kind} {message} ({event_key}), now {state}")
+
+
+def turn_facts(
+    records: Sequence[JournalRecord],
+    previews: Iterable[StoredPreview],
+    deliveries: Iterable[OutboxDelivery],
+    runs: Iterable[Run],
+) -> Iterator[dict[str, Any]]:
+    """What is on record of a turn, a fact each."""
+    yield from _process_exit_facts(records, runs)
+    for record in records:
+        yield _fact(record.at, record.entry.kind, _entry_detail(record.entry))
+    for preview in previews:
+        yield _fact(preview.created_at, "preview", _preview(preview))
+    for row in deliveries:
+        yield _fact(row.created_at, "owed", f"{row.id}, part {row.part + 1}, to {row.lane}")
+        if row.updated_at != row.created_at or row.state != "owed":
+            receipt = f", receipt {row.receipt}" if row.receipt else ""
+            problem = f": {row.problem}" if row.problem else ""
+            yield _fact(row.updated_at, str(row.state), f"{row.id}{receipt}{problem}")
+
+
+def _process_exit_facts(records: Sequence[JournalRecord], runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
+    """The deaths that cut the turn off, as the supervisor saw them."""
+    cut = {record.entry.run for record in records if isinstance(record.entry, TurnInterrupted)}
+    for run in runs:
+        if run.id in cut and run.died_at is not None:
+            yield _fact(run.died_at, "gateway_died", f"{texts.recovery.process_exit(run.exit_code)}, run {run.id}")
+
+
+def _preview(preview: StoredPreview) -> str:
+    if preview.receipt is not None:
+        return f"{preview.delivery_key}, {preview.state}, receipt {preview.receipt}"
+    orphan = ": its receipt never came, so it may still stand in the chat" if preview.state == "lost" else ""
+    return f"{preview.delivery_key}, {preview.state}{orphan}"
+
+
+def _fact(at: int, what: str, detail: str) -> dict[str, Any]:
+    return {"at": at, "what": what, "detail": detail}
+
+
+def _entry_detail(entry: Entry) -> str:
+    if isinstance(entry, ModelFailed):
+        said = texts.providers.failed_request(entry.number, entry.status, entry.said, entry.wait)
+        return f"step {entry.step}, model {entry.model}: {said}"
+    fields = msgspec.to_builtins(entry)
+    if isinstance(entry, ModelAnswered):
+        fields["calls"] = ", ".join(_format_call(call) for call in entry.calls)
+        fields["usage"] = f"{entry.usage.input} + {entry.usage.output} tokens"
+    told = {name: value for name, value in fields.items() if name not in HIDDEN_FIELDS and value}
+    return ", ".join(f"{name} {_shorten(value)}" for name, value in told.items())
+
+
+HIDDEN_FIELDS = ("causes", "evidence", "dated", "native")  # told elsewhere, or for machines
+
+
+def _format_call(call: ToolCall) -> str:
+    return f"{call.tool}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+
+
+def _shorten(value: Any) -> str:
+    text = str(value).replace("\n", " ")
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def fact_line(fact: dict[str, Any]) -> str:
+    when = datetime.fromtimestamp(fact["at"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    return f"{when}Z  {fact['what']:15} {fact['detail']}"

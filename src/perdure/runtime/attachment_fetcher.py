@@ -1,0 +1,209 @@
+"""Fetches the files that messages came with, before their turn begins; chats do not wait for each other.
+
+Which files are awaited is read from the store, each time: so a fetch that a crash cut off is simply made again,
+and the tries that failed before count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from itertools import groupby
+
+from perdure.containment import raise_uncontained
+from perdure.core import texts
+from perdure.core.address import split_session_key
+from perdure.core.delivery import retry_delay_ms
+from perdure.errors import FetchRefused, FileTooLarge, NotConnected, PerdureError, Unavailable
+from perdure.logs import Log
+from perdure.platforms.api import Adapter
+from perdure.runtime.due_times import DueTimes, ProgressBackoff
+from perdure.runtime.process_records import retry_while_unavailable
+from perdure.runtime.tasks import FailureLog, GatewayTasks
+from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
+from perdure.store.api import Store
+from perdure.store.attachments import PendingAttachment
+from perdure.store.ids import Clock
+from perdure.tools.attachments import AttachmentFiles, SavedAttachment
+from perdure.tools.threads import run_in_thread
+
+log = Log("fetcher")
+
+MAX_FAILED_FETCHES = 5  # that failed, and then the file is given up
+DISCONNECTED_RETRY_MS = 5_000  # between tries while the platform cannot be reached
+MAX_SILENCE_SECONDS = 30.0  # seconds without a byte after which a try has failed
+
+
+class AttachmentFetcher:
+    """One task for each chat that waits for files; in it, one file after the other."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        connected: Mapping[str, Adapter],
+        attachments: AttachmentFiles,
+        *,
+        max_bytes: int,
+        clock: Clock,
+        steady: Clock,
+        wake_runner: Callable[[str], None],
+        group: GatewayTasks,
+    ) -> None:
+        """`settled` is told the key of a conversation that waits for one file less."""
+        self._store = store
+        self._run = run
+        self._connected = connected
+        self._attachments = attachments
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._wake_runner = wake_runner
+        self._group = group
+        self._failures = FailureLog(log)
+        self._wake_event = WakeEvent()
+        self._due_times = DueTimes(clock, steady)
+        self._backoff = ProgressBackoff(steady)
+        self._fetching: dict[str, asyncio.Task[None]] = {}  # by key
+        self._stopping = False
+
+    def wake(self) -> None:
+        self._wake_event.wake()
+
+    def stop(self) -> None:
+        """Fetch nothing more; what is under way is fetched at the next start."""
+        self._stopping = True
+        for task in self._fetching.values():
+            task.cancel()
+
+    async def run(self) -> None:
+        """Fetch what is awaited, as soon as it is due."""
+        while True:
+            await self._wake_event.wait(await self._fetch_due())
+
+    async def _fetch_due(self) -> float:
+        """Begin what is due; return in how many seconds to look again."""
+        try:
+            awaited = await self._store.attachments.pending(self._run)
+        except Unavailable as error:
+            log.warning("cannot_look_for_files", error=error.message)
+            return POLL_SECONDS
+        names = {each.file.id for each in awaited}
+        self._due_times.forget_all_but(names)
+        self._backoff.forget_all_but(names)
+        wait = POLL_SECONDS
+        for key, files in groupby(awaited, lambda each: each.key):
+            left = [(self._remaining_ms(file), file) for file in files]
+            due = [file for pause, file in left if not pause]
+            if not due:
+                wait = min(wait, min(pause for pause, _ in left) / 1000)
+            elif key not in self._fetching and self._adapter_for(key) is not None and not self._stopping:
+                self._fetching[key] = self._group.create_task(self._serve(key, due))
+        return wait
+
+    def _remaining_ms(self, awaited: PendingAttachment) -> int:
+        """Milliseconds until a file may be tried again."""
+        name, delay = awaited.file.id, max(retry_delay_ms(max(1, awaited.file.attempts)), DISCONNECTED_RETRY_MS)
+        return max(self._due_times.remaining_ms(name, awaited.due_at, delay), self._backoff.remaining_ms(name))
+
+    def _adapter_for(self, key: str) -> Adapter | None:
+        return self._connected.get(split_session_key(key)[1].platform)
+
+    async def _serve(self, key: str, files: list[PendingAttachment]) -> None:
+        try:
+            for file in files:
+                await self._failures.contain("not_fetched", self._fetch_with_backoff(file), key=key)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+        finally:
+            del self._fetching[key]
+            self._wake_event.wake()
+
+    async def _fetch_with_backoff(self, awaited: PendingAttachment) -> None:
+        progress = False
+        try:
+            progress = await self._fetch(awaited)
+        finally:
+            self._backoff.record_result(awaited.file.id, progress=progress)
+
+    async def _fetch(self, awaited: PendingAttachment) -> bool:
+        """Bring one file here, or put on record that it did not come. False: nothing has changed on record."""
+        adapter = self._adapter_for(awaited.key)
+        if adapter is None or not await self._store.attachments.hold_lease(awaited, self._run):
+            return False
+        try:
+            kept = await self._link_known_copy(awaited) or await self._download(awaited, adapter)
+        except FetchRefused as refused:
+            await self._give_up(awaited, refused.message)
+        except Unavailable:
+            raise
+        except NotConnected as error:
+            await self._retry_later(awaited, error.message, counts=False)
+        except BaseException as error:  # noqa: BLE001 reason: whatever an adapter raises, only this file is concerned
+            raise_uncontained(error)
+            await self._retry_later(awaited, _error_text(error), counts=True)
+        else:
+            await self._record_fetched(awaited, kept)
+        return True
+
+    async def _link_known_copy(self, awaited: PendingAttachment) -> SavedAttachment | None:
+        """The same file, if it came before: it may be gone from where it came from."""
+        path = await self._store.attachments.fetched_path(awaited)
+        if path is None:
+            return None
+        return await run_in_thread(lambda: self._attachments.link(awaited.file.id, awaited.file.name, path))
+
+    async def _download(self, awaited: PendingAttachment, adapter: Adapter) -> SavedAttachment:
+        file = awaited.file
+        if file.size is not None and file.size > self._max_bytes:
+            raise FileTooLarge(texts.attachments.too_large(self._max_bytes))
+        async with aclosing(adapter.fetch(file.reference)) as pieces:
+            return await self._attachments.save(file.id, file.name, _with_silence_limit(pieces), self._max_bytes)
+
+    async def _record_fetched(self, awaited: PendingAttachment, stored: SavedAttachment) -> None:
+        if await retry_while_unavailable(
+            lambda: self._store.attachments.record_fetched(awaited, stored.path, stored.size)
+        ):
+            log.info("fetched", file=awaited.file.id, key=awaited.key, size=stored.size)
+            self._wake_runner(awaited.key)
+        else:
+            self._attachments.remove(awaited.file.id)
+
+    async def _retry_later(self, awaited: PendingAttachment, problem: str, *, counts: bool) -> None:
+        tried = awaited.file.attempts + counts
+        if tried >= MAX_FAILED_FETCHES:
+            await self._give_up(awaited, problem)
+            return
+        log.warning("fetch_failed", file=awaited.file.id, tries=tried, error=problem)
+        due = self._clock() + (retry_delay_ms(tried) if counts else DISCONNECTED_RETRY_MS)
+        await retry_while_unavailable(lambda: self._store.attachments.retry_later(awaited, due, counts=counts))
+
+    async def _give_up(self, awaited: PendingAttachment, problem: str) -> None:
+        log.warning("file_given_up", file=awaited.file.id, key=awaited.key, problem=problem)
+        await retry_while_unavailable(
+            lambda: self._store.attachments.record_failed(awaited, problem, self._clock())
+        )
+        self._wake_runner(awaited.key)
+
+
+async def _with_silence_limit(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """The same pieces, and an error if none comes for long."""
+    while True:
+        async with asyncio.timeout(MAX_SILENCE_SECONDS):
+            piece = await anext(pieces, None)
+        if piece is None:
+            return
+        yield piece
+
+
+def _error_text(error: BaseException) -> str:
+    match error:
+        case PerdureError():
+            return error.message
+        case TimeoutError():
+            return texts.attachments.TOO_SLOW
+        case OSError(strerror=str(words)):
+            return words
+        case _:
+            return str(error) or type(error).__name__

@@ -1,0 +1,174 @@
+"""Commands that outlive the gateway: those whose turn is over are ended, and old ones are cleared away.
+
+A foreground command belongs to its call. Whatever ended the turn, a person or a failure, and whoever died on the
+way, the journal says that the call has its result; then nobody waits for the command, and it is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container
+from functools import partial
+from pathlib import Path
+
+from perdure.core.effects import Effect
+from perdure.core.journal import CallProgress, TurnCancelled, TurnFailed, TurnView, fold
+from perdure.core.turn import FINAL_STATES
+from perdure.logs import Log
+from perdure.runtime.tasks import FailureLog
+from perdure.runtime.wakeups import WakeEvent
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.tools.keeper import client
+from perdure.tools.shell import call_directory, call_key, last_call_directory
+from perdure.tools.threads import run_in_thread
+
+log = Log("keepers")
+
+CHECK_SECONDS = 60.0  # seconds between two looks that nobody asked for
+RECHECK_SECONDS = 5.0  # seconds until the next look when some of them could not be looked at
+RETENTION_MS = 7 * 86_400_000  # how long the files of a command stay after its end
+STOP_GRACE_SECONDS = 5.0  # seconds that a command gets to end by itself
+
+
+class CommandCleanup:
+    def __init__(self, store: Store, root: Path, clock: Clock) -> None:
+        self._store = store
+        self._root = root
+        self._clock = clock
+        self._failures = FailureLog(log)
+        self._wake_event = WakeEvent()
+        self._next_check_seconds = RECHECK_SECONDS  # seconds until the next look
+        self._ended_at: dict[str, int] = {}  # places that are not looked at any more, and since when they are over
+
+    def wake(self) -> None:
+        """Say that a turn may have ended in the middle of a command."""
+        self._wake_event.wake()
+
+    def has_running_command(self, view: TurnView) -> bool:
+        """Whether a command that the turn waits for runs still."""
+        return any(self._is_running(call) for call in view.open_calls)
+
+    async def run(self) -> None:
+        while True:
+            self._next_check_seconds = RECHECK_SECONDS
+            await self._failures.contain("commands_not_looked_at", self._check())
+            await self._wake_event.wait(self._next_check_seconds)
+
+    async def _check(self) -> None:
+        known = SkippedDirectories(self._ended_at, await self._store.processes.live_directories())
+        seen = await run_in_thread(partial(client.read_all_statuses, self._root, known))
+        self._remember(seen)
+        await self._stop_orphans(seen)
+        await self._remove_old(seen)
+        if not any(isinstance(each, client.CommandUnreadable) for each in seen.values()):
+            self._next_check_seconds = CHECK_SECONDS
+
+    def _remember(self, statuses: dict[str, client.CommandStatus]) -> None:
+        """What is over stays over: with a week of commands, to look at each of them again would take long."""
+        self._ended_at |= {
+            name: each.ended_at for name, each in statuses.items() if isinstance(each, client.CommandEnded)
+        }
+        self._ended_at |= {
+            name: 0 for name, each in statuses.items() if isinstance(each, client.CommandNeverStarted)
+        }
+
+    # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _stop_orphans(self, statuses: dict[str, client.CommandStatus]) -> None:
+        places = [self._root / name for name, each in statuses.items() if await self._should_stop(name, each)]
+        await asyncio.gather(
+            *(self._stop_command(place) for place in places)
+        )  # one that is stubborn keeps no other
+
+    async def _stop_command(self, directory: Path) -> None:
+        log.info("command_stopped", place=directory.name)
+        await self._failures.contain(
+            "command_not_stopped", client.stop(directory, STOP_GRACE_SECONDS), place=directory.name
+        )
+
+    async def _should_stop(self, name: str, status: client.CommandStatus) -> bool:
+        """Whether to end a command. One whose turn cannot be read is left alone, and the others are not."""
+        found: list[bool] = []
+
+        async def look() -> None:
+            found.append(await self._is_orphaned(name, status))
+
+        await self._failures.contain("command_not_looked_at", look(), place=name)
+        return any(found)
+
+    async def _is_orphaned(self, name: str, status: client.CommandStatus) -> bool:
+        """Whether a command runs, or may yet be started, and nobody waits for it any more."""
+        if not isinstance(status, client.CommandRunning | client.CommandUnclaimed | client.CommandLost):
+            return False
+        turn = await self._turn_of(name)
+        if turn is None or await self._store.processes.in_directory(name.split("#", 1)[0]):
+            return False  # it is not of this database, or was begun to go on by itself
+        if isinstance(
+            status, client.CommandLost
+        ):  # its call has got all that there will be: its turn alone can end it
+            return status.alive and isinstance(turn.ended, TurnCancelled | TurnFailed)
+        return not _awaits_result(turn, name)
+
+    async def _turn_of(self, name: str) -> TurnView | None:
+        """The turn of a command; None if it is not of this database: whoever put it there knows why."""
+        turn = await self._store.turns.get(_call_of(name)[0])
+        return fold(await self._store.journal.of_turn(turn.session, turn.id)) if turn is not None else None
+
+    def _is_running(self, call: CallProgress) -> bool:
+        if call.started is None or call.started.effect is not Effect.ATTACHED:
+            return False
+        seen = client.read_status(last_call_directory(call_directory(self._root, call.started.key)))
+        return isinstance(
+            seen, client.CommandRunning | client.CommandUnreadable
+        )  # what cannot be looked at is not known to be dead
+
+    # ── clearing ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _remove_old(self, statuses: dict[str, client.CommandStatus]) -> None:
+        """Remove old files, but never the result of a call that has not taken it yet: it would run again."""
+        now = self._clock()
+        old = [name for name, at in self._ended_at.items() if at <= now - RETENTION_MS]
+        old += [
+            name
+            for name, each in statuses.items()
+            if isinstance(each, client.CommandLost | client.CommandUnclaimed)
+        ]
+        due: set[str] = set()
+        for name in old:
+            await self._failures.contain("command_not_looked_at", self._collect_removable(name, due), place=name)
+        if not due:
+            return
+        for name in await run_in_thread(
+            lambda: client.remove_ended(self._root, RETENTION_MS, now, client.AllBut(due))
+        ):
+            self._ended_at.pop(name, None)
+            log.info("command_cleared", place=name)
+
+    async def _collect_removable(self, name: str, removable: set[str]) -> None:
+        turn = await self._turn_of(name)
+        if turn is None or not _awaits_result(turn, name):
+            removable.add(name)
+
+
+class SkippedDirectories:
+    """The places that nobody needs to look at: they are over, or their process is attended to by itself."""
+
+    def __init__(self, ended: Container[str], watched: Container[str]) -> None:
+        self._ended = ended
+        self._watched = watched
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._ended or str(one).split("#", 1)[0] in self._watched
+
+
+def _call_of(name: str) -> tuple[str, str]:
+    """The turn and the call that a place belongs to."""
+    turn, _, call = call_key(Path(name)).partition(":")
+    return turn, call
+
+
+def _awaits_result(turn: TurnView, name: str) -> bool:
+    """Whether the call that a command belongs to has no result yet."""
+    call = turn.calls.get(_call_of(name)[1])
+    return turn.state not in FINAL_STATES and (call is None or call.ended is None)

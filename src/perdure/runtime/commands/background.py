@@ -1,0 +1,95 @@
+"""`/background`: work in a session of its own, whose answer comes to the chat that asked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from perdure.core import texts
+from perdure.core.address import background_session_key
+from perdure.core.commands import BackgroundRequest, is_background_verb, read_background_request
+from perdure.core.messages import Inbound
+from perdure.core.texts.explanation import TURN_STATES
+from perdure.runtime.runner import TurnRunner
+from perdure.store import session_verbs
+from perdure.store.api import Store
+from perdure.store.background_sessions import begin_background_session
+from perdure.store.chat_commands import ChatCommand
+from perdure.store.ids import Clock
+from perdure.store.inbox import MAX_POSITION
+
+BACKGROUND_USAGE = "/background [TEXT | stop N]"
+
+
+class BackgroundCommand:
+    """Begins work, lists it, and lets the other commands reach it by its number."""
+
+    def __init__(
+        self,
+        store: Store,
+        runner: TurnRunner,
+        max_sessions: int,
+        clock: Clock,
+        run_by_name: Callable[[ChatCommand, str, str], Awaitable[None]],
+    ) -> None:
+        """`most` may go on in one chat; `command` carries out another command, by its name and its words."""
+        self._store = store
+        self._runner = runner
+        self._max_sessions = max_sessions
+        self._clock = clock
+        self._run_by_name = run_by_name
+
+    async def run(self, command: ChatCommand, arguments: str) -> None:
+        aim = read_background_request(arguments)
+        if aim is not None:
+            await self._run_on_session(command, aim)
+        elif is_background_verb(arguments):
+            await self._reply(command, texts.chat_commands.usage(BACKGROUND_USAGE, arguments))
+        elif arguments:
+            await self._begin_session(command, arguments)
+        else:
+            await self._reply(
+                command, "\n".join(await self.status_lines(command.key)) or texts.background.NONE_RUNNING
+            )
+
+    async def status_lines(self, key: str) -> list[str]:
+        """What is going on in the background of a chat."""
+        going = await self._store.background_sessions.unfinished(key)
+        return [texts.background.status_line(work.number, TURN_STATES[work.state], work.text) for work in going]
+
+    async def _begin_session(self, command: ChatCommand, text: str) -> None:
+        now, files = self._clock(), command.attachments
+        said = Inbound(command.address, command.message, command.sender, text, attachments=files)
+        begin = begin_background_session(
+            self._store.ids, command.key, said, f"background:{command.id}", now, self._max_sessions
+        )
+        number = await self._store.chat_commands.execute(command, begin, self._begun_text, now)
+        if number is not None:
+            self._runner.wake(background_session_key(command.key, number))
+
+    def _begun_text(self, number: int | None) -> str:
+        return (
+            texts.background.too_many(self._max_sessions) if number is None else texts.background.started(number)
+        )
+
+    async def _run_on_session(self, command: ChatCommand, aim: BackgroundRequest) -> None:
+        """Carry out a command on a work. What comes of it is answered in the chat."""
+        key = background_session_key(command.key, aim.number)
+        if not await self._store.background_sessions.exists(key):
+            await self._reply(command, texts.background.unknown(aim.number))
+            return
+        there = replace(command, key=key, bound=None, position=MAX_POSITION)
+        if aim.verb == "answer":
+            await self._answer_question(there, aim.argument)
+        else:
+            await self._run_by_name(there, aim.verb, "all" if aim.verb == "stop" else aim.argument)
+        self._runner.wake(key)
+
+    async def _answer_question(self, command: ChatCommand, text: str) -> None:
+        now = self._clock()
+        answering = session_verbs.answer_question(self._store.ids, command.key, command.sender, text, now)
+        await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
+
+    async def _reply(self, command: ChatCommand, text: str) -> None:
+        await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())

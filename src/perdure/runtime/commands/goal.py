@@ -1,0 +1,47 @@
+"""`/goal`: what a session works towards by itself. That it goes on is seen by whoever claims its next turn."""
+
+from __future__ import annotations
+
+from perdure.core import texts
+from perdure.core.messages import Inbound
+from perdure.store.api import Store
+from perdure.store.chat_commands import ChatCommand
+from perdure.store.goals import Goal, end_goal, set_goal
+from perdure.store.ids import Clock
+
+
+class GoalCommand:
+    """Sets, shows and ends the goal of a session."""
+
+    def __init__(self, store: Store, budget: int, clock: Clock) -> None:
+        self._store = store
+        self._budget = budget
+        self._clock = clock
+
+    async def run(self, command: ChatCommand, arguments: str) -> None:
+        if not arguments:
+            goal = await self._store.goals.of_key(command.key)
+            text = texts.goals.NO_GOAL if goal is None else _goal_line(goal)
+            await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
+        elif arguments.lower() == "off":
+            await self._store.chat_commands.execute(
+                command, end_goal(command.key), texts.goals.ended, self._clock()
+            )
+        else:
+            await self._set(command, arguments)
+
+    async def _set(self, command: ChatCommand, text: str) -> None:
+        now, said = self._clock(), Inbound(command.address, command.message, command.sender, text)
+        setting = set_goal(self._store.ids, command.key, said, self._budget, now)
+        await self._store.chat_commands.execute(
+            command, setting, lambda busy: texts.goals.started(self._budget, busy=busy), now
+        )
+
+    async def status_lines(self, key: str) -> list[str]:
+        """What `/status` tells of a goal that may go on."""
+        goal = await self._store.goals.of_key(key)
+        return [_goal_line(goal)] if goal is not None and goal.state == "active" else []
+
+
+def _goal_line(goal: Goal) -> str:
+    return texts.goals.status(goal.text, goal.state, goal.turns, goal.budget)

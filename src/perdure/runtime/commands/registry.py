@@ -1,0 +1,356 @@
+"""Slash commands: one registry, from which /help, menus and docs are made.
+
+A command works at any time and never reaches the model. It is carried out once, in the same transaction as its
+answer, and acts on the turn that was current when it was stored, not on whatever runs by the time it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.containment import contain
+from perdure.core import texts
+from perdure.core.address import background_number, decode_session_key
+from perdure.core.commands import ParsedCommand, nearest_command, read_command
+from perdure.core.messages import Inbound
+from perdure.core.queue import QueueRules
+from perdure.core.recovery.decision import InterruptionReason
+from perdure.core.texts.explanation import explain_snapshot
+from perdure.errors import NewerEntry, Unavailable
+from perdure.logs import Log
+from perdure.runtime.access import Access, Right
+from perdure.runtime.commands.background import BACKGROUND_USAGE, BackgroundCommand
+from perdure.runtime.commands.goal import GoalCommand
+from perdure.runtime.commands.queue import QueueCommand
+from perdure.runtime.commands.undo import UndoCommand
+from perdure.runtime.runner import TurnRunner
+from perdure.runtime.tasks import FailureLog
+from perdure.runtime.wakeups import WakeEvent
+from perdure.store import session_verbs
+from perdure.store.api import Store
+from perdure.store.chat_commands import ChatCommand
+from perdure.store.ids import Clock, is_before
+from perdure.store.runs import request_restart
+
+log = Log("commands")
+
+TURN_ID_PREFIX = "t_"  # how the id of a turn begins, and that of a session does not
+
+RunCommand = Callable[[ChatCommand, str], Awaitable[None]]
+
+
+class CommandSpec(Struct, frozen=True):
+    name: str
+    usage: str
+    summary: str
+    run: RunCommand
+    right: Right = "command"
+
+    @property
+    def takes_words(self) -> bool:
+        return self.usage != f"/{self.name}"
+
+
+class GatewayControl(Protocol):
+    """What commands may ask of the gateway itself."""
+
+    @property
+    def stopping(self) -> InterruptionReason | None:
+        """What an orderly stop under way marks turns with; None: there is none under way."""
+
+    def describe(self) -> list[str]:
+        """The gateway's situation, one sentence a line."""
+
+    def restart(self) -> bool:
+        """Ask for a restart. False: a stop or restart is under way already."""
+
+
+class CommandLoop:
+    """Carries out the commands that wait in the inbox."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        runner: TurnRunner,
+        control: GatewayControl,
+        access: Access,
+        *,
+        clock: Clock,
+        goal_turns: int,
+        max_background_sessions: int,
+        rules: QueueRules,
+        max_length: Callable[[str], int | None],
+        wake_delivery: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._runner = runner
+        self._control = control
+        self._access = access
+        self._clock = clock
+        self._max_length = max_length
+        self._wake_delivery = wake_delivery
+        self._stored_before_start: set[str] = set()  # orders that were stored before this start
+        self._failures = FailureLog(log)
+        self._wake_event = WakeEvent()
+        self._goals = GoalCommand(store, goal_turns, clock)
+        self._queue = QueueCommand(store, runner, rules, clock)
+        self._undo = UndoCommand(store, clock)
+        self._background = BackgroundCommand(store, runner, max_background_sessions, clock, self._run_by_name)
+        self.registry = {command.name: command for command in self._all()}
+
+    def _all(self) -> list[CommandSpec]:
+        return [
+            CommandSpec("help", "/help", "list the commands", self._help, "look"),
+            CommandSpec("status", "/status", "say what is going on here", self._status, "look"),
+            CommandSpec("whoami", "/whoami", "say who you are here, and what you may do", self._whoami, "look"),
+            CommandSpec(
+                "stop", "/stop [all]", "end what is running; with `all`, drop what waits too", self._stop, "end"
+            ),
+            CommandSpec("new", "/new", "begin a fresh conversation", self._new),
+            CommandSpec("reset", "/reset", "the same as /new", self._new),
+            CommandSpec("resume", "/resume [ID]", "go on with what was cut off or set aside", self._resume),
+            CommandSpec("drop", "/drop [ID]", "give up what was cut off", self._drop),
+            CommandSpec(
+                "undo", "/undo", "take the last turn back: I forget it, what it did stays done", self._undo.undo
+            ),
+            CommandSpec("retry", "/retry", "take the last turn back, and ask the same again", self._undo.retry),
+            CommandSpec(
+                "approve", "/approve [ID]", "let the call run that waits for it", self._approve, "approve"
+            ),
+            CommandSpec("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
+            CommandSpec("sessions", "/sessions", "list the conversations of this chat", self._sessions, "look"),
+            CommandSpec("why", "/why", "explain what became of the last turn, and why", self._why, "look"),
+            CommandSpec("goal", "/goal [TEXT | off]", "set, show or end what to work towards", self._goals.run),
+            CommandSpec(
+                "queue",
+                texts.queue.USAGE,
+                "show or switch what messages do while I work",
+                self._queue.queue,
+                "look",
+            ),
+            CommandSpec("steer", texts.queue.STEER_USAGE, "let what is running take this in", self._queue.steer),
+            CommandSpec(
+                "background",
+                BACKGROUND_USAGE,
+                "begin work beside the chat, list it or end it",
+                self._background.run,
+            ),
+            CommandSpec("restart", "/restart", "restart the gateway", self._restart, "restart"),
+        ]
+
+    def wake(self) -> None:
+        self._wake_event.wake()
+
+    async def catch_up(self) -> None:
+        """Obey what was stored before this start: a turn that somebody stopped must not go on first."""
+        waiting = await self._store.chat_commands.waiting(self._run)
+        self._stored_before_start = {order.id for order in waiting}
+        for order in waiting:
+            await self._run_or_report_failure(order)
+
+    async def run(self) -> None:
+        while True:
+            await self._wake_event.wait()
+            await self._failures.contain("commands_not_read", self._run_waiting())
+
+    async def _run_waiting(self) -> None:
+        for order in await self._store.chat_commands.waiting(self._run):
+            await self._run_or_report_failure(order)
+
+    async def _run_or_report_failure(self, command: ChatCommand) -> None:
+        """Carry out one command. While the store is away it waits; any other failure is its answer."""
+        defects: list[BaseException] = []
+
+        def report(error: BaseException) -> None:
+            self._failures.report("not_obeyed", error, key=command.key, order=command.id)
+            defects.extend([] if isinstance(error, Unavailable) else [error])
+
+        await contain(self._authorise_and_run(command), report)
+        for error in defects:
+            text = texts.turns.NEWER_ENTRY if isinstance(error, NewerEntry) else texts.chat_commands.FAILED
+            await self._failures.contain("not_answered", self._reply(command, text), order=command.id)
+            self._wake_delivery(command.key)
+
+    async def _authorise_and_run(self, chat_command: ChatCommand) -> None:
+        chat_command = replace(chat_command, longest=self._max_length(chat_command.address.platform))
+        words = read_command(chat_command.text) or ParsedCommand("", chat_command.text)
+        command = self.registry.get(words.name)
+        log.info("command", name=words.name, key=chat_command.key, order=chat_command.id)
+        if not await self._access.may(chat_command.key, chat_command.sender, "talk"):
+            await self._reply(chat_command, "")  # whoever may not talk is told nothing
+        elif command is None:
+            await self._reply(
+                chat_command, texts.chat_commands.unknown(words.name, nearest_command(words.name, self.registry))
+            )
+        elif not await self._access.may(chat_command.key, chat_command.sender, command.right):
+            await self._reply(chat_command, texts.people.NOT_ALLOWED)
+        elif words.arguments and not command.takes_words:
+            await self._reply(chat_command, texts.chat_commands.usage(command.usage, words.arguments))
+        else:
+            await command.run(chat_command, words.arguments)
+        self._wake_delivery(chat_command.key)
+        self._runner.wake(chat_command.key)  # messages may wait behind it
+
+    async def _run_by_name(self, chat_command: ChatCommand, name: str, arguments: str) -> None:
+        """Carry out another command where this one leads."""
+        command = self.registry[name]
+        if await self._access.may(chat_command.key, chat_command.sender, command.right):
+            await command.run(chat_command, arguments)
+        else:
+            await self._reply(chat_command, texts.people.NOT_ALLOWED)
+
+    async def _reply(self, command: ChatCommand, text: str) -> None:
+        """Answer, and do nothing else."""
+        await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
+
+    # ── commands that only look ─────────────────────────────────────────────────────────────────────────────
+
+    async def _help(self, chat_command: ChatCommand, _: str) -> None:
+        width = max(len(command.usage) for command in self.registry.values())
+        lines = [f"{command.usage:{width}}  {command.summary}" for command in self.registry.values()]
+        await self._reply(chat_command, "\n".join(lines))
+
+    async def _status(self, command: ChatCommand, _: str) -> None:
+        beside = [*await self._queue.status_lines(command.key), *await self._goals.status_lines(command.key)]
+        beside += await self._background.status_lines(command.key)
+        beside += await self._processes(command.key)
+        await self._reply(
+            command, "\n".join([*self._control.describe(), *await self._explanation(command), *beside])
+        )
+
+    async def _processes(self, key: str) -> list[str]:
+        """The commands that go on in the background here."""
+        live = await self._store.processes.live(key)
+        return [
+            texts.processes.status_line(one.id, one.command, texts.processes.state_words(one.state, None, None))
+            for one in live
+        ]
+
+    async def _whoami(self, command: ChatCommand, _: str) -> None:
+        person, role = command.sender, await self._access.role(command.address, command.sender)
+        there = {"shared": decode_session_key(command.key).shared, "alone": command.address.kind == "dm"}
+        said = texts.people.who_you_are(person.id, person.name, role, **there) if role else ""
+        await self._reply(command, said)
+
+    async def _why(self, command: ChatCommand, _: str) -> None:
+        await self._reply(command, "\n".join(await self._explanation(command)))
+
+    async def _explanation(self, command: ChatCommand) -> list[str]:
+        session = await self._store.sessions.current(command.key)
+        if session is None:
+            return [texts.chat_commands.NOTHING_HAPPENED]
+        return explain_snapshot(await self._store.snapshots.of_session(session), self._clock())
+
+    async def _sessions(self, command: ChatCommand, _: str) -> None:
+        now, found = self._clock(), await self._store.sessions.newest_of_key(command.key)
+        shown = [(talk.id, talk.state.value, now - talk.updated_at, words) for talk, words in found]
+        await self._reply(command, texts.chat_commands.session_list(shown))
+
+    # ── commands that act ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _stop(self, command: ChatCommand, arguments: str) -> None:
+        if arguments.lower() not in ("", "all"):
+            await self._reply(command, texts.chat_commands.usage("/stop [all]", arguments))
+            return
+        now, ids, everything = self._clock(), self._store.ids, bool(arguments)
+        stop = session_verbs.stop(
+            ids, command.key, _target_turn(command), now, everything=everything, before=command.position
+        )
+        done = await self._store.chat_commands.execute(
+            command, stop, lambda s: texts.chat_commands.stopped(s.turn, s.waiting, s.dropped, s.withdrawn), now
+        )
+        if done and done.turn:
+            self._runner.stop_attempt(done.turn)
+
+    async def _new(self, command: ChatCommand, _: str) -> None:
+        now = self._clock()
+        renew = session_verbs.renew(self._store.ids, command.key, now, before=command.position)
+        done = await self._store.chat_commands.execute(
+            command, renew, lambda r: texts.chat_commands.new_conversation(r.turn, r.dropped), now
+        )
+        if done and done.turn:
+            self._runner.stop_attempt(done.turn)
+
+    async def _resume(self, command: ChatCommand, arguments: str) -> None:
+        now = self._clock()
+        wish = Inbound(command.address, f"{command.message}.wish", command.sender, "")
+        session, bound = (
+            ("", arguments) if arguments.startswith(TURN_ID_PREFIX) else (arguments, _target_turn(command))
+        )
+        resume = session_verbs.resume(
+            self._store.ids, command.key, self._run, wish, now, session=session, bound=bound
+        )
+        await self._store.chat_commands.execute(
+            command, resume, lambda resumed: texts.chat_commands.RESUME_ANSWERS[resumed.outcome], now
+        )
+
+    async def _drop(self, command: ChatCommand, arguments: str) -> None:
+        if arguments and not arguments.startswith(TURN_ID_PREFIX):
+            await self._reply(command, texts.chat_commands.usage("/drop [ID]", arguments))
+            return
+        now = self._clock()
+        drop = session_verbs.drop(self._store.ids, command.key, now, bound=arguments or _target_turn(command))
+        done = await self._store.chat_commands.execute(
+            command,
+            drop,
+            lambda done: (
+                texts.chat_commands.TURN_OVER if done.over else texts.chat_commands.dropped(done.turn is not None)
+            ),
+            now,
+        )
+        if done and done.turn:
+            self._runner.stop_attempt(done.turn)
+
+    async def _approve(self, command: ChatCommand, arguments: str) -> None:
+        await self._decide_approval(command, arguments, approve=True)
+
+    async def _deny(self, command: ChatCommand, arguments: str) -> None:
+        await self._decide_approval(command, arguments, approve=False)
+
+    async def _decide_approval(self, command: ChatCommand, approval: str, *, approve: bool) -> None:
+        if approval and not approval.startswith(TURN_ID_PREFIX):
+            await self._reply(
+                command, texts.chat_commands.usage(self.registry["approve" if approve else "deny"].usage, approval)
+            )
+            return
+        now = self._clock()
+        judge = session_verbs.decide_approval(
+            self._store.ids,
+            command.key,
+            command.sender,
+            now,
+            approve=approve,
+            name=approval,
+            bound=_target_turn(command),
+        )
+        await self._store.chat_commands.execute(
+            command, judge, lambda verdict: texts.approvals.DECISION_ANSWERS[verdict], now
+        )
+
+    async def _restart(self, command: ChatCommand, _: str) -> None:
+        """A request from before this start was fulfilled by it, however it came about."""
+        if command.id in self._stored_before_start or is_before(command.id, self._run):
+            await self._reply(command, texts.recovery.RESTARTED_SINCE)
+        elif self._control.stopping is not None:
+            await self._reply(command, texts.recovery.RESTART_UNDER_WAY)
+        else:
+            ask = request_restart(self._run, command.key)
+            done = await self._store.chat_commands.execute(
+                command, ask, lambda _: texts.recovery.RESTARTING, self._clock()
+            )
+            if done is not None:
+                self._control.restart()
+
+
+def _target_turn(command: ChatCommand) -> str | None:
+    """The turn that a command may act on. One that found no turn must not act on one that began after it.
+
+    Work in the background is named by its number, and any turn of it is meant.
+    """
+    return None if background_number(command.key) is not None else command.bound or "none"

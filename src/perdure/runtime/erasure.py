@@ -1,0 +1,167 @@
+"""Erasing: a session with all that belongs to it, in an order that survives a crash at any point.
+
+The intent is on disk first. Then what runs is ended, the rows go, and the files last: whoever dies on the way, the
+next start or the next look finds what is left to do, also a gateway that has files of a session of another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from perdure.core import texts
+from perdure.errors import NotFound, StillRuns
+from perdure.logs import Log
+from perdure.runtime.tasks import FailureLog
+from perdure.settings import Settings
+from perdure.store.api import Store, open_database
+from perdure.store.erasure import ErasedSession
+from perdure.store.ids import Clock, wall_clock
+from perdure.tools.keeper import client
+from perdure.tools.shell import call_key
+from perdure.tools.threads import run_in_thread
+
+log = Log("erasing")
+
+SESSIONS_PER_BATCH = 20  # sessions that are erased for their age before others get their turn
+EVENTS_PER_BATCH = 100  # and events that came to nothing
+STOP_GRACE_SECONDS = 5.0  # seconds that a command gets to end by itself
+_FAR_FUTURE_MS = 1 << 62
+
+
+class RetentionBatch(Struct, frozen=True):
+    """What one batch of retention has removed."""
+
+    sessions: int = 0
+    events: int = 0
+    more: bool = False  # there may be more that is due
+
+
+async def _no_attempt_to_stop(turn: str) -> None: ...
+
+
+class Eraser:
+    """Erases sessions, and removes their files in one home."""
+
+    def __init__(
+        self,
+        store: Store,
+        home: Path,
+        clock: Clock = wall_clock,
+        stop_attempt: Callable[[str], Awaitable[None]] = _no_attempt_to_stop,
+    ) -> None:
+        """`cut_off` ends the attempt at a turn, if one runs here, and waits until it has ended."""
+        self._store = store
+        self._home = home
+        self._keepers = home / "keepers"
+        self._clock = clock
+        self._stop_attempt = stop_attempt
+        self._failures = FailureLog(log)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def erase(self, name: str) -> list[ErasedSession]:
+        """Erase the session of that id, or all that a key ever had.
+
+        After return: nothing of them is left but names without words. If we die inside: whatever was begun is
+        finished at the next start.
+        """
+        found = await self._store.sessions.find_by_name(name)
+        if not found:
+            raise NotFound(f"no session is named {name!r}", hint=texts.phrases.SESSION_NAMES_HINT)
+        return [done for session in found if (done := await self._erase(session.id)) is not None]
+
+    async def finish_pending(self) -> None:
+        """Finish what was begun, and remove the files of whatever was erased here or elsewhere."""
+        for session in await self._store.erasure.unfinished():
+            # The next look tries again, and nobody else waits for it.
+            await self._failures.contain("not_erased", self._erase(session), session=session)
+        await self._remove_files(*await self._store.erasure.files_to_remove())
+
+    async def erase_expired(self, age_ms: int) -> RetentionBatch:
+        """Erase a batch of what is older: sessions in which nothing is under way or owed, and dead events."""
+        now = self._clock()
+        idle = await self._store.erasure.idle_sessions(now - age_ms, SESSIONS_PER_BATCH)
+        gone = [await self._erase(session, idle_since=now - age_ms) for session in idle]
+        sessions = sum(erased is not None for erased in gone)
+        events = await self._store.erasure.delete_old_events(now - age_ms, now, EVENTS_PER_BATCH)
+        if sessions or events:
+            log.info("erased_for_age", sessions=sessions, events=events)
+        return RetentionBatch(sessions, events, more=sessions == SESSIONS_PER_BATCH or events == EVENTS_PER_BATCH)
+
+    async def forget_old_tombstones(self) -> None:
+        """Let go of what is left of what was erased long ago."""
+        await self._store.erasure.delete_expired_tombstones(self._clock())
+
+    async def _erase(self, session: str, *, idle_since: int | None = None) -> ErasedSession | None:
+        async with self._one_at_a_time:
+            return await self._erase_locked(session, idle_since)
+
+    async def _erase_locked(self, session: str, idle_since: int | None) -> ErasedSession | None:
+        begun = await self._store.erasure.begin(session, self._clock(), idle_since=idle_since)
+        if begun is None:
+            return None
+        for turn in begun.ended:
+            await self._stop_attempt(turn)
+        _, stubborn = await self._stop_commands(begun.turns)
+        if stubborn:
+            raise StillRuns(
+                f"a command of {session} does not end: {', '.join(stubborn)}",
+                hint="Nothing new begins in that session, and it is erased once its commands have ended.",
+            )
+        erased = await self._store.erasure.finish(session, self._clock())
+        await self._remove_files(begun.turns, begun.files)
+        if erased is not None:
+            log.info("erased", session=session, key=erased.key, turns=erased.turns, messages=erased.messages)
+        return erased
+
+    # ── files ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _stop_commands(self, turns: Collection[str]) -> tuple[list[str], list[str]]:
+        """End the commands of these turns that are here; the names of their places, and of those still running."""
+        names = await run_in_thread(lambda: _keeper_directories(self._keepers, set(turns)))
+        seen = await asyncio.gather(*(client.stop(self._keepers / name, STOP_GRACE_SECONDS) for name in names))
+        return names, [name for name, each in zip(names, seen, strict=True) if _still_runs(each)]
+
+    async def _remove_files(self, turns: Collection[str], files: Iterable[str]) -> None:
+        """Remove the files of these turns, and these files; and whatever somebody began to remove."""
+        names, _ = await self._stop_commands(turns)
+        try:
+            await run_in_thread(
+                lambda: client.remove_ended(self._keepers, 0, _FAR_FUTURE_MS, client.AllBut(names))
+            )
+            await run_in_thread(lambda: _remove_home_files(self._home, files))
+        except OSError as error:  # what is left is on record, and the next look tries again
+            log.warning("files_not_removed", error=error)
+
+
+def _keeper_directories(root: Path, turns: Collection[str]) -> list[str]:
+    places = sorted(root.iterdir()) if turns and root.is_dir() else []
+    return [place.name for place in places if call_key(place).partition(":")[0] in turns]
+
+
+def _still_runs(status: client.CommandStatus) -> bool:
+    return isinstance(status, client.CommandRunning | client.CommandUnreadable) or (
+        isinstance(status, client.CommandLost) and status.alive
+    )
+
+
+def _remove_home_files(home: Path, files: Iterable[str]) -> None:
+    """Remove files of ours; whatever else a database may name is none of our business."""
+    for path in ((home / file).resolve() for file in files):
+        if path.is_relative_to(home.resolve()) and path.is_file():
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # somebody else has put something there, and it stays
+                path.parent.rmdir()
+
+
+async def erase_without_gateway(settings: Settings, name: str) -> list[ErasedSession]:
+    """Erase from the database of these settings, while no gateway of this home uses it."""
+    store = Store(await open_database(settings.store_url, home=settings.home))
+    try:
+        return await Eraser(store, settings.home).erase(name)
+    finally:
+        await store.close()

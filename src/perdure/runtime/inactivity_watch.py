@@ -1,0 +1,187 @@
+"""Watches over what runs: people hear that long work goes on, and a turn that gives no sign of life is ended.
+
+One loop for all attempts. What it says is of the moment: never owed, never stored, and in nobody's way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from perdure.core import texts
+from perdure.core.address import background_number
+from perdure.core.inactivity import (
+    InactivityLimits,
+    InactivityResponse,
+    WatchState,
+    current_activity,
+    inactivity_response,
+)
+from perdure.core.messages import Outbound, Receipt
+from perdure.core.turn import TurnState
+from perdure.errors import SendRefused
+from perdure.logs import Log
+from perdure.platforms.api import Adapter
+from perdure.runtime.attempt import Attempt, address_of
+from perdure.runtime.lease import Lease
+from perdure.runtime.runner import TurnRunner
+from perdure.runtime.tasks import FailureLog, GatewayTasks
+from perdure.store.ids import Clock
+
+log = Log("watchers")
+
+CHECK_SECONDS = 1.0  # seconds between two looks
+NOTICE_SECONDS = 10.0  # seconds for saying something in passing; nobody waits for it
+
+
+def steady_clock() -> int:
+    """Milliseconds of a clock that nobody sets, and that stands still while the machine sleeps."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class WatchedAttempt(Struct, eq=False):
+    """An attempt, and what was said in passing about it."""
+
+    attempt: Attempt
+    notified_at: int  # when people were last told that it goes on
+    warned_silence: int = -1  # the last sign of life before the silence of which they were warned
+    receipt: Receipt | None = None  # of the notice that says that it goes on, where it can be edited
+    notice_number: int = 0
+    ending: bool = False
+
+    def watch_state(self) -> WatchState:
+        return WatchState(
+            self.notified_at, self.attempt.active_at, warned=self.warned_silence == self.attempt.active_at
+        )
+
+
+class InactivityWatch:
+    """Looks at every running attempt, every second."""
+
+    def __init__(
+        self,
+        runner: TurnRunner,
+        connected: Mapping[str, Adapter],
+        limits: InactivityLimits,
+        *,
+        lease: Lease,
+        clock: Clock,
+        steady: Clock,
+        group: GatewayTasks,
+    ) -> None:
+        self._runner = runner
+        self._connected = connected
+        self._limits = limits
+        self._lease = lease
+        self._clock = clock
+        self._steady = steady
+        self._group = group
+        self._failures = FailureLog(log)
+        self._watched: dict[str, WatchedAttempt] = {}  # by turn
+
+    async def run(self) -> None:
+        if self._limits == InactivityLimits(0, 0, 0):
+            return
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            self.check()
+
+    def check(self) -> None:
+        """Say and do what is due now; returns at once."""
+        running = [attempt for attempt, task in self._runner.attempts.values() if _is_watchable(attempt, task)]
+        self._watched = {attempt.turn: self._known(attempt) for attempt in running}
+        for watched in self._watched.values():
+            self._act(watched, inactivity_response(watched.watch_state(), self._limits, self._steady()))
+
+    def _known(self, attempt: Attempt) -> WatchedAttempt:
+        watched = self._watched.get(attempt.turn)
+        return (
+            watched
+            if watched is not None and watched.attempt is attempt
+            else WatchedAttempt(attempt, attempt.began)
+        )
+
+    def _act(self, watched: WatchedAttempt, what: InactivityResponse) -> None:
+        match what:
+            case InactivityResponse.END if not watched.ending:
+                watched.ending = True
+                self._group.create_task(self._end_inactive(watched.attempt))
+            case InactivityResponse.WARNING:
+                self._warn(watched)
+            case InactivityResponse.STILL_WORKING:
+                self._notify_still_working(watched)
+            case _:
+                return
+
+    # ── what is said and done ───────────────────────────────────────────────────────────────────────────────
+
+    async def _end_inactive(self, attempt: Attempt) -> None:
+        silence = self._steady() - attempt.active_at
+        log.warning("inactive", turn=attempt.turn, key=attempt.key, milliseconds=silence)
+        await self._runner.fail_attempt(
+            attempt, texts.turns.ended_by_inactivity(current_activity(attempt.view).tools, silence)
+        )
+
+    def _warn(self, watched: WatchedAttempt) -> None:
+        attempt = watched.attempt
+        silence = self._steady() - attempt.active_at
+        text = texts.background.notice(
+            background_number(attempt.key), texts.turns.inactivity_warning(silence, self._limits.limit_ms)
+        )
+        if self._start_notice(watched, text, editable=False):
+            watched.warned_silence = attempt.active_at
+
+    def _notify_still_working(self, watched: WatchedAttempt) -> None:
+        attempt = watched.attempt
+        now = current_activity(attempt.view)
+        text = texts.background.notice(
+            background_number(attempt.key), texts.turns.still_working(now.tools, self._clock() - now.since)
+        )
+        if self._start_notice(watched, text, editable=True):
+            watched.notified_at = self._steady()
+
+    def _start_notice(self, watched: WatchedAttempt, text: str, *, editable: bool) -> bool:
+        """Begin to say something in the chat. False: it cannot be reached now, or something is being said."""
+        attempt = watched.attempt
+        adapter = self._connected.get(address_of(attempt.key).platform)
+        if adapter is None or (attempt.notice_task is not None and not attempt.notice_task.done()):
+            return False
+        attempt.notice_task = asyncio.create_task(self._send_contained(watched, adapter, text, editable=editable))
+        return True
+
+    async def _send_contained(
+        self, watched: WatchedAttempt, adapter: Adapter, text: str, *, editable: bool
+    ) -> None:
+        showing = self._send_notice(watched, adapter, text, editable=editable)
+        await self._failures.contain("notice_not_shown", showing, turn=watched.attempt.turn)
+
+    async def _send_notice(self, watched: WatchedAttempt, adapter: Adapter, text: str, *, editable: bool) -> None:
+        async with asyncio.timeout(NOTICE_SECONDS):
+            await self._lease.wait_until_valid()
+            if editable and adapter.capabilities.edit:
+                await self._send_or_edit(watched, adapter, text)
+            else:
+                await adapter.notice(address_of(watched.attempt.key), text)
+
+    async def _send_or_edit(self, watched: WatchedAttempt, adapter: Adapter, text: str) -> None:
+        """Show the notice, in the place of the one before; if that cannot be edited, the next is a new one."""
+        attempt = watched.attempt
+        name = f"{attempt.turn}.working.{attempt.view.attempt}.{watched.notice_number}"
+        outbound = Outbound(address_of(attempt.key), text, name)
+        if watched.receipt is None:
+            watched.receipt = await adapter.send(outbound)
+            return
+        try:
+            await adapter.edit(watched.receipt, outbound)
+        except SendRefused:
+            watched.receipt = None
+            watched.notice_number += 1
+            raise
+
+
+def _is_watchable(attempt: Attempt, task: asyncio.Task[None]) -> bool:
+    """Whether there is anything to say of it: not once its turn has ended, or somebody has taken it over."""
+    return not task.cancelling() and not attempt.silenced and attempt.view.state is TurnState.RUNNING

@@ -1,0 +1,131 @@
+"""What an operator may do to the sessions of a running gateway: the same verbs as in the chat."""
+
+from __future__ import annotations
+
+from perdure.core.address import split_session_key
+from perdure.core.messages import Inbound
+from perdure.runtime.access import OPERATOR
+from perdure.runtime.wiring import Loops
+from perdure.store import outbox_verbs, session_verbs
+from perdure.store.api import Store
+from perdure.store.erasure import ErasedSession
+from perdure.store.ids import Clock
+from perdure.store.outbox import OutboxDelivery
+from perdure.store.outbox_verbs import OutboxVerbResult
+from perdure.store.sessions import Session
+
+
+class OperatorVerbs:
+    """Each verb says whether it changed anything."""
+
+    def __init__(self, store: Store, loops: Loops, run: str, clock: Clock) -> None:
+        self._store = store
+        self._loops = loops
+        self.run = run
+        self._clock = self.clock = clock
+
+    async def resume(self, session: Session) -> bool:
+        """Go on with what was interrupted or set aside, whatever was decided before."""
+        wish = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
+        named = session.id if session.state == "closed" else ""
+        resume = session_verbs.resume(self._store.ids, session.key, self.run, wish, self._clock(), session=named)
+        resumed = await self._store.chat_commands.execute_verb(session.key, resume)
+        self._loops.runner.wake(session.key)
+        return resumed.outcome in ("turn", "session")
+
+    async def drop(self, session: Session) -> bool:
+        """Give up the interrupted turn."""
+        if session.state == "closed":  # here and below: what runs at its key belongs to the session after it
+            return False
+        drop = session_verbs.drop(self._store.ids, session.key, self._clock())
+        dropped = await self._store.chat_commands.execute_verb(session.key, drop)
+        if dropped.turn:
+            self._loops.runner.stop_attempt(dropped.turn)
+        self._loops.runner.wake(session.key)
+        return dropped.turn is not None
+
+    async def stop(self, session: Session) -> bool:
+        """End the current turn for good."""
+        if session.state == "closed":
+            return False
+        stop = session_verbs.stop(self._store.ids, session.key, None, self._clock())
+        stopped = await self._store.chat_commands.execute_verb(session.key, stop)
+        if stopped.turn:
+            self._loops.runner.stop_attempt(stopped.turn)
+        return stopped.turn is not None or stopped.withdrawn > 0
+
+    async def suspend(self, session: Session) -> bool:
+        """Set the session aside."""
+        if session.state == "closed":
+            return False
+        suspended = await self._store.chat_commands.execute_verb(
+            session.key, session_verbs.suspend(self._store.ids, session.key, self._clock())
+        )
+        if suspended.turn:
+            self._loops.runner.stop_attempt(suspended.turn)
+            await self._loops.access.reject_unauthorised(
+                self._clock
+            )  # a message that had joined waits again, if its sender may
+            self._loops.runner.wake(session.key)
+        return suspended.changed
+
+    async def resend_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
+        """Send a reply again, or at once; only where the platform cannot tell, at the risk of a duplicate."""
+        can = self._loops.connections.capabilities(row.address.platform)
+        certain = can.idempotent_send or can.read_back or row.edits is not None
+        work = outbox_verbs.resend(self._store.ids, row.id, self._clock(), can_verify=certain)
+        mended = await self._store.outbox.execute_verb(row.key, work)
+        self._loops.wake_delivery(row.key)
+        return mended
+
+    async def drop_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
+        """Give up a reply that was not confirmed."""
+        mended = await self._store.outbox.execute_verb(
+            row.key, outbox_verbs.drop(self._store.ids, row.id, self._clock())
+        )
+        self._loops.wake_delivery(row.key)
+        return mended
+
+    async def erase(self, name: str) -> list[ErasedSession]:
+        """Erase the session of that id, or all that a key ever had."""
+        erased = await self._loops.eraser.erase(name)
+        for one in erased:
+            self._loops.wake_delivery(one.key)
+        return erased
+
+    async def lift_recovery_pause(self) -> bool:
+        """Lift the pause that the crash-loop breaker set."""
+        paused = self._loops.recoverer.paused
+        await self._loops.recoverer.lift_pause()
+        self._loops.publish_all()
+        return paused
+
+    async def apply_people_change(self, key: str = "") -> None:
+        """Somebody was let in, or lost rights: the chat of `key` is told, and what was cut off is judged anew."""
+        if key:
+            self._loops.wake_delivery(key)
+        await self._loops.recoverer.recover()
+
+    async def answer_question(self, name: str, text: str) -> bool:
+        """Answer the question of that name. False: none such waits for an answer."""
+        turn = await self._store.turns.get(name.partition(".")[0])
+        if turn is None:
+            return False
+        answering = session_verbs.answer_question(
+            self._store.ids, turn.key, OPERATOR, text, self._clock(), name=name
+        )
+        done = await self._store.chat_commands.execute_verb(turn.key, answering)
+        self._loops.runner.wake(turn.key)
+        return done
+
+    async def decide_approval(self, name: str, *, approve: bool) -> str:
+        """Approve or deny the call that waits under that name."""
+        turn = await self._store.turns.get(name.partition(".")[0])
+        if turn is None:
+            return "nothing"
+        judging = session_verbs.decide_approval(
+            self._store.ids, turn.key, OPERATOR, self._clock(), approve=approve, name=name
+        )
+        verdict = await self._store.chat_commands.execute_verb(turn.key, judging)
+        self._loops.runner.wake(turn.key)
+        return verdict

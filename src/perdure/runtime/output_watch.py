@@ -1,0 +1,126 @@
+"""Waiting for outputs to grow: the kernel tells of them. Where it does not, we look every half second."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from perdure.logs import Log
+from perdure.runtime.wakeups import WakeEvent
+from perdure.store.ids import Clock
+from perdure.tools.inotify import InotifyWatcher
+from perdure.tools.keeper import client
+
+log = Log("glances")
+
+CHECK_SECONDS = 0.5  # seconds: so often we look, or hear of what has grown
+IDLE_WAIT_SECONDS = 3600.0  # seconds to wait for somebody who waits
+
+
+class OutputWaiter(Struct, frozen=True, eq=False):
+    directory: str
+    directory_mtime_ns: int  # when a file was last added to the place, or removed
+    output_file: str  # the file that grows
+    size: int  # that it has, as far as is known
+    since: int  # when it began to wait
+    due_at: int | None
+    watch_id: int | None  # under which the kernel tells of the place, if it does
+    changed: asyncio.Event
+
+    def has_changed(self) -> bool:
+        # Paths that are texts, and these looks alone: there may be many of them, twice in every second.
+        try:
+            grown = os.stat(self.output_file).st_size != self.size  # noqa: PTH116 reason: see above
+            return grown or os.stat(self.directory).st_mtime_ns != self.directory_mtime_ns  # noqa: PTH116 reason: see above
+        except FileNotFoundError:
+            return self.size != 0
+
+
+def _make_waiter(directory: Path, size: int, since: int, due_at: int | None, watch_id: int | None) -> OutputWaiter:
+    files = directory.stat().st_mtime_ns  # before we look which they are
+    output, start = client.current_output_file(directory)
+    return OutputWaiter(str(directory), files, str(output), size - start, since, due_at, watch_id, asyncio.Event())
+
+
+class OutputWatch:
+    """The outputs that somebody waits for."""
+
+    def __init__(self, clock: Clock, *, use_inotify: bool = True) -> None:
+        """`listening` says whether the kernel is to tell us, where it can."""
+        self._clock = clock
+        self._waiters: set[OutputWaiter] = set()
+        self._wake_event = WakeEvent()
+        self._inotify: InotifyWatcher | None = None
+        self._use_inotify = use_inotify
+
+    async def wait_for_change(self, directory: Path, size: int, due_at: int | None) -> None:
+        """Wait until the output in a place has another size than this, or that time has come."""
+        number = self._watch_directory(directory)  # before we look, so that nothing is missed
+        waiting = _make_waiter(directory, size, self._clock(), due_at, number)
+        self._waiters.add(waiting)
+        try:
+            if waiting.has_changed():
+                return
+            if number is None or due_at is not None:
+                self._wake_event.wake()
+            await waiting.changed.wait()
+        finally:
+            self._waiters.discard(waiting)
+            if number is not None and self._inotify is not None:
+                self._inotify.remove_watch(number)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                seen = [each for each in self._waiters if each.watch_id is None or each.due_at is not None]
+                await self._wake_event.wait(CHECK_SECONDS if seen else IDLE_WAIT_SECONDS)
+                self._check_waiters()
+        finally:
+            self._close_inotify()
+
+    def _check_waiters(self) -> None:
+        """Look at those of which the kernel does not tell, and at the clock."""
+        now = self._clock()
+        for waiting in self._waiters:
+            # Due is also what has begun to wait later than now: the clock was set back.
+            is_due = waiting.due_at is not None and not waiting.since <= now < waiting.due_at
+            if is_due or (waiting.watch_id is None and waiting.has_changed()):
+                waiting.changed.set()
+
+    # ── what the kernel tells ───────────────────────────────────────────────────────────────────────────────
+
+    def _watch_directory(self, directory: Path) -> int | None:
+        if not self._use_inotify:
+            return None
+        try:
+            if self._inotify is None:
+                self._inotify = InotifyWatcher()
+                self._start_reading()
+            return self._inotify.add_watch(str(directory))
+        except OSError as error:  # an odd system, or more places than it tells of; then we look
+            log.info("looking_instead", place=directory.name, error=error)
+            return None
+
+    def _start_reading(self) -> None:
+        if self._inotify is not None:
+            asyncio.get_running_loop().add_reader(self._inotify.handle, self._read_changes, self._inotify)
+
+    def _read_changes(self, changes: InotifyWatcher) -> None:
+        """Wake whoever waits for what has changed; then hear nothing for a while: some commands never stop."""
+        changed = changes.read_changed_watches()
+        for waiting in self._waiters:
+            if waiting.watch_id is not None and (changed is None or waiting.watch_id in changed):
+                waiting.changed.set()
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(changes.handle)
+        loop.call_later(CHECK_SECONDS, self._start_reading)
+
+    def _close_inotify(self) -> None:
+        self._use_inotify = False
+        if self._inotify is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.handle)
+            self._inotify.close()
+            self._inotify = None

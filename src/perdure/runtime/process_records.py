@@ -1,0 +1,125 @@
+"""The record of processes in the background, as tools see it: kept in the store, and there once that is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+from perdure.core import texts
+from perdure.errors import OutcomeUnknown, PerdureError, Unavailable
+from perdure.logs import Log
+from perdure.runtime.wakeups import STORE_RETRY_SECONDS
+from perdure.store.api import Store
+from perdure.store.ids import Clock
+from perdure.store.processes import Process, ProcessEnd, ProcessRequest
+from perdure.tools.keeper.client import CommandEnded, CommandStatus
+from perdure.tools.process_records import ProcessRecord, ProcessRecords
+
+log = Log("ledger")
+
+T = TypeVar("T")
+
+
+class ProcessStartListener(Protocol):
+    """Who heeds the processes that run."""
+
+    def is_ours(self, process: Process) -> bool:
+        """Whether the files of a process are here, or would be."""
+
+    def watch_started(self, process: str) -> None:
+        """Say that a process was started."""
+
+
+class StoredProcessRecords:
+    """The ledger of a gateway that runs. While the store takes no writes, its callers wait."""
+
+    def __init__(self, store: Store, run: str, clock: Clock, process_watcher: ProcessStartListener) -> None:
+        self._store = store
+        self._run = run
+        self._clock = clock
+        self._process_watcher = process_watcher
+
+    async def record(
+        self, call: str, directory: str, command: str, *, notify: bool, patterns: Sequence[str]
+    ) -> str:
+        turn, _, name = call.partition(":")
+        wish = ProcessRequest(turn, name, directory, command, notify, tuple(patterns))
+        process = await retry_while_unavailable(
+            lambda: self._store.processes.record(wish, self._run, self._clock())
+        )
+        if not self._process_watcher.is_ours(process):
+            raise OutcomeUnknown(texts.processes.ON_OTHER_MACHINE)
+        log.info("process_recorded", process=process.id, key=process.key)
+        return process.id
+
+    async def mark_started(self, process: str) -> None:
+        self._process_watcher.watch_started(process)
+
+    async def forget(self, process: str) -> None:
+        row = await retry_while_unavailable(lambda: self._store.processes.get(process))
+        if row is not None:
+            await retry_while_unavailable(lambda: self._store.processes.delete(row))
+
+    async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
+        found = await retry_while_unavailable(lambda: self._store.processes.of_chat(call.partition(":")[0]))
+        return [tool_record(process) for process in found]
+
+
+class DeferredProcessRecords:
+    """A ledger that is there once the store is open: agents are made before that."""
+
+    def __init__(self) -> None:
+        self._records: ProcessRecords | None = None
+
+    def bind(self, records: ProcessRecords) -> None:
+        self._records = records
+
+    def _bound(self) -> ProcessRecords:
+        if self._records is None:
+            raise PerdureError("the gateway has not been started")
+        return self._records
+
+    async def record(
+        self, call: str, directory: str, command: str, *, notify: bool, patterns: Sequence[str]
+    ) -> str:
+        return await self._bound().record(call, directory, command, notify=notify, patterns=patterns)
+
+    async def mark_started(self, process: str) -> None:
+        await self._bound().mark_started(process)
+
+    async def forget(self, process: str) -> None:
+        await self._bound().forget(process)
+
+    async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
+        return await self._bound().list_for_chat(call)
+
+
+async def retry_while_unavailable(operation: Callable[[], Awaitable[T]]) -> T:
+    """Wait while the store takes no writes: nothing runs that is not on record."""
+    while True:
+        try:
+            return await operation()
+        except Unavailable as error:
+            log.warning("waiting_for_store", error=error.message)
+            await asyncio.sleep(STORE_RETRY_SECONDS)
+
+
+def tool_record(process: Process) -> ProcessRecord:
+    return ProcessRecord(
+        process.id,
+        process.directory,
+        process.command,
+        process.state,
+        process.started_at,
+        process.exit_code,
+        process.signal,
+    )
+
+
+def process_end(status: CommandStatus) -> ProcessEnd:
+    match status:
+        case CommandEnded(exit_code=code, signal=signal):
+            return ProcessEnd(exit_code=code, signal=signal)
+        case _:
+            return ProcessEnd(lost=True)

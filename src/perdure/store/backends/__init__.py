@@ -1,0 +1,1 @@
+"""The databases: SQLite, PostgreSQL, and either opened for reading alone."""

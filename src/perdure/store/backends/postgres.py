@@ -1,0 +1,292 @@
+"""The store on PostgreSQL: the same transaction functions, a few writer threads, each for its share of the keys.
+
+What differs from SQLite: several gateways share the database, leases are judged by the server's clock, and a
+connection may be cut at the very moment of a commit. Each writer has a row that counts its transactions, and
+every transaction first counts up by one from where it must be. After a lost acknowledgement the transaction is
+simply made again: an unfinished twin on the server holds that row and so makes us wait; a finished one has
+counted already, and then the results we hold are the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict
+
+from perdure.core.storable_text import make_storable, make_values_storable
+from perdure.errors import DatabaseRefused, StoreBroken, StoreFull, StoreUnreachable
+from perdure.store import migrate
+from perdure.store.backends.postgres_writer import ReaderPool, WriterThread
+from perdure.store.database import Row, Transaction, Tx
+from perdure.store.ids import Ids
+from perdure.store.locks import FileLock
+
+T = TypeVar("T")
+
+WRITER_COUNT = 3
+READER_COUNT = 3
+UNREACHABLE_SECONDS = (
+    10.0  # seconds for which an unreachable server is asked again before a write is reported as not done
+)
+_RECONNECT_SECONDS = 0.2
+_NAMED_VALUE = re.compile(r"(?<!:):([a-z_]+)")
+# A dead connection is noticed, and an abandoned transaction ends, even when nothing announces it. Without the last
+# one, a connection on which something was just said would be waited for until TCP gives up: a quarter of an hour.
+_CONNECT_OPTIONS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 11_000,
+}
+_SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = '60s'"
+_NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+_COUNT_TRANSACTION = "UPDATE writers SET transactions = :next WHERE id = :id AND transactions = :done"
+_IN_DOUBT_HINT = "The server was gone when the gateway stopped. The next start reads what was really written."
+# Errors after which the same transaction may be made again at once: nothing of it was kept.
+_RETRYABLE_ERRORS = (
+    pg.SerializationFailure,
+    pg.DeadlockDetected,
+    pg.LockNotAvailable,
+    pg.IdleInTransactionSessionTimeout,
+)
+
+
+@lru_cache(maxsize=512)
+def _psycopg_sql(sql: str) -> str:
+    """Our `:name` as psycopg's `%(name)s`."""
+    return _NAMED_VALUE.sub(r"%(\1)s", sql.replace("%", "%%"))
+
+
+class PostgresTx:
+    """A transaction on a psycopg connection."""
+
+    for_update = " FOR NO KEY UPDATE"
+
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        self._execute = connection.execute
+
+    def one(self, sql: str, **values: Any) -> Row | None:
+        return self._execute(_psycopg_sql(sql).encode(), make_values_storable(values)).fetchone()
+
+    def all(self, sql: str, **values: Any) -> list[Row]:
+        return self._execute(_psycopg_sql(sql).encode(), make_values_storable(values)).fetchall()
+
+    def run(self, sql: str, **values: Any) -> int:
+        return self._execute(_psycopg_sql(sql).encode(), make_values_storable(values)).rowcount
+
+    def now(self) -> int:
+        row = self.one(_NOW)
+        assert row is not None
+        return int(row[0])
+
+
+class PostgresConnection:
+    """The connection of one writer thread; it reconnects, and resolves commits whose outcome was lost."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._url = url
+        self._name = name
+        self._transactions_done = 0
+        self._connection: psycopg.Connection[Row] | None = None
+        self._closing = False
+        self.problem: str | None = None
+
+    def commit_batch(self, transactions: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+        results: list[Any] | None = None  # of a transaction whose commit may have reached the server
+        deadline = time.monotonic() + UNREACHABLE_SECONDS
+        while True:
+            try:
+                made = self._run_transaction(transactions)
+                return self._confirm(results if made is None else made)
+            except _CommitInDoubt as doubt:
+                results = doubt.results
+            except _RETRYABLE_ERRORS:
+                self._disconnect()
+            except pg.DiskFull as error:
+                self._disconnect()
+                self.problem = f"not written: {error}"
+                raise StoreFull(self.problem) from error
+            except psycopg.OperationalError as error:
+                self._disconnect()
+                self.problem = f"the database server does not answer: {error}"
+                if results is not None:
+                    # While a commit is in doubt there is nothing to report yet: only the server knows.
+                    if self._closing:
+                        raise StoreBroken(
+                            f"nobody knows whether it was written: {error}", hint=_IN_DOUBT_HINT
+                        ) from error
+                elif self._closing or time.monotonic() > deadline:
+                    raise StoreUnreachable(self.problem) from error
+                time.sleep(_RECONNECT_SECONDS)
+
+    def _confirm(self, results: list[Any] | None) -> list[Any]:
+        assert results is not None, f"somebody else counts the transactions of {self._name}"
+        self._transactions_done += 1
+        self.problem = None
+        return results
+
+    def _run_transaction(self, transactions: Sequence[Callable[[Tx], Any]]) -> list[Any] | None:
+        """Make the transaction; None if it turns out to have been made before."""
+        connection = self._ensure_connection()
+        tx = PostgresTx(connection)
+        try:
+            connection.execute("BEGIN")
+            if not tx.run(
+                _COUNT_TRANSACTION, id=self._name, next=self._transactions_done + 1, done=self._transactions_done
+            ):
+                connection.execute("ROLLBACK")
+                return None
+            results = [work(tx) for work in transactions]
+        except (psycopg.OperationalError, *_RETRYABLE_ERRORS):
+            raise
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        try:
+            connection.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            self._disconnect()
+            raise _CommitInDoubt(results) from error
+        return results
+
+    def _ensure_connection(self) -> psycopg.Connection[Row]:
+        if self._connection is None:
+            connection = _connect(self._url)
+            connection.execute(
+                "INSERT INTO writers (id, transactions) VALUES (%s, 0) ON CONFLICT DO NOTHING", [self._name]
+            )
+            self._connection = connection
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def stop_waiting(self) -> None:
+        """Stop waiting for a server that does not answer."""
+        self._closing = True
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with suppress(psycopg.OperationalError):  # the server has gone: a row that counts stays behind
+                self._connection.execute("DELETE FROM writers WHERE id = %s", [self._name])
+        self._disconnect()
+
+
+class _CommitInDoubt(Exception):
+    """The connection broke while the commit was on its way."""
+
+    def __init__(self, results: list[Any]) -> None:
+        super().__init__()
+        self.results = results
+
+
+class PostgresDatabase:
+    """One database, any number of gateways."""
+
+    exclusive = False
+
+    def __init__(self, url: str, lock: FileLock) -> None:
+        self._url = url
+        self._lock = lock
+        name = Ids().new("writer")
+        self._connections = [PostgresConnection(url, f"{name}.{index}") for index in range(WRITER_COUNT)]
+        self._writers = [WriterThread(f"perdure-writer-{n}", link) for n, link in enumerate(self._connections)]
+        self._readers = ReaderPool(READER_COUNT)
+        self._local = threading.local()
+        self._read_connections: list[psycopg.Connection[Row]] = []
+
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+        writer = self._writers[zlib.crc32(make_storable(key).encode()) % WRITER_COUNT]
+        result: T = await writer.submit(transaction)
+        return result
+
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await self._readers.submit(lambda: self._read(transaction))
+
+    def _read(self, transaction: Transaction[T]) -> T:
+        """Reading has no effect, so a connection that broke is simply replaced, once."""
+        try:
+            return self._read_once(transaction)
+        except psycopg.OperationalError:
+            self._local.connection = None
+        try:
+            return self._read_once(transaction)
+        except psycopg.OperationalError as error:
+            self._local.connection = None
+            raise StoreUnreachable(f"the database server does not answer: {error}") from error
+
+    def _read_once(self, transaction: Transaction[T]) -> T:
+        connection: psycopg.Connection[Row] | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = _connect(self._url)
+            self._read_connections.append(connection)
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:
+            return transaction(PostgresTx(connection))
+        finally:
+            if not connection.broken:
+                connection.execute("ROLLBACK")
+
+    @property
+    def problem(self) -> str | None:
+        return next((link.problem for link in self._connections if link.problem), None)
+
+    async def close(self) -> None:
+        for link in self._connections:
+            link.stop_waiting()
+        for writer in self._writers:
+            await writer.close()
+        await self._readers.close()
+        for connection in self._read_connections:
+            connection.close()
+        self._lock.release()
+
+
+async def open_postgres(url: str, *, home: Path) -> PostgresDatabase:
+    """Lock the home, make or migrate the tables, and open. A database that is refused was not written to."""
+    lock = FileLock(home / "lock")
+    lock.take()
+    try:
+        await asyncio.to_thread(_prepare, url)
+        return PostgresDatabase(url, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _prepare(url: str) -> None:
+    try:
+        connection = _connect(url)
+    except psycopg.OperationalError as error:
+        raise DatabaseRefused(
+            f"the PostgreSQL server of store.url cannot be reached: {error}",
+            hint="Start the server, or correct store.url.",
+        ) from error
+    name = str(conninfo_to_dict(url).get("dbname") or "the database of store.url")
+
+    def execute(sql: str) -> list[Row]:
+        cursor = connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    with connection, connection.transaction():
+        migrate.prepare_postgres(execute, url, name)
+
+
+def _connect(url: str) -> psycopg.Connection[Row]:
+    connection = psycopg.connect(url, autocommit=True, **_CONNECT_OPTIONS)  # type: ignore[arg-type]
+    connection.execute(_SESSION_SETTINGS)
+    return connection

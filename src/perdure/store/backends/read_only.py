@@ -1,0 +1,131 @@
+"""A database opened to look at: without a lock and without writing, beside the gateway that works on it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from perdure.errors import ConfigurationError, DatabaseRefused, StoreError
+from perdure.store import migrate
+from perdure.store.database import Database, Transaction, Tx
+from perdure.store.ids import wall_clock
+
+T = TypeVar("T")
+
+_ABSENT_HINT = "Start the gateway once, or correct store.url."
+_OLDER_HINT = "Start the gateway once with this version: it brings the database up to date."
+
+
+class _DriverConnection(Protocol):
+    def execute(self, sql: Any, /) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class ReadOnlyDatabase:
+    """Reads consistent snapshots, one at a time; a write is refused."""
+
+    exclusive = False
+
+    def __init__(self, connection: _DriverConnection, tx: Tx, begin: str, driver_error: type[Exception]) -> None:
+        self._connection = connection
+        self._tx = tx
+        self._begin = begin
+        self._driver_error = driver_error  # what the driver raises
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-reader")
+
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+        raise StoreError("not written: the database was opened only to be read")
+
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, transaction)
+
+    def _read(self, transaction: Transaction[T]) -> T:
+        try:
+            self._connection.execute(self._begin)
+            try:
+                return transaction(self._tx)
+            finally:
+                self._connection.execute("ROLLBACK")
+        except self._driver_error as error:
+            raise StoreError(f"the database cannot be read: {error}") from error
+
+    @property
+    def problem(self) -> str | None:
+        return None
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._thread.shutdown)
+        self._connection.close()
+
+
+async def open_read_only(url: str) -> Database:
+    """Open the database at a URL, which may be in use; one that is missing, foreign or outdated is refused."""
+    opens: dict[str, Callable[[str], ReadOnlyDatabase]] = {
+        "sqlite:///": _open_sqlite,
+        "postgresql://": _open_postgres,
+    }
+    for form, opened in opens.items():
+        if url.startswith(form):
+            return await asyncio.to_thread(opened, url)
+    raise ConfigurationError(
+        f"store.url names no database that Perdure knows: {url.split(':', 1)[0]}:…",
+        hint="Write sqlite:///path/to/perdure.db or postgresql://user@host/name.",
+    )
+
+
+def _open_sqlite(url: str) -> ReadOnlyDatabase:
+    from perdure.store.backends.sqlite import BUSY_TIMEOUT_MS, SqliteTx  # only the database in use is loaded
+
+    path = Path(url.removeprefix("sqlite:///"))
+    if not path.exists():
+        raise DatabaseRefused(
+            f"there is no database at {path}", hint="Start the gateway once, or correct store.url."
+        )
+    if not migrate.is_current_sqlite(path):
+        raise DatabaseRefused(f"{path} was written by an older Perdure", hint=_OLDER_HINT)
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+    )
+    return ReadOnlyDatabase(connection, SqliteTx(connection, wall_clock), "BEGIN", sqlite3.Error)
+
+
+def _open_postgres(url: str) -> ReadOnlyDatabase:
+    import psycopg
+
+    from perdure.store.backends.postgres import PostgresTx
+
+    try:
+        connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
+    except psycopg.OperationalError as error:
+        raise DatabaseRefused(
+            f"the PostgreSQL server of store.url cannot be reached: {error}",
+            hint="Start the server, or correct store.url.",
+        ) from error
+    try:
+        _check_postgres(connection)
+    except BaseException:
+        connection.close()
+        raise
+    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+    return ReadOnlyDatabase(connection, PostgresTx(connection), begin, psycopg.Error)
+
+
+def _check_postgres(connection: _DriverConnection) -> None:
+    name = "the database of store.url"
+    rows = connection.execute(
+        "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'alembic_version'"
+    ).fetchall()
+    if not rows:
+        raise DatabaseRefused(f"{name} holds nothing of Perdure", hint=_ABSENT_HINT)
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    if not migrate.check_revision(row[0] if row else None, name):
+        raise DatabaseRefused(f"{name} was written by an older Perdure", hint=_OLDER_HINT)

@@ -1,0 +1,95 @@
+"""Orders: commands that people wrote, each carried out once, together with its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.address import Address
+from perdure.core.delivery import split_reply
+from perdure.core.messages import Attachment, Inbound, Sender
+from perdure.store import leases, outbox
+from perdure.store.database import Database, Row, Transaction, Tx
+from perdure.store.ids import Ids
+from perdure.store.outbox import OutboxReply
+
+T = TypeVar("T")
+
+
+class ChatCommand(Struct, frozen=True):
+    """A command that waits to be carried out."""
+
+    id: str
+    key: str
+    session: str
+    bound: str | None  # the turn that was current when it was stored
+    text: str
+    sender: Sender
+    address: Address
+    message: str
+    received_at: int
+    position: int  # its place in the chat: what came behind it is none of its business
+    attachments: tuple[Attachment, ...] = ()
+    longest: int | None = None  # how long one message may be where its answer goes
+
+
+class ChatCommands:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def waiting(self, run: str) -> list[ChatCommand]:
+        """Commands of sessions that are ours or free, in the order in which they came."""
+        return await self._database.read(
+            lambda tx: [_as_command(row) for row in tx.all(_WAITING_COMMANDS, run=run)]
+        )
+
+    async def execute(
+        self, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str], now: int
+    ) -> T | None:
+        """Carry out a command and owe its answer, in one transaction; None if that was done before.
+
+        After return: both are durable. If we die inside: both are, or the command still waits.
+        """
+        return await self._database.write(
+            lambda tx: _execute(tx, self._ids, command, verb, format_answer, now), key=command.key
+        )
+
+    async def execute_verb(self, key: str, verb: Transaction[T]) -> T:
+        """Carry out an operator's verb on one key."""
+        return await self._database.write(verb, key=key)
+
+
+_WAITING_COMMANDS = (
+    "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
+    "FROM inbox i JOIN leases l ON l.key = i.key "
+    "WHERE i.state = 'waiting' AND i.kind = 'command' "
+    f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD_RUNS})) ORDER BY i.key, i.state, "
+    "i.kind, i.position"
+)
+
+
+def _as_command(row: Row) -> ChatCommand:
+    inbound = msgspec.json.decode(row[4], type=Inbound)
+    sender, address, message = inbound.sender, inbound.address, inbound.message
+    said = (inbound.text, sender, address, message)
+    return ChatCommand(row[0], row[1], row[2], row[3], *said, row[5], row[6], inbound.attachments)
+
+
+def _execute(
+    tx: Tx, ids: Ids, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str], now: int
+) -> T | None:
+    sql = "UPDATE inbox SET state = 'obeyed' WHERE id = :id AND state = 'waiting' AND kind = 'command'"
+    if not tx.run(sql, id=command.id):
+        return None
+    result = verb(tx)
+    text = format_answer(result)
+    if text:
+        reply = OutboxReply(
+            command.address, command.id, tuple(split_reply(text, command.longest)), command.message
+        )
+        outbox.enqueue(tx, ids, command.key, None, reply, now)
+    return result

@@ -1,0 +1,274 @@
+"""Erasing sessions: the intent first, then, when nothing of it moves any more, every row.
+
+Begun and not finished, an erasing is found at the next start. Its session is closed from the beginning on: whoever
+writes meanwhile writes to a fresh one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from perdure.core.address import parent_session_key
+from perdure.core.session import CancelReason
+from perdure.store import sessions, tombstones, transitions
+from perdure.store.database import Database, Row, Tx
+from perdure.store.ids import Ids
+from perdure.store.transitions import TURN_COLUMNS, TURN_IS_OPEN, as_turn
+
+_TURNS = "SELECT id FROM turns WHERE session = :session"
+# A message belongs to the session of its turn, and without one to the session that received it.
+_MESSAGES = f"SELECT id FROM inbox WHERE turn IN ({_TURNS}) OR (session = :session AND turn IS NULL)"
+_FILES = f"inbox IN ({_MESSAGES}) OR turn IN ({_TURNS})"
+_DELIVERY_IS_OPEN = "state IN ('owed', 'sending', 'unknown')"
+MAX_ROWS_PER_TRANSACTION = 500  # rows that go in one transaction
+_NEVER_TAKEN = "state IN ('rejected', 'expired', 'withdrawn', 'deleted')"
+
+
+class BegunErasure(Struct, frozen=True):
+    """An erasing that is under way."""
+
+    session: str
+    key: str
+    turns: tuple[str, ...]  # all of them; their commands must end first
+    ended: tuple[str, ...]  # those that had not ended by themselves
+    files: tuple[str, ...]  # the paths of its attachments
+
+
+class ErasedSession(Struct, frozen=True):
+    """What was removed of a session."""
+
+    session: str
+    key: str
+    turns: int = 0
+    messages: int = 0
+    replies: int = 0
+    attachments: int = 0
+    processes: int = 0
+
+
+class Erasure:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def begin(self, session: str, now: int, *, idle_since: int | None = None) -> BegunErasure | None:
+        """Say that a session is to be erased, and end what moves in it. None: there is none of that id.
+
+        With `idle_since`, only if nothing has happened in it since then, and nothing is under way or owed.
+        After return: nothing begins in it any more, and its erasing is finished whatever happens to us.
+        """
+        return await self._database.write(lambda tx: _begin(tx, self._ids, session, now, idle_since), key=session)
+
+    async def finish(self, session: str, now: int) -> ErasedSession | None:
+        """Remove every row of a session, some at a time, so that nobody waits for long. None: nothing was left.
+
+        After return: nothing of it is left but what `erased` says, and the files that are named there.
+        If we die inside: some rows are gone; the rest goes when it is done again.
+        """
+        found = await self._database.read(lambda tx: sessions.get(tx, session))
+        gone: Counter[str] = Counter()
+        while found is not None and not gone["sessions"]:
+            some = await self._database.write(
+                lambda tx: delete_some_rows(tx, self._ids, session, now), key=session
+            )
+            if some is None:
+                return None
+            gone += some
+        if found is None:
+            return None
+        replies = gone["outbox"] + gone[NOTICES]
+        kept = (gone["turns"], gone["inbox"], replies, gone["attachments"], gone["processes"])
+        return ErasedSession(session, found.key, *kept)
+
+    async def was_erased(self, session: str) -> bool:
+        """Whether there was a session of that id, which was erased."""
+        sql = "SELECT 1 FROM erased WHERE name = :name AND kind = 'session'"
+        return await self._database.read(lambda tx: tx.one(sql, name=session) is not None)
+
+    async def unfinished(self) -> list[str]:
+        """The sessions whose erasing was begun and not finished."""
+        sql = (
+            "SELECT e.name FROM erased e JOIN sessions s ON s.id = e.name WHERE e.kind = 'session' ORDER BY e.name"
+        )
+        return await self._database.read(lambda tx: [row[0] for row in tx.all(sql)])
+
+    async def files_to_remove(self) -> tuple[set[str], set[str]]:
+        """The turns whose commands' files are to go, and the paths of other files that are."""
+        return await self._database.read(lambda tx: (tombstones.names(tx, "turn"), tombstones.names(tx, "file")))
+
+    async def idle_sessions(self, before: int, limit: int) -> list[str]:
+        """Sessions in which nothing has happened since, and nothing is under way or owed; the oldest first."""
+        sql = f"{_IDLE} ORDER BY s.updated_at, s.id LIMIT :limit"
+        return await self._database.read(lambda tx: [row[0] for row in tx.all(sql, before=before, limit=limit)])
+
+    async def delete_old_events(self, before: int, now: int, limit: int) -> int:
+        """Remove events that were received before, and came to nothing; how many there were, up to a limit."""
+        found = await self._database.read(lambda tx: _old_events(tx, before, limit))
+        return await self._database.write(lambda tx: _delete_events(tx, found, now)) if found else 0
+
+    async def delete_expired_tombstones(self, now: int) -> int:
+        """Let go of what is left of what was erased long ago."""
+        if not await self._database.read(lambda tx: tombstones.has_expired(tx, now)):
+            return 0
+        return await self._database.write(lambda tx: tombstones.delete_expired(tx, now))
+
+
+def _begin(tx: Tx, ids: Ids, session: str, now: int, idle_since: int | None) -> BegunErasure | None:
+    found = sessions.get(tx, session)
+    if found is None:
+        return None
+    tx.one(
+        f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=found.key
+    )  # no turn begins before we have ended
+    if idle_since is not None and not tx.one(f"{_IDLE} AND s.id = :id", before=idle_since, id=session):
+        return None
+    tombstones.record(tx, "session", [session], now)
+    turns = tuple(row[0] for row in tx.all(_TURNS, session=session))
+    return BegunErasure(session, found.key, turns, _end_session(tx, ids, session, now), _file_paths(tx, session))
+
+
+def _file_paths(tx: Tx, session: str) -> tuple[str, ...]:
+    sql = f"SELECT path FROM attachments WHERE path IS NOT NULL AND ({_FILES})"
+    return tuple(row[0] for row in tx.all(sql, session=session))
+
+
+def _end_session(tx: Tx, ids: Ids, session: str, now: int) -> tuple[str, ...]:
+    """End what moves in a session, and let nobody hear of it; the turns that had not ended."""
+    rows = tx.all(f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session AND {TURN_IS_OPEN}", session=session)
+    for turn in map(as_turn, rows):
+        transitions.cancel(tx, ids, turn, CancelReason.DROPPED, now)
+    values = {"session": session, "now": now}
+    tx.run("UPDATE goals SET state = 'ended' WHERE session = :session AND state = 'active'", session=session)
+    tx.run("UPDATE sessions SET state = 'closed', updated_at = :now WHERE id = :session", **values)
+    tx.run("UPDATE inbox SET state = 'withdrawn' WHERE state = 'waiting' AND session = :session", session=session)
+    sql = f"UPDATE outbox SET state = 'withdrawn', updated_at = :now WHERE turn IN ({_TURNS}) AND state = 'owed'"
+    tx.run(sql, **values)
+    tx.run(
+        "UPDATE processes SET notify = 0, patterns = '[]', watching = 0, unnoticed = 0 "
+        "WHERE session = :session AND state = 'live'",
+        session=session,
+    )
+    return tuple(row[0] for row in rows)
+
+
+def delete_some_rows(tx: Tx, ids: Ids, session: str, now: int) -> Counter[str] | None:
+    """Remove some rows, a bounded number; how many of which table. None: nothing of the session is left."""
+    if sessions.get(tx, session) is None:
+        return None
+    _end_session(tx, ids, session, now)  # somebody may have brought it back meanwhile
+    gone: Counter[str] = Counter()
+    for table in _TABLES:
+        room = MAX_ROWS_PER_TRANSACTION - gone.total()
+        gone[table] += (
+            _delete_notices(tx, session, room) if table == NOTICES else _delete_from(tx, table, session, room, now)
+        )
+        if gone.total() >= MAX_ROWS_PER_TRANSACTION:
+            return gone
+    tx.run(
+        "UPDATE inbox SET session = (SELECT t.session FROM turns t WHERE t.id = inbox.turn) "
+        "WHERE session = :session",  # what it received, and another took
+        session=session,
+    )
+    gone["sessions"] = tx.run("DELETE FROM sessions WHERE id = :session", session=session)
+    return gone
+
+
+NOTICES = "notices"
+# What is to be removed, in an order that leaves no row which names one that is gone. Of the journal the end goes
+# first: what is left of it can be read at any time.
+_TABLES = {
+    NOTICES: "",
+    "attachments": f"SELECT id FROM attachments WHERE {_FILES}",
+    "previews": f"SELECT delivery_key FROM previews WHERE turn IN ({_TURNS})",
+    "outbox": f"SELECT id FROM outbox WHERE turn IN ({_TURNS})",
+    "processes": "SELECT id FROM processes WHERE session = :session",
+    "goals": "SELECT id FROM goals WHERE session = :session",
+    "inbox": _MESSAGES,
+    "journal": "SELECT seq FROM journal WHERE session = :session ORDER BY seq DESC",
+    "turns": _TURNS,
+}
+_ID_COLUMNS = {"previews": "delivery_key", "journal": "session = :session AND seq"}
+
+
+def _delete_from(tx: Tx, table: str, session: str, room: int, now: int) -> int:
+    """Remove rows of a table, and keep what must be kept of their names."""
+    order = "" if table == "journal" else " ORDER BY 1"  # so that the same rows are meant each time
+    due = f"{_TABLES[table]}{order} LIMIT :room"
+    values = {"session": session, "room": room}
+    if table == "attachments":
+        files = tx.all(f"SELECT path FROM attachments WHERE path IS NOT NULL AND id IN ({due})", **values)
+        tombstones.record(tx, "file", (row[0] for row in files), now)
+    elif table == "inbox":
+        events = tx.all(f"SELECT event_key FROM inbox WHERE id IN ({due})", **values)
+        tombstones.record(tx, "event", (tombstones.event_digest(row[0]) for row in events), now)
+    elif table == "turns":
+        tombstones.record(tx, "turn", (row[0] for row in tx.all(due, **values)), now)
+        tx.run(f"UPDATE inbox SET bound = NULL WHERE bound IN ({due})", **values)  # of what others received
+    return tx.run(f"DELETE FROM {table} WHERE {_ID_COLUMNS.get(table, 'id')} IN ({due})", **values)
+
+
+_NOTICES = "SELECT id, reply, key FROM outbox WHERE key = :key AND turn IS NULL"
+_KEYS_OF_SESSION = (  # a session may have been in several chats
+    "SELECT key FROM sessions WHERE id = :session UNION SELECT key FROM turns WHERE session = :session "
+    f"UNION SELECT key FROM inbox WHERE id IN ({_MESSAGES})"
+)
+
+
+def _delete_notices(tx: Tx, session: str, room: int) -> int:
+    """Answers to commands, and what else is of no turn; of a chat that has no other session, all of it."""
+    named = {row[0] for table in ("turns", "inbox", "processes", "goals") for row in _ids_in(tx, table, session)}
+    keys = {parent_session_key(row[0]) for row in tx.all(_KEYS_OF_SESSION, session=session)}
+    mine = tx.one(
+        "SELECT s.key FROM sessions s WHERE s.id = :session "
+        "AND NOT EXISTS (SELECT 1 FROM sessions o WHERE o.key = s.key AND o.id <> s.id)",
+        session=session,
+    )
+    ours = [
+        row[0]
+        for key in sorted(keys)
+        for row in tx.all(_NOTICES, key=key)
+        if row[1].split(".")[0] in named or row[1] == f"fresh.{session}" or (mine and row[2] == mine[0])
+    ]
+    for notice in ours[:room]:
+        tx.run("DELETE FROM outbox WHERE id = :id", id=notice)
+    return len(ours[:room])
+
+
+def _ids_in(tx: Tx, table: str, session: str) -> list[Row]:
+    return tx.all(_TABLES[table], session=session)
+
+
+# ── retention ───────────────────────────────────────────────────────────────────────────────────────────────
+
+_IDLE = (
+    "SELECT s.id FROM sessions s WHERE s.updated_at < :before "
+    "AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session = s.id AND "
+    f"(t.updated_at >= :before OR t.{TURN_IS_OPEN} "
+    f"OR EXISTS (SELECT 1 FROM outbox r WHERE r.turn = t.id AND r.{_DELIVERY_IS_OPEN}))) "
+    f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = s.key AND o.{_DELIVERY_IS_OPEN}) "
+    "AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.session = s.id AND p.state = 'live') "
+    "AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.key = s.key AND i.session = s.id AND i.state = 'waiting')"
+)
+
+
+def _old_events(tx: Tx, before: int, limit: int) -> list[str]:
+    sql = f"SELECT id FROM inbox WHERE {_NEVER_TAKEN} AND received_at < :before ORDER BY id LIMIT :limit"
+    return [row[0] for row in tx.all(sql, before=before, limit=limit)]
+
+
+def _delete_events(tx: Tx, events: Sequence[str], now: int) -> int:
+    """Remove those that still came to nothing: an event that was rejected may have been taken in since."""
+    count = 0
+    for event in events:
+        row = tx.one(f"SELECT event_key FROM inbox WHERE id = :id AND {_NEVER_TAKEN}{tx.for_update}", id=event)
+        if row is None:
+            continue
+        files = tx.all("SELECT path FROM attachments WHERE inbox = :id AND path IS NOT NULL", id=event)
+        tombstones.record(tx, "event", [tombstones.event_digest(row[0])], now)
+        tombstones.record(tx, "file", (file[0] for file in files), now)
+        tx.run("DELETE FROM attachments WHERE inbox = :id", id=event)
+        count += tx.run("DELETE FROM inbox WHERE id = :id", id=event)
+    return count

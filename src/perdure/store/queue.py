@@ -1,0 +1,338 @@
+"""The queue: what waits for its turn, what of it goes together, and what may be done to it until it begins."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core import texts
+from perdure.core.address import split_session_key
+from perdure.core.commands import read_command
+from perdure.core.journal import JournalRecord, MessagesJoined
+from perdure.core.messages import Inbound, Stored
+from perdure.core.queue import Fate, QueueMode, QueueRules, WaitingMessage, is_due, messages_of_next_turn
+from perdure.core.storable_text import to_json
+from perdure.core.turn import TurnState
+from perdure.store import attachments, busy_modes, inbox, outbox, transitions
+from perdure.store.chat_commands import ChatCommand
+from perdure.store.database import Database, Row, Transaction, Tx
+from perdure.store.ids import Ids
+from perdure.store.outbox import OutboxReply
+from perdure.store.transitions import Turn
+
+# A message behind a command waits until that is obeyed: `/new` and then "hello" is a hello to the new session.
+BEFORE_COMMANDS = (
+    "position < coalesce((SELECT min(c.position) FROM inbox c "
+    f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {inbox.MAX_POSITION})"
+)
+_ROW = "SELECT id, body, kind, manner, received_at, sent_at, position FROM inbox WHERE key = :key"
+_INTERRUPTING = f"{_ROW} AND state = 'waiting' AND manner = 'interrupt' AND {BEFORE_COMMANDS} ORDER BY position"
+_STEERING = f"{_ROW} AND state = 'waiting' AND manner = 'steer' AND {BEFORE_COMMANDS} ORDER BY position"
+_FIRST_WAITING = (
+    f"{_ROW} AND state = 'waiting' AND kind NOT IN ('command', 'aside') AND {BEFORE_COMMANDS} "
+    "ORDER BY position LIMIT 1"
+)
+_FOLLOWING = (
+    f"{_ROW} AND state = 'waiting' AND kind NOT IN ('command', 'aside') AND {BEFORE_COMMANDS} "
+    "AND position >= :first ORDER BY position"
+)
+
+
+class Queue:
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def mode(self, key: str, default: QueueMode) -> QueueMode:
+        """What a message does that finds the conversation busy."""
+        return await self._database.read(lambda tx: busy_modes.mode_of(tx, key, default))
+
+    async def amend(
+        self,
+        inbound: Inbound,
+        raw: str,
+        key: str,
+        now: int,
+        *,
+        resolve_key: Transaction[str | None],
+        rules: QueueRules,
+    ) -> Stored:
+        """Edit or delete a message that has not begun, once; `door` says in which conversation it is, if in any.
+
+        After return: it has its new words, or is gone, whatever happens to us; or its fate says why not.
+        If we die inside: it is as before or as after; delivered again, the change acts once.
+        """
+
+        def work(tx: Tx) -> Stored:
+            there = resolve_key(tx)
+            if there is None:
+                return Stored("", "", key, fresh=False, fate=Fate.UNKNOWN)
+            return _amend(tx, self._ids, inbound, raw, there, now, rules)
+
+        return await self._database.write(work, key=key)
+
+    async def has_steering_message(self, key: str) -> bool:
+        """Whether a message waits that wants to be heard by the turn that runs."""
+        return await self._database.read(lambda tx: tx.one(f"{_STEERING} LIMIT 1", key=key) is not None)
+
+    async def join(self, turn: Turn, rules: QueueRules, now: int) -> list[JournalRecord] | None:
+        """Let the messages that want it join a turn that runs, in order; None: the turn has moved on.
+
+        After return: they are a part of the turn, and begin no other.
+        If we die inside: they are, or they still wait.
+        """
+        return await self._database.write(lambda tx: _join(tx, turn, rules, now), key=turn.key)
+
+    async def expire_old(self, before: int) -> list[str]:
+        """Give up the messages and commands that were sent before a moment and have not begun; of which keys."""
+        keys = await self._database.read(lambda tx: [row[0] for row in tx.all(_KEYS_WITH_OLD, before=before)])
+        for key in keys:
+            await self._database.write(_expire_key(key, before), key=key)
+        return keys
+
+    async def notify_expired(self, now: int) -> list[str]:
+        """Owe each chat the news of what was too old to be answered, once; the keys of those chats."""
+        sql = "SELECT key FROM leases WHERE untold > 0 ORDER BY key"
+        keys = await self._database.read(lambda tx: [row[0] for row in tx.all(sql)])
+        for key in keys:
+            await self._database.write(_notify_key(self._ids, key, now), key=key)
+        return keys
+
+
+# ── the next turn ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_ready(tx: Tx, key: str, rules: QueueRules, now: int) -> bool:
+    """Whether a turn may begin from what waits, as far as one can tell without the lease."""
+    row = _first(tx, key)
+    return row is not None and (
+        _is_too_old(row, rules.too_old_before(now)) or bool(_rows_of_turn(tx, key, row, rules, now))
+    )
+
+
+def next_rows(tx: Tx, key: str, rules: QueueRules, now: int) -> list[Row]:
+    """The rows that begin the next turn, (id, body, kind, …); none if nothing waits, or more may still come.
+
+    What is found too old is given up on the way.
+    """
+    while (row := _first(tx, key, tx.for_update)) is not None:
+        if not _is_too_old(row, rules.too_old_before(now)):
+            return _rows_of_turn(tx, key, row, rules, now, tx.for_update)
+        _expire(tx, key, [row[0]])
+    return []
+
+
+def has_waiting(tx: Tx, key: str) -> bool:
+    """Whether anything waits that will begin a turn."""
+    return tx.one(_FIRST_WAITING, key=key) is not None
+
+
+def _first(tx: Tx, key: str, for_update: str = "") -> Row | None:
+    """What interrupts goes first; otherwise the order is that of the chat."""
+    return tx.one(f"{_INTERRUPTING} LIMIT 1{for_update}", key=key) or tx.one(
+        f"{_FIRST_WAITING}{for_update}", key=key
+    )
+
+
+def _rows_of_turn(tx: Tx, key: str, row: Row, rules: QueueRules, now: int, for_update: str = "") -> list[Row]:
+    """The message and those that belong to its turn. Nobody reads the whole queue where there are none."""
+    rows, before = [row], rules.too_old_before(now)
+    if _as_waiting(row).may_share_turn:
+        rows = [each for each in _candidate_rows(tx, key, row, for_update) if not _is_too_old(each, before)]
+    turn = messages_of_next_turn([_as_waiting(each) for each in rows])
+    if not is_due(turn, rules.quiet_ms, now):
+        return []
+    chosen = {each.id for each in turn}
+    rows = [each for each in rows if each[0] in chosen]
+    return [] if rules.await_files and attachments.any_pending(tx, rows) else rows
+
+
+def _candidate_rows(tx: Tx, key: str, row: Row, for_update: str) -> list[Row]:
+    if row[3] == "interrupt":
+        return tx.all(f"{_INTERRUPTING}{for_update}", key=key)
+    return tx.all(f"{_FOLLOWING}{for_update}", key=key, first=row[6])
+
+
+def _as_waiting(row: Row) -> WaitingMessage:
+    album = msgspec.json.decode(row[1], type=Inbound).album if row[2] == "message" else None
+    return WaitingMessage(row[0], row[3], album, row[4])
+
+
+# ── joining ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _join(tx: Tx, turn: Turn, rules: QueueRules, now: int) -> list[JournalRecord] | None:
+    before = rules.too_old_before(now)
+    rows = tx.all(f"{_STEERING}{tx.for_update}", key=turn.key)
+    _expire(tx, turn.key, [row[0] for row in rows if _is_too_old(row, before)])
+    rows = [row for row in rows if not _is_too_old(row, before)]
+    rows = attachments.before_first_pending(tx, rows) if rules.await_files else rows
+    if not rows:
+        return []
+    records = transitions.append_facts(
+        tx, turn, [MessagesJoined(tuple(inbox.as_cause(tx, row) for row in rows))], now
+    )
+    if records is not None:
+        for row in rows:
+            inbox.assign_to_turn(tx, row[0], turn.id)
+    return records
+
+
+# ── what is too old ─────────────────────────────────────────────────────────────────────────────────────────
+
+_TOO_OLD = "state = 'waiting' AND kind IN ('message', 'command') AND coalesce(sent_at, received_at) < :before"
+_KEYS_WITH_OLD = f"SELECT DISTINCT key FROM inbox WHERE {_TOO_OLD} ORDER BY key"
+
+
+def _is_too_old(row: Row, before: int) -> bool:
+    sent_at: int = row[4] if row[5] is None else row[5]
+    return row[2] == "message" and sent_at < before
+
+
+def _expire(tx: Tx, key: str, messages: list[str]) -> None:
+    sql = "UPDATE inbox SET state = 'expired' WHERE id = :id AND state = 'waiting'"
+    gone = sum(tx.run(sql, id=message) for message in messages)
+    if gone:
+        busy_modes.add_expired(tx, key, gone)
+
+
+def _expire_key(key: str, before: int) -> Transaction[None]:
+    def work(tx: Tx) -> None:
+        _lock_queue(tx, key)
+        gone = tx.run(
+            f"UPDATE inbox SET state = 'expired' WHERE key = :key AND {_TOO_OLD}", key=key, before=before
+        )
+        busy_modes.add_expired(tx, key, gone)
+
+    return work
+
+
+def _notify_key(ids: Ids, key: str, now: int) -> Transaction[None]:
+    def work(tx: Tx) -> None:
+        untold = _lock_queue(tx, key)
+        if not untold:
+            return  # another gateway has told it
+        tx.run("UPDATE leases SET untold = 0 WHERE key = :key", key=key)
+        told = OutboxReply(split_session_key(key)[1], ids.new("old"), (texts.queue.expired(untold),))
+        outbox.enqueue(tx, ids, key, None, told, now)
+
+    return work
+
+
+def _lock_queue(tx: Tx, key: str) -> int:
+    """Let nobody else do anything with this queue; how many messages its chat is still to be told of."""
+    row = tx.one(f"SELECT untold FROM leases WHERE key = :key{tx.for_update}", key=key)
+    return row[0] if row else 0
+
+
+# ── edits ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _amend(tx: Tx, ids: Ids, change: Inbound, raw: str, key: str, now: int, rules: QueueRules) -> Stored:
+    done = Fate.DELETED if change.kind == "delete" else Fate.CHANGED
+    known = inbox.find(tx, change.event_key)
+    if known is not None:
+        return replace(known, fate=done)
+    _lock_queue(tx, key)
+    row = tx.one(
+        "SELECT id, session, state, body FROM inbox WHERE event_key = :event AND key = :key AND body IS NOT NULL"
+        + tx.for_update,
+        event=change.original_event_key,
+        key=key,
+    )
+    written = msgspec.json.decode(row[3], type=Inbound) if row else None
+    if row is None or written is None or written.sender.id != change.sender.id:
+        return Stored("", "", key, fresh=False, fate=Fate.UNKNOWN)
+    if row[2] != "waiting":
+        return Stored(row[0], row[1], key, fresh=False, fate=Fate.TOO_LATE)
+    inbox.insert(tx, ids, change, raw, key, row[1], now, "change", state="obeyed")
+    if change.kind == "delete":
+        tx.run("UPDATE inbox SET state = 'deleted' WHERE id = :id", id=row[0])
+        return Stored(row[0], row[1], key, fresh=True, fate=done)
+    ended = _edit(tx, ids, row[0], key, replace(written, text=change.text), now, rules)
+    return Stored(row[0], row[1], key, fresh=True, fate=done, ended=ended)
+
+
+def _edit(tx: Tx, ids: Ids, message: str, key: str, inbound: Inbound, now: int, rules: QueueRules) -> str | None:
+    """Give a message other words: they may make a command of it, or of a command a message. What it ended."""
+    row = tx.one("SELECT manner, kind FROM inbox WHERE id = :id", id=message)
+    was: QueueMode | None = row[0] if row else None
+    ordered = read_command(inbound.text) is not None
+    manner = None if ordered else was or busy_modes.mode_of(tx, key, rules.mode)
+    bound = busy_modes.current_turn_id(tx, key) if ordered else None
+    _update_message(tx, message, inbound, "command" if ordered else "message", manner, bound)
+    became = row is not None and row[1] == "command"
+    return busy_modes.cancel_replaced_turn(tx, ids, key, manner, now) if became else None
+
+
+def _update_message(
+    tx: Tx, message: str, inbound: Inbound, kind: str, manner: QueueMode | None, bound: str | None
+) -> None:
+    tx.run(
+        "UPDATE inbox SET state = 'waiting', kind = :kind, manner = :manner, bound = :bound, body = :body "
+        "WHERE id = :id",
+        id=message,
+        kind=kind,
+        manner=manner,
+        bound=bound,
+        body=to_json(inbound),
+    )
+
+
+# ── what commands do ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class QueuedCommand(Struct, frozen=True):
+    """What became of the words of a command."""
+
+    taken: bool  # False: too many wait already
+    busy: bool = False  # whether a turn is under way
+    before: int = 0  # messages that wait before it
+
+
+def convert_to_message(
+    ids: Ids, command: ChatCommand, words: str, manner: QueueMode, rules: QueueRules, now: int
+) -> Transaction[QueuedCommand]:
+    """Make the command a message that says only these words, where it stands, in a manner of its own."""
+
+    def work(tx: Tx) -> QueuedCommand:
+        if busy_modes.is_queue_full(tx, command.key, rules.cap):
+            return QueuedCommand(False)
+        turn, before = (
+            transitions.current_turn(tx, command.key),
+            inbox.count_waiting(tx, command.key, before=command.position),
+        )
+        session = inbox.session_for_message(tx, ids, command.key, now)
+        row = tx.one("SELECT body FROM inbox WHERE id = :id", id=command.id)
+        assert row is not None, f"the order {command.id} vanished"
+        said = replace(msgspec.json.decode(row[0], type=Inbound), text=words)
+        _update_message(tx, command.id, said, "message", manner, None)
+        tx.run("UPDATE inbox SET session = :session WHERE id = :id", session=session, id=command.id)
+        return QueuedCommand(
+            True, turn is not None and turn.state in (TurnState.RUNNING, TurnState.QUEUED), before
+        )
+
+    return work
+
+
+class ModeSwitch(Struct, frozen=True):
+    mode: QueueMode
+    ended: str | None  # the turn that a message ended which came right behind
+
+
+def switch_mode(ids: Ids, key: str, mode: QueueMode, since: int, now: int) -> Transaction[ModeSwitch]:
+    """Switch the mode of a conversation. Only messages that came behind a place in the chat follow it."""
+
+    def work(tx: Tx) -> ModeSwitch:
+        tx.run("UPDATE leases SET mode = :mode WHERE key = :key", mode=mode, key=key)
+        moved = tx.run(
+            "UPDATE inbox SET manner = :mode WHERE key = :key AND state = 'waiting' AND kind = 'message' "
+            f"AND position > :since AND {BEFORE_COMMANDS}",
+            mode=mode,
+            key=key,
+            since=since,
+        )
+        return ModeSwitch(mode, busy_modes.cancel_replaced_turn(tx, ids, key, mode, now) if moved else None)
+
+    return work

@@ -1,0 +1,125 @@
+"""Situations: all that is known of a session or a message at one moment, read in one snapshot."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from perdure.core.journal import JournalRecord, TurnView, fold
+from perdure.core.recovery.decision import ALONE_EVIDENCE, RecoveryRule, awaits_slot
+from perdure.core.texts.explanation import SessionSnapshot
+from perdure.store import inbox, journal, previews, runs, sessions
+from perdure.store.database import Database, Row, Tx
+from perdure.store.journal import as_record
+from perdure.store.outbox import OutboxDelivery, of_turn
+from perdure.store.previews import StoredPreview
+from perdure.store.runs import Run
+from perdure.store.sessions import Session
+from perdure.store.transitions import TURN_IS_OPEN
+
+
+class MessageTrace(Struct, frozen=True):
+    """The life of a message: from its arrival to the receipts of what came of it."""
+
+    message: str
+    event_key: str
+    kind: str
+    state: str
+    key: str | None
+    problem: str | None
+    received_at: int
+    turn: str | None
+    records: list[JournalRecord]
+    deliveries: list[OutboxDelivery]
+    previews: list[StoredPreview]
+    runs: list[Run]
+
+
+class Snapshots:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of_session(self, session: Session) -> SessionSnapshot:
+        """What `/why` tells of."""
+        return await self._database.read(lambda tx: _read_snapshot(tx, session))
+
+    async def find_session(self, name: str) -> Session | None:
+        """A session by its id, or the current one by its key."""
+        return await self._database.read(lambda tx: sessions.get(tx, name) or sessions.current(tx, name))
+
+    async def trace_message(self, name: str) -> MessageTrace | None:
+        """The life of a message, named by our id of it, its event key, or the id that the platform gave it."""
+        return await self._database.read(lambda tx: _trace_message(tx, name))
+
+
+def _read_snapshot(tx: Tx, session: Session) -> SessionSnapshot:
+    # The last turn is all that is explained, however long the conversation has grown.
+    last = tx.one(
+        "SELECT id, first_seq FROM turns WHERE session = :id ORDER BY generation DESC LIMIT 1", id=session.id
+    )
+    records = journal.read_turn(tx, session.id, last[0], last[1]) if last else []
+    view = fold(records) if records else None
+    owed = tx.one(
+        "SELECT count(*) FROM outbox WHERE key = :key AND state IN ('owed', 'sending', 'unknown')", key=session.key
+    )
+    return SessionSnapshot(
+        session.state,
+        sessions.read_recovery(tx, session.id),
+        [view] if view else [],
+        turns_ahead=_turns_ahead(tx, session.key, view) if view else None,
+        unconfirmed_replies=owed[0] if owed else 0,
+        waiting_messages=inbox.count_waiting(tx, session.key),
+    )
+
+
+# Turns that wait for a slot, the one that began first before the others: their newest entry is the decision.
+_SLOT_QUEUE = (
+    "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key JOIN journal j ON j.session = t.session "
+    f"AND j.seq = (SELECT max(n.seq) FROM journal n WHERE n.session = t.session) WHERE t.{TURN_IS_OPEN} "
+    "AND t.state IN ('interrupted', 'running') AND j.kind = 'decided' AND j.turn = t.id "
+    "AND j.body LIKE :resumed AND l.run = (SELECT run FROM leases WHERE key = :key) ORDER BY t.began_at, t.id"
+)
+_RESUME_PATTERN = f'%"rule":"{RecoveryRule.RESUME}"%'
+
+
+def _turns_ahead(tx: Tx, key: str, view: TurnView) -> int | None:
+    """How many turns get a slot before the one of this key; None: it waits for none."""
+    if not awaits_slot(view):
+        return None
+    line = [row[0] for row in tx.all(_SLOT_QUEUE, key=key, resumed=_RESUME_PATTERN)]
+    if view.last_decision is not None and view.last_decision.evidence.get(ALONE_EVIDENCE):
+        line.sort(key=lambda other: not inbox.count_waiting(tx, other))  # who wrote comes first
+    return line.index(key) if key in line else 0
+
+
+_MESSAGE = "SELECT id, event_key, kind, state, key, problem, received_at, turn, session FROM inbox WHERE "
+
+
+def _trace_message(tx: Tx, name: str) -> MessageTrace | None:
+    row = tx.one(f"{_MESSAGE} id = :name OR event_key = :name", name=name) or _by_reply(tx, name)
+    if row is None:
+        # A platform's own id stands at the end of the event key.
+        row = tx.one(f"{_MESSAGE} event_key LIKE :ending ORDER BY id DESC", ending=f"%:{name}")
+    if row is None:
+        return None
+    turn, session = row[7], row[8]
+    records = _records(tx, session, turn) if turn else []
+    replies = of_turn(tx, turn) if turn else []
+    shown = previews.of_turn(tx, turn) if turn else []
+    return MessageTrace(*(*row[:8], records, replies, shown, runs.of_turn(tx, records)))
+
+
+def _by_reply(tx: Tx, name: str) -> Row | None:
+    return tx.one(
+        f"{_MESSAGE} turn = (SELECT turn FROM outbox WHERE id = :name OR delivery_key = :name) ORDER BY id",
+        name=name,
+    )
+
+
+def _records(tx: Tx, session: str, turn: str) -> list[JournalRecord]:
+    row = tx.one("SELECT session FROM turns WHERE id = :turn", turn=turn)
+    rows = tx.all(
+        "SELECT seq, at, kind, version, body FROM journal WHERE session = :session AND turn = :turn ORDER BY seq",
+        session=row[0] if row else session,
+        turn=turn,
+    )
+    return [as_record(found) for found in rows]

@@ -1,0 +1,57 @@
+"""What is left of what was erased: names without a word of what there was.
+
+The digest of an event keeps it from coming back when the platform delivers it again. The ids of turns and the
+paths of files let every gateway find the files that are still to be removed, whoever died on the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Literal
+
+from perdure.core.storable_text import make_storable
+from perdure.store.database import Tx
+
+TombstoneKind = Literal["session", "turn", "event", "file"]
+
+RETENTION_MS = 30 * 86_400_000  # far longer than any platform delivers an event again
+
+
+def event_digest(event: str) -> str:
+    """Names an event so that nobody can tell which one it was who does not have it."""
+    return hashlib.sha256(make_storable(event).encode()).hexdigest()
+
+
+def record(tx: Tx, kind: TombstoneKind, names: Iterable[str], now: int) -> None:
+    """Remember that these were erased."""
+    sql = "INSERT INTO erased (name, kind, at) VALUES (:name, :kind, :now) ON CONFLICT DO NOTHING"
+    for name in names:
+        tx.run(sql, name=name, kind=kind, now=now)
+
+
+def is_erased_event(tx: Tx, event: str) -> bool:
+    """Whether the event was received once, and erased."""
+    return (
+        tx.one("SELECT 1 FROM erased WHERE name = :name AND kind = 'event'", name=event_digest(event)) is not None
+    )
+
+
+def names(tx: Tx, kind: TombstoneKind) -> set[str]:
+    return {row[0] for row in tx.all("SELECT name FROM erased WHERE kind = :kind", kind=kind)}
+
+
+_EXPIRED = (  # which kinds there are is said so that the index is used
+    "FROM erased WHERE kind IN ('session', 'turn', 'event', 'file') AND at < :before "
+    "AND NOT (kind = 'session' AND name IN (SELECT id FROM sessions))"
+)
+
+
+def has_expired(tx: Tx, now: int) -> bool:
+    """Whether there is anything that nobody asks for any more."""
+    return tx.one(f"SELECT 1 {_EXPIRED} LIMIT 1", before=now - RETENTION_MS) is not None
+
+
+def delete_expired(tx: Tx, now: int) -> int:
+    """Let go of that; how much it was. An erasing that is not finished stays."""
+    return tx.run(f"DELETE {_EXPIRED}", before=now - RETENTION_MS)

@@ -1,0 +1,256 @@
+"""Moves of a turn: its row and its journal entries are written in the same transaction.
+
+Each is guarded by the state and the epoch that the caller believes in. A guard that fails is a return value: the
+caller no longer owns the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core import texts
+from perdure.core.journal import (
+    Entry,
+    JournalRecord,
+    MessagesReturned,
+    ModelAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    ToolEnded,
+    TurnCancelled,
+    TurnInterrupted,
+    TurnView,
+    decode_entry,
+    fold,
+)
+from perdure.core.session import CancelReason
+from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnState, advance
+from perdure.store import journal, leases, outbox, previews, sessions
+from perdure.store.database import Row, Tx
+from perdure.store.ids import Ids
+from perdure.store.outbox import OutboxReply
+
+TURN_COLUMNS = "id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at"
+# A query that looks for turns repeats this, word for word, even where one state is enough: only so does SQLite
+# use the index of the turns that have not ended, and a start reads what is open, however many sessions there are.
+TURN_IS_OPEN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
+_IS_RUNNING = "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+_ACCEPTS_LATE_FACTS = (
+    "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state IN ('running', 'waiting', 'interrupted')"
+)
+
+
+class Turn(Struct, frozen=True):
+    """A turn's row."""
+
+    id: str
+    session: str
+    key: str
+    generation: int
+    state: TurnState
+    epoch: int
+    attempt: int
+    first_seq: int
+    began_at: int
+    updated_at: int
+
+
+def as_turn(row: Row) -> Turn:
+    return Turn(*(*row[:4], TurnState(row[4]), *row[5:]))
+
+
+def current_turn(tx: Tx, key: str) -> Turn | None:
+    """The key's turn that was begun and not ended, if there is one."""
+    row = tx.one(f"SELECT {TURN_COLUMNS} FROM turns WHERE key = :key AND {TURN_IS_OPEN}", key=key)
+    return as_turn(row) if row else None
+
+
+def get(tx: Tx, turn: str) -> Turn | None:
+    row = tx.one(f"SELECT {TURN_COLUMNS} FROM turns WHERE id = :turn", turn=turn)
+    return as_turn(row) if row else None
+
+
+def append_facts(
+    tx: Tx, turn: Turn, entries: Sequence[Entry], now: int, *, late: bool = True
+) -> list[JournalRecord] | None:
+    """Facts that move nothing. Some are accepted late, unless not even they may be: always from the same epoch."""
+    guard = _ACCEPTS_LATE_FACTS if late and all(entry.late for entry in entries) else _IS_RUNNING
+    if tx.one(guard + tx.for_update, turn=turn.id, epoch=turn.epoch) is None:
+        return None
+    _return_messages(tx, turn, entries)
+    return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _return_messages(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
+    """Let the messages that leave the turn wait again, each at its place in the chat."""
+    sql = "UPDATE inbox SET state = 'waiting', turn = NULL WHERE id = :id AND turn = :turn AND state = 'taken'"
+    for message in (each for entry in entries if isinstance(entry, MessagesReturned) for each in entry.messages):
+        tx.run(sql, id=message, turn=turn.id)
+
+
+def transition(
+    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply], now: int
+) -> list[JournalRecord] | None:
+    row = get(tx, turn.id)
+    if row is None or row.epoch != turn.epoch:
+        return None
+    if not _may_move(row.state, entries):
+        return None
+    state = row.state
+    for entry in entries:
+        if entry.move is not None:
+            if entry.move not in TURN_MOVES[state]:
+                return None
+            state = advance(state, entry.move)
+    changed = tx.run(
+        "UPDATE turns SET state = :state, updated_at = :now WHERE id = :turn AND state = :was AND epoch = :epoch",
+        state=state.value,
+        now=now,
+        turn=turn.id,
+        was=row.state.value,
+        epoch=turn.epoch,
+    )
+    if not changed:
+        return None
+    entries = [_with_position(tx, entry, turn.key) for entry in entries]
+    if state in FINAL_STATES:
+        entries = _with_missing_results(tx, row, entries)
+        replies = _replace_preview(tx, ids, row, replies, now)
+    if any(isinstance(entry, TurnCancelled) and entry.why == CancelReason.SUSPENDED for entry in entries):
+        sessions.suspend(tx, row.key, now)
+    _return_messages(tx, turn, entries)
+    for reply in replies:
+        outbox.enqueue(tx, ids, turn.key, turn.id, reply, now)
+    return journal.append(tx, turn.session, turn.id, entries, now)
+
+
+def _may_move(state: TurnState, entries: Sequence[Entry]) -> bool:
+    """Whether whoever writes these entries may still move the turn.
+
+    A decision is about an interrupted turn: what a person has done to it meanwhile is the last word. And a turn
+    that is interrupted or queued has no attempt any more: what an earlier one still returns does not count.
+    """
+    decided = any(isinstance(entry, RecoveryDecided) for entry in entries)
+    by_attempt = any(entry.move in ATTEMPT_MOVES for entry in entries)
+    if state is TurnState.INTERRUPTED:
+        return decided or not by_attempt
+    return not decided and not (by_attempt and state is TurnState.QUEUED)
+
+
+def _replace_preview(
+    tx: Tx, ids: Ids, turn: Turn, replies: Sequence[OutboxReply], now: int
+) -> Sequence[OutboxReply]:
+    """What ends a turn takes the place of its preview; if nothing is said, the preview says that itself."""
+    receipt = previews.settle(tx, turn.id)
+    if receipt is None:
+        return replies
+    if not replies:
+        previews.enqueue_ended_notice(tx, ids, turn.key, turn.id, receipt, now)
+        return replies
+    return [msgspec.structs.replace(replies[0], edits=receipt), *replies[1:]]
+
+
+def cancel(tx: Tx, ids: Ids, turn: Turn, why: CancelReason, now: int) -> bool:
+    """End a turn that was begun, whoever has it now. False: it had ended already."""
+    return transition(tx, ids, turn, [TurnCancelled(why)], (), now) is not None
+
+
+def is_over(tx: Tx, turn: str | None) -> bool:
+    """Whether nothing is left of a turn: it has ended, and was not set aside to be brought back."""
+    meant = get(tx, turn) if turn else None
+    return meant is not None and meant.state in FINAL_STATES and suspended_turn(tx, meant.session) != meant.id
+
+
+def suspended_turn(tx: Tx, session: str) -> str | None:
+    """The session's last turn, if it was ended by a suspension, so that there may be work to go on with."""
+    row = tx.one(
+        "SELECT turn, body FROM journal WHERE session = :session AND kind = 'cancelled' AND turn = "
+        "(SELECT id FROM turns WHERE session = :session ORDER BY first_seq DESC LIMIT 1) "
+        f"AND turn NOT IN ({journal.UNDONE_TURNS})",
+        session=session,
+    )
+    if row is None or decode_entry(TurnCancelled.kind, TurnCancelled.version, row[1]) != TurnCancelled(
+        CancelReason.SUSPENDED
+    ):
+        return None
+    turn: str = row[0]
+    return turn
+
+
+def _with_missing_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:
+    """A turn that ends leaves no call without a result: no model provider would accept its transcript."""
+    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    wished = [call.request.id for call in view.open_calls]
+    wished += [call.id for entry in entries if isinstance(entry, ModelAnswered) for call in entry.calls]
+    ended = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
+    results = [ToolEnded(call, "cancelled", texts.tool_calls.CANCELLED) for call in wished if call not in ended]
+    end = max(place for place, entry in enumerate(entries) if entry.move is not None)
+    return [*entries[:end], *results, *entries[end:]]
+
+
+def _with_position(tx: Tx, entry: Entry, key: str) -> Entry:
+    """An interruption, and a question, remember how far the chat had come."""
+    if isinstance(entry, TurnInterrupted | QuestionAsked):
+        return msgspec.structs.replace(entry, position=_chat_position(tx, key))
+    return entry
+
+
+def _chat_position(tx: Tx, key: str) -> int:
+    row = tx.one("SELECT position FROM leases WHERE key = :key", key=key)
+    return row[0] if row else 0
+
+
+class RequestOutcome(Struct, frozen=True):
+    """What becomes of a queued turn that a person asked for: it stays queued, or its question is put again."""
+
+    again: QuestionAsked | None = None
+    owed: tuple[OutboxReply, ...] = ()
+
+
+RequestCheck = Callable[[Tx, Turn, TurnView], RequestOutcome | None]
+
+
+def take_over(
+    tx: Tx, ids: Ids, turn: str, key: str, reason: str, run: str, now: int, check_request: RequestCheck
+) -> Turn | None:
+    before, row = leases.holder(tx, key), get(tx, turn)
+    if before == run or row is None or row.state in FINAL_STATES:
+        return None
+    lease = leases.take(tx, key, run)
+    # The epoch first: from here on the old owner, who may be less dead than declared, cannot move the turn.
+    fenced = lease and tx.one(
+        f"UPDATE turns SET epoch = :epoch, updated_at = :now WHERE id = :turn AND {TURN_IS_OPEN} "
+        f"RETURNING {TURN_COLUMNS}",
+        epoch=lease[0],
+        now=now,
+        turn=turn,
+    )
+    if not fenced:
+        return None
+    mine = as_turn(fenced)
+    if mine.state not in (TurnState.QUEUED, TurnState.RUNNING):
+        return mine
+    if mine.state is TurnState.QUEUED:
+        view = fold(journal.read_turn(tx, mine.session, turn, mine.first_seq))
+        if (request := check_request(tx, mine, view)) is not None:
+            return _apply_request(tx, ids, mine, request, now)
+    return _set_state(tx, mine, TurnState.INTERRUPTED, TurnInterrupted(reason, before), now)
+
+
+def _apply_request(tx: Tx, ids: Ids, turn: Turn, request: RequestOutcome, now: int) -> Turn:
+    """Nothing of a request was cut off, so nothing is marked."""
+    if request.again is None:
+        return turn
+    for reply in request.owed:
+        outbox.enqueue(tx, ids, turn.key, turn.id, reply, now)
+    return _set_state(tx, turn, TurnState.WAITING, request.again, now)
+
+
+def _set_state(tx: Tx, turn: Turn, state: TurnState, entry: Entry, now: int) -> Turn:
+    """Move a turn that was just taken over, with the entry that says so."""
+    tx.run("UPDATE turns SET state = :state WHERE id = :turn", state=state.value, turn=turn.id)
+    journal.append(tx, turn.session, turn.id, [_with_position(tx, entry, turn.key)], now)
+    return msgspec.structs.replace(turn, state=state)

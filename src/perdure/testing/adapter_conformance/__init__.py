@@ -1,0 +1,21 @@
+"""The contract of a platform's adapter, as tests that any adapter can be put to.
+
+    class TestMyPlatform(AdapterConformance):
+        def stage(self, folder: Path) -> PlatformStage:
+            return MyStage(folder)  # plays the platform, and the people on it
+
+Each test starts real gateways with the adapter, kills them, fills their disk, cuts the line, and looks at what
+people see. It needs no plug-in: every test is a plain method.
+"""
+
+from perdure.testing.adapter_conformance.incoming import IncomingChecks
+from perdure.testing.adapter_conformance.outgoing import OutgoingChecks
+from perdure.testing.adapter_conformance.previews import PreviewChecks
+from perdure.testing.adapter_conformance.stage import Mishap, PlatformStage, Seen
+from perdure.testing.adapter_conformance.webhooks import WebhookChecks
+
+__all__ = ["AdapterConformance", "Mishap", "PlatformStage", "Seen"]
+
+
+class AdapterConformance(IncomingChecks, WebhookChecks, OutgoingChecks, PreviewChecks):
+    """Subclass it, and say how your platform is played. Whatever the adapter claims to do is put to the test."""

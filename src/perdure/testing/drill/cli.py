@@ -1,0 +1,119 @@
+"""`perdure drill`: runs a drill, shows how far it is, and tells what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Iterator
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from perdure.config import Settings
+from perdure.plugins import load_object
+from perdure.settings import SQLITE_PREFIX
+from perdure.testing.drill.points import random_points, sweep_points
+from perdure.testing.drill.report import FAULTS, UNKNOWN, Report
+from perdure.testing.drill.runner import Drill
+from perdure.testing.drill.scenarios import PLATFORMS, SCENARIOS
+
+MAX_SEED = 1_000_000
+
+
+def run_drill_command(
+    settings: Settings, *, kills: int, seed: int | None, sweep: bool, gateway: str, json: bool
+) -> int:
+    """Run a drill and print what came of it; the code to exit with."""
+    report = run_drill(settings, kills=kills, seed=seed, sweep=sweep, gateway=gateway)
+    if json:
+        print(report_to_json(report))  # noqa: T201 reason: it is what was asked for
+    else:
+        print_report(report)
+    return 1 if report.failed else 0
+
+
+def run_drill(
+    settings: Settings, *, kills: int, seed: int | None = None, sweep: bool = False, gateway: str = ""
+) -> Report:
+    """Run a drill, with a bar on the terminal if there is one."""
+    if gateway:
+        load_object(gateway, settings.home)  # so that whatever is wrong with it is told at once
+    if not sweep and seed is None:
+        seed = secrets.randbelow(MAX_SEED)
+    points = sweep_points(kills) if sweep or seed is None else random_points(seed, kills)
+    errors = Console(stderr=True)
+    if not settings.store_url.startswith(SQLITE_PREFIX):
+        errors.print("The drill keeps its conversations in SQLite: your PostgreSQL database is not touched.")
+    with _progress_bar(errors) as bar:
+        task = bar.add_task("killing", total=kills)
+        run = Drill(settings, points, seed=seed, gateway=gateway, killed=lambda: bar.advance(task))
+        return asyncio.run(run.run())
+
+
+def _progress_bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def report_to_json(report: Report) -> str:
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def print_report(report: Report) -> None:
+    """Print the table, and a line for each thing that must be explained."""
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console.print(_report_table(report))
+    for line in _report_lines(report):
+        console.print(line, markup=False)
+
+
+def _report_table(report: Report) -> Table:
+    table = Table(title=_report_title(report), title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    at_rest = f", {report.at_rest} of them when all was done" if report.at_rest else ""
+    table.add_row("kills", str(report.kills), f"with SIGKILL{at_rest}")
+    table.add_row("turns", str(report.turns), f"in {len(SCENARIOS)} kinds of chats on {len(PLATFORMS)} platforms")
+    table.add_section()
+    for name, meaning in FAULTS.items():
+        count = getattr(report, name)
+        table.add_row(name, str(count), meaning, style="bold red" if count else None)
+    table.add_section()
+    table.add_row(UNKNOWN, str(report.unknown), "outcomes that nobody can know, and that were told so")
+    if report.given_up:
+        table.add_row("given up", str(report.given_up), "messages, as configured; people were told")
+    if report.by_hand:
+        table.add_row("by hand", str(report.by_hand), "times that a person had to say /resume")
+    ready, answered = report.ready, report.answered
+    table.add_row(
+        "ready", f"{ready.median:.2f} s", f"after a kill until it served again; {ready.longest:.2f} s at most"
+    )
+    table.add_row(
+        "carried on",
+        f"{answered.median:.2f} s",
+        f"from then until all was answered; {answered.longest:.2f} s at most",
+    )
+    return table
+
+
+def _report_title(report: Report) -> str:
+    return f"perdure drill --kills {report.kills} {_points_option(report)}"
+
+
+def _points_option(report: Report) -> str:
+    return "--sweep" if report.seed is None else f"--seed {report.seed}"
+
+
+def _report_lines(report: Report) -> Iterator[str]:
+    """What is behind the numbers; a chat is named by its round and by what it is about."""
+    for name, lines in report.findings.items():
+        yield from (f"{name}: {line}" for line in lines)
+    if report.failed:
+        yield f"This is not as it should be. What is left of it is in {report.home}; the same points again:"
+        yield f"    perdure drill --kills {len(report.points)} {_points_option(report)}"
+    else:
+        yield f"Nothing was lost, repeated or doubled; nothing woke up or hung. It took {report.seconds:g} s."

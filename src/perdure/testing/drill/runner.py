@@ -1,0 +1,252 @@
+"""The drill itself: write, kill, start again, and wait until all is answered, round after round."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from perdure.config import Settings
+from perdure.errors import PerdureError
+from perdure.testing.drill.audit import Audit
+from perdure.testing.drill.command_killer import CommandKiller
+from perdure.testing.drill.gateway_spawner import DrilledGateway, GatewaySpawner
+from perdure.testing.drill.launch_spec import GatewayLaunchSpec, encode_settings
+from perdure.testing.drill.people import DrillPeople
+from perdure.testing.drill.platform_server import KillTrap, PlatformServer
+from perdure.testing.drill.points import Point, group_into_rounds
+from perdure.testing.drill.report import UNKNOWN, Report, Waits
+from perdure.testing.drill.scenarios import PLATFORMS, DrillChat, chats_of_round
+from perdure.testing.drill.settings import clock_step_seconds, drill_settings, may_give_up
+from perdure.testing.simulated_platform import SimulatedPlatform
+
+POLL_SECONDS = 0.01  # seconds between two looks
+ROUNDS_PER_ORDERLY_STOP = (
+    4  # rounds; after an orderly stop several recoveries go on at once, as they do in everyday life
+)
+
+
+class _DrillStuck(Exception):
+    """Nothing has happened for too long, though not all is done."""
+
+
+class Drill:
+    """One home, three platforms, and gateways that die."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        points: Sequence[Point],
+        *,
+        seed: int | None = None,
+        gateway: str = "",
+        patience: float = 30.0,
+        killed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`gateway` names what makes the gateway (`module:object`); `patience` is how long nothing may happen."""
+        self._user_settings = settings
+        self._points = points
+        self._seed = seed
+        self._gateway_factory = gateway
+        self._patience = patience
+        self._notify_killed = killed
+        self._home = Path(tempfile.mkdtemp(prefix="perdure-drill-"))
+        self._platforms = {name: SimulatedPlatform(name, capabilities=can) for name, can in PLATFORMS.items()}
+        self._people = DrillPeople(self._platforms)
+        self._spawner = GatewaySpawner()
+        self._kill_trap = KillTrap(self._spawner.kill)
+        self._platform_server = PlatformServer(self._platforms, self._kill_trap)
+        self._audit = Audit(self._home / "home", self._people, may_give_up=may_give_up(settings))
+        self._command_killer = CommandKiller(self._home / "home")
+        self._settings = encode_settings(drill_settings(settings, self._home / "home"))
+        self._clock_step_ms = int(clock_step_seconds(settings) * 1000)
+        self._clock_ahead_ms = 0  # by so many milliseconds the gateway's clock is ahead of ours
+        self._kills = 0
+        self._at_rest = 0
+        self._is_stuck = False
+        self._ready_seconds: list[float] = []
+        self._answered_seconds: list[float] = []
+
+    async def run(self) -> Report:
+        """Kill at every point, and count. What it leaves on the disk stays only if it failed."""
+        began, keep = time.monotonic(), True
+        try:
+            await self._open()
+            await self._run_rounds()
+            report = await self._report(time.monotonic() - began)
+            keep = report.failed
+        except (PerdureError, TimeoutError) as error:
+            again = "" if self._seed is None else f" The same points again: --seed {self._seed}."
+            hint = f"The log of the gateway is {self._log}.{again}"
+            raise PerdureError(f"the drill broke off after {self._kills} kills: {error}", hint=hint) from error
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            keep = False
+            raise
+        finally:
+            await self._close()
+            if not keep:
+                shutil.rmtree(self._home, ignore_errors=True)
+        return report
+
+    @property
+    def _log(self) -> Path:
+        return self._home / "gateway.log"
+
+    async def _open(self) -> None:
+        (self._home / "home").mkdir(mode=0o700)
+        await self._platform_server.open(self._home / "line")
+        await self._spawner.open(self._home)
+
+    async def _close(self) -> None:
+        await self._spawner.close()
+        await self._platform_server.close()
+        await self._audit.close()
+
+    # ── rounds ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run_rounds(self) -> None:
+        child = await self._start()
+        await self._wait_until_ready(child)
+        await self._audit.open()
+        for number, points in enumerate(group_into_rounds(self._points), 1):
+            try:
+                child = await self._run_round(child, chats_of_round(number), points)
+            except _DrillStuck:
+                self._is_stuck = True
+                return
+            if number % ROUNDS_PER_ORDERLY_STOP == 0:
+                await child.stop()
+                child = await self._start()
+                await self._wait_until_ready(child)
+
+    async def _run_round(
+        self, child: DrilledGateway, new: Sequence[DrillChat], points: Sequence[Point]
+    ) -> DrilledGateway:
+        """Have conversations, and kill at each point; the gateway that brought all of them to their end."""
+        self._audit.begin_round(new, points)
+        for number, point in enumerate(points):
+            if number:
+                child = await self._start(point)
+            await self._kill_at_point(child, point, [] if number else new)
+            if not number:
+                self._people.write_late(new)
+        child = await self._start()
+        await self._wait_until_ready(child)
+        began = time.monotonic()
+        if not await self._wait_until(child, lambda: False):
+            raise PerdureError("the gateway ended by itself")
+        self._answered_seconds.append(time.monotonic() - began)
+        await self._audit.end_round(new)
+        return child
+
+    async def _start(self, point: Point | None = None) -> DrilledGateway:
+        self._platform_server.ready.clear()
+        return await self._spawner.start(
+            GatewayLaunchSpec(
+                settings=self._settings,
+                line=str(self._home / "line"),
+                log=str(self._log),
+                ahead=self._clock_ahead_ms,
+                at=point.nth if point is not None else None,
+                after=point is not None and point.after,
+                gateway=self._gateway_factory,
+                modules=str(self._user_settings.home),
+            )
+        )
+
+    async def _wait_until_ready(self, child: DrilledGateway) -> None:
+        began = time.monotonic()
+        while not self._platform_server.ready.is_set():
+            if child.is_over or time.monotonic() - began > self._patience:
+                raise PerdureError("the gateway does not start")
+            await asyncio.sleep(POLL_SECONDS)
+        if self._kills:
+            self._ready_seconds.append(time.monotonic() - began)
+
+    async def _kill_at_point(self, child: DrilledGateway, point: Point, new: Sequence[DrillChat]) -> None:
+        """Let it work until the point is there; if it comes to rest before that, kill it then."""
+        reached = self._point_probe(point)
+        self._arm(point)
+        self._people.write_first(new)
+        if await self._wait_until(child, reached) and not (point.place == "full" and point.after):
+            self._at_rest += 1
+        self._kill_commands(point)
+        child.kill()
+        await child.wait_until_killed()
+        await self._platform_server.wait_until_drained()
+        self._kill_trap.arm(None)
+        self._kills += 1
+        self._clock_ahead_ms += self._clock_step_ms
+        await self._audit.note_kill()
+        self._notify_killed()
+
+    def _point_probe(self, point: Point) -> Callable[[], bool]:
+        """Whether a point is there that nobody but the drill itself can see."""
+        traces = self._audit.traces
+        steps, commands = traces.started_count(), traces.commands_started_count()
+        match point.place:
+            case "step":
+                return lambda: traces.started_count() - steps >= point.nth
+            case "keeper" | "command":
+                return lambda: (
+                    traces.commands_started_count() - commands >= point.nth
+                    and bool(self._command_killer.running())
+                )
+            case _:
+                return lambda: False
+
+    def _kill_commands(self, point: Point) -> None:
+        if point.place == "keeper":
+            self._command_killer.kill_keepers()
+        elif point.place == "command":
+            self._command_killer.kill_commands()
+
+    def _arm(self, point: Point) -> None:
+        if point.place in ("store", "full"):
+            self._platform_server.arm(point)
+        elif point.place in ("send", "ack"):
+            self._kill_trap.arm(point)
+
+    async def _wait_until(self, child: DrilledGateway, reached: Callable[[], bool]) -> bool:
+        """Wait until the gateway has died, has reached something, or has nothing left to do (True)."""
+        signs, last = -1, time.monotonic()
+        while not (child.is_over or reached()):
+            self._people.react()
+            if self._platform_server.ready.is_set() and await self._audit.is_quiet():
+                return True
+            now, seen = time.monotonic(), self._people.activity_count() + self._audit.traces.started_count()
+            if seen != signs:
+                signs, last = seen, now
+            elif now - last > self._patience:
+                raise _DrillStuck
+            await asyncio.sleep(POLL_SECONDS)
+        return False
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _report(self, seconds: float) -> Report:
+        found = await self._audit.findings()
+        if self._is_stuck and not found["stuck"]:
+            found["stuck"].append(
+                f"all turns are at their ends, but nothing came to rest for {self._patience:g} s"
+            )
+        counts = {name: len(lines) for name, lines in found.items()}
+        faulty = any(count for name, count in counts.items() if name != UNKNOWN)
+        return Report(
+            **counts,
+            kills=self._kills,
+            turns=await self._audit.turns(),
+            at_rest=self._at_rest,
+            given_up=self._audit.given_up,
+            by_hand=self._people.by_hand,
+            seed=self._seed,
+            seconds=round(seconds, 1),
+            ready=Waits.of(self._ready_seconds),
+            answered=Waits.of(self._answered_seconds),
+            points=[str(point) for point in self._points[: self._kills]],
+            findings=found,
+            home=str(self._home) if faulty else None,
+        )

@@ -1,0 +1,94 @@
+"""Posts updates to the webhook of a bot, in order, each until it is answered with success."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from perdure.errors import NotConnected, SendUnknown
+from perdure.platforms.telegram.http_client import HttpClient
+
+ANSWER_TIMEOUT_SECONDS = 10.0  # seconds that a post waits for its answer
+REPOST_SECONDS = 0.2  # seconds before an update is posted again; the service takes its time, tests have none
+
+
+class WebhookDelivery(Struct):
+    """A post to the webhook, and what became of it; 0: no answer came."""
+
+    update: Any
+    status: int = 0
+    headers: dict[str, str] = {}
+
+
+class WebhookPoster:
+    """Lives on the server's loop. `published` says where an address of the world outside leads on this machine."""
+
+    def __init__(self, updates: list[dict[str, Any]]) -> None:
+        self._updates = updates
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.url = ""
+        self.secret = ""
+        self.published: dict[str, str] = {}
+        self.deliveries: list[WebhookDelivery] = []
+        self.lose_answers = 0  # switch: how many answers are lost on their way
+        self.notify_lost: Callable[[], None] = lambda: None  # called whenever one was
+        self.problem: tuple[int, str] | None = None  # when the last post failed, and how
+
+    def set_webhook(self, url: str, secret: str) -> None:
+        """Post to this address from now on; to an empty one, not at all."""
+        self.url, self.secret, self.problem = url, secret, None
+        if self._task is not None:
+            self._task.cancel()
+        self._task = asyncio.get_running_loop().create_task(self._run()) if url else None
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def info(self) -> dict[str, Any]:
+        known = {"url": self.url, "has_custom_certificate": False, "pending_update_count": len(self._updates)}
+        failed = (
+            {"last_error_date": self.problem[0], "last_error_message": self.problem[1]} if self.problem else {}
+        )
+        return known | failed
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            if not self._updates:
+                await self._wake.wait()
+            elif await self._post(update := self._updates[0]):
+                self._updates[:] = [each for each in self._updates if each is not update]
+            else:
+                await asyncio.sleep(REPOST_SECONDS)
+
+    async def _post(self, update: dict[str, Any]) -> bool:
+        parts = urlsplit(self.url)
+        public = f"{parts.scheme}://{parts.netloc}"
+        headers = {"X-Telegram-Bot-Api-Secret-Token": self.secret} if self.secret else {}
+        delivery = WebhookDelivery(update, headers=headers)
+        self.deliveries.append(delivery)
+        http = HttpClient(self.published.get(public, public))
+        try:
+            body = json.dumps(update).encode()
+            status, _ = await http.post(parts.path, body, ANSWER_TIMEOUT_SECONDS, list(headers.items()))
+        except (NotConnected, SendUnknown) as error:
+            return self._record_failure(error.message)
+        finally:
+            await http.close()
+        if self.lose_answers:
+            self.lose_answers -= 1
+            self.notify_lost()
+            return self._record_failure("Connection reset by peer")
+        delivery.status = status
+        return status < 300 or self._record_failure(f"Wrong response from the webhook: {status}")
+
+    def _record_failure(self, problem: str) -> bool:
+        self.problem = (int(time.time()), problem)
+        return False

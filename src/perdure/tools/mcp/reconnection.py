@@ -1,0 +1,138 @@
+"""Keeps one MCP server connected: connects, and connects again after every loss, with growing pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from perdure.core import texts
+from perdure.core.effects import Effect
+from perdure.core.storable_text import make_storable
+from perdure.core.tools import Tool, Use
+from perdure.errors import ToolFailed
+from perdure.tools.mcp.server import McpServer
+
+if TYPE_CHECKING:
+    from anyio import CancelScope
+    from mcp.types import Tool as Offered
+
+    from perdure.tools.mcp.connection import McpConnection
+
+FIRST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 60.0  # also how long a connection must last to count as a good one
+MAX_SENDS = 2  # of a call that was not even sent
+TIMEOUT_MARGIN_SECONDS = (
+    10.0  # seconds by which the agent's patience with a call outlasts ours, so that ours finds the words
+)
+
+_log = logging.getLogger("perdure.tools.mcp")
+
+
+class ReconnectingServer:
+    """One server, and the connection to it if there is one."""
+
+    def __init__(self, server: McpServer, tool_name: Callable[[str], str]) -> None:
+        self._server = server
+        self._tool_name = tool_name
+        self._connection: McpConnection | None = None
+        self._connected = asyncio.Event()
+        self._wait_deadline = math.nan  # nobody waits yet
+        self.problem: str | None = texts.mcp.NOT_CONNECTED_YET
+
+    async def run(self, scope: CancelScope) -> None:
+        """Stay connected until `life` is cancelled.
+
+        Scopes of the SDK are entered and left here, in one task. It is ended by a scope and not by the task's own
+        `cancel()`: a second `cancel()` would break off the orderly end of a server's process, and leave it alive.
+        """
+        with scope:
+            pause = FIRST_PAUSE_SECONDS
+            while True:
+                began = time.monotonic()
+                await self._connect_once()
+                pause = FIRST_PAUSE_SECONDS if time.monotonic() - began >= MAX_PAUSE_SECONDS else pause
+                self._log_event(logging.WARNING, "mcp_disconnected", problem=self.problem, retry_in=pause)
+                await asyncio.sleep(pause)
+                pause = min(MAX_PAUSE_SECONDS, pause * 2)
+
+    def restart_wait(self) -> None:
+        """From now on whoever wants the tools waits for the server, though not for long."""
+        self._wait_deadline = time.monotonic() + self._server.startup_timeout
+
+    async def wait_until_settled(self) -> None:
+        """Return when the server is connected, or has had its time to be."""
+        if math.isnan(self._wait_deadline):
+            self.restart_wait()
+        await self._wait(self._wait_deadline - time.monotonic())
+
+    def tools(self) -> Sequence[Tool]:
+        """The tools of the server, if it is connected."""
+        return [self._tool(offered) for offered in self._connection.offered_tools] if self._connection else []
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _connect_once(self) -> None:
+        from perdure.tools.mcp.connection import McpConnection, McpConnectionEnded
+
+        connection = McpConnection(self._server, lambda: self._mark_connected(connection), self._mark_disconnected)
+        try:
+            await connection.run()
+        except McpConnectionEnded as error:
+            self.problem = make_storable(str(error))
+        finally:
+            self._mark_disconnected()
+
+    def _mark_connected(self, connection: McpConnection) -> None:
+        self._connection = connection
+        self.problem = None
+        self._connected.set()
+        self._log_event(logging.INFO, "mcp_connected", tools=len(connection.offered_tools))
+
+    def _mark_disconnected(self) -> None:
+        if self._connection is not None:
+            self._connection = None
+            self.problem = texts.mcp.RECONNECTING
+            self._connected.clear()
+            self.restart_wait()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._connected.wait()
+        except TimeoutError:
+            pass  # whoever waits goes on without
+
+    def _tool(self, offered: Offered) -> Tool:
+        hints = offered.annotations
+        harmless = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
+        effect = self._server.effect(offered.name, harmless=harmless)
+        return Tool(
+            self._tool_name(offered.name),
+            offered.description or offered.title or "",
+            partial(self._call_tool, offered.name, effect),
+            effect,
+            offered.input_schema,
+            MAX_SENDS * self._server.startup_timeout + self._server.timeout + TIMEOUT_MARGIN_SECONDS,
+        )
+
+    async def _call_tool(self, tool: str, effect: Effect, use: Use) -> str:
+        from perdure.tools.mcp.connection import McpCallNotSent
+
+        for _ in range(MAX_SENDS):
+            await self._wait(self._server.startup_timeout)
+            if self._connection is None:
+                break
+            with suppress(
+                McpCallNotSent
+            ):  # the server went away while nobody looked: there will be another connection
+                return await self._connection.call(tool, effect, use)
+        raise ToolFailed(texts.mcp.not_connected(self._server.name, self.problem or texts.mcp.RECONNECTING))
+
+    def _log_event(self, level: int, event: str, **fields: Any) -> None:
+        _log.log(level, event, extra={"fields": {"server": self._server.name, **fields}})

@@ -1,0 +1,64 @@
+"""`send_file`: what the agent gives to the person, as it is at the moment of the call.
+
+The tool sends nothing itself. It keeps a copy, and names it in its result: with that the message is owed, in the
+same transaction, and delivered like any other. So the tool may be repeated: before its result nobody has seen it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from msgspec import Meta
+
+from perdure.core import texts
+from perdure.core.effects import Effect
+from perdure.core.file_names import UNKNOWN_MEDIA_TYPE, display_file_name
+from perdure.core.messages import SentFile
+from perdure.core.tools import Tool, Use
+from perdure.errors import FileTooLarge, ToolFailed
+from perdure.tools.attachments import AttachmentFiles
+from perdure.tools.function_tools import as_tool, tool
+from perdure.tools.workspace import Workspace, translate_file_errors
+
+MAX_FILE_BYTES = 50_000_000  # bytes: what the platforms take
+MAX_CAPTION_CHARACTERS = 900  # characters of a caption
+
+Caption = Annotated[str, Meta(max_length=MAX_CAPTION_CHARACTERS, description="Words to show with the file.")]
+
+
+def send_file_tool(root: Path, home: Path) -> Tool:
+    """The tool, for files in a folder and for files that came with messages."""
+    folder, cabinet = Workspace(root, home), AttachmentFiles(home)
+
+    @tool(effect=Effect.PURE)
+    def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
+        """Send a file to the user, in this chat. It is sent as it is now, at most 50 MB."""
+        place = folder.resolve(path, allow_attachments=True)
+        name = display_file_name(place.name)
+        with translate_file_errors(folder.display_path(place)), _open_file(place, name) as source:
+            sent = _copy_file(cabinet, source, name, use.key, caption)
+        use.send_file(sent)
+        return texts.attachments.will_be_sent(name, sent.size)
+
+    return as_tool(send_file)
+
+
+def _open_file(path: Path, name: str) -> BinaryIO:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ToolFailed(texts.file_tools.not_a_file(name))
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+
+
+def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:
+    """A copy with a name that is the same for every try of the same call."""
+    file = f"att_{hashlib.sha256(key.encode()).hexdigest()[:26]}"
+    try:
+        kept = attachments.copy(file, name, source, MAX_FILE_BYTES)
+    except FileTooLarge as error:
+        raise ToolFailed(texts.attachments.not_sent(name, error.message)) from error
+    return SentFile(file, name, guess_type(name)[0] or UNKNOWN_MEDIA_TYPE, kept.size, kept.path, caption)

@@ -1,0 +1,121 @@
+"""Patterns for commands, which match word by word.
+
+In a word, `*`, `?` and `[…]` stand for letters. `**` stands for any words, and so does `*` as the last one; in
+between, `*` is one word. To find a danger, `-r` also finds `-rf`, `--force` also finds `--forc` and `--force=…`,
+and the program is found under any path. To allow something, a word has to be known, or written as in the pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from perdure.tools.shell_policy.lexer import BRACE_MARK, UNKNOWN_MARK, Word
+
+_UNKNOWN_REST = re.compile(f"[{UNKNOWN_MARK}{BRACE_MARK}].*", re.DOTALL)
+_LETTERS = re.compile(r"-[A-Za-z0-9]+")
+_WILD = re.compile(r"[*?\[].*")
+
+WordTest = Callable[[str, Word], bool]
+
+
+class CommandPattern(Struct, frozen=True):
+    """Commands that are alike, and what is said about them."""
+
+    words: tuple[str, ...]
+    reason: str = ""
+
+
+def parse_pattern(text: str, reason: str = "") -> CommandPattern:
+    """The pattern that an operator writes: words between blanks."""
+    words = text.split()
+    if words[1:] and words[-1] == "*":
+        words[-1] = "**"
+    return CommandPattern(("*", "**") if words in ([], ["*"], ["**"]) else tuple(words), reason)
+
+
+def matches_certainly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
+    """Whether this command is certain to be one of the pattern's."""
+    return _names(pattern, words[0]) and _matches(pattern.words[1:], words[1:], _word_matches, lambda _: False)
+
+
+def matches_possibly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
+    """The same, if what cannot be known were the worst; a pattern for any program says nothing then."""
+    if pattern.words[:1] == ("*",) or not _names(pattern, words[0]):
+        return False
+    return _matches(pattern.words[1:], words[1:], _word_may_match, lambda word: word.splits)
+
+
+def matches_plainly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
+    """Whether this command is one of the pattern's, and written plainly."""
+    return _matches(pattern.words, words, _word_matches_plainly, lambda _: False)
+
+
+def _names(pattern: CommandPattern, program: Word) -> bool:
+    name, short = program.text, program.text.rpartition("/")[2]
+    wanted = pattern.words[0]
+    if not _WILD.search(wanted):  # which is much faster, and there are many patterns
+        return wanted in (name, short)
+    return fnmatchcase(name, wanted) or fnmatchcase(short, wanted)
+
+
+def _matches(
+    pattern: Sequence[str], words: Sequence[Word], fits: WordTest, is_anything: Callable[[Word], bool]
+) -> bool:
+    """Whether the words fit, by all ways at once: a state is how much of the pattern has been used."""
+    states = _with_empty_wildcards({0}, pattern)
+    for word in words:
+        if is_anything(word) and states:
+            return True
+        moved = {at if pattern[at] == "**" else at + 1 for at in states if _can_advance(pattern, at, word, fits)}
+        states = _with_empty_wildcards(moved, pattern)
+    return len(pattern) in states
+
+
+def _can_advance(pattern: Sequence[str], at: int, word: Word, fits: WordTest) -> bool:
+    return at < len(pattern) and (pattern[at] == "**" or fits(pattern[at], word))
+
+
+def _with_empty_wildcards(states: set[int], pattern: Sequence[str]) -> set[int]:
+    """With what can be reached without a word, because `**` may be none."""
+    for at in sorted(states):
+        end = at
+        while end < len(pattern) and pattern[end] == "**":
+            end += 1
+            states.add(end)
+    return states
+
+
+# ── one word ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _word_matches(pattern: str, word: Word) -> bool:
+    text = word.text
+    if UNKNOWN_MARK in text or BRACE_MARK in text:
+        return pattern == "*"
+    if fnmatchcase(text, pattern):
+        return True
+    if pattern.startswith("--"):
+        return len(text) > 2 and pattern.startswith(text.split("=")[0])
+    joined = _LETTERS.match(text) if len(pattern) == 2 and pattern[0] == "-" else None
+    return bool(joined and pattern[1] in joined[0][1:])
+
+
+def _word_may_match(pattern: str, word: Word) -> bool:
+    if word.text[:1] in {
+        UNKNOWN_MARK,
+        BRACE_MARK,
+    }:  # in quotes, for else it would be anything: then we take it for no option
+        return not pattern.startswith("-")
+    known = _UNKNOWN_REST.sub("", word.text)
+    if known == word.text:
+        return _word_matches(pattern, word)
+    sure = _WILD.sub("", pattern)
+    return sure.startswith(known) or known.startswith(sure) or (known[0] == "-" and pattern[0] == "-")
+
+
+def _word_matches_plainly(pattern: str, word: Word) -> bool:
+    return word.source == pattern or (word.known and fnmatchcase(word.text, pattern))

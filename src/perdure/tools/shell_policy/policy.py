@@ -1,0 +1,265 @@
+"""Whether a command of a shell has to be approved before it runs, and why.
+
+The line is read as the shell would read it, and every command in it is judged, however it is wrapped. This keeps
+a model from doing harm by mistake; it is no wall against somebody who may write programs and run them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from perdure.core import texts
+from perdure.tools.shell_policy.facts import (
+    ChangesPath,
+    CommandFact,
+    RunsCode,
+    RunsCommand,
+    RunsFile,
+    SetsVariable,
+)
+from perdure.tools.shell_policy.file_writers import file_writer_facts
+from perdure.tools.shell_policy.interpreters import SCRIPT_READERS, interpreter_facts
+from perdure.tools.shell_policy.lexer import (
+    BRACE_MARK,
+    MAX_DEPTH,
+    UNKNOWN_MARK,
+    WORKING_DIRECTORY_MARK,
+    Unreadable,
+    Word,
+)
+from perdure.tools.shell_policy.parser import SimpleCommand, parse_command_line
+from perdure.tools.shell_policy.patterns import (
+    CommandPattern,
+    matches_certainly,
+    matches_plainly,
+    matches_possibly,
+    parse_pattern,
+)
+from perdure.tools.shell_policy.rules import (
+    CODE_LOADING_VARIABLES,
+    COMMAND_VARIABLES,
+    DANGEROUS_COMMANDS,
+    HARMLESS_COMMANDS,
+    RiskReason,
+)
+from perdure.tools.shell_policy.wrappers import COMMAND_RUNNERS, wrapper_facts
+
+_DOWNLOADS = frozenset({"curl", "wget", "aria2c", "http", "https", "fetch", "scp", "rsync"})
+_COPIERS = frozenset({"cp", "install", "ln", "mv", "tee"})
+_WRITE_OPERATORS = frozenset({">", ">>", ">|", "&>", "&>>", "<>"})
+_DEVICES = re.compile(r"/dev/(?:null|stdout|stderr|stdin|tty|fd/[0-9]+)")
+_PARENT_PATH = re.compile(rf"(?:^|[/,{BRACE_MARK}])\.\.(?:$|[/,}}])")
+_ABSOLUTE_PATH_PART = re.compile(rf"(?:^|[,{BRACE_MARK}])~|[,{BRACE_MARK}]/")
+_DESCRIPTOR_NUMBER = re.compile(r"[0-9]+-?|-")
+
+_HARMLESS = tuple(parse_pattern(text) for text in HARMLESS_COMMANDS.split(";"))
+_DANGEROUS = tuple(
+    parse_pattern(text, why) for why, patterns in DANGEROUS_COMMANDS.items() for text in patterns.split(";")
+)
+
+
+class ShellPolicy(Struct, frozen=True):
+    """What is dangerous here; without anything said, what usually is."""
+
+    dangerous: tuple[CommandPattern, ...] = _DANGEROUS
+    safe: tuple[CommandPattern, ...] = ()
+    writable_folders: tuple[str, ...] = ("/tmp",)  # noqa: S108 reason: what may be changed, besides the working directory
+
+
+class Assessment(Struct, frozen=True):
+    """Whether a command needs approval, and a sentence for the person who is asked."""
+
+    dangerous: bool
+    reason: str = ""
+
+
+class Finding(Struct, frozen=True):
+    """A danger, and the part of the line in which it is."""
+
+    reason: str
+    part: str
+    certain: bool = True
+
+
+DEFAULT_POLICY = ShellPolicy()
+
+
+def make_policy(
+    dangerous: Iterable[str] = (), safe: Iterable[str] = (), writable_folders: Iterable[str] = ()
+) -> ShellPolicy:
+    """The usual rules, with what an operator adds to them."""
+    added = tuple(
+        parse_pattern(text, texts.approvals.listed_as_dangerous(text)) for text in dangerous if text.strip()
+    )
+    allowed = tuple(parse_pattern(text) for text in safe if text.strip())
+    places = tuple(folder.rstrip("/") for folder in writable_folders)
+    return ShellPolicy((*added, *DEFAULT_POLICY.dangerous), allowed, (*DEFAULT_POLICY.writable_folders, *places))
+
+
+def assess_command(command: str, policy: ShellPolicy = DEFAULT_POLICY, *, bash: bool = False) -> Assessment:
+    """Whether this command is dangerous. What cannot be read for certain is; it never raises.
+
+    Unless it is bash that will run it, what bash reads in its own way is not read.
+    """
+    try:
+        found = _first_finding(CommandLineAssessment(policy).code_findings(command, bash=bash))
+    except Unreadable as error:
+        return Assessment(True, texts.approvals.unreadable_command(RiskReason.UNREADABLE, str(error)))
+    if not found:
+        return Assessment(False)
+    return Assessment(True, texts.approvals.dangerous_part(found.reason, found.part))
+
+
+def _first_finding(dangers: Iterator[Finding]) -> Finding | None:
+    """The first danger that is certain, or else the first."""
+    possible = None
+    for found in dangers:
+        if found.certain:
+            return found
+        possible = possible or found
+    return possible
+
+
+class CommandLineAssessment:
+    """A command line that is being judged, from its first command to its last."""
+
+    def __init__(self, policy: ShellPolicy) -> None:
+        self._policy = policy
+        self._in_workspace = True  # relative paths lead into the working directory
+        self._downloaded = set[str]()  # the names of what was downloaded
+
+    def code_findings(self, text: str, *, bash: bool, depth: int = 0) -> Iterator[Finding]:
+        """The dangers in some code."""
+        for command in parse_command_line(text, bash=bash):
+            for why in self._context_findings(command):
+                yield Finding(why, command.source)
+            for assignment in command.assignments:
+                yield from self._variable_findings(assignment, command, depth + 1)
+            if command.words:
+                yield from self._program_findings(command.words, command, depth)
+
+    def _context_findings(self, command: SimpleCommand) -> Iterator[str]:
+        """The dangers in what is around the words of a command."""
+        for redirect in command.redirects:
+            joins = redirect.operator == ">&" and not _DESCRIPTOR_NUMBER.fullmatch(redirect.target.text)
+            if redirect.operator in _WRITE_OPERATORS or joins:
+                yield from self._path_findings(redirect.target)
+        if command.words and command.words[0].text in command.enclosing_functions:
+            yield RiskReason.CALLS_ITSELF
+
+    def _program_findings(self, words: Sequence[Word], command: SimpleCommand, depth: int) -> Iterator[Finding]:
+        """The dangers in a program and its words."""
+        if depth > MAX_DEPTH:
+            raise Unreadable("it is nested too deeply")
+        if not words[0].known:
+            yield Finding(RiskReason.UNKNOWN_PROGRAM, command.source)
+        elif not self._is_allowed(words):
+            yield from self._listed_findings(words, command)
+            for deed in _command_facts(words, command):
+                yield from self._fact_findings(deed, command, depth + 1)
+            self._record_effects(words, command)
+
+    def _is_allowed(self, words: Sequence[Word]) -> bool:
+        safe = self._policy.safe if self._in_workspace else ()
+        return any(matches_plainly(each, words) for each in (*_HARMLESS, *safe))
+
+    def _listed_findings(self, words: Sequence[Word], command: SimpleCommand) -> Iterator[Finding]:
+        certain = all(word.known for word in words)
+        for each in self._policy.dangerous:
+            if matches_certainly(each, words):
+                yield Finding(each.reason, command.source)
+            elif not certain and matches_possibly(each, words):
+                yield Finding(RiskReason.UNKNOWN_WORDS, command.source, certain=False)
+
+    def _fact_findings(self, fact: CommandFact, command: SimpleCommand, depth: int) -> Iterator[Finding]:
+        if isinstance(fact, RunsCommand):
+            yield from self._located_findings(self._program_findings(fact.words, command, depth), local=fact.local)
+        elif isinstance(fact, RunsCode):
+            yield from self._located_findings(self._inner_code_findings(fact, command, depth), local=fact.local)
+        elif isinstance(fact, SetsVariable):
+            yield from self._variable_findings(fact.assignment, command, depth)
+        else:
+            for why in self._simple_findings(fact):
+                yield Finding(why, command.source)
+
+    def _located_findings(self, dangers: Iterator[Finding], *, local: bool) -> Iterator[Finding]:
+        """On another machine, no place is known to be the working directory."""
+        inside, self._in_workspace = self._in_workspace, self._in_workspace and local
+        yield from dangers
+        self._in_workspace = inside and (self._in_workspace or not local)
+
+    def _inner_code_findings(self, fact: RunsCode, command: SimpleCommand, depth: int) -> Iterator[Finding]:
+        if fact.code.known:
+            yield from self.code_findings(fact.code.text, bash=fact.bash, depth=depth)
+        else:
+            yield Finding(RiskReason.UNKNOWN_CODE, command.source)
+
+    def _variable_findings(self, assignment: Word, command: SimpleCommand, depth: int) -> Iterator[Finding]:
+        name, _, value = assignment.text.partition("=")
+        name = re.split(r"[\[+]", name)[0]
+        if UNKNOWN_MARK in name or name in CODE_LOADING_VARIABLES:
+            yield Finding(RiskReason.LOADS, command.source)
+        elif name in COMMAND_VARIABLES:
+            yield from self._inner_code_findings(RunsCode(Word(value, bare=False)), command, depth)
+
+    def _simple_findings(self, fact: ChangesPath | RunsFile | RiskReason) -> Iterator[str]:
+        if isinstance(fact, ChangesPath):
+            yield from self._path_findings(fact.path)
+        elif isinstance(fact, RunsFile):
+            yield from self._file_findings(fact.file)
+        else:
+            yield fact
+
+    def _file_findings(self, file: Word) -> Iterator[str]:
+        if not file.known:
+            yield RiskReason.UNKNOWN_CODE
+        elif file.text == "-" or file.text.startswith(("/dev/", "/proc/")):
+            yield RiskReason.UNSEEN_CODE
+        elif "://" in file.text or _basename(file.text) in self._downloaded:
+            yield RiskReason.FETCHED
+
+    def _path_findings(self, path: Word) -> Iterator[str]:
+        text = path.text.replace(WORKING_DIRECTORY_MARK, ".")
+        if path.splits or UNKNOWN_MARK in text:
+            yield RiskReason.UNKNOWN_PATH
+        elif _DEVICES.fullmatch(text):
+            return
+        elif _PARENT_PATH.search(text) or _ABSOLUTE_PATH_PART.search(text):
+            yield RiskReason.OUTSIDE
+        elif text.startswith("/"):
+            if not any(
+                text == folder or text.startswith(f"{folder}/") for folder in self._policy.writable_folders
+            ):
+                yield RiskReason.OUTSIDE
+        elif not self._in_workspace:
+            yield RiskReason.OUTSIDE
+
+    def _record_effects(self, words: Sequence[Word], command: SimpleCommand) -> None:
+        """What the commands after this one have to know of it."""
+        name = _basename(words[0].text)
+        if name in _DOWNLOADS or (self._downloaded and name in _COPIERS):
+            targets = [redirect.target for redirect in command.redirects]
+            self._downloaded |= {_basename(word.text.split("?")[0]) for word in (*words[1:], *targets)}
+        if name in {"cd", "pushd"}:
+            places = [word for word in words[1:] if word.text[:1] != "-"]
+            self._in_workspace = bool(places) and places[0].text != "-" and not any(self._path_findings(places[0]))
+
+
+def _basename(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _command_facts(words: Sequence[Word], command: SimpleCommand) -> Iterator[CommandFact]:
+    """What the program does, by all that is known of it."""
+    name = _basename(words[0].text)
+    yield from wrapper_facts(words)
+    for known in (COMMAND_RUNNERS, SCRIPT_READERS):
+        if name in known:
+            yield from known[name](words, command.redirects)
+    yield from interpreter_facts(words, command.redirects)
+    yield from file_writer_facts(name, words)
+    if "/" in words[0].text:
+        yield RunsFile(words[0])

@@ -1,0 +1,219 @@
+"""What happens in a chat, as server-sent events that can be taken up again at any id.
+
+Nothing is kept for the stream itself: an event's id names a place in the chat and a place in the journal, and
+what comes behind them is read from there. So a reader who was away, or whose gateway was, misses nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core import texts
+from perdure.core.address import split_session_key
+from perdure.core.journal import (
+    Entry,
+    JournalRecord,
+    ModelAnswered,
+    ModelFailed,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnInterrupted,
+    TurnUndone,
+)
+from perdure.errors import Unavailable
+from perdure.platforms.web import WebAdapter
+from perdure.runtime.gateway import Gateway, Phase
+from perdure.store.inbox import ChatMessage
+from perdure.web.responses import HttpRefusal
+
+KEEP_ALIVE_SECONDS = 15.0
+MAX_SUMMARY_CHARACTERS = 300  # letters
+STORE_RETRY_SECONDS = 1.0  # seconds between tries while the store gives no answer
+_LINE_BREAK_ESCAPES = {
+    code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)
+}  # many readers take them for line ends
+_CURSOR_PATTERN = re.compile(r"([0-9]{1,18})\.((?:s_[0-9a-z]+)?)\.([0-9]{1,18})")
+
+
+class EventCursor(Struct, frozen=True):
+    """How far a reader has come: a place in the chat, and one in the journal of a session."""
+
+    position: int = 0
+    session: str = ""
+    seq: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.position}.{self.session}.{self.seq}"
+
+
+def read_cursor(text: str) -> EventCursor:
+    """Read an event id back; none at all means the beginning."""
+    if not text:
+        return EventCursor()
+    found = _CURSOR_PATTERN.fullmatch(text)
+    if found is None:
+        hint = "Send the id of an event, or none at all."
+        raise HttpRefusal(400, f"Last-Event-ID {text[:60]!r} is none of ours", hint)
+    return EventCursor(int(found[1]), found[2], int(found[3]))
+
+
+async def stream_events(gateway: Gateway, web: WebAdapter, key: str, cursor: EventCursor) -> AsyncIterator[str]:
+    """Everything behind the cursor, then everything that happens, until the gateway has stopped."""
+    address = split_session_key(key)[1]
+    with gateway.feed.subscribe(key) as bell, web.subscribe(address, bell.wake) as now:
+        told = None
+        while gateway.phase is not Phase.STOPPED:
+            phase, paused = gateway.phase, gateway.loops.recoverer.paused
+            if told != (phase, paused):
+                told = phase, paused
+                yield _encode_event("gateway", {"phase": phase, "resume_paused": paused})
+            while now.notices:
+                yield _encode_event("notice", {"text": now.notices.popleft()})
+            while now.previews:
+                turn, text = now.previews.popitem()
+                yield _encode_event("preview", {"turn": turn, "text": text})
+            try:
+                batch = await _read_events(gateway, key, cursor)
+            except Unavailable:
+                # The store answers again later, or we are stopping: nothing is missed by waiting.
+                await bell.wait(STORE_RETRY_SECONDS)
+                continue
+            for cursor, name, data in batch:
+                yield _encode_event(name, data, cursor)
+            if not batch:
+                yield ": still here\n\n"
+                await bell.wait(KEEP_ALIVE_SECONDS)
+
+
+def _encode_event(name: str, data: Any, cursor: EventCursor | None = None) -> str:
+    place = f"id: {cursor}\n" if cursor is not None else ""
+    return f"{place}event: {name}\ndata: {msgspec.json.encode(data).decode().translate(_LINE_BREAK_ESCAPES)}\n\n"
+
+
+ChatStreamEvent = tuple[EventCursor, str, dict[str, Any]]
+
+
+async def _read_events(gateway: Gateway, key: str, cursor: EventCursor) -> list[ChatStreamEvent]:
+    """What is behind the cursor now, told in the order in which it happened."""
+    store = gateway.store
+    messages = await store.inbox.chat_messages(key, cursor.position)
+    session = cursor.session
+    records = await store.journal.read_after(session, cursor.seq) if session else []
+    if not records:
+        current = await store.sessions.current(key)
+        if current is not None and current.id != session:
+            session, cursor = current.id, EventCursor(cursor.position, current.id, 0)
+            records = await store.journal.read_after(session, 0)
+    return _merge_events(cursor, messages, records)
+
+
+def _merge_events(
+    cursor: EventCursor, messages: list[ChatMessage], records: list[tuple[str, JournalRecord]]
+) -> list[ChatStreamEvent]:
+    news: list[ChatStreamEvent] = []
+    told: list[tuple[int, ChatMessage | tuple[str, JournalRecord]]] = [(found[1].at, found) for found in records]
+    seen: list[tuple[int, ChatMessage | tuple[str, JournalRecord]]] = [
+        (message.at, message) for message in messages
+    ]
+    # Merged, not sorted: clocks may go back, but no cursor may. In the same millisecond the journal comes
+    # first, because a turn ends before its reply is seen.
+    for _, fact in heapq.merge(told, seen, key=lambda pair: pair[0]):
+        if isinstance(fact, ChatMessage):
+            cursor = EventCursor(fact.position, cursor.session, cursor.seq)
+            news.append((cursor, "message", msgspec.to_builtins(fact)))
+        else:
+            turn, record = fact
+            cursor = EventCursor(cursor.position, cursor.session, record.seq)
+            news += [(cursor, name, data | {"at": record.at}) for name, data in _journal_events(turn, record)]
+    return news
+
+
+def _journal_events(turn: str, record: JournalRecord) -> list[tuple[str, dict[str, Any]]]:
+    entry = record.entry
+    match entry:
+        case ModelFailed():
+            return [("trouble", {"turn": turn} | _model_failure_fields(record.at, entry))]
+        case ModelAnswered() if entry.calls:
+            calls = [{"call": call.id, "tool": call.tool, "about": _call_summary(call)} for call in entry.calls]
+            return [("plan", {"turn": turn, "text": entry.text, "calls": calls})]
+        case ToolStarted():
+            tool = {"tool": entry.tool, "effect": entry.effect}
+            return [("step", {"turn": turn, "call": entry.call, "state": "started"} | tool)]
+        case ToolEnded():
+            outcome = {"outcome": entry.outcome, "text": entry.text}
+            return [("step", {"turn": turn, "call": entry.call, "state": "ended"} | outcome)]
+        case QuestionAsked():
+            return [("turn", {"turn": turn, "move": entry.move}), _question_event(turn, entry)]
+        case Entry(move=move) if move is not None:
+            return [("turn", {"turn": turn, "move": move} | _turn_event_fields(turn, entry))]
+        case TurnUndone():
+            return [("turn", {"turn": turn, "move": entry.kind})]
+        case RecoveryDecided():
+            decision = {"decision": entry.decision, "rule": entry.rule}
+            text = texts.recovery.decision(entry.decision, entry.why)
+            return [("decision", {"turn": turn} | decision | {"text": text})]
+        case _:
+            return []
+
+
+def _model_failure_fields(at: int, failed: ModelFailed) -> dict[str, Any]:
+    """A failed try of a model call: which one, what the provider said, and when the next one comes."""
+    return {
+        "step": failed.step,
+        "model": failed.model,
+        "number": failed.number,
+        "status": failed.status,
+        "said": failed.said,
+        "next_at": None if failed.wait is None else at + failed.wait,
+        "text": texts.providers.failed_request(failed.number, failed.status, failed.said, failed.wait),
+    }
+
+
+def _call_summary(call: ToolCall) -> str:
+    """What a call is about, on one line: the words among its arguments."""
+    words = [value for value in call.arguments.values() if isinstance(value, str)]
+    return texts.phrases.first_words(" ".join(words), MAX_SUMMARY_CHARACTERS)
+
+
+def _question_event(turn: str, asked: QuestionAsked) -> tuple[str, dict[str, Any]]:
+    """What a person is asked: to say something, or whether a call may run."""
+    if asked.approves:
+        name = f"{turn}.{asked.approves}"
+        return "approval", {
+            "id": name,
+            "turn": turn,
+            "call": asked.approves,
+            "text": asked.text,
+            "until": asked.until,
+        }
+    name = f"{turn}.{asked.question}"
+    return "question", {"id": name, "turn": turn, "text": asked.text, "options": asked.options}
+
+
+def _turn_event_fields(turn: str, entry: Entry) -> dict[str, Any]:
+    match entry:
+        case TurnInterrupted():
+            return {"reason": entry.reason}
+        case TurnFinished():
+            return {"reply": bool(entry.text.strip())}
+        case TurnFailed():
+            return {"error": entry.error}
+        case TurnCancelled():
+            return {"why": entry.why}
+        case QuestionAnswered():
+            return {"question": f"{turn}.{entry.question}", "answer": entry.text}
+        case _:
+            return {}

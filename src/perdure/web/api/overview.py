@@ -1,0 +1,196 @@
+"""The overview: how the gateway is, and what needs somebody, with what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.core import texts
+from perdure.core.delivery import DeliveryState
+from perdure.core.entries import QuestionAsked
+from perdure.core.journal import TurnView, fold
+from perdure.core.turn import TurnState
+from perdure.operations.outbox import delivery_fields
+from perdure.operations.people import PeopleVerbs
+from perdure.operations.timeline import list_decisions, turn_fields
+from perdure.runtime.gateway import Gateway
+from perdure.store.sessions import SessionFilter
+from perdure.store.transitions import Turn
+from perdure.version import __version__
+from perdure.web.api.sessions import gateway_status
+from perdure.web.pages.actions import delivery_actions, make_action, resume_actions, turn_actions
+from perdure.web.pages.filters import chat_label
+from perdure.web.responses import json_response
+from perdure.web.routes import route
+from perdure.web.schemas.history import OverviewResponse
+
+MAX_ITEMS_PER_KIND = 20  # of each kind: whoever has more goes through the lists
+RECENT_FAILURE_MS = 86_400_000
+RECENT_DECISIONS = 5
+
+
+class OverviewApi:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    @route(
+        "GET",
+        "/api/overview",
+        "how the gateway is, what needs somebody, and what to do about it",
+        response_type=OverviewResponse,
+    )
+    async def get(self, _: Request) -> Response:
+        return json_response(await read_overview(self._gateway))
+
+
+async def read_overview(gateway: Gateway) -> dict[str, Any]:
+    """All that the first page of the console shows."""
+    store = gateway.store
+    running = await store.turns.open([TurnState.RUNNING, TurnState.QUEUED], MAX_ITEMS_PER_KIND)
+    return await gateway_status(gateway) | {
+        "version": __version__,
+        "model": gateway.settings.model.name,
+        "adapters": _platform_statuses(gateway),
+        "well": texts.console.NOTHING_WAITS,
+        "attention": await attention_items(gateway),
+        "turns": [turn_fields(turn) for turn in running],
+        "decisions": (await list_decisions(store, limit=RECENT_DECISIONS))["decisions"][:RECENT_DECISIONS],
+    }
+
+
+def _platform_statuses(gateway: Gateway) -> list[dict[str, str]]:
+    problems = gateway.loops.connections.problems
+    return [{"name": each.name, "problem": problems.get(each.name, "")} for each in gateway.adapters]
+
+
+async def attention_items(gateway: Gateway) -> list[dict[str, Any]]:
+    """Everything that does not go on by itself, the most pressing first."""
+    found: list[dict[str, Any]] = []
+    if gateway.loops.recoverer.paused:
+        found.append(
+            _attention_item("bad", texts.recovery.RESUME_PAUSED, acts=[make_action("resume_all", "/api/resume")])
+        )
+    found += _problem_items(gateway)
+    found += await _pairing_items(gateway)
+    found += [
+        item
+        for turn in await gateway.store.turns.open([TurnState.WAITING], MAX_ITEMS_PER_KIND)
+        for item in await _question_items(gateway, turn)
+    ]
+    found += [
+        await _interrupted_item(gateway, turn)
+        for turn in await gateway.store.turns.open([TurnState.INTERRUPTED], MAX_ITEMS_PER_KIND)
+    ]
+    return found + await _suspended_items(gateway) + await _delivery_items(gateway)
+
+
+def _problem_items(gateway: Gateway) -> list[dict[str, Any]]:
+    away = gateway.loops.connections.problems
+    stored = [_attention_item("bad", gateway.store.problem)] if gateway.store.problem else []
+    platforms = [
+        _attention_item("bad", texts.platforms.not_connected(name), texts.platforms.reconnecting(problem))
+        for name, problem in away.items()
+    ]
+    return [*stored, *platforms, *(_attention_item("warn", each) for each in gateway.warnings())]
+
+
+def _attention_item(level: str, text: str, detail: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "level": level,
+        "text": text,
+        "detail": detail,
+        "at": None,
+        "where": None,
+        "link": None,
+        "acts": [],
+    } | more
+
+
+def _turn_location(turn: Turn) -> dict[str, Any]:
+    return {"at": turn.updated_at, "where": chat_label(turn.key), "link": f"/console/turns/{turn.id}"}
+
+
+async def _pairing_items(gateway: Gateway) -> list[dict[str, Any]]:
+    asking = (await PeopleVerbs(gateway.settings, gateway.store, gateway.operator_verbs.clock).page(limit=1))[
+        "requests"
+    ]
+    return [
+        _attention_item(
+            "warn",
+            texts.console.PAIRING_REQUESTED,
+            each["name"],
+            at=each["asked_at"],
+            where=each["who"],
+            link="/console/people",
+        )
+        for each in asking[:MAX_ITEMS_PER_KIND]
+    ]
+
+
+async def pending_question(gateway: Gateway, turn: Turn) -> QuestionAsked | None:
+    """What a turn waits for, if it waits for a person."""
+    return (await _read_turn_view(gateway, turn)).question if turn.state is TurnState.WAITING else None
+
+
+async def _read_turn_view(gateway: Gateway, turn: Turn) -> TurnView:
+    return fold(await gateway.store.journal.of_turn(turn.session, turn.id))
+
+
+async def _question_items(gateway: Gateway, turn: Turn) -> list[dict[str, Any]]:
+    asked = await pending_question(gateway, turn)
+    if asked is None:
+        return []
+    by_words = texts.console.QUESTION_WAITS if asked.options else texts.console.QUESTION_WAITS_IN_CHAT
+    text = texts.console.APPROVAL_WAITS if asked.approves else by_words
+    return [_attention_item("warn", text, asked.text, acts=turn_actions(turn, asked), **_turn_location(turn))]
+
+
+async def _interrupted_item(gateway: Gateway, turn: Turn) -> dict[str, Any]:
+    decided = (await _read_turn_view(gateway, turn)).last_decision
+    why = decided.why if decided else texts.console.NOT_DECIDED_YET
+    return _attention_item(
+        "warn", texts.console.TURN_INTERRUPTED, why, acts=turn_actions(turn, None), **_turn_location(turn)
+    )
+
+
+async def _suspended_items(gateway: Gateway) -> list[dict[str, Any]]:
+    found = await gateway.store.sessions.page(
+        limit=MAX_ITEMS_PER_KIND, matching=SessionFilter(state="suspended", newest=True)
+    )
+    return [
+        _attention_item(
+            "warn",
+            texts.console.SESSION_SUSPENDED,
+            texts.console.SESSION_SUSPENDED_ADVICE,
+            at=session.updated_at,
+            where=chat_label(session.key),
+            link=f"/console/sessions/{session.id}",
+            acts=resume_actions(session),
+        )
+        for session in found
+    ]
+
+
+async def _delivery_items(gateway: Gateway) -> list[dict[str, Any]]:
+    """Those of unknown outcome, and those that were lately given up, unless they were sent again."""
+    outbox = gateway.store.outbox
+    unknown = (await outbox.page((DeliveryState.UNKNOWN,), limit=MAX_ITEMS_PER_KIND)).rows
+    failed = (await outbox.page((DeliveryState.REFUSED, DeliveryState.EXPIRED), limit=MAX_ITEMS_PER_KIND)).rows
+    since = gateway.operator_verbs.clock() - RECENT_FAILURE_MS
+    lately = [row for row in failed if row.updated_at > since and await outbox.resent_id(row) is None]
+    return [_delivery_item(delivery_fields(row)) for row in [*unknown, *lately]]
+
+
+def _delivery_item(row: dict[str, Any]) -> dict[str, Any]:
+    text = (
+        texts.console.REPLY_UNKNOWN if row["state"] == DeliveryState.UNKNOWN else texts.console.REPLY_NOT_DELIVERED
+    )
+    where = {
+        "at": row["updated_at"],
+        "where": chat_label(row["key"]),
+        "link": "/console/outbox?state=" + row["state"],
+    }
+    detail = f"“{texts.phrases.first_words(row['text'], 60)}”: {row['problem'] or row['advice']}"
+    return _attention_item("warn", text, detail, acts=delivery_actions(row), **where)

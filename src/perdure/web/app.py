@@ -1,0 +1,96 @@
+"""The routes of the gateway's HTTP API, and the login before them."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from perdure.errors import BadPerson, NewerEntry, NotFound, NotTaken, TooManyTries, Unavailable
+from perdure.platforms.web import WebAdapter
+from perdure.runtime.gateway import Gateway
+from perdure.web.api.attachments import AttachmentApi
+from perdure.web.api.chat_list import ChatListApi
+from perdure.web.api.chats import ChatApi
+from perdure.web.api.configuration import ConfigurationApi
+from perdure.web.api.demo import DemoApi, uses_only_offline_model
+from perdure.web.api.health import HealthApi
+from perdure.web.api.metrics import MetricsApi
+from perdure.web.api.overview import OverviewApi
+from perdure.web.api.people import PeopleApi
+from perdure.web.api.processes import ProcessApi
+from perdure.web.api.questions import QuestionApi
+from perdure.web.api.sessions import SessionApi
+from perdure.web.api.turns import OutboxApi, TurnApi
+from perdure.web.auth.headers import SecurityHeaders
+from perdure.web.auth.login import Authenticator
+from perdure.web.auth.origin import HostNames
+from perdure.web.openapi import DescriptionApi
+from perdure.web.pages.chat import ChatPage
+from perdure.web.pages.console import ConsolePages
+from perdure.web.pages.rendering import StaticFileApi
+from perdure.web.responses import (
+    HttpRefusal,
+    crash_response,
+    error_responder,
+    http_error_response,
+    refusal_response,
+    unavailable_response,
+)
+from perdure.web.routes import collect_routes
+from perdure.web.webhooks import WebhookApi
+
+
+def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervised: bool = False) -> ASGIApp:
+    """The application that serves one gateway, to this machine alone or to others too.
+
+    `supervised` if somebody starts the gateway again when it dies.
+    """
+    gate = Authenticator(token, HostNames(gateway.settings.web.names, loopback=loopback))
+    demo = loopback and uses_only_offline_model(gateway.settings)
+    app = Starlette(
+        routes=gate.build_routes(
+            collect_routes(*route_providers(gateway, gate, demo=demo, supervised=supervised))
+        ),
+        exception_handlers={
+            HttpRefusal: refusal_response,
+            Unavailable: unavailable_response,
+            BadPerson: error_responder(400),
+            NotTaken: error_responder(403),
+            NotFound: error_responder(404),
+            NewerEntry: error_responder(409),
+            TooManyTries: error_responder(429),
+            HTTPException: http_error_response,
+            Exception: crash_response,
+        },
+    )
+    return SecurityHeaders(app)
+
+
+def route_providers(
+    gateway: Gateway, authenticator: Authenticator, *, demo: bool = True, supervised: bool = False
+) -> list[object]:
+    """Who answers: each of their methods with a `@call` above it is a route."""
+    web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
+    rooms: list[object] = [
+        ChatListApi(gateway),
+        ChatApi(gateway, web),
+        AttachmentApi(gateway),
+        QuestionApi(gateway),
+        SessionApi(gateway),
+        PeopleApi(gateway),
+        ProcessApi(gateway),
+        ChatPage(gateway, demo=demo, supervised=supervised),
+        TurnApi(gateway),
+        OutboxApi(gateway),
+        ConfigurationApi(gateway),
+        OverviewApi(gateway),
+        ConsolePages(gateway),
+        StaticFileApi(),
+        authenticator,
+        WebhookApi(gateway),
+        HealthApi(gateway),
+        MetricsApi(gateway),
+        *([DemoApi(gateway.settings.home)] if demo else []),
+    ]
+    return [*rooms, DescriptionApi(each for each, _ in collect_routes(*rooms))]

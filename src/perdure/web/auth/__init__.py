@@ -1,0 +1,1 @@
+"""The login: who may use the HTTP API and the pages."""

@@ -1,0 +1,176 @@
+"""Who may come in: the login, and what is asked of everybody who shows one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from perdure.core import texts
+from perdure.logs import Log
+from perdure.store.ids import wall_clock
+from perdure.web.auth.cookie import COOKIE_MAX_AGE_SECONDS, LoginCookie
+from perdure.web.auth.origin import HostNames, is_cross_site, is_from_our_page
+from perdure.web.auth.throttle import LoginThrottle
+from perdure.web.auth.token import tokens_match
+from perdure.web.pages.rendering import render_page
+from perdure.web.requests import read_body
+from perdure.web.responses import HttpRefusal
+from perdure.web.routes import FORM, HTML, Endpoint, RouteSpec, route
+from perdure.web.schemas.resources import LoginForm
+
+log = Log("gate")
+
+
+class Authenticator:
+    """Lets in whoever shows the token, or the cookie that it was once exchanged for.
+
+    A header with the right token counts always: nobody can send it for somebody else, and no stranger's wrong ones
+    keep its owner out. The cookie counts only if a page of ours sends it, under a name of ours.
+    """
+
+    def __init__(self, token: str, host_names: HostNames) -> None:
+        self._token = token
+        self._host_names = host_names
+        self._cookie = LoginCookie(token)
+        self._throttle = LoginThrottle()
+
+    def build_routes(self, specs: Iterable[tuple[RouteSpec, Endpoint]]) -> list[Route]:
+        """One route for each path, so that a method which it has not is answered with those that it has."""
+        doors = {"no": lambda endpoint: endpoint, "api": self.require_api_login, "page": self.require_page_login}
+        paths: dict[str, dict[str, Endpoint]] = {}
+        for each, endpoint in specs:
+            paths.setdefault(each.path, {})[each.method] = doors[each.login](endpoint)
+        return [Route(path, _dispatch_by_method(methods), methods=[*methods]) for path, methods in paths.items()]
+
+    def require_api_login(self, endpoint: Endpoint) -> Endpoint:
+        """A call for programs: without a login it is refused in JSON."""
+
+        async def guarded(request: Request) -> Response:
+            if not self._is_logged_in(request):
+                raise HttpRefusal(401, texts.login.NEEDED, texts.login.HEADER_HINT)
+            return await endpoint(request)
+
+        return guarded
+
+    def require_page_login(self, endpoint: Endpoint) -> Endpoint:
+        """A page for people: without a login it leads to the form for it."""
+
+        async def guarded(request: Request) -> Response:
+            return await endpoint(request) if self._is_logged_in(request) else _redirect("/login")
+
+        return guarded
+
+    @route(
+        "GET",
+        "/login",
+        "a form; or, with `token`, what the link does that the gateway prints",
+        login="no",
+        query=("token",),
+        media_type=HTML,
+        statuses=(200, 303),
+    )
+    async def login_form(self, request: Request) -> Response:
+        """The link that the gateway prints logs in; without a token, there is a form."""
+        given = request.query_params.get("token")
+        return render_page("login.html", problem="") if given is None else self._log_in_with_token(request, given)
+
+    @route(
+        "POST",
+        "/login",
+        "logs a browser in, with the `token` of the form",
+        login="no",
+        body=LoginForm,
+        body_media_type=FORM,
+        statuses=(303,),
+    )
+    async def log_in(self, request: Request) -> Response:
+        """What the form sends."""
+        fields = parse_qs((await read_body(request)).decode(errors="replace"))
+        return self._log_in_with_token(request, fields.get("token", [""])[0].strip())
+
+    @route("POST", "/logout", "logs this browser out", login="no", statuses=(303,))
+    async def log_out(self, request: Request) -> Response:
+        """This browser forgets the login; others keep theirs."""
+        self._check_origin(request, is_cross_site(request))
+        response = _redirect("/login")
+        response.delete_cookie(self._cookie.name, httponly=True, samesite="lax")
+        return response
+
+    def _log_in_with_token(self, request: Request, given: str) -> Response:
+        # Before it is counted: no other site must use up the tries of whoever visits it.
+        self._check_origin(request, is_cross_site(request))
+        if wait := self._throttle.seconds_to_wait(_client_address(request)):
+            raise HttpRefusal(
+                429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
+            )
+        if not tokens_match(given, self._token):
+            return self._reject_token(request, given)
+        self._throttle.record_success(_client_address(request))
+        response = _redirect("/")
+        response.set_cookie(
+            self._cookie.name,
+            self._cookie.issue(wall_clock() // 1000),
+            max_age=COOKIE_MAX_AGE_SECONDS,
+            httponly=True,
+            secure=request.url.scheme == "https",
+            # Not `strict`: a link to a page of ours, opened from another site, would then ask for a login.
+            samesite="lax",
+        )
+        return response
+
+    def _reject_token(self, request: Request, given: str) -> Response:
+        self._count_wrong_token(request, given)
+        if "text/html" in request.headers.get("accept", ""):
+            return render_page("login.html", 401, problem=texts.login.REFUSED)
+        raise HttpRefusal(401, texts.login.REFUSED, texts.login.LINK_HINT)
+
+    def _is_logged_in(self, request: Request) -> bool:
+        if "authorization" in request.headers:
+            return self._has_bearer_token(request)
+        if not self._cookie.is_valid(request.cookies.get(self._cookie.name, ""), wall_clock() // 1000):
+            return False
+        self._check_origin(request, not is_from_our_page(request))
+        return True
+
+    def _has_bearer_token(self, request: Request) -> bool:
+        scheme, _, given = request.headers["authorization"].partition(" ")
+        if scheme.lower() != "bearer":
+            return False
+        if tokens_match(given.strip(), self._token):
+            return True
+        if wait := self._throttle.seconds_to_wait(_client_address(request)):
+            raise HttpRefusal(
+                429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
+            )
+        self._count_wrong_token(request, given)
+        return False
+
+    def _count_wrong_token(self, request: Request, given: str) -> None:
+        if wait := self._throttle.record_failure(_client_address(request), given):
+            log.warning("logins_refused", client=_client_address(request), seconds=wait)
+
+    def _check_origin(self, request: Request, cross_site: bool) -> None:
+        host = request.headers.get("host", "")
+        if not self._host_names.allows(host):
+            raise HttpRefusal(403, texts.login.unknown_host(host), texts.login.UNKNOWN_HOST_HINT)
+        if cross_site:
+            raise HttpRefusal(403, texts.login.CROSS_SITE, texts.login.CROSS_SITE_HINT)
+
+
+def _redirect(path: str) -> RedirectResponse:
+    return RedirectResponse(path, 303)
+
+
+def _client_address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _dispatch_by_method(methods: dict[str, Endpoint]) -> Endpoint:
+    async def chosen(request: Request) -> Response:
+        return await methods["GET" if request.method == "HEAD" else request.method](request)
+
+    return chosen

@@ -1,0 +1,101 @@
+"""The description of the HTTP API in OpenAPI 3.1, made from the lines above the methods that answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.version import __version__
+from perdure.web.responses import ErrorResponse, json_response
+from perdure.web.routes import HTML, JSON, RouteSpec, route
+
+Json = dict[str, Any]
+
+API_DESCRIPTION = (
+    "An LLM agent on chat platforms whose conversations survive whatever happens to the process. The page on the "
+    "HTTP API tells what is meant by all this. Fields may be added: ignore those that you do not know."
+)
+LOGIN_DESCRIPTION = (
+    "What `perdure token` shows. In a browser, the cookie of the login does the same for our own pages."
+)
+
+
+class DescriptionApi:
+    """Describes calls, itself among them."""
+
+    def __init__(self, specs: Iterable[RouteSpec]) -> None:
+        self._specs = [*specs, DescriptionApi.get.__dict__["route"]]
+
+    @route("GET", "/api/openapi.json", "this table for machines: OpenAPI 3.1")
+    async def get(self, _: Request) -> Response:
+        return json_response(openapi_document(self._specs))
+
+
+def openapi_document(specs: Iterable[RouteSpec]) -> Json:
+    """The whole description."""
+    specs = [*specs]
+    types = [ErrorResponse, *(shape for each in specs for shape in _schema_types(each))]
+    schemas, parts = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    refs = dict(zip(map(repr, types), schemas, strict=True))
+    paths: dict[str, Json] = {}
+    for each in specs:
+        paths.setdefault(each.documented_path, {})[each.method.lower()] = _operation(each, refs)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Perdure", "version": __version__, "description": API_DESCRIPTION},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": parts,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": LOGIN_DESCRIPTION}},
+        },
+    }
+
+
+def _schema_types(each: RouteSpec) -> list[Any]:
+    return [*each.body, *([] if each.response_type is None else [each.response_type])]
+
+
+def _operation(each: RouteSpec, refs: dict[str, Any]) -> Json:
+    operation: Json = {
+        "operationId": each.operation_id,
+        "summary": re.sub(
+            r",? (see )?\[([^\]]+)\]\([^)]*\)", lambda link: "" if link[1] else f" {link[2]}", each.summary
+        ),
+        "security": [] if each.login == "no" else [{"token": []}],
+        "parameters": _parameters(each),
+        "responses": _responses(each, refs),
+    }
+    if each.body:
+        shapes = [refs[repr(shape)] for shape in each.body]
+        schema = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+        operation["requestBody"] = {"required": True, "content": {each.body_media_type: {"schema": schema}}}
+    return operation
+
+
+def _parameters(each: RouteSpec) -> list[Json]:
+    text = {"type": "string"}
+    inside = [
+        {"name": name, "in": "path", "required": True, "schema": text | {"minLength": 1}}
+        for name in re.findall(r"{(\w+)}", each.documented_path)
+    ]
+    return inside + [{"name": name, "in": "query", "required": False, "schema": text} for name in each.query]
+
+
+def _responses(each: RouteSpec, refs: dict[str, Any]) -> Json:
+    schema = {"type": "object"} if each.response_type is None else refs[repr(each.response_type)]
+    content = {"schema": schema} if each.media_type == JSON else {}
+    found: Json = {
+        str(status): {"description": "as asked"}
+        | ({} if 300 <= status < 400 else {"content": {each.media_type: content}})
+        for status in each.statuses
+    }
+    if each.login == "page":
+        found["303"] = {"description": "leads to the login"}
+    problem: Json = {JSON: {"schema": refs[repr(ErrorResponse)]}} | ({HTML: {}} if each.media_type == HTML else {})
+    return found | {"default": {"description": "why not, and what to do", "content": problem}}

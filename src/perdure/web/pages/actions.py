@@ -1,0 +1,88 @@
+"""What can be done about each thing as it stands: buttons that post to the API once somebody has confirmed."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from perdure.core import texts
+from perdure.core.entries import QuestionAsked
+from perdure.core.question_ids import question_id
+from perdure.store.sessions import Session
+from perdure.store.transitions import Turn
+from perdure.web.pages.filters import chat_label
+from perdure.web.schemas.history import ActionResource
+
+DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
+
+
+def make_action(
+    name: str, path: str, body: dict[str, Any] | None = None, about: str = "", label: str = ""
+) -> ActionResource:
+    """One button. Its label is the usual one of what it does, unless another is given."""
+    usual, question, means = texts.console.ACTIONS[name]
+    return ActionResource(label or usual, question, means, path, body or {}, about, name in DANGEROUS_ACTIONS)
+
+
+def session_actions(session: Session, open_turn: Turn | None) -> list[ActionResource]:
+    """`begun` is the turn that its chat is at, if there is one."""
+    if session.state == "closed":
+        back = make_action(
+            "bring_back", f"/api/sessions/{quote(session.id)}/resume", about=chat_label(session.key)
+        )
+        return [] if open_turn else [back]
+    turn = open_turn.state if open_turn is not None and open_turn.session == session.id else None
+    possible = {
+        "resume": turn == "interrupted" or session.state == "suspended",
+        "drop": turn == "interrupted",
+        "stop": turn in ("queued", "running", "waiting"),
+        "suspend": session.state == "open",
+    }
+    verbs = [verb for verb, can in possible.items() if can]
+    return _session_verb_actions(session.id, session.key, *verbs)
+
+
+def turn_actions(turn: Turn, question: QuestionAsked | None) -> list[ActionResource]:
+    """Of one that waits, also to answer what it `asked`."""
+    if turn.state == "interrupted":
+        return _session_verb_actions(turn.session, turn.key, "resume", "drop")
+    if turn.state not in ("queued", "running", "waiting"):
+        return []
+    return [
+        *(_answer_actions(turn, question) if question else ()),
+        *_session_verb_actions(turn.session, turn.key, "stop"),
+    ]
+
+
+def _answer_actions(turn: Turn, question: QuestionAsked) -> list[ActionResource]:
+    """The same as in the chat: a verdict, or one of the options."""
+    if question.approves:
+        path = f"/api/approvals/{quote(question_id(turn.id, question.approves), safe='')}"
+        verdicts = {"approve": True, "deny": False}
+        return [make_action(name, path, {"approve": approve}, question.text) for name, approve in verdicts.items()]
+    path = f"/api/questions/{quote(question_id(turn.id, question.question), safe='')}/answer"
+    return [
+        make_action("answer", path, {"answer": each}, f"{question.text} {each}", label=each)
+        for each in question.options
+    ]
+
+
+def delivery_actions(row: dict[str, Any]) -> list[ActionResource]:
+    """By what its state allows."""
+    names = {"resend": "resend", "drop": "drop_reply"}
+    about = texts.phrases.first_words(row["text"], 80)
+    return [make_action(names[can], f"/api/outbox/{row['id']}/{can}", about=about) for can in row["can"]]
+
+
+def person_actions(person: dict[str, Any]) -> list[ActionResource]:
+    return [
+        make_action("remove", "/api/people/remove", {"who": person["who"], "chat": person["chat"]}, person["who"])
+    ]
+
+
+def resume_actions(session: Session) -> list[ActionResource]:
+    return _session_verb_actions(session.id, session.key, "resume")
+
+
+def _session_verb_actions(session: str, key: str, *verbs: str) -> list[ActionResource]:
+    return [make_action(verb, f"/api/sessions/{quote(session)}/{verb}", about=chat_label(key)) for verb in verbs]

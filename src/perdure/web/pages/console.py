@@ -1,0 +1,197 @@
+"""The pages of the console: what the JSON beside each of them says, for people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.core import texts
+from perdure.core.delivery import DeliveryState
+from perdure.errors import NotFound, Unavailable
+from perdure.operations.configuration import effective_settings
+from perdure.operations.inspect import explain_session, find_session, list_sessions, session_fields
+from perdure.operations.outbox import list_deliveries
+from perdure.operations.people import PeopleVerbs
+from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
+from perdure.runtime.gateway import Gateway
+from perdure.web.api.overview import pending_question, read_overview
+from perdure.web.api.people import read_people_after
+from perdure.web.api.processes import process_fields as process_fields
+from perdure.web.api.processes import read_output
+from perdure.web.api.sessions import read_session_filter, read_session_name
+from perdure.web.api.turns import read_after, read_decisions_after, read_delivery_states, read_path_id
+from perdure.web.pages import actions
+from perdure.web.pages.rendering import render_page
+from perdure.web.pages.timeline_layout import timeline_diagrams
+from perdure.web.pages.timeline_table import timeline_rows
+from perdure.web.responses import HttpRefusal
+from perdure.web.routes import route
+
+PAGE_SIZE = 50
+SECTION_OF_PAGE = {
+    "session": "sessions",
+    "turn": "sessions",
+    "process": "processes",
+}  # under whose name a page stands
+PageEndpoint = Callable[[Any, Request], Awaitable[Response]]
+
+
+def errors_as_page(endpoint: PageEndpoint) -> PageEndpoint:
+    """What cannot be found or read, or makes no sense, is a page that says so."""
+
+    @wraps(endpoint)
+    async def shown(self: Any, request: Request) -> Response:
+        try:
+            return await endpoint(self, request)
+        except (NotFound, HttpRefusal, Unavailable) as error:
+            status = 503 if isinstance(error, Unavailable) else getattr(error, "status", 404)
+            values = {"here": "console", "room": "", "json": None, "counts": None, "error": error}
+            return render_page("console/error.html", status, heading=texts.console.ERROR_TITLES[status], **values)
+
+    return shown
+
+
+class ConsolePages:
+    """Pages for whoever runs the gateway. They change nothing: buttons post to the API."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    @route("GET", "/console", "the console: how the gateway is, and what needs somebody", login="page")
+    @errors_as_page
+    async def overview(self, _: Request) -> Response:
+        return await self._render("overview", "/api/overview", **await read_overview(self._gateway))
+
+    @route(
+        "GET",
+        "/console/sessions",
+        "the sessions, newest first",
+        login="page",
+        query=("state", "turn", "key", "after"),
+    )
+    @errors_as_page
+    async def sessions(self, request: Request) -> Response:
+        which = read_session_filter(dict(request.query_params) | {"order": "newest"})
+        found = await list_sessions(self._gateway.store, read_after(request, "session"), PAGE_SIZE + 1, which)
+        older = _next_page_url(request, found[PAGE_SIZE - 1]["id"]) if len(found) > PAGE_SIZE else None
+        values = {"sessions": found[:PAGE_SIZE], "which": which, "older": older}
+        return await self._render("sessions", _json_url("/api/sessions", request, order="newest"), **values)
+
+    @route("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page", query=("after",))
+    @errors_as_page
+    async def session(self, request: Request) -> Response:
+        store = self._gateway.store
+        session = await find_session(store, read_session_name(request))
+        past = await list_turns(store, session.id, read_after(request, "turn"), PAGE_SIZE)
+        older = _next_page_url(request, past["turns"][-1]["id"]) if past["more"] else None
+        values = {
+            "session": await session_fields(store, session),
+            "why": await explain_session(store, session.id, self._gateway.operator_verbs.clock),
+            "acts": actions.session_actions(session, await store.turns.current(session.key)),
+            "turns": past["turns"],
+            "older": older,
+        }
+        return await self._render("session", _json_url(f"/api/sessions/{session.id}", request), **values)
+
+    @route("GET", "/console/turns/{id}", "the life of a turn, drawn to scale", login="page")
+    @errors_as_page
+    async def turn(self, request: Request) -> Response:
+        name = read_path_id(request, "id", "turn")
+        life = await turn_timeline(self._gateway.store, name)
+        turn = await self._gateway.store.turns.get(name)
+        possible = actions.turn_actions(turn, await pending_question(self._gateway, turn)) if turn else []
+        drawn = timeline_diagrams(life, self._gateway.operator_verbs.clock())
+        values = {"turn": life, "drawings": drawn, "rows": timeline_rows(life), "acts": possible}
+        return await self._render("turn", f"/api/turns/{name}", **values)
+
+    @route("GET", "/console/decisions", "what recovery decided, and why", login="page", query=("after",))
+    @errors_as_page
+    async def decisions(self, request: Request) -> Response:
+        found = await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)
+        older = _next_page_url(request, found["next"]) if found["next"] else None
+        return await self._render("decisions", _json_url("/api/decisions", request), older=older, **found)
+
+    @route("GET", "/console/outbox", "replies, and what to do about them", login="page", query=("state", "after"))
+    @errors_as_page
+    async def outbox(self, request: Request) -> Response:
+        states = read_delivery_states(request)
+        found = await list_deliveries(self._gateway.store, states, read_after(request, "reply"), PAGE_SIZE)
+        rows = [row | {"acts": actions.delivery_actions(row)} for row in found["outbox"]]
+        older = _next_page_url(request, found["next"]) if found["next"] else None
+        values = {"rows": rows, "states": list(DeliveryState), "chosen": ",".join(states), "older": older}
+        return await self._render("outbox", _json_url("/api/outbox", request), **values)
+
+    @route("GET", "/console/processes", "processes in the background", login="page", query=("after",))
+    @errors_as_page
+    async def processes(self, request: Request) -> Response:
+        after = read_after(request, "process")
+        found = await self._gateway.store.processes.page(after, PAGE_SIZE + 1, newest=True)
+        older = _next_page_url(request, found[PAGE_SIZE - 1].id) if len(found) > PAGE_SIZE else None
+        shown = [process_fields(process) for process in found[:PAGE_SIZE]]
+        json = _json_url("/api/processes", request, order="newest")
+        return await self._render("processes", json, processes=shown, older=older)
+
+    @route("GET", "/console/processes/{id}", "one process, with its output as it comes", login="page")
+    @errors_as_page
+    async def process(self, request: Request) -> Response:
+        name = read_path_id(request, "id", "process")
+        process = await self._gateway.store.processes.get(name)
+        if process is None:
+            raise NotFound(f"no process is named {name!r}", hint="The list of processes has those that there are.")
+        files = self._gateway.settings.home / "keepers" / process.directory
+        output = await asyncio.to_thread(read_output, files, None, final=process.state != "live")
+        fields = process_fields(process) | output
+        return await self._render("process", f"/api/processes/{name}", process=fields)
+
+    @route("GET", "/console/people", "who may talk to the agent, and who asks to", login="page", query=("after",))
+    @errors_as_page
+    async def people(self, request: Request) -> Response:
+        register = PeopleVerbs(self._gateway.settings, self._gateway.store, self._gateway.operator_verbs.clock)
+        found = {"configured": [], "requests": []} | await register.page(read_people_after(request))
+        known = [each | {"acts": actions.person_actions(each)} for each in found["people"]]
+        further = _next_page_url(request, known[-1]["place"]) if found["more"] else None
+        values = found | {
+            "people": known,
+            "further": further,
+            "pairing": actions.make_action("pair", "/api/people/pair"),
+        }
+        return await self._render("people", _json_url("/api/people", request), **values)
+
+    @route("GET", "/console/config", "the settings in effect, without the secrets among them", login="page")
+    @errors_as_page
+    async def config(self, _: Request) -> Response:
+        settings = self._gateway.settings
+        sections: dict[str, list[dict[str, Any]]] = {}
+        found = effective_settings(settings)
+        for each in found:
+            sections.setdefault(each["key"].rpartition(".")[0], []).append(each)
+        changed = [each for each in found if each["changed"]]
+        values = {"sections": sections, "changed": changed, "home": str(settings.home)}
+        return await self._render("config", "/api/config", **values)
+
+    async def _render(self, name: str, json: str, **values: Any) -> Response:
+        """A page with what stands on each of them: the counts, and the JSON that says the same."""
+        given: dict[str, Any] = {
+            "here": "console",
+            "room": SECTION_OF_PAGE.get(name, name),
+            "json": json,
+            "counts": values.pop("counts", None) or await self._gateway.store.gauges.counts(),
+        }
+        return render_page(f"console/{name}.html", **given, **values)
+
+
+def _next_page_url(request: Request, after: str) -> str:
+    """The address of the next page of the same list."""
+    return "?" + urlencode(dict(request.query_params) | {"after": after})
+
+
+def _json_url(path: str, request: Request, **query: str) -> str:
+    """The address of the same as data."""
+    asked = urlencode(dict(request.query_params) | query)
+    return f"{path}?{asked}" if asked else path

@@ -1,0 +1,245 @@
+"""A turn's life, drawn to scale: lanes of bars over one axis of time. Only geometry; the template draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+
+from perdure.core import texts
+from perdure.core.timeline import is_planned_stop
+from perdure.web.pages.filters import capitalised, duration
+
+WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 1000.0, 92.0, 14.0  # units of the drawing; names of lanes stand on the left
+ROW_HEIGHT, TOP_MARGIN = 30.0, 26.0
+MIN_BAR_WIDTH = 3.0  # what took no time is seen all the same
+LETTER_WIDTH = 6.6  # about as wide as a letter
+MAX_TICKS, MAX_TOOL_ROWS = 9, 8
+CLOSE_UP_SHARE = 0.25  # an attempt that is a smaller share of the whole is also drawn on its own
+TICK_STEPS_MS = [base * unit for unit, bases in (
+    (1, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+    (1_000, (1, 2, 5, 10, 15, 30)),
+    (60_000, (1, 2, 5, 10, 15, 30)),
+    (3_600_000, (1, 2, 6, 12)),
+    (86_400_000, (1, 2, 7, 30, 90, 365)),
+) for base in bases]  # fmt: skip
+
+
+class TimelineBar(Struct):
+    """Something that took time. `kind` is its colour, `mark` says that it was cut off or goes on."""
+
+    at: int
+    until: int
+    kind: str
+    title: str
+    text: str = ""
+    mark: str = ""
+    x: float = 0.0
+    width: float = 0.0
+
+    @property
+    def shown(self) -> str:
+        """As much of its name as has room in it."""
+        return (
+            self.text
+            if self.holds(self.text)
+            else self.text[: self._letters_that_fit - 1] + "…"
+            if self._letters_that_fit > 4
+            else ""
+        )
+
+    def holds(self, text: str) -> bool:
+        """Whether the whole text has room in it."""
+        return len(text) <= self._letters_that_fit
+
+    @property
+    def _letters_that_fit(self) -> int:
+        return int((self.width - 10) / LETTER_WIDTH)
+
+
+class OutageBar(TimelineBar):
+    """Time without a gateway, as far as is known; `death` says how the last one died, if somebody saw it."""
+
+    death: str = ""
+
+
+B = TypeVar("B", bound=TimelineBar)
+
+
+class TimelineLane(Struct):
+    name: str
+    bars: list[TimelineBar]
+    y: float = 0.0
+
+
+class AxisTick(Struct, frozen=True):
+    x: float
+    text: str
+
+
+class TimelineDiagram(Struct):
+    name: str
+    begin: int
+    end: int
+    lanes: list[TimelineLane]
+    downs: list[OutageBar]  # from the death of a gateway, or its last sign of life, until that was found
+    ticks: list[AxisTick] = field(default_factory=list)
+
+    @property
+    def height(self) -> float:
+        return TOP_MARGIN + ROW_HEIGHT * len(self.lanes) + 8
+
+
+def timeline_diagrams(timeline: dict[str, Any], now: int) -> list[TimelineDiagram]:
+    """The whole life; and close-ups of attempts that would be too small to see in it."""
+    lanes, downs = _lanes(timeline, now), _outage_bars(timeline)
+    begin, end = _time_range([bar for lane in lanes for bar in lane.bars])
+    whole = _lay_out("The whole turn", lanes, downs, begin, end)
+    return [whole, *(_close_up_diagram(timeline, one, now) for one in _short_attempts(timeline, now, end - begin))]
+
+
+def _short_attempts(timeline: dict[str, Any], now: int, total: int) -> list[dict[str, Any]]:
+    if len(timeline["attempts"]) < 2 and not timeline["interruptions"]:
+        return []
+    return [one for one in timeline["attempts"] if (one["until"] or now) - one["at"] < CLOSE_UP_SHARE * total]
+
+
+def _close_up_diagram(timeline: dict[str, Any], attempt: dict[str, Any], now: int) -> TimelineDiagram:
+    begin, end = attempt["at"], max(attempt["until"] or now, attempt["at"] + 1)
+    name = f"Attempt {attempt['number']}, at its own scale"
+    return _lay_out(name, _lanes(timeline, now), _outage_bars(timeline), begin, end)
+
+
+def _lay_out(
+    name: str, lanes: Sequence[TimelineLane], downs: Iterable[OutageBar], begin: int, end: int
+) -> TimelineDiagram:
+    end = max(end, begin + 1)
+    kept = [TimelineLane(lane.name, _place_bars(lane.bars, begin, end)) for lane in lanes]
+    kept = [lane for lane in kept if lane.bars]
+    for row, lane in enumerate(kept):
+        lane.y = TOP_MARGIN + ROW_HEIGHT * row
+    return TimelineDiagram(name, begin, end, kept, _place_bars(downs, begin, end), _axis_ticks(begin, end))
+
+
+def _place_bars(bars: Iterable[B], begin: int, end: int) -> list[B]:
+    """The bars that are to be seen between two moments, each in its place."""
+    found = []
+    for bar in bars:
+        if bar.until < begin or bar.at > end:
+            continue
+        left, right = (_x_position(min(max(at, begin), end), begin, end) for at in (bar.at, bar.until))
+        width = max(right - left, MIN_BAR_WIDTH)
+        bar.x, bar.width = round(min(left, WIDTH - RIGHT_MARGIN - width), 1), round(width, 1)
+        found.append(bar)
+    return found
+
+
+def _x_position(at: int, begin: int, end: int) -> float:
+    return LEFT_MARGIN + (at - begin) / (end - begin) * (WIDTH - LEFT_MARGIN - RIGHT_MARGIN)
+
+
+def _axis_ticks(begin: int, end: int) -> list[AxisTick]:
+    step = next((step for step in TICK_STEPS_MS if (end - begin) / step <= MAX_TICKS), TICK_STEPS_MS[-1])
+    places = range(0, end - begin + 1, step)[: MAX_TICKS + 1]
+    return [
+        AxisTick(round(_x_position(begin + place, begin, end), 1), duration(place) if place else "0")
+        for place in places
+    ]
+
+
+def _time_range(bars: Sequence[TimelineBar]) -> tuple[int, int]:
+    return min((bar.at for bar in bars), default=0), max((bar.until for bar in bars), default=1)
+
+
+# ── what there is to draw ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _lanes(timeline: dict[str, Any], now: int) -> list[TimelineLane]:
+    tools = _split_overlapping([_span_bar(each, now) for each in timeline["calls"]])
+    return [
+        TimelineLane("Messages", [_message_bar(each) for each in timeline["messages"]]),
+        TimelineLane(
+            "Attempts",
+            [
+                *(_attempt_bar(each, now) for each in timeline["attempts"]),
+                *map(_decision_bar, timeline["decisions"]),
+            ],
+        ),
+        TimelineLane("Model", [_span_bar(each, now) for each in timeline["steps"]]),
+        *(TimelineLane("" if row else "Tools", bars) for row, bars in enumerate(tools)),
+        TimelineLane("Person", [_span_bar(each, now) for each in timeline["questions"]]),
+        TimelineLane("Replies", [_delivery_bar(each, now) for each in timeline["replies"]]),
+    ]
+
+
+def _message_bar(each: dict[str, Any]) -> TimelineBar:
+    begin = min(each["sent_at"] or each["received_at"], each["received_at"])
+    end = each["taken_at"] or each["received_at"]
+    title = f"Message of {each['by']}: stored, and taken {duration(end - each['received_at'])} later"
+    return TimelineBar(begin, end, "message", title)
+
+
+def _attempt_bar(each: dict[str, Any], now: int) -> TimelineBar:
+    end = each["until"] or now
+    how = "goes on" if each["until"] is None else each["ending"]
+    cause = f" by {texts.recovery.cause(each['reason'])}" if each["reason"] else ""
+    title = f"Attempt {each['number']}: {duration(end - each['at'])}, {how}{cause}"
+    mark = "open" if each["until"] is None else "cut" if each["ending"] == "interrupted" else ""
+    return TimelineBar(each["at"], end, "attempt", title, f"attempt {each['number']}", mark)
+
+
+def _decision_bar(each: dict[str, Any]) -> TimelineBar:
+    return TimelineBar(
+        each["at"], each["at"], "decided", f"Decided: {each['choice_in_words']}. {each['rule_in_words']}."
+    )
+
+
+def _span_bar(each: dict[str, Any], now: int) -> TimelineBar:
+    end = each["until"] if each["until"] is not None else now
+    outcome = each["outcome"] or "goes on"
+    title = f"{each['name']} ({each['id']}): {duration(end - each['at'])}, {outcome}"
+    mark = {"cut": "cut", "unknown": "cut", None: "open"}.get(each["outcome"], "")
+    kind = f"{each['kind']} failed" if each["outcome"] == "error" else each["kind"]
+    return TimelineBar(each["at"], end, kind, title, each["name"], mark)
+
+
+def _delivery_bar(each: dict[str, Any], now: int) -> TimelineBar:
+    settled = each["state"] not in ("owed", "sending", "unknown")
+    end = each["updated_at"] if settled else max(now, each["created_at"])
+    title = f"Reply, part {each['part'] + 1}: {duration(end - each['created_at'])}, {each['state']}"
+    kind = "reply" if each["state"] == "sent" else "reply failed" if settled else "reply"
+    return TimelineBar(each["created_at"], end, kind, title, each["state"], "" if settled else "open")
+
+
+def _outage_bars(timeline: dict[str, Any]) -> list[OutageBar]:
+    """Where nothing is known to have been alive; where somebody saw the gateway die, none was there."""
+    return [_outage_bar(each) for each in timeline["interruptions"]]
+
+
+def _outage_bar(each: dict[str, Any]) -> OutageBar:
+    death, text = (
+        each["death"] or "",
+        texts.recovery.WITHOUT_GATEWAY if each["death"] else texts.recovery.NO_SIGN_OF_LIFE,
+    )
+    lasted = f"{text} for {duration(each['found_at'] - each['at'])}"
+    title = (
+        texts.recovery.downtime(death, each["reason"])
+        if is_planned_stop(each["reason"])
+        else f"{death}; {lasted}".lstrip("; ")
+    )
+    return OutageBar(each["at"], each["found_at"], "down", capitalised(title), text, death=death)
+
+
+def _split_overlapping(bars: Sequence[TimelineBar]) -> list[list[TimelineBar]]:
+    """Bars that overlap go into rows of their own; beyond a few rows, they share the last one."""
+    rows: list[list[TimelineBar]] = []
+    for bar in sorted(bars, key=lambda bar: bar.at):
+        free = [row for row in rows if row[-1].until <= bar.at]
+        if free:
+            free[0].append(bar)
+        elif len(rows) < MAX_TOOL_ROWS:
+            rows.append([bar])
+        else:
+            rows[-1].append(bar)
+    return rows

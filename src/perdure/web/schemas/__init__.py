@@ -1,0 +1,1 @@
+"""What the HTTP API answers with, as its OpenAPI description tells."""

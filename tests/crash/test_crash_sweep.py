@@ -1,0 +1,43 @@
+"""The sweep, quickly: every scene is crashed at every seventh point of it; `make soak` takes them all.
+
+A point is a call to the store, the platform or the model, before or after it. See `support/crash_sweep.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.crash_scenarios.registry import SCENARIOS, check_reach, recorded_sweeps
+from support.crash_sweep import CrashScenario, run_sweep
+from support.keepers import end_all_commands
+
+POINT_STRIDE = 7
+MIN_POINTS = 3000  # points of the full sweep
+
+SCENARIO_NUMBERS = {scene.name: number for number, scene in enumerate(SCENARIOS)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which no command runs any more after the test."""
+    yield from end_all_commands(tmp_path)
+
+
+@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+def test_nothing_is_lost_or_repeated_when_killed_at_any_call(scene: type[CrashScenario], folder: Path) -> None:
+    """Every n-th point of a scene, and in each scene others.
+
+    B20, B22, B25, B40, B46, B49, B60, B62, B63, B64, B66, B67, B70, B71, B73, B74, B75, B76, B80, B81, B84, B85,
+    B90, B91, B92, B93, B96, B104.
+    """
+    swept = run_sweep(scene, folder, every=POINT_STRIDE, first=SCENARIO_NUMBERS[scene.name] % POINT_STRIDE)
+    print(f"sweep {scene.name}: {swept.points} points")
+    check_reach(scene, swept.calls)
+
+
+def test_full_sweep_has_every_scene_and_thousands_of_points() -> None:
+    assert list(recorded_sweeps()) == [scene.name for scene in SCENARIOS]
+    assert sum(each["points"] for each in recorded_sweeps().values()) >= MIN_POINTS

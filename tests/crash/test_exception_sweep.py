@@ -1,0 +1,36 @@
+"""The sweep of exceptions, quickly: at every fifth point of each scene something is raised, of changing classes.
+
+`make soak` raises every class at every point. See `support/exception_sweep.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.exception_sweep import ERRORS, SCENARIOS, ExceptionScenario, sweep
+
+pytestmark = pytest.mark.anyio
+
+POINT_STRIDE = 5
+ERROR_KINDS = list(ERRORS)
+
+
+@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+async def test_b59_gateway_lives_whatever_is_raised_at_a_call(
+    scene: type[ExceptionScenario], tmp_path: Path
+) -> None:
+    """Neighbours are served, and what failed is told: in the chat or to the platform, and in the log."""
+    first = SCENARIOS.index(scene)
+
+    def choose(point: int) -> list[str]:
+        return (
+            [ERROR_KINDS[(point // POINT_STRIDE + first) % len(ERROR_KINDS)]]
+            if point % POINT_STRIDE == first % POINT_STRIDE
+            else []
+        )
+
+    points = await sweep(scene, tmp_path, choose)
+    print(f"sweep of exceptions {scene.name}: {points} points")
+    assert points >= 5

@@ -1,0 +1,20 @@
+"""The sweep of exceptions, whole: every class of exception is raised at every call of every scene."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.exception_sweep import ERRORS, SCENARIOS, ExceptionScenario, sweep
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+async def test_b59_gateway_lives_whatever_is_raised_at_every_call(
+    scene: type[ExceptionScenario], tmp_path: Path
+) -> None:
+    points = await sweep(scene, tmp_path, lambda _: list(ERRORS))
+    print(f"sweep of exceptions {scene.name}: {points} points")

@@ -1,0 +1,96 @@
+"""What the tests of approvals share: a scene in which a guarded command waits for a person's word."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from perdure.core.journal import ToolEnded, ToolStarted, TurnView
+from perdure.core.messages import Button
+from perdure.runtime.gateway import Gateway
+from perdure.store.api import Store
+from perdure.testing import SettableClock, SimulatedPlatform
+from support import inprocess, shutdown
+from support.recovery import key_of, last_turn, turn_views
+from support.shell_commands import ShellCommands
+from support.waiting import eventually
+
+GUARDED = "danger: echo ran >> runs; echo hello"
+QUESTION = (
+    "May I do this? danger(command='echo ran >> runs; echo hello')\n"
+    "I ask because the script calls it dangerous.\n"
+    "Say /approve or /deny; nothing else counts."
+)
+DONE = "exit code 0\nhello"
+
+
+class ApprovalScenario:
+    """What outlives gateways: a home, a platform and a clock."""
+
+    def __init__(self, home: Path, platform: SimulatedPlatform | None = None, **settings: str) -> None:
+        self.home = home
+        self.platform = platform or SimulatedPlatform()
+        self.clock = SettableClock()
+        self.commands = ShellCommands(home)
+        self._options: dict[str, Any] = {"clock": self.clock, **settings}
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Gateway]:
+        async with inprocess.serving(self.home, self.platform, **self._options) as self.gateway:
+            yield self.gateway
+
+    @asynccontextmanager
+    async def crashing(self) -> AsyncIterator[Gateway]:
+        """A gateway that is killed at the end."""
+        async with inprocess.crashing_at_the_end(self.home, self.platform, **self._options) as self.gateway:
+            yield self.gateway
+
+    @asynccontextmanager
+    async def crashing_at_fact(self, fact: str) -> AsyncIterator[Gateway]:
+        """A gateway that is killed by a fact."""
+        async with shutdown.crashing_at_fact(self.home, self.platform, fact=fact, **self._options) as self.gateway:
+            yield self.gateway
+
+    async def ask(self, text: str = GUARDED) -> tuple[Button, ...]:
+        """Write this, and wait until it is asked; the buttons."""
+        self.platform.write(text)
+        return await self.wait_for_question(1)
+
+    async def wait_for_question(self, times: int) -> tuple[Button, ...]:
+        """Wait until it was asked this often in all; the buttons of the newest question."""
+
+        def buttons() -> list[tuple[Button, ...]] | None:
+            found = [posted.buttons for posted in self.platform.posted if posted.text.startswith("May I do this?")]
+            return found if len(found) >= times else None
+
+        return (await eventually(f"it is asked {times} times", buttons))[-1]
+
+    async def wait_for_replies(self, *texts: str, chat: str = "1") -> None:
+        """Wait until a chat has seen these at the end."""
+        await eventually(
+            f"chat {chat} sees {texts}", lambda: self.platform.replies(chat)[-len(texts) :] == list(texts)
+        )
+
+    async def last_turn_view(self, store: Store | None = None) -> TurnView:
+        return await last_turn(store or self.gateway.store, key_of(self.platform))
+
+    async def turns(self) -> list[TurnView]:
+        return await turn_views(self.gateway.store, key_of(self.platform))
+
+    async def wait_for_result(self, call: str = "c1.1") -> ToolEnded:
+        """The result of a call, when it is there."""
+
+        async def probe() -> ToolEnded | None:
+            return (await self.turns())[0].calls[call].ended
+
+        return await eventually(f"{call} has its result", probe)
+
+    async def started_entry(self, call: str = "c1.1") -> ToolStarted:
+        found = (await self.turns())[0].calls[call].started
+        assert found is not None
+        return found
+
+    def runs(self) -> int:
+        return self.commands.runs()

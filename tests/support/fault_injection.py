@@ -1,0 +1,136 @@
+"""A fuse around a gateway: it counts every call to the store, the platform and the model, and burns at the n-th.
+
+From then on nothing that the gateway does reaches anybody, as if its process had been killed there: not the disk,
+not the platform, not the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from perdure.agents.api import Model, ModelRequest, PreviewCallback
+from perdure.core.journal import ModelAnswered
+from perdure.core.messages import Inbound, Outbound, Receipt, Stored
+from perdure.platforms.api import Event
+from perdure.store.database import Database, Transaction
+from perdure.testing import Crash, SimulatedPlatform
+from perdure.testing.simulated_platform import SimulatedAdapter
+
+T = TypeVar("T")
+
+
+class CrashInjector:
+    """Burns at the n-th call, before or after it took place, or after the write that makes a fact true."""
+
+    def __init__(self, at: int | None = None, *, after: bool = False, fact: str = "") -> None:
+        self.calls: list[str] = []  # what was called, in order
+        self.triggered = asyncio.Event()
+        self.fact = fact  # a query that gives a row
+        self._at = at
+        self._after = after
+
+    async def intercept(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Let a call through, if this is not the end."""
+        self._raise_if_triggered()
+        self.calls.append(name)
+        fatal = len(self.calls) == self._at
+        if fatal and not self._after:
+            self.trigger()
+        result = await call()
+        self._raise_if_triggered()  # somebody else may have been killed meanwhile, and we with them
+        if fatal:
+            self.trigger()
+        return result
+
+    def trigger(self) -> None:
+        self.triggered.set()
+        raise Crash
+
+    def _raise_if_triggered(self) -> None:
+        if self.triggered.is_set():
+            raise Crash
+
+
+class InterceptedDatabase:
+    """A database behind a fuse."""
+
+    def __init__(self, database: Database, injector: CrashInjector) -> None:
+        self.beneath = database
+        self.exclusive = database.exclusive
+        self._injector = injector
+
+    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+        result = await self._injector.intercept("store", lambda: self.beneath.write(transaction, key=key))
+        if self._injector.fact and await self.beneath.read(lambda tx: tx.one(self._injector.fact)) is not None:
+            self._injector.trigger()
+        return result
+
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await self._injector.intercept("store", lambda: self.beneath.read(transaction))
+
+    @property
+    def problem(self) -> str | None:
+        return self.beneath.problem
+
+    async def close(self) -> None:
+        """What the kernel does for a dead process: it closes the files and frees the locks."""
+        await self.beneath.close()
+
+
+class InterceptedAdapter(SimulatedAdapter):
+    """A connection to the simulated platform behind a fuse."""
+
+    def __init__(self, platform: SimulatedPlatform, injector: CrashInjector) -> None:
+        super().__init__(platform)
+        self._injector = injector
+
+    async def connect(self) -> None:
+        await self._injector.intercept("connect", super().connect)
+
+    def _event(self, inbound: Inbound) -> Event:
+        event = super()._event(inbound)
+
+        async def ack(stored: Stored | None) -> None:
+            await self._injector.intercept("ack", lambda: event.ack(stored))
+
+        return msgspec.structs.replace(event, ack=ack)
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        send = super().send
+        return await self._injector.intercept("send", lambda: send(outbound))
+
+    async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
+        inner = super().fetch
+
+        async def whole() -> bytes:
+            return b"".join([piece async for piece in inner(reference)])
+
+        yield await self._injector.intercept("fetch", whole)
+
+    async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
+        edit = super().edit
+        await self._injector.intercept("edit", lambda: edit(receipt, outbound))
+
+    async def find_sent(self, key: str) -> Receipt | None:
+        find = super().find_sent
+        return await self._injector.intercept("find", lambda: find(key))
+
+
+class InterceptedModel:
+    """A model behind a fuse."""
+
+    def __init__(self, model: Model, injector: CrashInjector) -> None:
+        self.name = model.name
+        self.window = model.window
+        self._model = model
+        self._injector = injector
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
+        return await self._injector.intercept("model", lambda: self._model.respond(request, show_preview))

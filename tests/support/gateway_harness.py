@@ -1,0 +1,200 @@
+"""A gateway that is killed and started again, as often as one likes, on one home and with one platform.
+
+A piece of work hangs until it is let go of: so there is always a moment at which nothing moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Awaitable
+from pathlib import Path
+
+from perdure.core.tools import Use
+from perdure.errors import Unavailable
+from perdure.runtime.gateway import Gateway
+from perdure.store.api import Store
+from perdure.store.database import Database
+from perdure.testing import Crash, CrashingDatabase, SettableClock, SimulatedPlatform
+from support.inprocess import make_gateway
+from support.recovery import AgentHarness
+from support.waiting import eventually
+
+RESTART_GAP_SECONDS = 400  # as seconds, between two starts, so that they are no crash loop
+SETTINGS = {
+    "RECOVERY__FRESHNESS": "20h",
+    "RECOVERY__MAX_WITHOUT_PROGRESS": "999",
+    "RECOVERY__MAX_INTERRUPTIONS": "999",
+    "DRAIN__DEADLINE": "0s",
+    "DELIVERY__MAX_AGE": "9999h",
+    "INBOX__MAX_AGE": "0s",
+}
+_WAITING_SQL = "state = 'waiting' AND kind IN ('message', 'wish')"
+_UNDECIDED_SQL = (
+    "SELECT key FROM turns t WHERE state = 'interrupted' AND coalesce((SELECT max(seq) FROM journal "
+    "WHERE turn = t.id AND kind = 'decided'), 0) < (SELECT max(seq) FROM journal WHERE turn = t.id "
+    "AND kind = 'interrupted')"
+)
+
+
+class TrackingAgentHarness(AgentHarness):
+    """Knows what hangs at this moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running_steps: list[str] = []
+
+    async def _run_step(self, use: Use) -> str:
+        name = str(use.arguments["name"])
+        self.running_steps.append(name)
+        try:
+            return await super()._run_step(use)
+        finally:
+            self.running_steps.remove(name)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being done that does not hang."""
+        return not self.stuck.issuperset(self.running_steps)
+
+
+class ArmableDatabase(CrashingDatabase):
+    """Dies at a call that is chosen while it lives."""
+
+    def arm(self, calls: int, *, after: bool) -> None:
+        self._at, self._after = self.calls + calls, after
+
+    def disarm(self) -> None:
+        self._at = None
+
+    @property
+    def armed(self) -> bool:
+        return self._at is not None and self._at > self.calls
+
+
+class GatewayHarness:
+    """What outlives gateways, and the one that runs now."""
+
+    def __init__(self) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="perdure-stage-"))
+        self.platform, self.clock, self.agent_harness = (
+            SimulatedPlatform(),
+            SettableClock(),
+            TrackingAgentHarness(),
+        )
+        self.starts = 0
+        self.gateway: Gateway
+        self.database: ArmableDatabase
+        self._running: asyncio.Task[object]
+
+    async def close(self) -> None:
+        self.database.kill()
+        self._running.cancel()
+        await asyncio.wait({self._running})
+        shutil.rmtree(self._home)
+
+    @property
+    def store(self) -> Store:
+        """For looking: that is no call of the gateway's."""
+        return Store(self.database.beneath)
+
+    @property
+    def obeys_at_once(self) -> bool:
+        """Whether what happens now is certainly heeded before anything else happens."""
+        return self.platform.reachable and not self.database.armed
+
+    # ── gateways ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _wrap(self, database: Database) -> Database:
+        self.database = ArmableDatabase(database)
+        return self.database
+
+    async def start(self) -> None:
+        self.starts += 1
+        self.clock.move(RESTART_GAP_SECONDS)
+        options = {"agent": self.agent_harness.agent, "clock": self.clock}
+        self.gateway = make_gateway(self._home, self.platform, wrap=self._wrap, **options, **SETTINGS)
+        self._running = asyncio.create_task(self.gateway.run())
+        await eventually("the gateway is ready", lambda: self._running.done() or self.gateway.phase == "ready")
+
+    async def _start_next(self) -> None:
+        """A gateway has ended, by an order or by a crash: the next one."""
+        await asyncio.wait({self._running})
+        error = None if self._running.cancelled() else self._running.exception()
+        assert error is None or isinstance(error, Crash), f"the gateway ended with {error!r}"
+        await self.database.close()  # which a kernel does for the dead, also in the middle of their farewell
+        await self.start()
+
+    async def arm(self, calls: int, *, after: bool) -> None:
+        self.database.arm(calls, after=after)
+
+    async def disarm(self) -> None:
+        """Let the gateway live for as long as nobody says otherwise."""
+        self.database.disarm()
+
+    async def run_tolerating_crash(self, action: Awaitable[object]) -> None:
+        """Do something to the gateway, which may die of it."""
+        try:
+            await action
+        except (Crash, Unavailable):
+            self._running.cancel()
+
+    async def kill(self) -> None:
+        self.database.kill()
+        self._running.cancel()
+        await self._start_next()
+
+    async def restart(self) -> None:
+        self.gateway.stop()
+        await self._start_next()
+
+    async def release_steps(self) -> None:
+        """Whatever was asked for is done without delay; what is asked for later hangs again."""
+        self.agent_harness.release()
+
+    async def set_reachable(self, up: bool) -> None:
+        self.platform.reachable = up
+        if not up:
+            self.platform.disconnect()
+
+    async def set_platform_fault(self, fault: str) -> None:
+        setattr(self.platform, fault, 1)
+
+    # ── quiet ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def wait_until_quiet(self) -> None:
+        """Wait until nothing moves but what hangs. A gateway that dies meanwhile is started again."""
+        await eventually("nothing moves any more", self._is_quiet)
+
+    async def _is_quiet(self) -> bool:
+        if self._running.done():
+            await self._start_next()
+            return False
+        if self.database.crashed or self.agent_harness.is_busy:
+            return False
+        connected = self.gateway.loops.connections.connected
+        if self.platform.reachable and (self.platform.pending() or not connected):
+            return False
+        try:
+            return not await self.database.beneath.read(lambda tx: tx.all(self._open_work_sql()))
+        except Unavailable:
+            return False  # it has just died
+
+    def _open_work_sql(self) -> str:
+        """What the store still has to do: nobody waits but behind a turn, and no turn runs but those that hang."""
+        hanging = len(self.agent_harness.running_steps)
+        # Where a cut-off turn may have to wait: for the platform, or for the one recovery that may run at a time.
+        held = not self.platform.reachable or (hanging and self.gateway.loops.slots.full)
+        before = "state IN ('running', 'interrupted')" if held else "state = 'running'"
+        parts = [
+            "SELECT key FROM inbox WHERE state = 'waiting' AND kind = 'command'",
+            f"SELECT key FROM inbox WHERE {_WAITING_SQL} AND key NOT IN (SELECT key FROM turns WHERE {before})",
+            "SELECT key FROM turns WHERE state = 'queued'",
+            f"SELECT 'running' WHERE (SELECT count(*) FROM turns WHERE state = 'running') <> {hanging}",
+        ]
+        if not held:
+            parts.append(_UNDECIDED_SQL)
+        if self.platform.reachable:
+            parts.append("SELECT key FROM outbox WHERE state IN ('owed', 'sending', 'unknown')")
+        return " UNION ALL ".join(parts)

@@ -1,0 +1,169 @@
+"""Scenes of the tests of starting again: what outlives the gateways that come, crash and go in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from perdure.core.journal import TurnView
+from perdure.runtime.gateway import Gateway, StopKind
+from perdure.testing import SettableClock, SimulatedPlatform
+from support import inprocess, recovery, shutdown
+from support.recovery import AgentHarness, GatedPlatform, HangingAgent
+from support.waiting import eventually
+
+SCRIPT = "step a\nstep b\nsay: done"  # of which, on the bench of a scene, step b hangs
+
+
+class RecoveryScenario:
+    """What outlives gateways: a home, a platform, a bench and a clock."""
+
+    def __init__(
+        self, home: Path, *stuck: str, platform: SimulatedPlatform | None = None, **settings: str
+    ) -> None:
+        self.home = home
+        self.platform = platform or SimulatedPlatform()
+        self.agent_harness = AgentHarness(*stuck)
+        self.clock = SettableClock()
+        self.settings = settings  # of all its gateways
+
+    def _gateway_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {"agent": self.agent_harness.agent, "clock": self.clock, **self.settings, **options}
+
+    @asynccontextmanager
+    async def serving(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
+        """A gateway that is stopped in an orderly way at the end."""
+        given = self._gateway_options(options)
+        async with inprocess.serving(self.home, self.platform, *others, **given) as self.gateway:
+            yield self.gateway
+
+    @asynccontextmanager
+    async def crashing(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
+        """A gateway that is killed at the end."""
+        given = self._gateway_options(options)
+        async with inprocess.crashing_at_the_end(self.home, self.platform, *others, **given) as self.gateway:
+            yield self.gateway
+
+    @asynccontextmanager
+    async def serving_released(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
+        """A gateway under which nothing hangs any more, and that is stopped at the end."""
+        self.agent_harness.release()
+        async with self.serving(*others, **options) as gateway:
+            yield gateway
+
+    @asynccontextmanager
+    async def crashing_at_fact(self, fact: str, **options: Any) -> AsyncIterator[Gateway]:
+        """A gateway that is killed by a fact; at the end we wait for that."""
+        async with shutdown.crashing_at_fact(
+            self.home, self.platform, fact=fact, **self._gateway_options(options)
+        ) as self.gateway:
+            yield self.gateway
+
+    async def crash_in_step(self, *texts: str, chat: str = "1") -> None:
+        """Write this, and kill a gateway when one more step hangs."""
+        given: dict[str, Any] = {"clock": self.clock, **self.settings}
+        await recovery.crash_in_step(self.home, self.platform, self.agent_harness, *texts, chat=chat, **given)
+
+    async def crash_in_every_chat(self, chats: str, *behind: str) -> None:
+        """Write the script, and what is to wait behind it, in each chat; kill a gateway when all of them hang."""
+        async with self.crashing():
+            for chat in chats:
+                for text in (SCRIPT, *behind):
+                    self.platform.write(text, chat=chat)
+            await self.agent_harness.wait_until_hanging(len(chats))
+            await eventually("all is stored", lambda: not self.platform.pending())
+
+    async def crash_when_hanging(self, agent: HangingAgent, *texts: str) -> list[str]:
+        """Write this, and kill a gateway when the agent hangs once more; the ids of the messages."""
+        before = agent.hang_count
+        async with self.crashing(agent=agent):
+            written = [self.platform.write(text) for text in texts]
+            await eventually("the agent hangs", lambda: agent.hang_count > before)
+        return written
+
+    async def run_into_the_deadline(self, ending: StopKind = StopKind.STOP) -> None:
+        """Stop a gateway when one more step hangs, without giving it time to end."""
+        before = len(self.agent_harness.hung_steps)
+        async with self.serving(DRAIN__DEADLINE="0") as gateway:
+            await self.agent_harness.wait_until_hanging(before + 1)
+            gateway.stop(ending)
+            await eventually("the gateway has stopped", lambda: gateway.phase == "stopped")
+
+    def key(self, chat: str = "1") -> str:
+        return recovery.key_of(self.platform, chat)
+
+    async def turns(self, chat: str = "1") -> list[TurnView]:
+        return await recovery.turn_views(self.gateway.store, self.key(chat))
+
+    async def turn(self, chat: str = "1") -> TurnView:
+        """The last turn of a chat."""
+        return await recovery.last_turn(self.gateway.store, self.key(chat))
+
+    async def wait_for_rule(self, rule: str, chat: str = "1") -> TurnView:
+        return await recovery.wait_for_rule(self.gateway.store, self.key(chat), rule)
+
+    async def wait_for_replies(self, *texts: str, chat: str = "1") -> None:
+        """Wait until a chat sees exactly this of us."""
+        await recovery.wait_for_replies(self.platform, *texts, chat=chat)
+
+    async def wait_for_last_reply(self, text: str, chat: str = "1") -> None:
+        """Wait until this is the last that a chat sees of us."""
+        await eventually(f"chat {chat} sees {text!r}", lambda: self.platform.replies(chat)[-1:] == [text])
+
+    async def why(self) -> str:
+        """What `perdure why` prints about the chat."""
+        return await recovery.run_perdure(self.home, "why", self.key())
+
+
+async def scenario_with_open_delivery(home: Path, platform: GatedPlatform) -> RecoveryScenario:
+    """A scene in which a gateway was killed in a step of the script, while a reply to chat 2 was on its way."""
+    scene = RecoveryScenario(home, "b", platform=platform)
+    async with scene.crashing() as gateway:
+        platform.write(SCRIPT)
+        platform.write("say: owed", chat="2")
+        await scene.agent_harness.wait_until_hanging()
+        await platform.wait_for_sends(1)
+        [owed] = await gateway.store.outbox.open_deliveries()
+    assert owed.text == "owed"
+    return scene
+
+
+async def scenario_crashed_in_step(home: Path, *texts: str, stuck: str = "b", **options: Any) -> RecoveryScenario:
+    """A scene in which a gateway was killed in a step of this, or of the script."""
+    scene = RecoveryScenario(home, stuck, **options)
+    await scene.crash_in_step(*(texts or (SCRIPT,)))
+    return scene
+
+
+async def scenario_crashed_three_times(home: Path, seconds_between: float = 0) -> RecoveryScenario:
+    """A scene in which three gateways were killed in the same step of the script, one soon after the other."""
+    # More patient than by default, so that the session is not set aside before anything else is decided.
+    scene = await scenario_crashed_in_step(home, RECOVERY__MAX_WITHOUT_PROGRESS="9")
+    for _ in range(2):
+        scene.clock.move(seconds_between)
+        await scene.crash_in_step()
+    return scene
+
+
+def web_platform() -> SimulatedPlatform:
+    """A platform that obeys the settings of the web."""
+    return SimulatedPlatform("web")
+
+
+async def move_session(scene: RecoveryScenario, home: Path, **fields: object) -> None:
+    """Move the one session of a scene to another home, by export and import, with these fields changed."""
+    exported = json.loads(await recovery.run_perdure(scene.home, "export"))
+    [session] = exported["sessions"]
+    session |= fields
+    scene.home = home
+    await asyncio.to_thread(_write, home / "sessions.json", json.dumps(exported))
+    await recovery.run_perdure(home, "import", str(home / "sessions.json"))
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir()
+    file.write_text(text)

@@ -1,0 +1,134 @@
+"""Names that others chose, and the place where their files are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.file_names import (
+    MAX_NAME_BYTES,
+    UNKNOWN_MEDIA_TYPE,
+    display_file_name,
+    safe_file_name,
+    safe_media_type,
+)
+from perdure.errors import FileTooLarge, ToolFailed
+from perdure.tools.attachments import AttachmentFiles, SavedAttachment
+from perdure.tools.workspace import Workspace
+
+NAMES = [
+    ("report.pdf", "report.pdf"),
+    ("my report (1).pdf", "my_report__1_.pdf"),
+    ("/etc/passwd", "passwd"),
+    ("..\\..\\boot.ini", "boot.ini"),
+    ("..", "file"),
+    ("", "file"),
+    (".bashrc", "bashrc"),
+    ("con.TXT", "_con.TXT"),
+    ("$(reboot)`x`;'\"&|.sh", "__reboot__x______.sh"),
+    ("Grüße.txt", "Grüße.txt"),
+    ("cat\N{RIGHT-TO-LEFT OVERRIDE}gpj.exe", "cat_gpj.exe"),
+]
+
+
+@pytest.mark.parametrize(("name", "safe"), NAMES)
+def test_name_is_made_harmless(name: str, safe: str) -> None:
+    assert safe_file_name(name) == safe
+
+
+@given(st.text() | st.text(min_size=200, max_size=400))
+def test_any_name_is_one_short_part_of_a_path(name: str) -> None:
+    safe = safe_file_name(name)
+    assert 0 < len(safe.encode()) <= MAX_NAME_BYTES
+    assert Path(safe).name == safe and safe not in (".", "..")
+    assert all(each.isalnum() or each in "._-+" for each in safe)
+    assert display_file_name(name).isprintable() and len(display_file_name(name)) <= 120
+
+
+def test_long_name_keeps_its_ending() -> None:
+    assert safe_file_name("ü" * 300 + ".docx").endswith("ü.docx")
+
+
+def test_media_type_is_kept_only_if_it_is_one() -> None:
+    assert safe_media_type("Image/PNG; charset=x") == "image/png"
+    assert {safe_media_type(odd) for odd in ("", "png", "a/b\r\nX: y", "é/é", "x/" + "y" * 200)} == {
+        UNKNOWN_MEDIA_TYPE
+    }
+
+
+# ── the cabinet ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
+    for content in contents:
+        yield content
+
+
+def keep(cabinet: AttachmentFiles, *contents: bytes, most: int = 100) -> SavedAttachment:
+    return asyncio.run(cabinet.save("att_1", "a b.txt", pieces(*contents), most))
+
+
+def test_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    cabinet = AttachmentFiles(tmp_path)
+    kept = keep(cabinet, b"one", b"two")
+    assert kept == SavedAttachment("attachments/att_1/a_b.txt", 6)
+    place = cabinet.find(kept.path)
+    assert place is not None
+    assert (place.read_bytes(), stat.S_IMODE(place.stat().st_mode)) == (b"onetwo", 0o600)
+    with pytest.raises(FileTooLarge):
+        keep(cabinet, b"x" * 60, b"x" * 60)
+    assert not (tmp_path / "attachments" / "att_1").exists()
+
+
+def test_what_a_crash_left_is_written_over(tmp_path: Path) -> None:
+    cabinet, folder = AttachmentFiles(tmp_path), tmp_path / "attachments" / "att_1"
+    folder.mkdir(parents=True)
+    (folder / ".part").write_bytes(b"half of something longer")
+    keep(cabinet, b"whole")
+    assert {each.name: each.read_bytes() for each in folder.iterdir()} == {"a_b.txt": b"whole"}
+
+
+def test_only_files_of_the_cabinet_are_found(tmp_path: Path) -> None:
+    cabinet = AttachmentFiles(tmp_path)
+    kept = keep(cabinet, b"x")
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "attachments" / "att_1" / "link").symlink_to(tmp_path / "token")
+    odd = ["token", "attachments/../token", str(tmp_path / "token"), "attachments/att_1/link", "attachments/att_1"]
+    assert [cabinet.find(path) for path in [None, *odd]] == [None] * 6
+    assert cabinet.find(kept.path) is not None
+
+
+def test_copy_and_link_live_on_without_the_first(tmp_path: Path) -> None:
+    cabinet = AttachmentFiles(tmp_path)
+    first = cabinet.copy("att_1", "plan.txt", io.BytesIO(b"a plan"), 100)
+    second = cabinet.link("att_2", "plan.txt", first.path)
+    assert second is not None
+    cabinet.remove("att_1")
+    assert (cabinet.find(first.path), cabinet.link("att_3", "x", first.path)) == (None, None)
+    place = cabinet.find(second.path)
+    assert place is not None and place.read_bytes() == b"a plan"
+    os.utime(tmp_path / "attachments" / "att_2", (1, 1))
+    assert cabinet.ids_before(before_seconds=100) == ["att_2"]
+
+
+def test_tools_read_what_arrived_and_nothing_around_it(tmp_path: Path) -> None:
+    cabinet, root = AttachmentFiles(tmp_path), tmp_path / "workspace"
+    root.mkdir()
+    kept = keep(cabinet, b"x")
+    folder, place = Workspace(root, tmp_path), str(tmp_path / kept.path)
+    assert str(folder.resolve(place, allow_attachments=True)) == place
+    assert folder.display_path(folder.resolve(place, allow_attachments=True)) == place
+    around = [str(tmp_path / "attachments"), str(tmp_path / "attachments" / "att_1"), str(tmp_path / "token")]
+    for path, arrived in [(place, False), *((each, True) for each in around)]:
+        with pytest.raises(ToolFailed):
+            folder.resolve(path, allow_attachments=arrived)
+    with pytest.raises(ToolFailed), folder.locked(place):
+        pass

@@ -1,0 +1,143 @@
+"""The shape of the source that the promises rest on: some things are done in one place only.
+
+Read off the syntax tree. A second door into `running`, or a platform spoken to past the outbox, is a defect even
+if every test of behaviour passes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import perdure
+
+SOURCE = Path(perdure.__file__).parent
+APART = ("testing/", "platforms/")  # contracts and what stands in for the world
+
+
+@cache
+def modules() -> dict[str, list[ast.AST]]:
+    """Every module of ours, and what it is made of."""
+    paths = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
+    return {name: list(ast.walk(ast.parse(path.read_text(), name))) for name, path in paths.items()}
+
+
+def where(matches: Callable[[ast.AST], bool]) -> set[str]:
+    """The modules of the product in which something of the kind is found."""
+    ours = {name: nodes for name, nodes in modules().items() if not name.startswith(APART)}
+    return {name for name, nodes in ours.items() if any(map(matches, nodes))}
+
+
+def says(pattern: str) -> Callable[[ast.AST], bool]:
+    """A string that says something, pieced together or not."""
+    found = re.compile(pattern, re.IGNORECASE)
+    return lambda node: (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(found.search(node.value))
+    )
+
+
+def calls(*names: str, of: str = "") -> Callable[[ast.AST], bool]:
+    """A call of something by one of these names, of a variable or attribute that ends with a name."""
+
+    def matches(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        if isinstance(node.func, ast.Name):
+            return not of and node.func.id in names
+        return (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr in names
+            and owner(node.func.value).endswith(of)
+        )
+
+    return matches
+
+
+def owner(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+def test_claiming_is_the_only_door_into_running() -> None:
+    assert where(calls("TurnClaimed")) == {"store/claims.py"}
+    assert where(says(r"UPDATE turns SET state = 'running'")) == {"store/claims.py"}
+    # An import brings back turns that had ended or were cut off, and vets them before.
+    assert where(says(r"INSERT INTO turns")) <= {"store/claims.py", "store/transfer_load.py"}
+
+
+def test_a_turn_is_moved_by_its_own_rooms_only() -> None:
+    writers = where(says(r"UPDATE turns SET"))
+    assert writers <= {"store/claims.py", "store/transitions.py"}, "a turn's row is the fold of its entries"
+
+
+@pytest.mark.parametrize(
+    ("verbs", "rooms"),
+    [
+        pytest.param(("send", "edit"), {"sender", "previews", "watchers"}, id="messages"),
+        pytest.param(("find_sent",), {"sender"}, id="looking back"),
+        pytest.param(("glimpse",), {"previews"}, id="what is of the moment"),
+        pytest.param(("notice",), {"drain", "watchers"}, id="what nobody owes"),
+    ],
+)
+def test_platforms_are_spoken_to_from_few_rooms(verbs: tuple[str, ...], rooms: set[str]) -> None:
+    """Replies go through the outbox and its sender; what other rooms say, nobody owes."""
+    assert where(calls(*verbs, of="adapter")) == {f"runtime/{room}.py" for room in rooms}
+
+
+def test_models_are_asked_from_the_loop_only() -> None:
+    """It journals that it asks before it asks."""
+    assert where(calls("respond", of="model")) == {"agents/builtin_agent.py"}
+
+
+def test_tools_are_run_by_journalled_calls_only() -> None:
+    assert where(calls("run", of="tool")) == {"agents/tool_calls.py"}
+    assert where(calls("Use")) == {"agents/tool_calls.py"}
+
+
+def test_only_the_store_speaks_sql() -> None:
+    statement = r"^\s*(SELECT .+ FROM|INSERT INTO|UPDATE \w+ SET|DELETE FROM|CREATE (TABLE|INDEX))"
+    assert {name.split("/")[0] for name in where(says(statement))} == {"store"}
+
+
+def test_platforms_are_acknowledged_from_the_intake_only() -> None:
+    """What was not stored must come again."""
+    assert where(calls("ack", "fail", of="event")) == {"runtime/intake.py"}
+
+
+def test_the_journal_is_only_appended_to() -> None:
+    assert where(says(r"INSERT INTO journal")) <= {"store/journal.py", "store/transfer_load.py"}
+    assert where(says(r"UPDATE journal")) == set()
+    assert where(says(r"DELETE FROM journal")) <= {"store/erasure.py"}, "a person may ask to be forgotten"
+
+
+def test_epochs_grow_in_one_place_only() -> None:
+    """Or else somebody could hold a turn whom nothing fences."""
+    assert where(says(r"epoch = epoch \+ 1")) == {"store/leases.py"}
+
+
+def test_sending_is_said_in_one_place_only() -> None:
+    assert where(says(r"SET state = 'sending'")) == {"store/outbox.py"}
+    assert where(calls("start_sending", of="outbox")) == {"runtime/delivery.py"}, (
+        "it is said right before it is done"
+    )
+
+
+def test_recovery_is_decided_in_one_place_only() -> None:
+    """Whoever wants a turn to go on says so to the recoverer, or is a person."""
+    assert where(calls("decide")) == {"runtime/recovery.py"}
+    assert where(calls("TurnRequeued")) == {"runtime/recovery.py", "store/claims.py", "store/session_verbs.py"}
+
+
+def test_nobody_looks_at_the_clock_who_is_given_one() -> None:
+    """What time it is, is told by a clock that a test can set."""
+    # A keeper is a program of its own, and nobody gives it one.
+    assert where(calls("time", "time_ns", of="time")) == {"store/ids.py", "tools/keeper/directory.py"}
+    assert where(calls("now", "today", "utcnow", of="datetime")) == set()
