@@ -89,7 +89,7 @@ def test_b89_reply_is_sent_after_its_own_delay_when_the_clock_jumps(
 
 
 async def _waits(store: Any) -> bool:
-    rows = await store.outbox.open()
+    rows = await store.outbox.open_deliveries()
     return [row.state for row in rows if row.problem] in ([DeliveryState.OWED], [DeliveryState.UNKNOWN])
 
 
@@ -103,7 +103,7 @@ def test_b89_new_reply_is_sent_at_once_when_the_clock_was_set_back_since_it_is_o
             await eventually("it is taken in", lambda: not platform.pending())
             platform.reachable = False
             platform.disconnect()
-            await eventually("the reply is owed", gateway.store.outbox.open)
+            await eventually("the reply is owed", gateway.store.outbox.open_deliveries)
             clock.move(-DAY)
             platform.reachable = True
             await within(MAX_DELAY_SECONDS, "it is sent", lambda: platform.replies() == ["late"])

@@ -79,7 +79,7 @@ async def test_b102_outsider_cannot_add_to_a_turn_that_was_cut_off(tmp_path: Pat
     house.agent_harness.release()
     async with house.serving() as here:
         await eventually("it is asked", lambda: house.platform.replies("g"))
-        turn = (await here.store.turns.interrupted(here.operators.run))[0]
+        turn = (await here.store.turns.interrupted(here.operator_verbs.run))[0]
         for text in ("say: mine", "/resume", f"/resume {turn.id}", f"/drop {turn.id}"):
             house.platform.write(text, chat="g", sender=who)
         await house.wait_until_acknowledged()
@@ -236,7 +236,7 @@ async def test_owner_by_name_may_restart_and_a_member_may_not(tmp_path: Path) ->
         assert here.stopping is None
         house.say("/restart", "olga")
         await eventually("it restarts", lambda: here.phase == "stopped")
-        assert here._ending is StopKind.RESTART
+        assert here._stop_kind is StopKind.RESTART
     assert house.platform.replies("olga") == [texts.recovery.RESTARTING]
 
 

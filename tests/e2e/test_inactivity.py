@@ -384,10 +384,10 @@ async def test_b83_store_that_hangs_is_not_inactivity(tmp_path: Path) -> None:
         platform.write("dig")
         context = await agent.digs()
         databases[0].fill()
-        heard = context.heard  # type: ignore[attr-defined]  # the context is an attempt
+        heard = context.active_at  # type: ignore[attr-defined]  # the context is an attempt
         agent.finish()
         clocks.move(LIMIT - 10)
-        await eventually("it waits for the store", lambda: context.heard > heard + 1000)  # type: ignore[attr-defined]
+        await eventually("it waits for the store", lambda: context.active_at > heard + 1000)  # type: ignore[attr-defined]
         clocks.move(LIMIT - 10)
         await look(gateway)
         databases[0].mend()

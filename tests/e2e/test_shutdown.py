@@ -617,7 +617,7 @@ def test_b27_chat_hears_once_that_the_gateway_is_back_when_it_is_killed_in_mid_r
 
 # ── whatever hangs ──────────────────────────────────────────────────────────────────────────────────────────
 
-WEDGED = Path(__file__).parents[1] / "support" / "wedged.py"
+WEDGED = Path(__file__).parents[1] / "support" / "hanging_gateway.py"
 
 
 def wedged(home: Path, what: str) -> GatewayProcess:

@@ -20,7 +20,7 @@ PEOPLE = "owner mixed often restarted bad good killed replaced joins plans unans
     [*FINAL, *CUT_OFF]
 )
 SETTINGS = {
-    "AGENT__ENTRYPOINT": "workbench:agent",
+    "AGENT__ENTRYPOINT": "step_control:agent",
     "DRAIN__DEADLINE": "0s",
     "PLATFORMS__TELEGRAM__BANNER": "false",
     "GOAL__MAX_TURNS": "2",

@@ -53,7 +53,7 @@ def _validator(method: str, path: str, status: str) -> jsonschema_rs.Validator:
     operation = _operation(method, path)
     answers = operation.get("responses", {})
     found = answers.get(status) or answers.get("default")
-    schema = found["content"][JSON]["schema"] if found else {"$ref": "#/components/schemas/Problem"}
+    schema = found["content"][JSON]["schema"] if found else {"$ref": "#/components/schemas/ErrorResponse"}
     return jsonschema_rs.validator_for(schema | {"components": served_description()["components"]})
 
 

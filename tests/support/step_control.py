@@ -1,4 +1,4 @@
-"""The offline model at a workbench, for a gateway that is a process: `workbench:agent`, copied into its home.
+"""The offline model at a workbench, for a gateway that is a process: `step_control:agent`, copied into its home.
 
 There, a step NAME hangs for as long as the file `stuck/NAME` is there, each run of a step leaves its name in
 `runs`, and what the model reads is kept in `requests`. A message `finish: WORD` is answered with that finish; then
