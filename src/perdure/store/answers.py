@@ -16,7 +16,6 @@ from perdure.core.turn import TurnState
 from perdure.store import inbox, journal, tombstones, transitions
 from perdure.store.claims import answer_to
 from perdure.store.database import Database, Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.transitions import Turn
 
 _LAST_RECEIPT = "SELECT receipt FROM outbox WHERE turn = :turn AND reply = :reply ORDER BY part DESC LIMIT 1"
@@ -26,9 +25,8 @@ T = TypeVar("T")
 
 
 class Answers:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def answer_by_button(
         self,
@@ -49,14 +47,12 @@ class Answers:
 
         def work(tx: Tx) -> Stored | T:
             there = resolve_key(tx)
-            return (
-                refuse(tx) if there is None else _answer_by_button(tx, self._ids, inbound, pick, raw, there, now)
-            )
+            return refuse(tx) if there is None else _answer_by_button(tx, inbound, pick, raw, there)
 
-        return await self._database.write(work, key=key)
+        return await self._database.write(work, key=key, at=now)
 
 
-def _answer_by_button(tx: Tx, ids: Ids, inbound: Inbound, pick: Pick, raw: str, key: str, now: int) -> Stored:
+def _answer_by_button(tx: Tx, inbound: Inbound, pick: Pick, raw: str, key: str) -> Stored:
     known = inbox.find(tx, inbound.event_key)
     if known is not None:
         return known
@@ -64,26 +60,24 @@ def _answer_by_button(tx: Tx, ids: Ids, inbound: Inbound, pick: Pick, raw: str, 
         return Stored("", "", key, fresh=False, fate=Fate.ERASED)
     found = _find_question(tx, pick, key)
     if found is None:
-        return _refuse(tx, ids, inbound, raw, key, Fate.TOO_LATE, now)
+        return _refuse(tx, inbound, raw, key, Fate.TOO_LATE)
     turn, asked = found
     if parent_session_key(turn.key) != key:
-        return _refuse(tx, ids, inbound, raw, key, Fate.NOT_YOURS, now)
-    return _store_answer(tx, ids, _as_words(inbound, pick, asked), raw, key, turn, asked, now)
+        return _refuse(tx, inbound, raw, key, Fate.NOT_YOURS)
+    return _store_answer(tx, _as_words(inbound, pick, asked), raw, key, turn, asked)
 
 
-def _refuse(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, fate: Fate, now: int) -> Stored:
-    inbox.reject(tx, ids, inbound.event_key, raw, texts.questions.BUTTON_REFUSALS[fate], now)
+def _refuse(tx: Tx, inbound: Inbound, raw: str, key: str, fate: Fate) -> Stored:
+    inbox.reject(tx, inbound.event_key, raw, texts.questions.BUTTON_REFUSALS[fate])
     return Stored("", "", key, fresh=False, fate=fate)
 
 
-def _store_answer(
-    tx: Tx, ids: Ids, said: Inbound, raw: str, key: str, turn: Turn, asked: QuestionAsked, now: int
-) -> Stored:
-    message = inbox.insert(tx, ids, said, raw, key, turn.session, now, "message")
+def _store_answer(tx: Tx, said: Inbound, raw: str, key: str, turn: Turn, asked: QuestionAsked) -> Stored:
+    message = inbox.insert(tx, said, raw, key, turn.session, "message")
     if message is None:  # another gateway has taken it in meanwhile
         return inbox.find(tx, said.event_key) or Stored("", "", key, fresh=False)
     inbox.assign_to_turn(tx, message, turn.id)
-    transitions.transition(tx, ids, turn, [answer_to(asked, said.text, said.sender, said.message)], (), now)
+    transitions.transition(tx, turn, [answer_to(asked, said.text, said.sender, said.message)], ())
     return Stored(message, turn.session, turn.key, fresh=True)
 
 

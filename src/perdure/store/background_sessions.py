@@ -14,7 +14,6 @@ from perdure.core.messages import Inbound
 from perdure.core.turn import TurnState
 from perdure.store import attachments, inbox, sessions
 from perdure.store.database import Database, Transaction, Tx
-from perdure.store.ids import Ids
 
 
 class BackgroundSession(Struct, frozen=True):
@@ -41,7 +40,7 @@ class BackgroundSessions:
 
 
 def begin_background_session(
-    ids: Ids, home: str, inbound: Inbound, event: str, now: int, max_unfinished: int
+    home: str, inbound: Inbound, event: str, max_unfinished: int
 ) -> Transaction[int | None]:
     """Store what is to be done in the background of a chat, as a session of its own; its number.
 
@@ -56,10 +55,10 @@ def begin_background_session(
             return None
         number = _free_number(tx, home)
         key = background_session_key(home, number)
-        session = sessions.ensure_current(tx, ids, key, now)
-        message = inbox.insert(tx, ids, inbound, "", key, session, now, "message", event=event)
+        session = sessions.ensure_current(tx, key)
+        message = inbox.insert(tx, inbound, "", key, session, "message", event=event)
         for ordinal, attachment in enumerate(inbound.attachments if message else ()):
-            attachments.record_reference(tx, ids, str(message), ordinal, attachment)
+            attachments.record_reference(tx, str(message), ordinal, attachment)
         return number
 
     return work

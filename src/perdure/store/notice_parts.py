@@ -16,7 +16,7 @@ _SHORTEN_FIRST_PART = (
 )
 
 
-def split_notice(row: OutboxDelivery, parts: Sequence[str], now: int) -> Transaction[bool]:
+def split_notice(row: OutboxDelivery, parts: Sequence[str]) -> Transaction[bool]:
     """Cut a row that is the whole of its reply, and is not being sent, into parts. False: it is not so any more.
 
     After return: it is the first part, and the others stand right behind it in its lane.
@@ -25,16 +25,16 @@ def split_notice(row: OutboxDelivery, parts: Sequence[str], now: int) -> Transac
 
     def work(tx: Tx) -> bool:
         second = delivery_key(row.reply, 1)
-        if not tx.run(_SHORTEN_FIRST_PART, text=parts[0], now=now, id=row.id, whole=row.text, second=second):
+        if not tx.run(_SHORTEN_FIRST_PART, text=parts[0], now=tx.time, id=row.id, whole=row.text, second=second):
             return False
         for part in range(1, len(parts)):
-            _insert_part(tx, row, part, parts[part], now, last=part == len(parts) - 1)
+            _insert_part(tx, row, part, parts[part], last=part == len(parts) - 1)
         return True
 
     return work
 
 
-def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, now: int, *, last: bool) -> None:
+def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, *, last: bool) -> None:
     tx.run(
         INSERT_DELIVERY,
         id=id_after(row.id, part),
@@ -50,5 +50,5 @@ def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, now: int, *,
         edits=None,
         file=None,
         since=row.created_at,
-        now=now,
+        now=tx.time,
     )

@@ -8,7 +8,6 @@ from perdure.core.address import parent_session_key
 from perdure.core.journal import TurnBegan, TurnInterrupted
 from perdure.core.session import Mark, RecoveryState, SessionState, derive_recovery_state
 from perdure.store.database import Database, Row, Tx
-from perdure.store.ids import Ids
 from perdure.store.journal import UNDONE_TURNS
 
 _COLUMNS = "id, key, state, auto_reset_reason, created_at, updated_at"
@@ -42,9 +41,8 @@ class SessionFilter(Struct, frozen=True):
 
 
 class Sessions:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def get(self, session: str) -> Session | None:
         return await self._database.read(lambda tx: get(tx, session))
@@ -88,29 +86,29 @@ class Sessions:
         return row[0] if row else 0
 
 
-def ensure_open(tx: Tx, ids: Ids, key: str, now: int) -> tuple[str, str | None]:
+def ensure_open(tx: Tx, key: str) -> tuple[str, str | None]:
     """The id of the session for a new message, and of the suspended one that it takes the place of, if any."""
     row = tx.one(_CURRENT_SESSION, key=key)
     if row is None:
-        return _create(tx, ids, key, now, None), None
+        return _create(tx, key, None), None
     if row[1] == SessionState.SUSPENDED:
-        return renew(tx, ids, key, now, reason="suspended"), row[0]
+        return renew(tx, key, reason="suspended"), row[0]
     return row[0], None
 
 
-def ensure_current(tx: Tx, ids: Ids, key: str, now: int) -> str:
+def ensure_current(tx: Tx, key: str) -> str:
     """The id of the key's current session, in whatever state it is."""
     row = tx.one(_CURRENT_SESSION, key=key)
-    return row[0] if row is not None else _create(tx, ids, key, now, None)
+    return row[0] if row is not None else _create(tx, key, None)
 
 
-def renew(tx: Tx, ids: Ids, key: str, now: int, *, reason: str | None) -> str:
+def renew(tx: Tx, key: str, *, reason: str | None) -> str:
     """Close the key's session and begin a fresh one; `reason` says why, if no person asked for it."""
-    close_current(tx, key, now)
-    return _create(tx, ids, key, now, reason)
+    close_current(tx, key)
+    return _create(tx, key, reason)
 
 
-def close_current(tx: Tx, key: str, now: int) -> None:
+def close_current(tx: Tx, key: str) -> None:
     """Close the key's session; its goal ends with it."""
     tx.run(
         "UPDATE goals SET state = 'ended' WHERE state = 'active' AND session IN "
@@ -119,7 +117,7 @@ def close_current(tx: Tx, key: str, now: int) -> None:
     )
     tx.run(
         "UPDATE sessions SET state = 'closed', updated_at = :now WHERE key = :key AND state <> 'closed'",
-        now=now,
+        now=tx.time,
         key=key,
     )
 
@@ -129,9 +127,9 @@ def ensure_lease(tx: Tx, key: str) -> None:
     tx.run(_NEW_LEASE, key=key)
 
 
-def _create(tx: Tx, ids: Ids, key: str, now: int, reason: str | None) -> str:
+def _create(tx: Tx, key: str, reason: str | None) -> str:
     ensure_lease(tx, key)
-    tx.run(_NEW_SESSION, id=ids.new("s"), key=key, reset=reason, now=now)
+    tx.run(_NEW_SESSION, id=tx.ids.new("s"), key=key, reset=reason, now=tx.time)
     row = tx.one(_CURRENT_SESSION, key=key)
     assert row is not None, f"no session for {key} right after making it"
     session: str = row[0]
@@ -151,14 +149,14 @@ def release_position(tx: Tx, key: str) -> None:
     tx.run("UPDATE leases SET position = position - 1 WHERE key = :key", key=key)
 
 
-def suspend(tx: Tx, key: str, now: int) -> bool:
+def suspend(tx: Tx, key: str) -> bool:
     """Set the key's open session aside. False: it has none."""
     sql = "UPDATE sessions SET state = 'suspended', updated_at = :now WHERE key = :key AND state = 'open'"
-    return bool(tx.run(sql, now=now, key=key))
+    return bool(tx.run(sql, now=tx.time, key=key))
 
 
-def reopen(tx: Tx, session: str, now: int) -> None:
-    tx.run("UPDATE sessions SET state = 'open', updated_at = :now WHERE id = :id", now=now, id=session)
+def reopen(tx: Tx, session: str) -> None:
+    tx.run("UPDATE sessions SET state = 'open', updated_at = :now WHERE id = :id", now=tx.time, id=session)
 
 
 def get(tx: Tx, session: str) -> Session | None:

@@ -30,7 +30,6 @@ from perdure.core.session import CancelReason
 from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnState, advance
 from perdure.store import journal, leases, outbox, previews, sessions
 from perdure.store.database import Row, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 
 TURN_COLUMNS = "id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at"
@@ -73,15 +72,13 @@ def get(tx: Tx, turn: str) -> Turn | None:
     return as_turn(row) if row else None
 
 
-def append_facts(
-    tx: Tx, turn: Turn, entries: Sequence[Entry], now: int, *, late: bool = True
-) -> list[JournalRecord] | None:
+def append_facts(tx: Tx, turn: Turn, entries: Sequence[Entry], *, late: bool = True) -> list[JournalRecord] | None:
     """Facts that move nothing. Some are accepted late, unless not even they may be: always from the same epoch."""
     guard = _ACCEPTS_LATE_FACTS if late and all(entry.late for entry in entries) else _IS_RUNNING
     if tx.one(guard + tx.for_update, turn=turn.id, epoch=turn.epoch) is None:
         return None
     _return_messages(tx, turn, entries)
-    return journal.append(tx, turn.session, turn.id, entries, now)
+    return journal.append(tx, turn.session, turn.id, entries)
 
 
 def _return_messages(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
@@ -92,7 +89,7 @@ def _return_messages(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
 
 
 def transition(
-    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply], now: int
+    tx: Tx, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply]
 ) -> list[JournalRecord] | None:
     row = get(tx, turn.id)
     if row is None or row.epoch != turn.epoch:
@@ -108,7 +105,7 @@ def transition(
     changed = tx.run(
         "UPDATE turns SET state = :state, updated_at = :now WHERE id = :turn AND state = :was AND epoch = :epoch",
         state=state.value,
-        now=now,
+        now=tx.time,
         turn=turn.id,
         was=row.state.value,
         epoch=turn.epoch,
@@ -118,13 +115,13 @@ def transition(
     entries = [_with_position(tx, entry, turn.key) for entry in entries]
     if state in FINAL_STATES:
         entries = _with_missing_results(tx, row, entries)
-        replies = _replace_preview(tx, ids, row, replies, now)
+        replies = _replace_preview(tx, row, replies)
     if any(isinstance(entry, TurnCancelled) and entry.why == CancelReason.SUSPENDED for entry in entries):
-        sessions.suspend(tx, row.key, now)
+        sessions.suspend(tx, row.key)
     _return_messages(tx, turn, entries)
     for reply in replies:
-        outbox.enqueue(tx, ids, turn.key, turn.id, reply, now)
-    return journal.append(tx, turn.session, turn.id, entries, now)
+        outbox.enqueue(tx, turn.key, turn.id, reply)
+    return journal.append(tx, turn.session, turn.id, entries)
 
 
 def _may_move(state: TurnState, entries: Sequence[Entry]) -> bool:
@@ -140,22 +137,20 @@ def _may_move(state: TurnState, entries: Sequence[Entry]) -> bool:
     return not decided and not (by_attempt and state is TurnState.QUEUED)
 
 
-def _replace_preview(
-    tx: Tx, ids: Ids, turn: Turn, replies: Sequence[OutboxReply], now: int
-) -> Sequence[OutboxReply]:
+def _replace_preview(tx: Tx, turn: Turn, replies: Sequence[OutboxReply]) -> Sequence[OutboxReply]:
     """What ends a turn takes the place of its preview; if nothing is said, the preview says that itself."""
     receipt = previews.settle(tx, turn.id)
     if receipt is None:
         return replies
     if not replies:
-        previews.enqueue_ended_notice(tx, ids, turn.key, turn.id, receipt, now)
+        previews.enqueue_ended_notice(tx, turn.key, turn.id, receipt)
         return replies
     return [msgspec.structs.replace(replies[0], edits=receipt), *replies[1:]]
 
 
-def cancel(tx: Tx, ids: Ids, turn: Turn, why: CancelReason, now: int) -> bool:
+def cancel(tx: Tx, turn: Turn, why: CancelReason) -> bool:
     """End a turn that was begun, whoever has it now. False: it had ended already."""
-    return transition(tx, ids, turn, [TurnCancelled(why)], (), now) is not None
+    return transition(tx, turn, [TurnCancelled(why)], ()) is not None
 
 
 def is_over(tx: Tx, turn: str | None) -> bool:
@@ -213,9 +208,7 @@ class RequestOutcome(Struct, frozen=True):
 RequestCheck = Callable[[Tx, Turn, TurnView], RequestOutcome | None]
 
 
-def take_over(
-    tx: Tx, ids: Ids, turn: str, key: str, reason: str, run: str, now: int, check_request: RequestCheck
-) -> Turn | None:
+def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, check_request: RequestCheck) -> Turn | None:
     before, row = leases.holder(tx, key), get(tx, turn)
     if before == run or row is None or row.state in FINAL_STATES:
         return None
@@ -225,7 +218,7 @@ def take_over(
         f"UPDATE turns SET epoch = :epoch, updated_at = :now WHERE id = :turn AND {TURN_IS_OPEN} "
         f"RETURNING {TURN_COLUMNS}",
         epoch=lease[0],
-        now=now,
+        now=tx.time,
         turn=turn,
     )
     if not fenced:
@@ -236,21 +229,21 @@ def take_over(
     if mine.state is TurnState.QUEUED:
         view = fold(journal.read_turn(tx, mine.session, turn, mine.first_seq))
         if (request := check_request(tx, mine, view)) is not None:
-            return _apply_request(tx, ids, mine, request, now)
-    return _set_state(tx, mine, TurnState.INTERRUPTED, TurnInterrupted(reason, before), now)
+            return _apply_request(tx, mine, request)
+    return _set_state(tx, mine, TurnState.INTERRUPTED, TurnInterrupted(reason, before))
 
 
-def _apply_request(tx: Tx, ids: Ids, turn: Turn, request: RequestOutcome, now: int) -> Turn:
+def _apply_request(tx: Tx, turn: Turn, request: RequestOutcome) -> Turn:
     """Nothing of a request was cut off, so nothing is marked."""
     if request.again is None:
         return turn
     for reply in request.owed:
-        outbox.enqueue(tx, ids, turn.key, turn.id, reply, now)
-    return _set_state(tx, turn, TurnState.WAITING, request.again, now)
+        outbox.enqueue(tx, turn.key, turn.id, reply)
+    return _set_state(tx, turn, TurnState.WAITING, request.again)
 
 
-def _set_state(tx: Tx, turn: Turn, state: TurnState, entry: Entry, now: int) -> Turn:
+def _set_state(tx: Tx, turn: Turn, state: TurnState, entry: Entry) -> Turn:
     """Move a turn that was just taken over, with the entry that says so."""
     tx.run("UPDATE turns SET state = :state WHERE id = :turn", state=state.value, turn=turn.id)
-    journal.append(tx, turn.session, turn.id, [_with_position(tx, entry, turn.key)], now)
+    journal.append(tx, turn.session, turn.id, [_with_position(tx, entry, turn.key)])
     return msgspec.structs.replace(turn, state=state)
