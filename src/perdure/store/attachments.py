@@ -240,7 +240,7 @@ def _pending(tx: Tx, run: str) -> list[PendingAttachment]:
     rows = [
         row
         for sql in (_PENDING_OF_MESSAGES, _PENDING_OF_GOALS)
-        for row in tx.all(f"{sql} AND {leases.OURS_OR_FREE}", run=run)
+        for row in tx.all(f"{sql} AND {leases.OURS_OR_IDLE}", run=run)
     ]
     rows.sort(key=lambda row: (row[11], row[13], row[14]))  # not by SQLite, which would walk through all messages
     return [PendingAttachment(StoredAttachment(*row[:11]), row[11], row[12]) for row in rows]

@@ -11,7 +11,8 @@ from msgspec import Struct
 from perdure.core.address import Address
 from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Inbound, Sender
-from perdure.store import leases, outbox
+from perdure.store import outbox
+from perdure.store.conditions import lease_is_free_or_ours
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 
@@ -65,7 +66,7 @@ _WAITING_COMMANDS = (
     "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
     "FROM inbox i JOIN leases l ON l.key = i.key "
     "WHERE i.state = 'waiting' AND i.kind = 'command' "
-    f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD_RUNS})) ORDER BY i.key, i.state, "
+    f"AND {lease_is_free_or_ours('l')} ORDER BY i.key, i.state, "
     "i.kind, i.position"
 )
 

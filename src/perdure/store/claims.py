@@ -20,7 +20,7 @@ from perdure.core.messages import Sender
 from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
 from perdure.core.session import CancelReason
-from perdure.core.turn import TurnState
+from perdure.core.turn import INITIAL_STATE, TurnMove, TurnState, advance
 from perdure.store import attachments, goals, inbox, journal, leases, queue, reports
 from perdure.store.database import Tx
 from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, transition
@@ -122,8 +122,10 @@ def _claim_queued(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Claim | No
         return None
     attempt = turn.attempt + 1
     changed = tx.run(
-        "UPDATE turns SET state = 'running', epoch = :epoch, attempt = :attempt, updated_at = :now "
-        "WHERE id = :turn AND state = 'queued'",
+        "UPDATE turns SET state = :state, epoch = :epoch, attempt = :attempt, updated_at = :now "
+        "WHERE id = :turn AND state = :was",
+        state=advance(turn.state, TurnMove.CLAIMED).value,
+        was=turn.state.value,
         epoch=lease[0],
         attempt=attempt,
         now=tx.time,
@@ -163,9 +165,8 @@ def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
     epoch, generation = lease[0], lease[1] + 1
     session, turn = inbox.session_for_message(tx, key), tx.ids.new("t")
     last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
-    row = Turn(
-        turn, session, key, generation, TurnState.RUNNING, epoch, 1, last[0] + 1 if last else 1, tx.time, tx.time
-    )
+    state = advance(INITIAL_STATE, TurnMove.CLAIMED)
+    row = Turn(turn, session, key, generation, state, epoch, 1, last[0] + 1 if last else 1, tx.time, tx.time)
     tx.run(
         f"INSERT INTO turns ({TURN_COLUMNS}) VALUES (:id, :session, :key, :generation, :state, :epoch, :attempt, "
         ":first_seq, :began_at, :updated_at)",

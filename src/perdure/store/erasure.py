@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from perdure.core.address import parent_session_key
-from perdure.core.session import CancelReason
+from perdure.core.delivery import DeliveryState
+from perdure.core.session import CancelReason, SessionState
 from perdure.store import sessions, tombstones, transitions
+from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
-from perdure.store.transitions import TURN_COLUMNS, TURN_IS_OPEN, as_turn
+from perdure.store.transitions import TURN_COLUMNS, as_turn
 
 _TURNS = "SELECT id FROM turns WHERE session = :session"
 # A message belongs to the session of its turn, and without one to the session that received it.
 _MESSAGES = f"SELECT id FROM inbox WHERE turn IN ({_TURNS}) OR (session = :session AND turn IS NULL)"
 _FILES = f"inbox IN ({_MESSAGES}) OR turn IN ({_TURNS})"
-_DELIVERY_IS_OPEN = "state IN ('owed', 'sending', 'unknown')"
 MAX_ROWS_PER_TRANSACTION = 500  # rows that go in one transaction
 _NEVER_TAKEN = "state IN ('rejected', 'expired', 'withdrawn', 'deleted')"
 
@@ -138,10 +139,13 @@ def _end_session(tx: Tx, session: str) -> tuple[str, ...]:
         transitions.cancel(tx, turn, CancelReason.DROPPED)
     values = {"session": session, "now": tx.time}
     tx.run("UPDATE goals SET state = 'ended' WHERE session = :session AND state = 'active'", session=session)
-    tx.run("UPDATE sessions SET state = 'closed', updated_at = :now WHERE id = :session", **values)
+    tx.run(f"UPDATE sessions SET state = '{SessionState.CLOSED}', updated_at = :now WHERE id = :session", **values)
     tx.run("UPDATE inbox SET state = 'withdrawn' WHERE state = 'waiting' AND session = :session", session=session)
-    sql = f"UPDATE outbox SET state = 'withdrawn', updated_at = :now WHERE turn IN ({_TURNS}) AND state = 'owed'"
-    tx.run(sql, **values)
+    tx.run(
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
+        f"WHERE turn IN ({_TURNS}) AND state = '{DeliveryState.OWED}'",
+        **values,
+    )
     tx.run(
         "UPDATE processes SET notify = 0, patterns = '[]', watching = 0, unnoticed = 0 "
         "WHERE session = :session AND state = 'live'",
@@ -243,8 +247,8 @@ _IDLE = (
     "SELECT s.id FROM sessions s WHERE s.updated_at < :before "
     "AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session = s.id AND "
     f"(t.updated_at >= :before OR t.{TURN_IS_OPEN} "
-    f"OR EXISTS (SELECT 1 FROM outbox r WHERE r.turn = t.id AND r.{_DELIVERY_IS_OPEN}))) "
-    f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = s.key AND o.{_DELIVERY_IS_OPEN}) "
+    f"OR EXISTS (SELECT 1 FROM outbox r WHERE r.turn = t.id AND r.{DELIVERY_IS_OPEN}))) "
+    f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = s.key AND o.{DELIVERY_IS_OPEN}) "
     "AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.session = s.id AND p.state = 'live') "
     "AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.key = s.key AND i.session = s.id AND i.state = 'waiting')"
 )

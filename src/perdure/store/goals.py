@@ -15,18 +15,21 @@ from perdure.core.address import split_session_key
 from perdure.core.goals import GoalOutcome, goal_outcome
 from perdure.core.journal import Cause, TurnFinished
 from perdure.core.messages import Inbound, Sender
+from perdure.core.session import SessionState
 from perdure.core.storable_text import to_json
+from perdure.core.turn import TurnState
 from perdure.store import attachments, inbox, outbox
+from perdure.store.conditions import TURN_IS_OPEN
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.journal import UNDONE_TURNS
 from perdure.store.outbox import OutboxReply
 
 _COLUMNS = "g.id, g.session, g.text, g.person, g.message, g.since, g.budget, g.turns, g.state"
 _GOALS_OF_KEY = (
-    f"SELECT {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session WHERE s.key = :key AND s.state = 'open'"
+    f"SELECT {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session "
+    f"WHERE s.key = :key AND s.state = '{SessionState.OPEN}'"
 )
 _ACTIVE_GOAL = f"{_GOALS_OF_KEY} AND g.state = 'active'"
-_TURN_IS_OPEN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
 # A turn that was taken back is none that was completed.
 _LAST_TURN_STATE = (
     "SELECT CASE WHEN EXISTS (SELECT 1 FROM journal u WHERE u.session = t.session AND u.seq > t.first_seq "
@@ -37,9 +40,9 @@ _LAST_TURN_STATE = (
 # joins are made in this order, so that only goals are looked at that are active, however many sessions there are.
 DUE_KEYS = (
     "SELECT s.key FROM goals g CROSS JOIN sessions s CROSS JOIN leases l "
-    "WHERE s.id = g.session AND l.key = s.key AND g.state = 'active' AND s.state = 'open' "
-    f"AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = s.key AND b.{_TURN_IS_OPEN}) "
-    f"AND (g.turns = 0 OR ({_LAST_TURN_STATE.format(session='g.session')}) = 'done')"
+    f"WHERE s.id = g.session AND l.key = s.key AND g.state = 'active' AND s.state = '{SessionState.OPEN}' "
+    f"AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = s.key AND b.{TURN_IS_OPEN}) "
+    f"AND (g.turns = 0 OR ({_LAST_TURN_STATE.format(session='g.session')}) = '{TurnState.DONE}')"
 )
 
 
@@ -184,11 +187,11 @@ def _close(tx: Tx, goal: Goal, state: str) -> bool:
 
 def _may_go_on(tx: Tx, goal: Goal) -> bool:
     last = tx.one(_LAST_TURN_STATE.format(session=":session"), session=goal.session)
-    return goal.turns == 0 or last == ("done",)
+    return goal.turns == 0 or last == (TurnState.DONE,)
 
 
 def _has_open_turn(tx: Tx, key: str) -> bool:
-    return tx.one(f"SELECT 1 FROM turns WHERE key = :key AND {_TURN_IS_OPEN}", key=key) is not None
+    return tx.one(f"SELECT 1 FROM turns WHERE key = :key AND {TURN_IS_OPEN}", key=key) is not None
 
 
 def _anything_waits(tx: Tx, key: str) -> bool:

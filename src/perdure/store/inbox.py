@@ -11,6 +11,7 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.commands import RETRY_KEY_PREFIX
+from perdure.core.delivery import DeliveryState
 from perdure.core.journal import Cause
 from perdure.core.messages import Inbound, Stored
 from perdure.core.question_ids import question_of_reply
@@ -120,7 +121,8 @@ class Inbox:
         row = await self._database.read(
             lambda tx: tx.one(
                 "SELECT position FROM inbox WHERE key = :key AND id = :id "
-                "UNION ALL SELECT position FROM outbox WHERE key = :key AND id = :id AND state = 'sent'",
+                "UNION ALL SELECT position FROM outbox "
+                f"WHERE key = :key AND id = :id AND state = '{DeliveryState.SENT}'",
                 key=key,
                 id=message,
             )
@@ -280,7 +282,7 @@ _CHAT_MESSAGES = (
     "WHERE key = :key AND position > :after AND kind IN ('message', 'command') AND state <> 'deleted' "
     f"AND event_key NOT LIKE '{RETRY_KEY_PREFIX}%' "
     "UNION ALL SELECT position, id, 'agent', text, updated_at, turn, file, reply FROM outbox "
-    "WHERE key = :key AND state = 'sent' AND position > :after ORDER BY 1 LIMIT :limit"
+    f"WHERE key = :key AND state = '{DeliveryState.SENT}' AND position > :after ORDER BY 1 LIMIT :limit"
 )
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.core.delivery import delivery_key
+from perdure.core.delivery import DeliveryState, delivery_key
 from perdure.store.database import Transaction, Tx
 from perdure.store.ids import id_after
 from perdure.store.outbox import INSERT_DELIVERY, OutboxDelivery
 
 _SHORTEN_FIRST_PART = (
     "UPDATE outbox SET text = :text, buttons = NULL, due_at = :now, updated_at = :now "
-    "WHERE id = :id AND state = 'owed' AND part = 0 AND edits IS NULL AND file IS NULL AND text = :whole "
-    "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = :second)"
+    f"WHERE id = :id AND state = '{DeliveryState.OWED}' AND part = 0 AND edits IS NULL AND file IS NULL "
+    "AND text = :whole AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = :second)"
 )
 
 

@@ -18,6 +18,7 @@ from perdure.core.delivery import OPEN_DELIVERY_STATES, RESOLUTION_REMARKS, Deli
 from perdure.core.messages import Button, Outbound, SentFile
 from perdure.core.storable_text import to_json
 from perdure.store import leases, sessions
+from perdure.store.conditions import DEAD_RUNS, DELIVERY_IS_OPEN
 from perdure.store.database import Database, Row, Transaction, Tx
 
 T = TypeVar("T")
@@ -26,19 +27,17 @@ _COLUMNS = (
     "id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, due_at, receipt, problem, "
     "position, created_at, updated_at, buttons, edits, file"
 )
-# Repeated word for word by every query for open rows, even where one state is enough: only so does SQLite use
-# their index, and not all rows there ever were.
-DELIVERY_IS_OPEN = "state IN ('owed', 'sending', 'unknown')"
 PAGE_WINDOW_ROWS = 5_000  # rows that one page looks at: what it seeks may be rare among them
 MAX_ID = "z" * 30  # behind every id
 PAIRING_PREFIX = "pair_"  # how the names of replies begin that tell a code
 INSERT_DELIVERY = (
     "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
     "file, state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, "
-    ":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, 'owed', 0, :now, :since, :now) "
-    "ON CONFLICT DO NOTHING"
+    f":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, '{DeliveryState.OWED}', 0, :now, :since, "
+    ":now) ON CONFLICT DO NOTHING"
 )
-_IS_THIS_SEND = "state = 'sending' AND attempts = :attempts"  # the very try that the caller made, not a later one
+# The row is still at the attempt that the caller made, not at a later one.
+_IS_THIS_SEND = f"state = '{DeliveryState.SENDING}' AND attempts = :attempts"
 
 
 class OutboxReply(Struct, frozen=True):
@@ -157,7 +156,7 @@ class Outbox:
 
     async def record_unknown(self, row: OutboxDelivery, due_at: int, now: int, *, problem: str) -> bool:
         """Nobody knows whether the row was sent. It holds its lane until that is resolved."""
-        changes = "state = 'unknown', run = NULL, due_at = :due_at, attempts = attempts + 1"
+        changes = f"state = '{DeliveryState.UNKNOWN}', run = NULL, due_at = :due_at, attempts = attempts + 1"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem, due_at=due_at)
 
     async def record_refused(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
@@ -166,27 +165,27 @@ class Outbox:
 
     async def send_as_new_message(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
         """The message that the row was to take the place of cannot be edited: owe it as one of its own."""
-        changes = "state = 'owed', run = NULL, due_at = :now, edits = NULL"
+        changes = f"state = '{DeliveryState.OWED}', run = NULL, due_at = :now, edits = NULL"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem)
 
     async def replace_file_with_text(self, row: OutboxDelivery, text: str, now: int, *, problem: str) -> bool:
         """The platform does not take the file: owe words in its place."""
-        changes = "state = 'owed', run = NULL, due_at = :now, file = NULL, text = :text"
+        changes = f"state = '{DeliveryState.OWED}', run = NULL, due_at = :now, file = NULL, text = :text"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem, text=text)
 
     async def expire(
         self, row: OutboxDelivery, now: int, *, problem: str, notice: OutboxReply | None = None
     ) -> bool:
         """Not to be sent any more. The row stays on record as expired, and the notice tells of it."""
-        changes = "state = 'expired', run = NULL"
+        changes = f"state = '{DeliveryState.EXPIRED}', run = NULL"
         return await self._update(row, changes, now, DELIVERY_IS_OPEN, notice=notice, problem=problem)
 
     async def mark_orphans_unknown(self, now: int) -> int:
         """Rows that a dead run was sending become unknown; how many there were."""
         sql = (
-            "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, due_at = :now, "
-            "updated_at = :now, problem = 'the gateway died while sending' "
-            f"WHERE {DELIVERY_IS_OPEN} AND state = 'sending' AND run IN ({leases.DEAD_RUNS})"
+            f"UPDATE outbox SET state = '{DeliveryState.UNKNOWN}', run = NULL, attempts = attempts + 1, "
+            "due_at = :now, updated_at = :now, problem = 'the gateway died while sending' "
+            f"WHERE {DELIVERY_IS_OPEN} AND state = '{DeliveryState.SENDING}' AND run IN ({DEAD_RUNS})"
         )
         return await self._database.write(lambda tx: tx.run(sql, now=now), at=now)
 
@@ -285,8 +284,8 @@ def withdraw_unsent(tx: Tx, key: str) -> list[tuple[str, str | None]]:
     What work in the background has to say is in the chat's lane, and under the chat's key, but not the chat's own.
     """
     rows = tx.all(
-        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {DELIVERY_IS_OPEN} AND key = :home AND state = 'owed' "
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
+        f"WHERE {DELIVERY_IS_OPEN} AND key = :home AND state = '{DeliveryState.OWED}' "
         "AND turn IN (SELECT t.id FROM turns t WHERE t.id = outbox.turn AND t.key = :key) RETURNING turn, edits",
         now=tx.time,
         key=key,
@@ -298,8 +297,8 @@ def withdraw_unsent(tx: Tx, key: str) -> list[tuple[str, str | None]]:
 def withdraw_turn(tx: Tx, turn: str) -> list[str]:
     """Take back what was not sent yet of one turn; the receipts of the messages that it was to edit."""
     rows = tx.all(
-        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        "WHERE turn = :turn AND state = 'owed' RETURNING edits",
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
+        f"WHERE turn = :turn AND state = '{DeliveryState.OWED}' RETURNING edits",
         now=tx.time,
         turn=turn,
     )
@@ -309,8 +308,8 @@ def withdraw_turn(tx: Tx, turn: str) -> list[str]:
 def withdraw_notice(tx: Tx, lane: str, reply: str) -> bool:
     """Take back a notice that was not sent yet. False: it was, or there is none."""
     sql = (
-        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {DELIVERY_IS_OPEN} AND lane = :lane AND reply = :reply AND state = 'owed'"
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
+        f"WHERE {DELIVERY_IS_OPEN} AND lane = :lane AND reply = :reply AND state = '{DeliveryState.OWED}'"
     )
     return bool(tx.run(sql, lane=lane, reply=reply, now=tx.time))
 
@@ -356,7 +355,7 @@ def _select(tx: Tx, condition: str, **values: str | int) -> list[OutboxDelivery]
 def _lane_heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o JOIN leases "
-        f"ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_FREE} GROUP BY o.lane) ORDER BY id",
+        f"ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_IDLE} GROUP BY o.lane) ORDER BY id",
         run=run,
     )
     return [row for row in map(_as_delivery, rows) if row.address.platform in platforms]
@@ -366,8 +365,8 @@ def _start_sending(tx: Tx, row: OutboxDelivery, run: str) -> bool:
     if not leases.hold(tx, row.key, run):
         return False
     sql = (
-        "UPDATE outbox SET state = 'sending', run = :run, updated_at = :now "
-        "WHERE id = :id AND state = :state AND state IN ('owed', 'unknown')"
+        f"UPDATE outbox SET state = '{DeliveryState.SENDING}', run = :run, updated_at = :now "
+        f"WHERE id = :id AND state = :state AND state IN ('{DeliveryState.OWED}', '{DeliveryState.UNKNOWN}')"
     )
     return bool(tx.run(sql, run=run, now=tx.time, id=row.id, state=row.state.value))
 
@@ -382,7 +381,7 @@ def _count_by_state(tx: Tx) -> dict[tuple[str, str | None], int]:
 def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, resolved: str | None) -> bool:
     position = sessions.next_position(tx, row.key)
     changed = tx.run(
-        "UPDATE outbox SET state = 'sent', run = NULL, receipt = :receipt, problem = :resolved, "
+        f"UPDATE outbox SET state = '{DeliveryState.SENT}', run = NULL, receipt = :receipt, problem = :resolved, "
         f"position = :position, updated_at = :now WHERE id = :id AND {DELIVERY_IS_OPEN}",
         receipt=receipt,
         resolved=resolved,
@@ -399,7 +398,7 @@ def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, resolved: str | None
 
 def _record_refused(tx: Tx, row: OutboxDelivery, problem: str) -> bool:
     sql = (
-        "UPDATE outbox SET state = 'refused', run = NULL, problem = :problem, updated_at = :now "
+        f"UPDATE outbox SET state = '{DeliveryState.REFUSED}', run = NULL, problem = :problem, updated_at = :now "
         f"WHERE reply = :reply AND lane = :lane AND {DELIVERY_IS_OPEN}"
     )
     return bool(tx.run(sql, problem=problem, now=tx.time, reply=row.reply, lane=row.lane))

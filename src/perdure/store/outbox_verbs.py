@@ -82,7 +82,8 @@ def _enqueue_copy(tx: Tx, row: OutboxDelivery) -> OutboxVerbResult:
 
 def _withdraw(tx: Tx, row: OutboxDelivery, problem: str) -> None:
     tx.run(
-        "UPDATE outbox SET state = 'withdrawn', run = NULL, problem = :problem, updated_at = :now WHERE id = :id",
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', run = NULL, problem = :problem, "
+        "updated_at = :now WHERE id = :id",
         problem=problem,
         now=tx.time,
         id=row.id,

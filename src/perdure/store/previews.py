@@ -50,7 +50,7 @@ class Previews:
 
 
 def _begin(tx: Tx, turn: str, key: str, epoch: int) -> Preview | None:
-    ours = "SELECT attempt FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+    ours = f"SELECT attempt FROM turns WHERE id = :turn AND epoch = :epoch AND state = '{TurnState.RUNNING}'"
     row = tx.one(ours + tx.for_update, turn=turn, epoch=epoch)
     if row is None:
         return None

@@ -18,6 +18,7 @@ from perdure.core.journal import ObservedExit, fold
 from perdure.core.session import SessionState
 from perdure.core.storable_text import to_json
 from perdure.store import journal, outbox, reports, sessions
+from perdure.store.conditions import TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.inbox import InboxKind
 from perdure.store.outbox import OutboxReply
@@ -26,7 +27,7 @@ NOTICE_INTERVAL_MS = 15_000  # one notice of matches at most
 ABANDONED_AFTER_MS = 86_400_000  # an installation whose last run was silent for so long has gone for good
 MAX_STRIKES = 3  # windows in a row with matches beyond their notice: then nobody watches any more
 
-_OPEN_TURN = "SELECT 1 FROM turns WHERE key = :key AND state IN ('queued', 'running', 'waiting', 'interrupted')"
+_OPEN_TURN = f"SELECT 1 FROM turns WHERE key = :key AND {TURN_IS_OPEN}"
 
 
 class Process(Struct, frozen=True):

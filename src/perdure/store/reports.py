@@ -9,6 +9,7 @@ import msgspec
 from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.messages import Inbound, Sender
+from perdure.core.session import SessionState
 from perdure.store import inbox, outbox
 from perdure.store.database import Row, Tx
 from perdure.store.inbox import InboxKind
@@ -78,5 +79,6 @@ _WAITING_REPORT = "SELECT id, body, raw, event_key, key, kind FROM inbox WHERE i
 _ORPHANED_REPORTS = (
     "SELECT id, body, raw, event_key, key FROM inbox WHERE key = :key AND state = 'waiting' "
     "AND kind IN ('report', 'aside') AND kind = 'report' "  # said as in the index of these rows
-    "AND session NOT IN (SELECT id FROM sessions WHERE key = :key AND state = 'open') ORDER BY position"
+    f"AND session NOT IN (SELECT id FROM sessions WHERE key = :key AND state = '{SessionState.OPEN}') "
+    "ORDER BY position"
 )

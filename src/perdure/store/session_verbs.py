@@ -26,6 +26,7 @@ from perdure.core.messages import Inbound, Sender
 from perdure.core.recovery.decision import RecoveryChoice
 from perdure.core.recovery.pending_requests import PERSON_RULE
 from perdure.core.session import CancelReason, ResetRule, SessionState, due_reset_reason
+from perdure.core.turn import TurnState
 from perdure.store import inbox, journal, leases, outbox, previews, reports, sessions, transitions
 from perdure.store.claims import answer_to
 from perdure.store.database import Transaction, Tx
@@ -112,7 +113,11 @@ def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Tr
 
     def work(tx: Tx) -> str | None:
         session, turn = sessions.current(tx, key), transitions.current_turn(tx, key)
-        if session is None or session.state is not SessionState.OPEN or (turn and turn.state != "interrupted"):
+        if (
+            session is None
+            or session.state is not SessionState.OPEN
+            or (turn and turn.state is not TurnState.INTERRUPTED)
+        ):
             return None
         if tx.one("SELECT 1 FROM processes WHERE session = :id AND state = 'live'", id=session.id):
             return None
@@ -137,7 +142,7 @@ def drop(key: str, *, bound: str | None = None) -> Transaction[DropResult]:
 
     def work(tx: Tx) -> DropResult:
         turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state != "interrupted" or (bound is not None and turn.id != bound):
+        if turn is None or turn.state is not TurnState.INTERRUPTED or (bound is not None and turn.id != bound):
             return DropResult(None, over=transitions.is_over(tx, bound))
         transitions.cancel(tx, turn, CancelReason.DROPPED)
         return DropResult(turn.id)
@@ -193,7 +198,7 @@ def answer_question(key: str, by: Sender, text: str, *, name: str = "") -> Trans
 
     def work(tx: Tx) -> bool:
         turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state != "waiting":
+        if turn is None or turn.state is not TurnState.WAITING:
             return False
         asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
         if asked is None or asked.approves or name not in ("", f"{turn.id}.{asked.question}"):
@@ -213,7 +218,7 @@ def decide_approval(
 
     def work(tx: Tx) -> str:
         turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state != "waiting":
+        if turn is None or turn.state is not TurnState.WAITING:
             return "nothing"
         asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
         if asked is None or not asked.approves:
@@ -230,7 +235,7 @@ def decide_approval(
 
 def _resume_turn(tx: Tx, turn: Turn, run: str, by: Sender) -> ResumeResult:
     """Requeue an interrupted turn because a person said so, whatever was decided before."""
-    if turn.state != "interrupted" or leases.holder(tx, turn.key) != run:
+    if turn.state is not TurnState.INTERRUPTED or leases.holder(tx, turn.key) != run:
         return ResumeResult("running", turn.session)
     asked = RecoveryDecided(RecoveryChoice.RESUME, "a person asked for it", {"by": by.id}, rule=PERSON_RULE)
     transitions.transition(tx, turn, [asked, TurnRequeued()], ())

@@ -29,16 +29,15 @@ from perdure.core.journal import (
 from perdure.core.session import CancelReason
 from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnState, advance
 from perdure.store import journal, leases, outbox, previews, sessions
+from perdure.store.conditions import TURN_IS_OPEN, state_in
 from perdure.store.database import Row, Tx
 from perdure.store.outbox import OutboxReply
 
 TURN_COLUMNS = "id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at"
-# A query that looks for turns repeats this, word for word, even where one state is enough: only so does SQLite
-# use the index of the turns that have not ended, and a start reads what is open, however many sessions there are.
-TURN_IS_OPEN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
-_IS_RUNNING = "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+_IS_RUNNING = f"SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state = '{TurnState.RUNNING}'"
 _ACCEPTS_LATE_FACTS = (
-    "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state IN ('running', 'waiting', 'interrupted')"
+    "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch "
+    f"AND {state_in((TurnState.RUNNING, TurnState.WAITING, TurnState.INTERRUPTED))}"
 )
 
 
@@ -230,20 +229,22 @@ def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, check_request:
         view = fold(journal.read_turn(tx, mine.session, turn, mine.first_seq))
         if (request := check_request(tx, mine, view)) is not None:
             return _apply_request(tx, mine, request)
-    return _set_state(tx, mine, TurnState.INTERRUPTED, TurnInterrupted(reason, before))
+    return _advance_owned(tx, mine, TurnInterrupted(reason, before))
 
 
 def _apply_request(tx: Tx, turn: Turn, request: RequestOutcome) -> Turn:
-    """Nothing of a request was cut off, so nothing is marked."""
+    """Carry out a person's request for a queued turn. Nothing was interrupted, so no mark is written."""
     if request.again is None:
         return turn
     for reply in request.owed:
         outbox.enqueue(tx, turn.key, turn.id, reply)
-    return _set_state(tx, turn, TurnState.WAITING, request.again)
+    return _advance_owned(tx, turn, request.again)
 
 
-def _set_state(tx: Tx, turn: Turn, state: TurnState, entry: Entry) -> Turn:
-    """Move a turn that was just taken over, with the entry that says so."""
+def _advance_owned(tx: Tx, turn: Turn, entry: QuestionAsked | TurnInterrupted) -> Turn:
+    """Make the move of an entry, and append the entry, for a turn that this transaction has just taken over."""
+    assert entry.move is not None, f"{entry.kind} moves nothing"
+    state = advance(turn.state, entry.move)
     tx.run("UPDATE turns SET state = :state WHERE id = :turn", state=state.value, turn=turn.id)
     journal.append(tx, turn.session, turn.id, [_with_position(tx, entry, turn.key)])
     return msgspec.structs.replace(turn, state=state)

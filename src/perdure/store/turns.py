@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from perdure.core.journal import Entry, JournalRecord, ToolEnded
 from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
-from perdure.store import attachments, goals, leases, outbox, processes
+from perdure.store import attachments, goals, outbox, processes
 from perdure.store.claims import Claim, claim
+from perdure.store.conditions import DEAD_RUNS, TURN_IS_OPEN, lease_is_free_or_ours, state_in
 from perdure.store.database import Database, Tx
 from perdure.store.inbox import UNLIMITED_RULES
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import (
     TURN_COLUMNS,
-    TURN_IS_OPEN,
     RequestCheck,
     Turn,
     append_facts,
@@ -101,9 +101,8 @@ class Turns:
 
     async def open(self, states: Sequence[TurnState], limit: int = 50) -> list[Turn]:
         """The turns in these states, none of them ended, the oldest first."""
-        wanted = ", ".join(f"'{state}'" for state in states)
         sql = (
-            f"SELECT {TURN_COLUMNS} FROM turns WHERE {TURN_IS_OPEN} AND state IN ({wanted}) ORDER BY "
+            f"SELECT {TURN_COLUMNS} FROM turns WHERE {TURN_IS_OPEN} AND {state_in(states)} ORDER BY "
             "began_at, id LIMIT :limit"
         )
         return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(sql, limit=limit)])
@@ -121,20 +120,23 @@ class Turns:
         )
 
 
-_LEASE_IS_FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD_RUNS}))"
+_LEASE_IS_FREE = lease_is_free_or_ours("l")
 _CLAIMABLE = (
-    f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND t.state = 'queued' "
+    f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
+    f"AND t.state = '{TurnState.QUEUED}' "
     "AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
     f"AND i.kind NOT IN ('command', 'aside') AND {_LEASE_IS_FREE} AND NOT EXISTS "
-    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{TURN_IS_OPEN} AND b.state IN ('queued', 'running')) "
+    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{TURN_IS_OPEN} "
+    f"AND b.{state_in((TurnState.QUEUED, TurnState.RUNNING))}) "
     f"UNION {goals.DUE_KEYS} AND {_LEASE_IS_FREE}"
 )
 _SELECT_TURNS = f"SELECT {', '.join('t.' + column for column in TURN_COLUMNS.split(', '))} FROM turns t "
 _LOST = _SELECT_TURNS + (
-    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND (l.run IS NULL OR l.run IN ({leases.DEAD_RUNS}))"
+    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND (l.run IS NULL OR l.run IN ({DEAD_RUNS}))"
 )
 _INTERRUPTED = _SELECT_TURNS + (
-    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND t.state = 'interrupted' AND l.run = :run "
+    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
+    f"AND t.state = '{TurnState.INTERRUPTED}' AND l.run = :run "
     "ORDER BY t.began_at, t.id"  # by the id alone, SQLite would rather walk through all turns than sort a few
 )
 
