@@ -6,7 +6,7 @@ from perdure.core.address import split_session_key
 from perdure.core.messages import Inbound
 from perdure.runtime.access import OPERATOR
 from perdure.runtime.wiring import Loops
-from perdure.store import outbox_verbs, session_verbs
+from perdure.store import answers, outbox_verbs, session_verbs
 from perdure.store.api import Store
 from perdure.store.erasure import ErasedSession
 from perdure.store.ids import Clock
@@ -107,7 +107,7 @@ class OperatorVerbs:
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return False
-        answering = session_verbs.answer_question(turn.key, OPERATOR, text, name=name)
+        answering = answers.answer_question(turn.key, OPERATOR, text, name=name)
         done = await self._store.chat_commands.execute_verb(turn.key, answering)
         self._loops.runner.wake(turn.key)
         return done
@@ -117,7 +117,7 @@ class OperatorVerbs:
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return "nothing"
-        judging = session_verbs.decide_approval(turn.key, OPERATOR, approve=approve, name=name)
+        judging = answers.decide_approval(turn.key, OPERATOR, approve=approve, name=name)
         verdict = await self._store.chat_commands.execute_verb(turn.key, judging)
         self._loops.runner.wake(turn.key)
         return verdict

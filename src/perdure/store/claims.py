@@ -8,22 +8,19 @@ from msgspec import Struct
 from perdure.core.journal import (
     JournalRecord,
     MessagesJoined,
-    QuestionAnswered,
-    QuestionAsked,
     RecoveryDecided,
     TurnBegan,
     TurnClaimed,
     TurnRequeued,
-    fold,
 )
-from perdure.core.messages import Sender
 from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
 from perdure.core.session import CancelReason
 from perdure.core.turn import INITIAL_STATE, TurnMove, TurnState, advance
-from perdure.store import attachments, goals, inbox, journal, leases, queue, reports
+from perdure.store import answers, attachments, goals, inbox, journal, leases, queue, reports
+from perdure.store.answers import Response
 from perdure.store.database import Tx
-from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, transition
+from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, read_view, transition
 
 
 class Claim(Struct, frozen=True):
@@ -68,28 +65,20 @@ def claim(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
 
 
 def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | None:
-    """The next words of a person answer the question that the turn waits with."""
-    question = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-    row = tx.one(_NEXT_MESSAGE + tx.for_update, key=turn.key, after=question.position) if question else None
-    if question is None or row is None or leases.holder(tx, turn.key) != run:
+    """Let a person's next message answer the question that the turn waits with."""
+    asked = answers.waiting_question(tx, turn)
+    row = tx.one(_NEXT_MESSAGE + tx.for_update, key=turn.key, after=asked.position) if asked else None
+    if asked is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
     if rules.await_files and attachments.any_pending(tx, [row]):
         return turn
     cause = inbox.as_cause(tx, row)
     inbox.assign_to_turn(tx, row[0], turn.id)
-    answered = answer_to(question, cause.text, cause.sender, cause.message)
-    joins = "" if answered.chosen else row[0]
-    answered = msgspec.structs.replace(answered, attachments=cause.attachments, inbox=joins)
-    transition(tx, turn, [answered], ())
+    response = Response(
+        cause.sender, cause.text, message=cause.message, inbox=row[0], attachments=cause.attachments
+    )
+    answers.respond(tx, turn, asked, response)
     return get(tx, turn.id)
-
-
-def answer_to(question: QuestionAsked, text: str, by: Sender, message: str = "") -> QuestionAnswered:
-    """What somebody wrote, as the answer to a question: one of its options, or other words that close it."""
-    same = (option for option in question.options if option.lower() == text.strip().lower())
-    chosen = None if question.approves else next(same, None)  # a bare "yes" approves nothing
-    fits = chosen is not None or not question.options
-    return QuestionAnswered(question.question, chosen or text, by, message, chosen=fits)
 
 
 def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | None:
@@ -98,7 +87,7 @@ def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn 
     So it does to one that waits for a slot. Until a decision was made, while only messages from before the
     interruption wait, and until the files of the message are here, nothing happens.
     """
-    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    view = read_view(tx, turn)
     if view.last_decision is None or view.last_interruption is None or leases.holder(tx, turn.key) != run:
         return turn
     if view.last_decision.evidence.get(ALONE_EVIDENCE):
@@ -145,7 +134,7 @@ def _join_messages(tx: Tx, turn: Turn, rules: QueueRules) -> list[MessagesJoined
 
     So do those from before that want to steer it, or else they would be heard behind those that came later.
     """
-    last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).unreported_interruption()
+    last = read_view(tx, turn).unreported_interruption()
     rows = [] if last is None else tx.all(_JOINING_MESSAGES + tx.for_update, key=turn.key, after=last.position)
     rows = attachments.before_first_pending(tx, rows) if rules.await_files else rows
     for row in rows:

@@ -12,14 +12,9 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.journal import (
-    APPROVED,
-    DENIED,
-    TOO_LATE,
-    QuestionAnswered,
     RecoveryDecided,
     TurnCancelled,
     TurnRequeued,
-    fold,
     return_entries,
 )
 from perdure.core.messages import Inbound, Sender
@@ -27,8 +22,7 @@ from perdure.core.recovery.decision import RecoveryChoice
 from perdure.core.recovery.pending_requests import PERSON_RULE
 from perdure.core.session import CancelReason, ResetRule, SessionState, due_reset_reason
 from perdure.core.turn import TurnState
-from perdure.store import inbox, journal, leases, outbox, previews, reports, sessions, transitions
-from perdure.store.claims import answer_to
+from perdure.store import inbox, leases, outbox, previews, reports, sessions, transitions
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.outbox import OutboxReply
@@ -159,7 +153,7 @@ def suspend(key: str) -> Transaction[SuspendResult]:
     def work(tx: Tx) -> SuspendResult:
         turn = transitions.current_turn(tx, key)
         if turn is not None:
-            left = return_entries(fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)))
+            left = return_entries(transitions.read_view(tx, turn))
             transitions.transition(tx, turn, [*left, TurnCancelled(CancelReason.SUSPENDED)], ())
             return SuspendResult(True, turn.id)
         return SuspendResult(sessions.suspend(tx, key), None)
@@ -186,49 +180,6 @@ def resume(
             return ResumeResult("nothing")
         _reopen_session(tx, key, current.id, request)
         return ResumeResult("session", current.id)
-
-    return work
-
-
-def answer_question(key: str, by: Sender, text: str, *, name: str = "") -> Transaction[bool]:
-    """Answer the question of that name, or the one that waits, with one of its options, or with other words.
-
-    False: none such waits.
-    """
-
-    def work(tx: Tx) -> bool:
-        turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state is not TurnState.WAITING:
-            return False
-        asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-        if asked is None or asked.approves or name not in ("", f"{turn.id}.{asked.question}"):
-            return False
-        return transitions.transition(tx, turn, [answer_to(asked, text, by)], ()) is not None
-
-    return work
-
-
-def decide_approval(
-    key: str, by: Sender, *, approve: bool, name: str = "", bound: str | None = None
-) -> Transaction[str]:
-    """Approve or deny the call that waits for it: approved, denied, late, or nothing if none waits.
-
-    `name` is the one of an approval; without one, that of the bound turn is meant.
-    """
-
-    def work(tx: Tx) -> str:
-        turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state is not TurnState.WAITING:
-            return "nothing"
-        asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-        if asked is None or not asked.approves:
-            return "nothing"
-        if name != f"{turn.id}.{asked.approves}" and (name or (bound is not None and turn.id != bound)):
-            return "nothing"
-        late = 0 < asked.until < tx.time
-        verdict = TOO_LATE if late else APPROVED if approve else DENIED
-        moved = transitions.transition(tx, turn, [QuestionAnswered(asked.question, verdict, by)], ())
-        return verdict if moved is not None else "nothing"
 
     return work
 

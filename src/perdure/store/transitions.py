@@ -71,6 +71,11 @@ def get(tx: Tx, turn: str) -> Turn | None:
     return as_turn(row) if row else None
 
 
+def read_view(tx: Tx, turn: Turn) -> TurnView:
+    """Return the turn as its journal entries describe it."""
+    return fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+
+
 def append_facts(tx: Tx, turn: Turn, entries: Sequence[Entry], *, late: bool = True) -> list[JournalRecord] | None:
     """Facts that move nothing. Some are accepted late, unless not even they may be: always from the same epoch."""
     guard = _ACCEPTS_LATE_FACTS if late and all(entry.late for entry in entries) else _IS_RUNNING
@@ -176,7 +181,7 @@ def suspended_turn(tx: Tx, session: str) -> str | None:
 
 def _with_missing_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:
     """A turn that ends leaves no call without a result: no model provider would accept its transcript."""
-    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    view = read_view(tx, turn)
     wished = [call.request.id for call in view.open_calls]
     wished += [call.id for entry in entries if isinstance(entry, ModelAnswered) for call in entry.calls]
     ended = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
@@ -226,7 +231,7 @@ def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, check_request:
     if mine.state not in (TurnState.QUEUED, TurnState.RUNNING):
         return mine
     if mine.state is TurnState.QUEUED:
-        view = fold(journal.read_turn(tx, mine.session, turn, mine.first_seq))
+        view = read_view(tx, mine)
         if (request := check_request(tx, mine, view)) is not None:
             return _apply_request(tx, mine, request)
     return _advance_owned(tx, mine, TurnInterrupted(reason, before))

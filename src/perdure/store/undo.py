@@ -13,7 +13,7 @@ from msgspec import Struct
 from perdure.core.address import split_session_key
 from perdure.core.commands import RETRY_KEY_PREFIX
 from perdure.core.effects import Effect
-from perdure.core.journal import Cause, TurnUndone, TurnView, fold
+from perdure.core.journal import Cause, TurnUndone, TurnView
 from perdure.core.messages import Inbound, Sender
 from perdure.core.session import SessionState
 from perdure.core.turn import FINAL_STATES
@@ -60,7 +60,7 @@ def retry_turn(
         found = _last_turn(tx, key, before)
         if isinstance(found, UndoResult):
             return found
-        causes = _fold_turn(tx, found).causes
+        causes = transitions.read_view(tx, found).causes
         asked = [cause for cause in causes if _is_from_person(tx, cause)]
         if not asked:
             return UndoResult("unasked")
@@ -97,16 +97,12 @@ def _last_turn(tx: Tx, key: str, before: int) -> Turn | UndoResult:
 
 
 def _undo_turn(tx: Tx, key: str, turn: Turn, by: Sender) -> UndoResult:
-    view = _fold_turn(tx, turn)
+    view = transitions.read_view(tx, turn)
     journal.append(tx, turn.session, turn.id, [TurnUndone(by.id)])
     for receipt in outbox.withdraw_turn(tx, turn.id):
         previews.enqueue_ended_notice(tx, key, turn.id, receipt)
     lives = tx.one("SELECT 1 FROM processes WHERE turn = :turn AND state = 'live'", turn=turn.id)
     return UndoResult("done", _text_of_turn(view), _had_effects(view), lives is not None, goals.is_active(tx, key))
-
-
-def _fold_turn(tx: Tx, turn: Turn) -> TurnView:
-    return fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
 
 
 def _text_of_turn(view: TurnView) -> str:

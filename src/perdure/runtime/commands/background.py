@@ -12,7 +12,7 @@ from perdure.core.commands import BackgroundRequest, is_background_verb, read_ba
 from perdure.core.messages import Inbound
 from perdure.core.texts.explanation import TURN_STATES
 from perdure.runtime.runner import TurnRunner
-from perdure.store import session_verbs
+from perdure.store import answers
 from perdure.store.api import Store
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.chat_commands import ChatCommand
@@ -86,7 +86,7 @@ class BackgroundCommand:
 
     async def _answer_question(self, command: ChatCommand, text: str) -> None:
         now = self._clock()
-        answering = session_verbs.answer_question(command.key, command.sender, text)
+        answering = answers.answer_question(command.key, command.sender, text)
         await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
 
     async def _reply(self, command: ChatCommand, text: str) -> None:

@@ -30,7 +30,7 @@ from perdure.runtime.commands.undo import UndoCommand
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import WakeEvent
-from perdure.store import session_verbs
+from perdure.store import answers, session_verbs
 from perdure.store.api import Store
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.ids import Clock, is_before
@@ -318,7 +318,7 @@ class CommandLoop:
             )
             return
         now = self._clock()
-        judge = session_verbs.decide_approval(
+        judge = answers.decide_approval(
             command.key,
             command.sender,
             approve=approve,
