@@ -21,13 +21,15 @@ class Scribe:
     problem: str | None = None
 
     def __init__(self, for_update: str) -> None:
+        self.ids = Ids()
+        self.time = wall_clock()
         self.for_update = for_update
         self.statements: Statements = []
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         return transaction(self)
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
         return transaction(self)
 
     async def close(self) -> None: ...
@@ -44,13 +46,13 @@ class Scribe:
         self.statements.append((sql, values))
         return 1
 
-    def now(self) -> int:
+    def lease_clock(self) -> int:
         return wall_clock()
 
 
 def statements_of(turn: Row, hold: str) -> Statements:
     """What our store executes for one append to a turn, on a database that holds rows in this way."""
     scribe = Scribe(hold)
-    asyncio.run(Turns(scribe, Ids()).append(as_turn(turn), [tool_result(0)], wall_clock()))
+    asyncio.run(Turns(scribe).append(as_turn(turn), [tool_result(0)], wall_clock()))
     assert scribe.statements, "an append executed nothing"
     return scribe.statements

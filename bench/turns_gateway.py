@@ -99,6 +99,7 @@ class CountingDatabase:
 
     def __init__(self, database: Any) -> None:
         self._database: Database = database
+        self.ids = self._database.ids
         self.exclusive = self._database.exclusive
         self._jobs = self._reads = 0
         writers = getattr(database, "_writers", None) or [database._writer]
@@ -110,13 +111,13 @@ class CountingDatabase:
     def tally(self) -> Tally:
         return Tally(self._jobs, sum(link.commits for link in self._links), self._reads)
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         self._jobs += bool(key)  # heartbeats have none
-        return await self._database.write(transaction, key=key)
+        return await self._database.write(transaction, key=key, at=at)
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
         self._reads += 1
-        return await self._database.read(transaction)
+        return await self._database.read(transaction, at=at)
 
     @property
     def problem(self) -> str | None:

@@ -70,7 +70,7 @@ async def test_work_in_the_background_of_a_persons_chat_is_theirs(gateway: Store
     key = await says(gateway, "ann", "mine", "1")
     said = Inbound(Address("telegram", "dm", "1"), "w", Sender("ann"), "beside")
     await gateway.store.chat_commands.execute_verb(
-        key, begin_background_session(gateway.store.ids, key, said, "background:1", gateway.now(), 9)
+        key, begin_background_session(key, said, "background:1", 9), at=gateway.now()
     )
     assert len(read(await export_person(gateway.store, "telegram:ann"))["sessions"]) == 2
     assert len(read(await export_named(gateway.store, key))["sessions"]) == 2
@@ -78,7 +78,7 @@ async def test_work_in_the_background_of_a_persons_chat_is_theirs(gateway: Store
 
 async def test_one_session_is_exported_by_its_id_and_all_of_a_chat_by_its_key(gateway: StoreGateway) -> None:
     key = await says(gateway, "ann", "one", "1")
-    await gateway.store.chat_commands.execute_verb(key, session_verbs.renew(gateway.store.ids, key, gateway.now()))
+    await gateway.store.chat_commands.execute_verb(key, session_verbs.renew(key), at=gateway.now())
     await says(gateway, "ann", "two", "1")
     old, new = await gateway.store.sessions.of_key(key)
     assert [one["id"] for one in read(await export_named(gateway.store, key))["sessions"]] == [old.id, new.id]

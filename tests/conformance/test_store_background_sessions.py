@@ -20,10 +20,8 @@ pytestmark = pytest.mark.anyio
 
 async def asks(gateway: StoreGateway, text: str, *, chat_name: str = "c1", most: int = 100) -> int | None:
     said = message(text, chat_name=chat_name)
-    work = begin_background_session(
-        gateway.store.ids, key_of(chat_name), said, f"background:{text}", gateway.now(), most
-    )
-    return await gateway.store.chat_commands.execute_verb(key_of(chat_name), work)
+    work = begin_background_session(key_of(chat_name), said, f"background:{text}", most)
+    return await gateway.store.chat_commands.execute_verb(key_of(chat_name), work, at=gateway.now())
 
 
 async def begins(gateway: StoreGateway, number: int) -> Turn:
@@ -94,7 +92,7 @@ async def test_b86_stop_withdraws_what_its_own_turns_have_to_say(
         owed = [OutboxReply(chat_address(), turn.id, (text,))]
         await gateway.store.turns.append(turn, [TurnFinished(text)], gateway.now(), replies=owed)
     done = await gateway.store.chat_commands.execute_verb(
-        stopped, session_verbs.stop(gateway.store.ids, stopped, None, gateway.now(), everything=True)
+        stopped, session_verbs.stop(stopped, None, everything=True), at=gateway.now()
     )
     assert done.withdrawn == 1
     assert [row.text for row in await gateway.store.outbox.open_deliveries()] == left

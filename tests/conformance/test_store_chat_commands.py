@@ -30,15 +30,15 @@ async def waiting(gateway: StoreGateway) -> list[ChatCommand]:
 
 
 async def stops(gateway: StoreGateway, order: ChatCommand, *, everything: bool = False) -> StopResult | None:
-    verb = session_verbs.stop(gateway.store.ids, order.key, order.bound, gateway.now(), everything=everything)
+    verb = session_verbs.stop(order.key, order.bound, everything=everything)
     return await gateway.store.chat_commands.execute(
         order, verb, lambda stopped: f"stopped {stopped.turn}", gateway.now()
     )
 
 
 async def performs_suspend(gateway: StoreGateway) -> bool:
-    verb = session_verbs.suspend(gateway.store.ids, key_of(), gateway.now())
-    return (await gateway.store.chat_commands.execute_verb(key_of(), verb)).changed
+    verb = session_verbs.suspend(key_of())
+    return (await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())).changed
 
 
 async def test_command_waits_until_it_is_obeyed_and_never_becomes_a_turn(gateway: StoreGateway) -> None:
@@ -103,7 +103,7 @@ async def test_message_behind_a_command_waits_until_that_is_obeyed(gateway: Stor
     assert first is not None
     await gateway.finishes_turn(first.turn)
     assert await gateway.claims() is None
-    verb = session_verbs.renew(gateway.store.ids, order.key, gateway.now(), before=order.position)
+    verb = session_verbs.renew(order.key, before=order.position)
     renewed = await gateway.store.chat_commands.execute(order, verb, lambda _: "", gateway.now())
     second = await gateway.claims()
     assert renewed is not None
@@ -120,7 +120,7 @@ async def test_command_and_its_answer_are_done_together_or_not_at_all(gateway: S
     def fall_over(stopped: StopResult) -> str:
         raise RuntimeError("no words")
 
-    verb = session_verbs.stop(gateway.store.ids, order.key, order.bound, gateway.now())
+    verb = session_verbs.stop(order.key, order.bound)
     with pytest.raises(RuntimeError, match="no words"):
         await gateway.store.chat_commands.execute(order, verb, fall_over, gateway.now())
     assert await gateway.all_rows() == before
@@ -187,7 +187,7 @@ async def test_b13_renewing_cancels_the_open_turn_and_drops_what_waits(gateway: 
     await gateway.appends(turn, answer_with_calls("a"))
     await gateway.receives("next")
     renewed = await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
+        key_of(), session_verbs.renew(key_of()), at=gateway.now()
     )
     assert (renewed.turn, renewed.dropped, renewed.session != turn.session) == (turn.id, 1, True)
     view = await gateway.view(turn)

@@ -39,7 +39,7 @@ async def fills(gateway: StoreGateway, *, chat_name: str = "c1") -> tuple[Turn, 
     ordered = message(f"/goal {WORDS}", chat_name=chat_name, id=f"g {chat_name}")
     await gateway.store.inbox.receive(ordered, WORDS, key_of(chat_name), gateway.now(), "command")
     order = (await gateway.store.chat_commands.waiting(gateway.run))[-1]
-    setting = set_goal(gateway.store.ids, key_of(chat_name), ordered, 5, gateway.now())
+    setting = set_goal(key_of(chat_name), ordered, 5)
     await gateway.store.chat_commands.execute(order, setting, lambda _: f"A goal: {WORDS}", gateway.now())
     sql = "UPDATE attachments SET state = 'fetched', path = :path WHERE path IS NULL"
     await gateway.execute_sql(sql, path=f"attachments/{turn.id}.png")
@@ -127,7 +127,7 @@ async def test_large_session_goes_some_rows_at_a_time_and_can_be_read_meanwhile(
         ordered = message("/help", id=f"h{number}")
         await gateway.store.inbox.receive(ordered, "", key_of(), gateway.now(), "command")
     await gateway.store.erasure.begin(turn.session, gateway.now())
-    some = await gateway.store.database.write(lambda tx: delete_some_rows(tx, gateway.store.ids, turn.session, 1))
+    some = await gateway.store.database.write(lambda tx: delete_some_rows(tx, turn.session), at=1)
     assert some is not None
     assert some.total() == MAX_ROWS_PER_TRANSACTION
     assert fold(await gateway.store.journal.of_turn(turn.session, turn.id)).causes, "the turn cannot be read"
@@ -141,10 +141,8 @@ async def test_session_that_is_brought_back_in_the_middle_goes_all_the_same(gate
     turn = await gateway.begins_turn("work")
     await gateway.store.erasure.begin(turn.session, gateway.now())
     wish = message("", id="wish")
-    verb = session_verbs.resume(
-        gateway.store.ids, key_of(), gateway.run, wish, gateway.now(), session=turn.session
-    )
-    await gateway.store.chat_commands.execute_verb(key_of(), verb)
+    verb = session_verbs.resume(key_of(), gateway.run, wish, session=turn.session)
+    await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     again = await gateway.begins_turn("more")
     assert again.session == turn.session
     assert await gateway.store.erasure.finish(turn.session, gateway.now()) is not None
@@ -169,8 +167,8 @@ async def test_message_received_by_an_erased_session_stays_with_the_turn_that_to
     old = await gateway.begins_turn("old")
     await gateway.finishes_turn(old)
     await gateway.receives("for the next")
-    renew = session_verbs.renew(gateway.store.ids, key_of(), gateway.now(), before=0)
-    await gateway.store.chat_commands.execute_verb(key_of(), renew)
+    renew = session_verbs.renew(key_of(), before=0)
+    await gateway.store.chat_commands.execute_verb(key_of(), renew, at=gateway.now())
     claim = await gateway.claims()
     assert claim is not None
     assert claim.turn.session != old.session
@@ -182,9 +180,7 @@ async def test_message_received_by_an_erased_session_stays_with_the_turn_that_to
 async def test_command_bound_to_an_erased_turn_stays_with_its_own_session(gateway: StoreGateway) -> None:
     old = await gateway.begins_turn("old")
     await gateway.finishes_turn(old)
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     await gateway.store.inbox.receive(message("/why"), "", key_of(), gateway.now(), "command")
     await gateway.execute_sql("UPDATE inbox SET bound = :turn WHERE kind = 'command'", turn=old.id)
     await erases(gateway, old.session)
@@ -194,14 +190,10 @@ async def test_command_bound_to_an_erased_turn_stays_with_its_own_session(gatewa
 async def test_key_names_all_that_was_in_its_chat(gateway: StoreGateway) -> None:
     first = await gateway.begins_turn("one")
     await gateway.finishes_turn(first)
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     second = await gateway.begins_turn("two")
-    beside = begin_background_session(
-        gateway.store.ids, key_of(), message("three"), "background:1", gateway.now(), 9
-    )
-    await gateway.store.chat_commands.execute_verb(key_of(), beside)
+    beside = begin_background_session(key_of(), message("three"), "background:1", 9)
+    await gateway.store.chat_commands.execute_verb(key_of(), beside, at=gateway.now())
     await gateway.receives("elsewhere", chat_name="c2")
     found = [session.id for session in await gateway.store.sessions.find_by_name(key_of())]
     assert found[:2] == [first.session, second.session]
@@ -262,8 +254,8 @@ async def test_events_that_came_to_nothing_go_by_age_and_do_not_come_back(gatewa
     kept = await gateway.begins_turn("taken")
     await gateway.store.inbox.reject("web:default:message:c1:r", WORDS, "garbled", gateway.now())
     await gateway.receives("withdrawn", chat_name="c2")
-    stop = session_verbs.stop(gateway.store.ids, key_of("c2"), None, gateway.now(), everything=True)
-    await gateway.store.chat_commands.execute_verb(key_of("c2"), stop)
+    stop = session_verbs.stop(key_of("c2"), None, everything=True)
+    await gateway.store.chat_commands.execute_verb(key_of("c2"), stop, at=gateway.now())
     assert await gateway.store.erasure.delete_old_events(0, gateway.now(), 10) == 0
     assert await gateway.store.erasure.delete_old_events(1 << 40, gateway.now(), 1) == 1
     assert await gateway.store.erasure.delete_old_events(1 << 40, gateway.now(), 10) == 1

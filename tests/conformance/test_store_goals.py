@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 async def sets(gateway: StoreGateway, text: str = "tidy up", *, budget: int = 3, chat_name: str = "c1") -> bool:
     said = message(text, chat_name=chat_name, id="m1")
-    work = set_goal(gateway.store.ids, key_of(chat_name), said, budget, gateway.now())
-    return await gateway.store.chat_commands.execute_verb(key_of(chat_name), work)
+    work = set_goal(key_of(chat_name), said, budget)
+    return await gateway.store.chat_commands.execute_verb(key_of(chat_name), work, at=gateway.now())
 
 
 async def claimable(gateway: StoreGateway) -> list[str]:
@@ -139,9 +139,7 @@ async def test_b84_goal_ends_once(gateway: StoreGateway) -> None:
 async def test_b84_goal_ends_with_its_session_and_not_with_others(gateway: StoreGateway) -> None:
     await sets(gateway)
     await sets(gateway, chat_name="c2")
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     assert await gateway.store.goals.of_key(key_of()) is None
     assert await claimable(gateway) == [key_of("c2")]
     assert [key for key, _ in await gateway.store.goals.active()] == [key_of("c2")]
@@ -149,8 +147,6 @@ async def test_b84_goal_ends_with_its_session_and_not_with_others(gateway: Store
 
 async def test_b84_goal_rests_while_its_session_is_set_aside(gateway: StoreGateway) -> None:
     await sets(gateway)
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.suspend(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.suspend(key_of()), at=gateway.now())
     assert await claimable(gateway) == []
     assert await gateway.claims() is None

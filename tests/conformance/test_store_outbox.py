@@ -153,8 +153,8 @@ async def test_b75_notice_that_is_cut_into_parts_keeps_its_place_in_the_lane(gat
         )
     row, parts = await head(gateway), ("one", "two", "three")
     mend = gateway.store.outbox.execute_verb
-    assert await mend(row.key, split_notice(row, parts, gateway.now()))
-    assert not await mend(row.key, split_notice(row, parts, gateway.now())), "it was cut already"
+    assert await mend(row.key, split_notice(row, parts), at=gateway.now())
+    assert not await mend(row.key, split_notice(row, parts), at=gateway.now()), "it was cut already"
     await gateway.reopen()
     found = [await _sent(gateway) for _ in range(4)]
     assert [(each.text, each.part, each.reply_to, each.outbound().buttons) for each in found] == [
@@ -178,7 +178,9 @@ async def test_what_is_being_sent_is_not_cut_into_parts(gateway: StoreGateway) -
     await gateway.store.outbox.enqueue(key_of(), OutboxReply(chat_address(), "n1", ("one two",)), gateway.now())
     row = await head(gateway)
     assert await gateway.starts_delivery(row)
-    assert not await gateway.store.outbox.execute_verb(row.key, split_notice(row, ("one", "two"), gateway.now()))
+    assert not await gateway.store.outbox.execute_verb(
+        row.key, split_notice(row, ("one", "two")), at=gateway.now()
+    )
     assert await states(gateway) == [("one two", "sending")]
 
 

@@ -20,14 +20,12 @@ async def owes(gateway: StoreGateway, reply: str = "hello") -> OutboxDelivery:
 
 
 async def resends(gateway: StoreGateway, row: OutboxDelivery, *, certain: bool = False) -> OutboxVerbResult:
-    work = outbox_verbs.resend(gateway.store.ids, row.id, gateway.now(), can_verify=certain)
-    return await gateway.store.outbox.execute_verb(row.key, work)
+    work = outbox_verbs.resend(row.id, can_verify=certain)
+    return await gateway.store.outbox.execute_verb(row.key, work, at=gateway.now())
 
 
 async def drops(gateway: StoreGateway, row: OutboxDelivery) -> OutboxVerbResult:
-    return await gateway.store.outbox.execute_verb(
-        row.key, outbox_verbs.drop(gateway.store.ids, row.id, gateway.now())
-    )
+    return await gateway.store.outbox.execute_verb(row.key, outbox_verbs.drop(row.id), at=gateway.now())
 
 
 async def comes_to(gateway: StoreGateway, state: DeliveryState) -> OutboxDelivery:
@@ -122,10 +120,12 @@ async def test_row_that_is_on_its_way_is_left_alone(gateway: StoreGateway) -> No
 async def test_nobody_mends_what_is_not_there(gateway: StoreGateway) -> None:
     row = await owes(gateway)
     works = [
-        outbox_verbs.resend(gateway.store.ids, "out_0", 1, can_verify=True),
-        outbox_verbs.drop(gateway.store.ids, "out_0", 1),
+        outbox_verbs.resend("out_0", can_verify=True),
+        outbox_verbs.drop("out_0"),
     ]
-    assert [(await gateway.store.outbox.execute_verb(row.key, work)).outcome for work in works] == [
+    assert [
+        (await gateway.store.outbox.execute_verb(row.key, work, at=gateway.now())).outcome for work in works
+    ] == [
         "unknown",
         "unknown",
     ]

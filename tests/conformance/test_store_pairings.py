@@ -43,8 +43,8 @@ async def writes(
     address = Address(platform, "dm", f"with {person}")
     inbound = Inbound(address, f"{text} {at}", Sender(person, person.title()), text)
     key = session_key("main", address)
-    work = reject_unknown_person(gateway.store.ids, inbound.event_key, raw, inbound, key, "unknown", at, code=code)
-    return await gateway.store.chat_commands.execute_verb(key, work)
+    work = reject_unknown_person(inbound.event_key, raw, inbound, key, "unknown", code=code)
+    return await gateway.store.chat_commands.execute_verb(key, work, at=at)
 
 
 async def told(gateway: StoreGateway) -> list[str]:

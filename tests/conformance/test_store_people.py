@@ -85,10 +85,8 @@ async def test_b101_removal_puts_away_what_waits_in_the_same_transaction(gateway
     await hears(gateway, "/order", "command")
     await hears(gateway, "his", sender="ann")
     goal = Inbound(chat_address(), "goal", Sender("eve"), "tidy up")
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), set_goal(gateway.store.ids, key_of(), goal, 5, gateway.now())
-    )
-    sweep = admission("ann").reject_unauthorised(gateway.store.ids, gateway.now())
+    await gateway.store.chat_commands.execute_verb(key_of(), set_goal(key_of(), goal, 5), at=gateway.now())
+    sweep = admission("ann").reject_unauthorised()
     assert await gateway.store.database.write(sweep) == 0, "she is known"
     assert await gateway.store.people.remove("web", "eve", None, sweep)
     assert await states(gateway) == {"hers": "rejected", "/order": "rejected", "his": "waiting"}
@@ -107,7 +105,7 @@ async def test_b101_news_of_a_removed_persons_process_begins_no_turn(gateway: St
         await gateway.store.processes.record_end(process, ProcessEnd(exit_code=0), lambda _: "tea", gateway.now())
         == "report"
     )
-    await gateway.store.database.write(admission("ann").reject_unauthorised(gateway.store.ids, gateway.now()))
+    await gateway.store.database.write(admission("ann").reject_unauthorised(), at=gateway.now())
     assert await gateway.claims() is None
     assert await gateway.store.outbox.open_deliveries() == [], "nobody else is in a direct chat"
     ended = await gateway.store.processes.get(process.id)
@@ -134,5 +132,5 @@ async def test_b101_operators_wish_needs_no_role(gateway: StoreGateway, held: bo
     person = OPERATOR if held else Sender("eve")
     wish = Inbound(chat_address(), "wish", person, "")
     await gateway.store.inbox.receive(wish, "", key_of(), gateway.now(), "wish")
-    await gateway.store.database.write(admission("ann").reject_unauthorised(gateway.store.ids, gateway.now()))
+    await gateway.store.database.write(admission("ann").reject_unauthorised(), at=gateway.now())
     assert list((await states(gateway)).values()) == ["waiting" if held else "rejected"]

@@ -58,7 +58,7 @@ async def ends(gateway: StoreGateway, process: Process, end: ProcessEnd = DONE) 
 async def sees(gateway: StoreGateway, process: Process) -> None:
     """Somebody reads of the end; which turn that is does not matter here."""
     sight = ObservedExit(process.id, exit_code=0)
-    await gateway.store.database.write(lambda tx: mark_seen(tx, sight, gateway.now()), key=process.key)
+    await gateway.store.database.write(lambda tx: mark_seen(tx, sight), key=process.key, at=gateway.now())
 
 
 async def finds(gateway: StoreGateway, process: Process, count: int = 1, *, at: int | None = None) -> str | None:
@@ -180,17 +180,15 @@ async def test_b92_end_is_told_when_the_result_that_tells_of_it_was_not_kept(gat
 
 async def test_notice_of_a_process_of_background_work_has_its_number(gateway: StoreGateway) -> None:
     await gateway.receives("hello")
-    begin = begin_background_session(
-        gateway.store.ids, key_of(), message("dig"), "background:dig", gateway.now(), 9
-    )
-    assert await gateway.store.chat_commands.execute_verb(key_of(), begin) == 1
+    begin = begin_background_session(key_of(), message("dig"), "background:dig", 9)
+    assert await gateway.store.chat_commands.execute_verb(key_of(), begin, at=gateway.now()) == 1
     key = background_session_key(key_of(), 1)
     claim = await gateway.store.turns.claim(key, gateway.run, gateway.now())
     assert claim is not None
     first, last = [await begins(gateway, claim.turn, call) for call in ("c1", "c2")]
     await gateway.finishes_turn(claim.turn)
     assert await ends(gateway, first) == "report"
-    await gateway.store.chat_commands.execute_verb(key, session_verbs.renew(gateway.store.ids, key, gateway.now()))
+    await gateway.store.chat_commands.execute_verb(key, session_verbs.renew(key), at=gateway.now())
     assert await ends(gateway, last) == "notice"
     assert await owed(gateway) == ["[background 1] ended, 0 more"] * 2
 
@@ -231,9 +229,7 @@ async def test_end_that_began_a_turn_stays_told_when_it_is_seen_in_that(gateway:
 
 async def test_b96_end_is_a_notice_when_a_fresh_conversation_was_begun(gateway: StoreGateway) -> None:
     process = await in_background(gateway)
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     assert await ends(gateway, process) == "notice"
     assert await gateway.claims() is None
     assert await owed(gateway) == ["ended, 0 more"]
@@ -244,9 +240,7 @@ async def test_b96_waiting_report_becomes_a_notice_when_a_fresh_conversation_is_
 ) -> None:
     process = await in_background(gateway)
     await ends(gateway, process)
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     assert await owed(gateway) == ["ended, 0 more"], "it is owed at once"
     assert await gateway.store.turns.claimable_keys(gateway.run) == []
     assert await gateway.claims() is None
@@ -255,9 +249,7 @@ async def test_b96_waiting_report_becomes_a_notice_when_a_fresh_conversation_is_
 
 async def test_b92_notice_is_taken_back_when_the_end_is_seen_before_it_is_sent(gateway: StoreGateway) -> None:
     process = await in_background(gateway)
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     await ends(gateway, process)
     await sees(gateway, process)
     assert await owed(gateway) == []
@@ -265,9 +257,7 @@ async def test_b92_notice_is_taken_back_when_the_end_is_seen_before_it_is_sent(g
 
 async def test_end_is_a_notice_when_the_session_is_set_aside(gateway: StoreGateway) -> None:
     process = await in_background(gateway)
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.suspend(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.suspend(key_of()), at=gateway.now())
     assert await ends(gateway, process) == "notice"
     assert await gateway.claims() is None
 

@@ -108,7 +108,7 @@ async def test_b80_manner_is_fixed_when_the_message_is_stored(gateway: StoreGate
 
 async def test_b80_mode_of_a_conversation_goes_before_the_configured_one(gateway: StoreGateway) -> None:
     await hears(gateway, "first")
-    await gateway.store.chat_commands.execute_verb(KEY, switch_mode(gateway.store.ids, KEY, "steer", 9, 9))
+    await gateway.store.chat_commands.execute_verb(KEY, switch_mode(KEY, "steer", 9), at=9)
     await gateway.reopen()
     assert await gateway.store.queue.mode(KEY, "queue") == "steer"
     assert await gateway.store.queue.mode(key_of("another"), "queue") == "queue"
@@ -123,7 +123,7 @@ async def test_b80_switching_changes_only_what_came_behind_it(gateway: StoreGate
     await hears(gateway, "/status", kind="command")
     await hears(gateway, "far behind")
     (order, _) = await orders(gateway)
-    done = switch_mode(gateway.store.ids, KEY, "collect", order.position, gateway.now())
+    done = switch_mode(KEY, "collect", order.position)
     switched = await gateway.store.chat_commands.execute(order, done, lambda done: done.mode, gateway.now())
     assert switched is not None
     assert switched.ended is None
@@ -137,7 +137,7 @@ async def test_b80_message_right_behind_the_switch_to_interrupt_interrupts(gatew
     await hears(gateway, "/queue interrupt", kind="command")
     await hears(gateway, "stop that")
     (order,) = await orders(gateway)
-    done = switch_mode(gateway.store.ids, KEY, "interrupt", order.position, gateway.now())
+    done = switch_mode(KEY, "interrupt", order.position)
     switched = await gateway.store.chat_commands.execute(order, done, lambda _: "", gateway.now())
     assert switched is not None
     assert switched.ended == turn.id
@@ -348,20 +348,22 @@ async def test_b80_commands_are_taken_when_the_queue_is_full(gateway: StoreGatew
 
 async def test_b78_ten_thousand_messages_wait_and_are_answered_in_order(sqlite_gateway: StoreGateway) -> None:
     """As deep at the end as at the beginning. Many turns share a commit here: it is the order that matters."""
-    many, depths, ids = rules(cap=10_000), set[int](), sqlite_gateway.store.ids
+    many, depths = rules(cap=10_000), set[int]()
     for start in range(0, 10_000, 500):
         await asyncio.gather(*(hears(sqlite_gateway, f"m{start + n}", many) for n in range(500)))
     assert (await hears(sqlite_gateway, "one too many", many)).fate is Fate.FULL
 
     def answer(tx: Tx) -> list[str]:
-        claimed = claim(tx, ids, KEY, sqlite_gateway.run, 10**6, many)
+        claimed = claim(tx, KEY, sqlite_gateway.run, many)
         assert claimed is not None
         depths.add(len(traceback.extract_stack()))
-        assert transition(tx, ids, claimed.turn, [TurnFinished("")], (), 10**6)
+        assert transition(tx, claimed.turn, [TurnFinished("")], ())
         return words(claimed)
 
     for start in range(0, 10_000, 500):
-        heard = await sqlite_gateway.store.database.write(lambda tx: [answer(tx) for _ in range(500)], key=KEY)
+        heard = await sqlite_gateway.store.database.write(
+            lambda tx: [answer(tx) for _ in range(500)], key=KEY, at=10**6
+        )
         assert heard == [[f"m{start + n}"] for n in range(500)]
     assert await claims(sqlite_gateway, many) is None
     assert len(depths) == 1
@@ -529,7 +531,7 @@ async def test_b80_words_of_a_command_take_its_place(gateway: StoreGateway, mann
     await hears(gateway, "/queue hello", kind="command")
     await hears(gateway, "behind")
     (order,) = await orders(gateway)
-    putting = convert_to_message(gateway.store.ids, order, "hello", manner, rules(), gateway.now())
+    putting = convert_to_message(order, "hello", manner, rules())
     put = await gateway.store.chat_commands.execute(order, putting, lambda _: "It waits.", gateway.now())
     assert put is not None
     assert (put.taken, put.busy, put.before) == (True, False, 1)
@@ -544,7 +546,7 @@ async def test_b80_words_of_a_command_are_not_taken_when_the_queue_is_full(gatew
     await hears(gateway, "before")
     await hears(gateway, "/queue hello", kind="command")
     (order,) = await orders(gateway)
-    putting = convert_to_message(gateway.store.ids, order, "hello", "queue", rules(cap=1), gateway.now())
+    putting = convert_to_message(order, "hello", "queue", rules(cap=1))
     put = await gateway.store.chat_commands.execute(order, putting, lambda _: "No.", gateway.now())
     assert put is not None
     assert not put.taken

@@ -88,9 +88,7 @@ async def joined(gateway: StoreGateway) -> Turn:
 
 async def test_b16_joined_message_waits_again_when_its_session_is_suspended(gateway: StoreGateway) -> None:
     turn = await joined(gateway)
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.suspend(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.suspend(key_of()), at=gateway.now())
     view = await gateway.view(turn)
     assert ([cause.text for cause in view.causes], view.ended) == (["old work"], TurnCancelled("suspended"))
     claim = await gateway.claims()

@@ -114,9 +114,7 @@ async def test_counts_are_of_what_has_not_ended(gateway: StoreGateway) -> None:
     await is_cut_off(gateway, "c", "skip")
     key = key_of("d")
     await gateway.receives("four", chat_name="d")
-    await gateway.store.chat_commands.execute_verb(
-        key, session_verbs.suspend(gateway.store.ids, key, gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key, session_verbs.suspend(key), at=gateway.now())
     counts = {name: n for name, n in msgspec.structs.asdict(await gateway.store.gauges.counts()).items() if n}
     assert counts["owed"] == counts["interrupted"] == counts["suspended"] == 1
     assert counts["running"] == 1 and counts["messages"] >= 1
@@ -126,7 +124,7 @@ async def test_sessions_are_found_by_state_and_turn_and_key(gateway: StoreGatewa
     await gateway.finishes_turn(await gateway.begins_turn("one", chat_name="a"))
     await gateway.begins_turn("two", chat_name="b")
     await gateway.store.chat_commands.execute_verb(
-        key_of("a"), session_verbs.suspend(gateway.store.ids, key_of("a"), gateway.now())
+        key_of("a"), session_verbs.suspend(key_of("a")), at=gateway.now()
     )
 
     async def keys(which: SessionFilter) -> list[str]:

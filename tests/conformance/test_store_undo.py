@@ -33,13 +33,12 @@ async def orders(gateway: StoreGateway, text: str, *, id: str | None = None) -> 
 
 
 async def undoes(gateway: StoreGateway, order: ChatCommand) -> UndoResult | None:
-    work = undo_turn(gateway.store.ids, order.key, order.sender, gateway.now(), before=order.position)
+    work = undo_turn(order.key, order.sender, before=order.position)
     return await gateway.store.chat_commands.execute(order, work, lambda taken: taken.outcome, gateway.now())
 
 
 async def retries(gateway: StoreGateway, order: ChatCommand) -> UndoResult | None:
-    ids, now = gateway.store.ids, gateway.now()
-    work = retry_turn(ids, order.key, ADA, now, command=order.id, message=order.message, before=order.position)
+    work = retry_turn(order.key, ADA, command=order.id, message=order.message, before=order.position)
     return await gateway.store.chat_commands.execute(order, work, lambda taken: taken.outcome, gateway.now())
 
 
@@ -200,8 +199,8 @@ async def test_mark_of_a_turn_that_was_taken_back_counts_no_more(gateway: StoreG
     await gateway.reopen()
     await gateway.interrupts_turn(turn)
     row = await gateway.turn_row(turn)
-    verb = session_verbs.resume(gateway.store.ids, key_of(), gateway.run, message(""), gateway.now())
-    await gateway.store.chat_commands.execute_verb(key_of(), verb)
+    verb = session_verbs.resume(key_of(), gateway.run, message(""))
+    await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     claim = await gateway.claims()
     assert claim is not None
     await gateway.finishes_turn(claim.turn, "never sent")
@@ -212,8 +211,8 @@ async def test_mark_of_a_turn_that_was_taken_back_counts_no_more(gateway: StoreG
 
 async def test_goal_does_not_go_on_after_a_turn_that_was_taken_back(gateway: StoreGateway) -> None:
     """B84: nor does what such a turn said of the goal end it."""
-    setting = set_goal(gateway.store.ids, key_of(), message("be done"), 5, gateway.now())
-    await gateway.store.chat_commands.execute_verb(key_of(), setting)
+    setting = set_goal(key_of(), message("be done"), 5)
+    await gateway.store.chat_commands.execute_verb(key_of(), setting, at=gateway.now())
     turn = await begun(gateway)
     await gateway.finishes_turn(turn, "GOAL REACHED")
     taken = await undoes(gateway, await orders(gateway, "/undo", id="u1"))
@@ -226,23 +225,21 @@ async def test_goal_does_not_go_on_after_a_turn_that_was_taken_back(gateway: Sto
 
 async def test_session_that_was_set_aside_does_not_go_on_with_what_was_taken_back(gateway: StoreGateway) -> None:
     await gateway.begins_turn("work")
-    suspended = session_verbs.suspend(gateway.store.ids, key_of(), gateway.now())
-    await gateway.store.chat_commands.execute_verb(key_of(), suspended)
+    suspended = session_verbs.suspend(key_of())
+    await gateway.store.chat_commands.execute_verb(key_of(), suspended, at=gateway.now())
     assert await undoes(gateway, await orders(gateway, "/undo")) == UndoResult("done", "work")
-    verb = session_verbs.resume(gateway.store.ids, key_of(), gateway.run, message("", id="w"), gateway.now())
-    assert (await gateway.store.chat_commands.execute_verb(key_of(), verb)).outcome == "session"
+    verb = session_verbs.resume(key_of(), gateway.run, message("", id="w"))
+    assert (await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())).outcome == "session"
     assert await gateway.claims() is None
 
 
 async def test_only_the_current_session_goes_back_after_a_fresh_one_was_begun(gateway: StoreGateway) -> None:
     old = await answers(gateway, "old")
-    await gateway.store.chat_commands.execute_verb(
-        key_of(), session_verbs.renew(gateway.store.ids, key_of(), gateway.now())
-    )
+    await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     assert await undoes(gateway, await orders(gateway, "/undo", id="u1")) == UndoResult("nothing")
     wish = message("", id="wish")
-    back = session_verbs.resume(gateway.store.ids, key_of(), gateway.run, wish, gateway.now(), session=old.session)
-    await gateway.store.chat_commands.execute_verb(key_of(), back)
+    back = session_verbs.resume(key_of(), gateway.run, wish, session=old.session)
+    await gateway.store.chat_commands.execute_verb(key_of(), back, at=gateway.now())
     assert await undoes(gateway, await orders(gateway, "/undo", id="u2")) == UndoResult("done", "old")
 
 
@@ -283,8 +280,8 @@ async def test_all_that_joined_the_turn_is_asked_again_as_one_message(gateway: S
     await gateway.reopen()
     await gateway.interrupts_turn(turn)
     await gateway.receives("two")
-    verb = session_verbs.resume(gateway.store.ids, key_of(), gateway.run, message(""), gateway.now())
-    await gateway.store.chat_commands.execute_verb(key_of(), verb)
+    verb = session_verbs.resume(key_of(), gateway.run, message(""))
+    await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     claim = await gateway.claims()
     assert claim is not None
     await gateway.finishes_turn(claim.turn, "both")
@@ -294,8 +291,8 @@ async def test_all_that_joined_the_turn_is_asked_again_as_one_message(gateway: S
 
 
 async def test_turn_that_no_message_began_is_not_asked_again(gateway: StoreGateway) -> None:
-    setting = set_goal(gateway.store.ids, key_of(), message("be done"), 5, gateway.now())
-    await gateway.store.chat_commands.execute_verb(key_of(), setting)
+    setting = set_goal(key_of(), message("be done"), 5)
+    await gateway.store.chat_commands.execute_verb(key_of(), setting, at=gateway.now())
     turn = await begun(gateway)
     await gateway.cancels_turn(turn)
     assert await retries(gateway, await orders(gateway, "/retry")) == UndoResult("unasked")
@@ -319,8 +316,8 @@ async def test_news_that_a_turn_took_along_is_told_again_with_its_message(gatewa
 
 async def test_asking_again_brings_back_a_session_that_was_set_aside(gateway: StoreGateway) -> None:
     turn = await gateway.begins_turn("work")
-    suspended = session_verbs.suspend(gateway.store.ids, key_of(), gateway.now())
-    await gateway.store.chat_commands.execute_verb(key_of(), suspended)
+    suspended = session_verbs.suspend(key_of())
+    await gateway.store.chat_commands.execute_verb(key_of(), suspended, at=gateway.now())
     assert await retries(gateway, await orders(gateway, "/retry")) == UndoResult("done", "work")
     again = await begun(gateway)
     session = await gateway.store.sessions.current(key_of())

@@ -30,14 +30,15 @@ class Overheard:
 
     def __init__(self, database: Database, statements: dict[str, dict[str, Any]]) -> None:
         self.beneath = database
+        self.ids = database.ids
         self.exclusive = database.exclusive
         self.statements = statements
 
-    async def write(self, transaction: Callable[[Tx], T], *, key: str = "") -> T:
-        return await self.beneath.write(lambda tx: transaction(OverheardTx(tx, self.statements)), key=key)
+    async def write(self, transaction: Callable[[Tx], T], *, key: str = "", at: int | None = None) -> T:
+        return await self.beneath.write(lambda tx: transaction(OverheardTx(tx, self.statements)), key=key, at=at)
 
-    async def read(self, transaction: Callable[[Tx], T]) -> T:
-        return await self.beneath.read(lambda tx: transaction(OverheardTx(tx, self.statements)))
+    async def read(self, transaction: Callable[[Tx], T], *, at: int | None = None) -> T:
+        return await self.beneath.read(lambda tx: transaction(OverheardTx(tx, self.statements)), at=at)
 
     @property
     def problem(self) -> str | None:
@@ -51,7 +52,8 @@ class OverheardTx:
     def __init__(self, tx: Tx, statements: dict[str, dict[str, Any]]) -> None:
         self._tx = tx
         self._statements = statements
-        self.for_update, self.now = tx.for_update, tx.now
+        self.ids, self.time = tx.ids, tx.time
+        self.for_update, self.lease_clock = tx.for_update, tx.lease_clock
 
     def one(self, sql: str, **values: Any) -> Row | None:
         self._statements[sql] = values

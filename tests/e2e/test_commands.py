@@ -215,8 +215,8 @@ async def test_b54_stop_all_spares_what_was_written_behind_it(tmp_path: Path) ->
 class HeldReads(SpyDatabase):
     """A database that can be held up in its reads too, each on its own."""
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        return await self._database.read(lambda tx: transaction(SpyTx(tx, self._spy)))
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        return await self._database.read(lambda tx: transaction(SpyTx(tx, self._spy)), at=at)
 
 
 class Hold:

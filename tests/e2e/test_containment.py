@@ -280,13 +280,13 @@ class AwayAtFirst(FaultyDatabase):
 
     left = 8
 
-    async def write(self, transaction: Transaction, *, key: str = "") -> object:  # type: ignore[override, type-arg]
+    async def write(self, transaction: Transaction, *, key: str = "", at: int | None = None) -> object:  # type: ignore[override, type-arg]
         self._miss()
-        return await super().write(transaction, key=key)
+        return await super().write(transaction, key=key, at=at)
 
-    async def read(self, transaction: Transaction) -> object:  # type: ignore[override, type-arg]
+    async def read(self, transaction: Transaction, *, at: int | None = None) -> object:  # type: ignore[override, type-arg]
         self._miss()
-        return await super().read(transaction)
+        return await super().read(transaction, at=at)
 
     def _miss(self) -> None:
         if self.left:

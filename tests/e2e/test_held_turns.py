@@ -208,7 +208,7 @@ class Overtaken(CrashingDatabase):
         self.reached, self._due, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._passed = 0
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         if self.reached.is_set() and key:
             self._passed += 1
             if self._passed > 2:
@@ -218,7 +218,7 @@ class Overtaken(CrashingDatabase):
             self.reached.set()
             await self._due.wait()
             self._written.set()
-        return await super().write(transaction, key=key)
+        return await super().write(transaction, key=key, at=at)
 
     async def _is_about_to_be_decided(self) -> bool:
         found = "SELECT 1 FROM turns WHERE state = 'interrupted'"

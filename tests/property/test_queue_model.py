@@ -190,13 +190,13 @@ class QueueModel(RuleBasedStateMachine):
         said.state = "obeyed"
         if verb == "/queue":
             mode = next(mode for mode in QUEUE_MODE_NAMES if mode == rest)
-            switching = switch_mode(store.ids, order.key, mode, order.position, now)
+            switching = switch_mode(order.key, mode, order.position)
             done = self._run(store.chat_commands.execute(order, switching, lambda _: "", now))
             assert done is not None
             self._switched(talk, said, mode, done.ended)
         elif verb == "/put":
             full = len(talk.waiting(all_of_it=True)) >= RULES.cap
-            putting = convert_to_message(store.ids, order, rest, "steer", RULES, now)
+            putting = convert_to_message(order, rest, "steer", RULES)
             put = self._run(store.chat_commands.execute(order, putting, lambda _: "", now))
             assert put is not None
             assert put.taken is not full

@@ -98,18 +98,19 @@ class _ForgettingDatabase:
 
     def __init__(self, beneath: Database) -> None:
         self.beneath = beneath
+        self.ids = beneath.ids
         self.exclusive = beneath.exclusive
         self._forgot = False
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         if not self._forgot:
             self._forgot = True
             steps = "('tool_started', 'tool_ended')"
             await self.beneath.write(lambda tx: tx.run(f"DELETE FROM journal WHERE kind IN {steps}"))
-        return await self.beneath.write(transaction, key=key)
+        return await self.beneath.write(transaction, key=key, at=at)
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        return await self.beneath.read(transaction)
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        return await self.beneath.read(transaction, at=at)
 
     @property
     def problem(self) -> str | None:

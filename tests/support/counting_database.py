@@ -26,15 +26,15 @@ class CountingDatabase(FaultyDatabase):
         self.counted: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()  # writes that were not taken
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         name = self._count(transaction)
         if self.fault is not None:
             self.refused[name] += 1
-        return await super().write(transaction, key=key)
+        return await super().write(transaction, key=key, at=at)
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
         self._count(transaction)
-        return await super().read(transaction)
+        return await super().read(transaction, at=at)
 
     def _count(self, transaction: Callable[..., Any]) -> str:
         name = transaction.__qualname__.partition(".<locals>")[0]

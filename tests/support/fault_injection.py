@@ -60,17 +60,18 @@ class InterceptedDatabase:
 
     def __init__(self, database: Database, injector: CrashInjector) -> None:
         self.beneath = database
+        self.ids = database.ids
         self.exclusive = database.exclusive
         self._injector = injector
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
-        result = await self._injector.intercept("store", lambda: self.beneath.write(transaction, key=key))
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        result = await self._injector.intercept("store", lambda: self.beneath.write(transaction, key=key, at=at))
         if self._injector.fact and await self.beneath.read(lambda tx: tx.one(self._injector.fact)) is not None:
             self._injector.trigger()
         return result
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        return await self._injector.intercept("store", lambda: self.beneath.read(transaction))
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        return await self._injector.intercept("store", lambda: self.beneath.read(transaction, at=at))
 
     @property
     def problem(self) -> str | None:

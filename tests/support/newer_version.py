@@ -33,4 +33,4 @@ async def write_newer_entry(home: Path, platform: SimulatedPlatform, state: str)
         [(session, turn)] = await eventually(f"the turn is {state}", reached)
         if not running:
             await eventually("it is answered", lambda: platform.replies() == ["first"])
-        await database.write(lambda tx: append(tx, session, turn, [Pondered("deeply")], 1))
+        await database.write(lambda tx: append(tx, session, turn, [Pondered("deeply")]), at=1)

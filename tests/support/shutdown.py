@@ -115,8 +115,8 @@ class FactCrashingDatabase(CrashingDatabase):
         super().__init__(database)
         self._fact = fact
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
-        result = await super().write(transaction, key=key)
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        result = await super().write(transaction, key=key, at=at)
         if await self.beneath.read(lambda tx: tx.one(self._fact)) is not None:
             self.kill()
             raise Crash

@@ -138,7 +138,7 @@ class StoreGateway:
         """Open the database and begin a run, as the supervisor's launch if there is one."""
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
-        self._store = Store(wrap(database), self.clock)
+        self._store = Store(wrap(database))
         self.run = (await self.store.runs.begin(self.instance, "0", launch)).run
         return self
 
@@ -280,6 +280,7 @@ class SpyTx:
     def __init__(self, tx: Tx, spy: Callable[[str], None]) -> None:
         self._tx = tx
         self._spy = spy
+        self.ids, self.time = tx.ids, tx.time
         self.for_update = tx.for_update
 
     def one(self, sql: str, **values: Any) -> Row | None:
@@ -294,8 +295,8 @@ class SpyTx:
         self._spy(sql)
         return self._tx.run(sql, **values)
 
-    def now(self) -> int:
-        return self._tx.now()
+    def lease_clock(self) -> int:
+        return self._tx.lease_clock()
 
 
 class SpyDatabase:
@@ -304,13 +305,14 @@ class SpyDatabase:
     def __init__(self, database: Database, spy: Callable[[str], None]) -> None:
         self._database = database
         self._spy = spy
+        self.ids = database.ids
         self.exclusive = database.exclusive
 
-    async def write(self, transaction: Callable[[Tx], T], *, key: str = "") -> T:
-        return await self._database.write(lambda tx: transaction(SpyTx(tx, self._spy)), key=key)
+    async def write(self, transaction: Callable[[Tx], T], *, key: str = "", at: int | None = None) -> T:
+        return await self._database.write(lambda tx: transaction(SpyTx(tx, self._spy)), key=key, at=at)
 
-    async def read(self, transaction: Callable[[Tx], T]) -> T:
-        return await self._database.read(transaction)
+    async def read(self, transaction: Callable[[Tx], T], *, at: int | None = None) -> T:
+        return await self._database.read(transaction, at=at)
 
     @property
     def problem(self) -> str | None:
@@ -335,9 +337,9 @@ class _DelayedDatabase(SpyDatabase):
         super().__init__(database, lambda _: None)
         self._delay = late
 
-    async def write(self, transaction: Callable[[Tx], T], *, key: str = "") -> T:
+    async def write(self, transaction: Callable[[Tx], T], *, key: str = "", at: int | None = None) -> T:
         said: list[str] = []
-        result = await self._database.write(lambda tx: transaction(SpyTx(tx, said.append)), key=key)
+        result = await self._database.write(lambda tx: transaction(SpyTx(tx, said.append)), key=key, at=at)
         if any("INSERT INTO turns" in sql for sql in said):
             self._delay.claimed.set()
             await self._delay.release.wait()

@@ -64,8 +64,8 @@ def die() -> None:
 class Doomed(CrashingDatabase):
     """Kills the gateway as soon as a turn is put back in the queue."""
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
-        result = await super().write(transaction, key=key)
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        result = await super().write(transaction, key=key, at=at)
         if await self.beneath.read(lambda tx: tx.one("SELECT 1 FROM turns WHERE state = 'queued'")):
             die()
         return result

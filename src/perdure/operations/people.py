@@ -131,7 +131,7 @@ class PeopleVerbs:
         return PeopleChange(gone, f"{said}{listed}", who)
 
     def _withdraw_waiting(self) -> Callable[..., int]:
-        return self._authorisation.reject_unauthorised(self._store.ids, self._clock())
+        return self._authorisation.reject_unauthorised()
 
     def _still_allowed_notice(self, platform: str, person: str) -> str:
         lists = self._settings.allow_lists(platform)

@@ -45,5 +45,5 @@ class Access:
 
     async def reject_unauthorised(self, clock: Clock) -> int:
         """After return: nothing waits any more from people who may not talk; how many messages did."""
-        work = self._authorisation.reject_unauthorised(self._store.ids, clock())
-        return await self._store.database.write(work)
+        work = self._authorisation.reject_unauthorised()
+        return await self._store.database.write(work, at=clock())

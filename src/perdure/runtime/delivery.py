@@ -215,7 +215,7 @@ class DeliveryLoop:
         notice = row.turn is None and row.edits is None
         parts = split_reply(row.text, adapter.capabilities.max_length) if notice else []
         if len(parts) < 2 or not await self._store.outbox.execute_verb(
-            row.key, split_notice(row, parts, self._clock())
+            row.key, split_notice(row, parts), at=self._clock()
         ):
             return row
         return replace(row, text=parts[0], buttons=None)

@@ -163,7 +163,7 @@ class Gateway:
     async def _run(self, on_ready: Callable[[], None]) -> StopKind:
         self._agents.prepare()
         database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clock)
-        self._store = Store(self._wrap(database), self._clock)
+        self._store = Store(self._wrap(database))
         try:
             run = await self._serve(on_ready)
             if await self._failures.contain("run_end_not_saved", self._store.runs.end(run), run=run):

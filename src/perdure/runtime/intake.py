@@ -172,7 +172,7 @@ class Intake:
         asks = self._pairs and inbound.address.kind == "dm" and inbound.kind == "message"
         code = new_code() if asks else None
         problem = not_allowed_reason(inbound.sender)
-        return reject_unknown_person(self._store.ids, event.key, event.raw, inbound, key, problem, now, code=code)
+        return reject_unknown_person(event.key, event.raw, inbound, key, problem, code=code)
 
     def _report_refusal(self, event: Event, inbound: Inbound, key: str, refusal: PairingRefusal) -> None:
         log.warning("rejected", event_key=event.key, problem=not_allowed_reason(inbound.sender), told=refusal)
@@ -186,7 +186,7 @@ class Intake:
         rules = active_resets(self._session, now)
         if not rules:
             return _do_nothing
-        renew = renew_if_due(self._store.ids, key, now, rules, self._freshness_ms)
+        renew = renew_if_due(key, rules, self._freshness_ms)
 
         def work(tx: Tx) -> None:
             if renew(tx) is not None:

@@ -6,7 +6,7 @@ from perdure.core.address import split_session_key
 from perdure.core.messages import Inbound
 from perdure.runtime.access import OPERATOR
 from perdure.runtime.wiring import Loops
-from perdure.store import outbox_verbs, session_verbs
+from perdure.store import answers, outbox_verbs, session_verbs
 from perdure.store.api import Store
 from perdure.store.erasure import ErasedSession
 from perdure.store.ids import Clock
@@ -28,7 +28,7 @@ class OperatorVerbs:
         """Go on with what was interrupted or set aside, whatever was decided before."""
         wish = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
         named = session.id if session.state == "closed" else ""
-        resume = session_verbs.resume(self._store.ids, session.key, self.run, wish, self._clock(), session=named)
+        resume = session_verbs.resume(session.key, self.run, wish, session=named)
         resumed = await self._store.chat_commands.execute_verb(session.key, resume)
         self._loops.runner.wake(session.key)
         return resumed.outcome in ("turn", "session")
@@ -37,7 +37,7 @@ class OperatorVerbs:
         """Give up the interrupted turn."""
         if session.state == "closed":  # here and below: what runs at its key belongs to the session after it
             return False
-        drop = session_verbs.drop(self._store.ids, session.key, self._clock())
+        drop = session_verbs.drop(session.key)
         dropped = await self._store.chat_commands.execute_verb(session.key, drop)
         if dropped.turn:
             self._loops.runner.stop_attempt(dropped.turn)
@@ -48,7 +48,7 @@ class OperatorVerbs:
         """End the current turn for good."""
         if session.state == "closed":
             return False
-        stop = session_verbs.stop(self._store.ids, session.key, None, self._clock())
+        stop = session_verbs.stop(session.key, None)
         stopped = await self._store.chat_commands.execute_verb(session.key, stop)
         if stopped.turn:
             self._loops.runner.stop_attempt(stopped.turn)
@@ -58,9 +58,7 @@ class OperatorVerbs:
         """Set the session aside."""
         if session.state == "closed":
             return False
-        suspended = await self._store.chat_commands.execute_verb(
-            session.key, session_verbs.suspend(self._store.ids, session.key, self._clock())
-        )
+        suspended = await self._store.chat_commands.execute_verb(session.key, session_verbs.suspend(session.key))
         if suspended.turn:
             self._loops.runner.stop_attempt(suspended.turn)
             await self._loops.access.reject_unauthorised(
@@ -73,16 +71,14 @@ class OperatorVerbs:
         """Send a reply again, or at once; only where the platform cannot tell, at the risk of a duplicate."""
         can = self._loops.connections.capabilities(row.address.platform)
         certain = can.idempotent_send or can.read_back or row.edits is not None
-        work = outbox_verbs.resend(self._store.ids, row.id, self._clock(), can_verify=certain)
+        work = outbox_verbs.resend(row.id, can_verify=certain)
         mended = await self._store.outbox.execute_verb(row.key, work)
         self._loops.wake_delivery(row.key)
         return mended
 
     async def drop_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
         """Give up a reply that was not confirmed."""
-        mended = await self._store.outbox.execute_verb(
-            row.key, outbox_verbs.drop(self._store.ids, row.id, self._clock())
-        )
+        mended = await self._store.outbox.execute_verb(row.key, outbox_verbs.drop(row.id))
         self._loops.wake_delivery(row.key)
         return mended
 
@@ -111,9 +107,7 @@ class OperatorVerbs:
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return False
-        answering = session_verbs.answer_question(
-            self._store.ids, turn.key, OPERATOR, text, self._clock(), name=name
-        )
+        answering = answers.answer_question(turn.key, OPERATOR, text, name=name)
         done = await self._store.chat_commands.execute_verb(turn.key, answering)
         self._loops.runner.wake(turn.key)
         return done
@@ -123,9 +117,7 @@ class OperatorVerbs:
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return "nothing"
-        judging = session_verbs.decide_approval(
-            self._store.ids, turn.key, OPERATOR, self._clock(), approve=approve, name=name
-        )
+        judging = answers.decide_approval(turn.key, OPERATOR, approve=approve, name=name)
         verdict = await self._store.chat_commands.execute_verb(turn.key, judging)
         self._loops.runner.wake(turn.key)
         return verdict

@@ -14,7 +14,7 @@ from perdure.store.database import Database
 from perdure.store.decisions import Decisions
 from perdure.store.erasure import Erasure
 from perdure.store.goals import Goals
-from perdure.store.ids import Clock, Ids, wall_clock
+from perdure.store.ids import Clock, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
 from perdure.store.metrics import Counters
@@ -38,32 +38,31 @@ DatabaseWrapper = Callable[[Database], Database]
 class Store:
     """Every noun over one database."""
 
-    def __init__(self, database: Database, clock: Clock = wall_clock) -> None:
-        ids = Ids(clock)
+    def __init__(self, database: Database) -> None:
         self.database = database
-        self.ids = ids
-        self.sessions = Sessions(database, ids)
-        self.turns = Turns(database, ids)
+        self.ids = database.ids
+        self.sessions = Sessions(database)
+        self.turns = Turns(database)
         self.journal = Journal(database)
-        self.inbox = Inbox(database, ids)
-        self.answers = Answers(database, ids)
-        self.outbox = Outbox(database, ids)
-        self.attachments = Attachments(database, ids)
-        self.previews = Previews(database, ids)
-        self.chat_commands = ChatCommands(database, ids)
-        self.queue = Queue(database, ids)
+        self.inbox = Inbox(database)
+        self.answers = Answers(database)
+        self.outbox = Outbox(database)
+        self.attachments = Attachments(database)
+        self.previews = Previews(database)
+        self.chat_commands = ChatCommands(database)
+        self.queue = Queue(database)
         self.goals = Goals(database)
         self.background_sessions = BackgroundSessions(database)
-        self.runs = Runs(database, ids)
+        self.runs = Runs(database)
         self.snapshots = Snapshots(database)
         self.timelines = Timelines(database)
         self.decisions = Decisions(database)
         self.gauges = Gauges(database)
         self.counters = Counters(database)
         self.people = People(database)
-        self.pairings = Pairings(database, ids)
-        self.processes = Processes(database, ids)
-        self.erasure = Erasure(database, ids)
+        self.pairings = Pairings(database)
+        self.processes = Processes(database)
+        self.erasure = Erasure(database)
         self.transfer = Transfer(database)
 
     @property
@@ -84,7 +83,7 @@ async def open_database(url: str, *, home: Path, clock: Clock = wall_clock) -> D
     if url.startswith("postgresql://"):
         from perdure.store.backends.postgres import open_postgres
 
-        return await open_postgres(url, home=home)
+        return await open_postgres(url, home=home, clock=clock)
     raise ConfigurationError(
         f"store.url names no database that Perdure knows: {url.split(':', 1)[0]}:…",
         hint="Write sqlite:///path/to/perdure.db or postgresql://user@host/name.",

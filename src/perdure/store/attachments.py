@@ -14,7 +14,6 @@ from perdure.core.file_names import display_file_name, safe_media_type
 from perdure.core.messages import Attachment
 from perdure.store import leases, outbox
 from perdure.store.database import Database, Row, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 
 _COLUMNS = (
@@ -59,12 +58,11 @@ class PendingAttachment(Struct, frozen=True):
 
 
 class Attachments:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     def new_id(self) -> str:
-        return self._ids.new("att")
+        return self._database.ids.new("att")
 
     async def pending(self, run: str) -> list[PendingAttachment]:
         """The files that messages wait for in conversations which are ours or free, in the order of the chats."""
@@ -105,9 +103,7 @@ class Attachments:
 
     async def record_failed(self, pending: PendingAttachment, problem: str, now: int) -> None:
         """Give a file up, and owe the chat the news. After return: the message no longer waits for it."""
-        await self._database.write(
-            lambda tx: _record_failed(tx, self._ids, pending, problem, now), key=pending.key
-        )
+        await self._database.write(lambda tx: _record_failed(tx, pending, problem), key=pending.key, at=now)
 
     async def record_upload(
         self,
@@ -123,7 +119,7 @@ class Attachments:
         file = StoredAttachment(
             id, None, None, display_file_name(name), id, safe_media_type(kind), size, "fetched", path, None, 0
         )
-        await self._database.write(lambda tx: insert(tx, file, now), key=id)
+        await self._database.write(lambda tx: insert(tx, file), key=id, at=now)
         return file
 
     async def get(self, file: str) -> StoredAttachment | None:
@@ -158,7 +154,7 @@ _UNUSED = "inbox IS NULL AND turn IS NULL"
 # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def record_reference(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: Attachment) -> None:
+def record_reference(tx: Tx, message: str, ordinal: int, attachment: Attachment) -> None:
     """Write down that a file came with a message; one that was uploaded for it is here already."""
     adopted = tx.run(
         f"UPDATE attachments SET inbox = :inbox, ordinal = :ordinal WHERE id = :id AND {_UNUSED}",
@@ -171,7 +167,7 @@ def record_reference(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: A
     tx.run(
         "INSERT INTO attachments (id, inbox, ordinal, name, reference, media_type, size, state) "
         "VALUES (:id, :inbox, :ordinal, :name, :reference, :media_type, :size, 'referenced')",
-        id=ids.new("att"),
+        id=tx.ids.new("att"),
         inbox=message,
         ordinal=ordinal,
         name=display_file_name(attachment.name),
@@ -181,22 +177,22 @@ def record_reference(tx: Tx, ids: Ids, message: str, ordinal: int, attachment: A
     )
 
 
-def insert(tx: Tx, file: StoredAttachment, now: int) -> None:
+def insert(tx: Tx, file: StoredAttachment) -> None:
     """Write down a file that is here, once."""
     tx.run(
         "INSERT INTO attachments (id, ordinal, turn, name, reference, media_type, size, state, path, created_at) "
         "VALUES (:id, 0, :turn, :name, :reference, :media_type, :size, :state, :path, :now) "
         "ON CONFLICT DO NOTHING",
-        now=now,
+        now=tx.time,
         **{name: getattr(file, name) for name in _INSERTED_FIELDS},
     )
 
 
-def record_sent(tx: Tx, reply: OutboxReply, turn: str, now: int) -> None:
+def record_sent(tx: Tx, reply: OutboxReply, turn: str) -> None:
     """Write down a file that a turn sends, so that it can be had, and goes with its session."""
     if (file := reply.file) is not None:
         named = (file.name, file.id, file.media_type, file.size)
-        insert(tx, StoredAttachment(file.id, None, turn, *named, "fetched", file.path, None, 0), now)
+        insert(tx, StoredAttachment(file.id, None, turn, *named, "fetched", file.path, None, 0))
 
 
 _INSERTED_FIELDS = ("id", "turn", "name", "reference", "media_type", "size", "state", "path")
@@ -244,7 +240,7 @@ def _pending(tx: Tx, run: str) -> list[PendingAttachment]:
     rows = [
         row
         for sql in (_PENDING_OF_MESSAGES, _PENDING_OF_GOALS)
-        for row in tx.all(f"{sql} AND {leases.OURS_OR_FREE}", run=run)
+        for row in tx.all(f"{sql} AND {leases.OURS_OR_IDLE}", run=run)
     ]
     rows.sort(key=lambda row: (row[11], row[13], row[14]))  # not by SQLite, which would walk through all messages
     return [PendingAttachment(StoredAttachment(*row[:11]), row[11], row[12]) for row in rows]
@@ -261,7 +257,7 @@ def _fetched_path(tx: Tx, pending: PendingAttachment) -> str | None:
     return next((row[0] for row in rows if split_session_key(row[1])[1].platform == platform), None)
 
 
-def _record_failed(tx: Tx, ids: Ids, pending: PendingAttachment, problem: str, now: int) -> None:
+def _record_failed(tx: Tx, pending: PendingAttachment, problem: str) -> None:
     changed = tx.run(
         "UPDATE attachments SET state = 'failed', problem = :problem WHERE id = :id AND state = 'referenced'",
         problem=problem,
@@ -272,4 +268,4 @@ def _record_failed(tx: Tx, ids: Ids, pending: PendingAttachment, problem: str, n
         told = OutboxReply(
             split_session_key(pending.key)[1], f"{pending.file.inbox}.file.{pending.file.id}", (words,)
         )
-        outbox.enqueue(tx, ids, pending.key, None, told, now)
+        outbox.enqueue(tx, pending.key, None, told)

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from perdure.core.delivery import DeliveryState
 from perdure.core.entries import (
     Entry,
     MessagesJoined,
@@ -16,14 +17,13 @@ from perdure.core.entries import (
     TurnCancelled,
     decode_entry,
 )
-from perdure.core.turn import OPEN_STATES
+from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
 from perdure.store.database import Database, Tx
 
-_BEGUN = ", ".join(f"'{state}'" for state in OPEN_STATES)
 # One question, so that nothing is overlooked on its way from one table to the other.
 _UNFINISHED = (
-    f"SELECT 1 FROM turns WHERE state IN ({_BEGUN}) "
-    "UNION ALL SELECT 1 FROM outbox WHERE state IN ('owed', 'sending', 'unknown') "
+    f"SELECT 1 FROM turns WHERE {TURN_IS_OPEN} "
+    f"UNION ALL SELECT 1 FROM outbox WHERE {DELIVERY_IS_OPEN} "
     "UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside' "
     "UNION ALL SELECT 1 FROM processes WHERE state = 'live' LIMIT 1"
 )
@@ -108,7 +108,8 @@ class StoreAudit:
 
     async def turns_with_expired_replies(self) -> set[str]:
         """The turns of which a reply, or a part of one, was given up."""
-        rows = await self._all("SELECT turn FROM outbox WHERE state = 'expired' AND turn IS NOT NULL")
+        sql = f"SELECT turn FROM outbox WHERE state = '{DeliveryState.EXPIRED}' AND turn IS NOT NULL"
+        rows = await self._all(sql)
         return {row[0] for row in rows}
 
     async def lost_commands(self) -> list[str]:

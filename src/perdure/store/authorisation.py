@@ -16,7 +16,6 @@ from perdure.core.messages import Inbound, Sender
 from perdure.core.roles import OPERATOR, AllowLists, Right, Role, has_right
 from perdure.store import inbox, people, reports
 from perdure.store.database import Transaction, Tx
-from perdure.store.ids import Ids
 
 
 class Authorisation:
@@ -56,14 +55,14 @@ class Authorisation:
 
         return work
 
-    def reject_unauthorised(self, ids: Ids, now: int) -> Transaction[int]:
+    def reject_unauthorised(self) -> Transaction[int]:
         """Put away what waits from people who may not talk where they wrote; how many messages that were.
 
         Their messages and commands are rejected, and their goals end. News of their processes begin no turn.
         """
 
         def work(tx: Tx) -> int:
-            gone = sum(self._reject_unless_allowed(tx, ids, row, now) for row in tx.all(_WAITING_MESSAGES))
+            gone = sum(self._reject_unless_allowed(tx, row) for row in tx.all(_WAITING_MESSAGES))
             for goal, key, person in tx.all(_ACTIVE_GOALS):
                 if not self.may(tx, key, msgspec.json.decode(person, type=Sender), "talk"):
                     tx.run("UPDATE goals SET state = 'ended' WHERE id = :id AND state = 'active'", id=goal)
@@ -71,14 +70,14 @@ class Authorisation:
 
         return work
 
-    def _reject_unless_allowed(self, tx: Tx, ids: Ids, row: tuple[str, str, str, str], now: int) -> bool:
+    def _reject_unless_allowed(self, tx: Tx, row: tuple[str, str, str, str]) -> bool:
         message, key, kind, body = row
         sender = msgspec.json.decode(body, type=Inbound).sender
         ours = kind not in ("message", "command") and sender.id in (OPERATOR.id, "")
         if ours or self.may(tx, key, sender, "talk"):
             return False
         if kind in ("report", "aside"):
-            reports.convert_to_notice(tx, ids, message, now)
+            reports.convert_to_notice(tx, message)
             return False
         inbox.reject_waiting(tx, message, not_allowed_reason(sender))
         return True

@@ -13,8 +13,8 @@ from perdure.core.address import background_number, background_session_key, pare
 from perdure.core.messages import Inbound
 from perdure.core.turn import TurnState
 from perdure.store import attachments, inbox, sessions
+from perdure.store.conditions import TURN_IS_OPEN
 from perdure.store.database import Database, Transaction, Tx
-from perdure.store.ids import Ids
 
 
 class BackgroundSession(Struct, frozen=True):
@@ -41,7 +41,7 @@ class BackgroundSessions:
 
 
 def begin_background_session(
-    ids: Ids, home: str, inbound: Inbound, event: str, now: int, max_unfinished: int
+    home: str, inbound: Inbound, event: str, max_unfinished: int
 ) -> Transaction[int | None]:
     """Store what is to be done in the background of a chat, as a session of its own; its number.
 
@@ -56,10 +56,10 @@ def begin_background_session(
             return None
         number = _free_number(tx, home)
         key = background_session_key(home, number)
-        session = sessions.ensure_current(tx, ids, key, now)
-        message = inbox.insert(tx, ids, inbound, "", key, session, now, "message", event=event)
+        session = sessions.ensure_current(tx, key)
+        message = inbox.insert(tx, inbound, "", key, session, "message", event=event)
         for ordinal, attachment in enumerate(inbound.attachments if message else ()):
-            attachments.record_reference(tx, ids, str(message), ordinal, attachment)
+            attachments.record_reference(tx, str(message), ordinal, attachment)
         return number
 
     return work
@@ -80,7 +80,7 @@ def _exists(tx: Tx, key: str) -> bool:
     return tx.one("SELECT 1 FROM leases WHERE key = :key", key=key) is not None
 
 
-_OPEN_TURNS = "SELECT key, state, id FROM turns WHERE state IN ('queued', 'running', 'waiting', 'interrupted')"
+_OPEN_TURNS = f"SELECT key, state, id FROM turns WHERE {TURN_IS_OPEN}"
 _WAITING = "SELECT DISTINCT key FROM inbox WHERE state = 'waiting'"
 
 

@@ -8,7 +8,6 @@ from perdure.core.queue import Fate, QueueMode, interrupts_turn
 from perdure.core.session import CancelReason
 from perdure.store import outbox, sessions, transitions
 from perdure.store.database import Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 
 
@@ -19,12 +18,12 @@ def mode_of(tx: Tx, key: str, default: QueueMode) -> QueueMode:
     return mode or default
 
 
-def cancel_replaced_turn(tx: Tx, ids: Ids, key: str, manner: QueueMode | None, now: int) -> str | None:
+def cancel_replaced_turn(tx: Tx, key: str, manner: QueueMode | None) -> str | None:
     """End the turn that runs, for good, if a message of this manner does so; its id."""
     turn = transitions.current_turn(tx, key) if manner == "interrupt" else None
     if turn is None or not interrupts_turn(manner, turn.state):
         return None
-    return turn.id if transitions.cancel(tx, ids, turn, CancelReason.REPLACED, now) else None
+    return turn.id if transitions.cancel(tx, turn, CancelReason.REPLACED) else None
 
 
 def current_turn_id(tx: Tx, key: str) -> str | None:
@@ -57,9 +56,9 @@ def _has_waiting(tx: Tx, key: str, count: int) -> bool:
     return tx.one(sql, key=key, others=count - 1) is not None
 
 
-def reject_queue_full(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, cap: int, now: int) -> Stored | None:
+def reject_queue_full(tx: Tx, inbound: Inbound, raw: str, key: str, cap: int) -> Stored | None:
     """Put on record that a message was not taken; the chat is told when that begins. None: it is here already."""
-    session, message = sessions.ensure_current(tx, ids, key, now), ids.new("in")
+    session, message = sessions.ensure_current(tx, key), tx.ids.new("in")
     refused = tx.one(
         "INSERT INTO inbox (id, event_key, key, session, state, raw, problem, received_at) VALUES "
         "(:id, :event, :key, :session, 'rejected', :raw, :problem, :now) ON CONFLICT (event_key) DO UPDATE SET "
@@ -71,13 +70,13 @@ def reject_queue_full(tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, ca
         session=session,
         raw=raw,
         problem=texts.queue.refused_as_full(cap),
-        now=now,
+        now=tx.time,
     )
     if refused is None:
         return None
-    if tx.run("UPDATE leases SET full_since = :now WHERE key = :key AND full_since IS NULL", now=now, key=key):
+    if tx.run("UPDATE leases SET full_since = :now WHERE key = :key AND full_since IS NULL", now=tx.time, key=key):
         told = OutboxReply(inbound.address, f"full.{message}", (texts.queue.full(cap),), inbound.message)
-        outbox.enqueue(tx, ids, key, None, told, now)
+        outbox.enqueue(tx, key, None, told)
     return Stored(refused[0], session, key, fresh=True, fate=Fate.FULL)
 
 

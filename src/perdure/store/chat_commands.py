@@ -11,9 +11,9 @@ from msgspec import Struct
 from perdure.core.address import Address
 from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Inbound, Sender
-from perdure.store import leases, outbox
+from perdure.store import outbox
+from perdure.store.conditions import lease_is_free_or_ours
 from perdure.store.database import Database, Row, Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 
 T = TypeVar("T")
@@ -37,9 +37,8 @@ class ChatCommand(Struct, frozen=True):
 
 
 class ChatCommands:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def waiting(self, run: str) -> list[ChatCommand]:
         """Commands of sessions that are ours or free, in the order in which they came."""
@@ -55,19 +54,19 @@ class ChatCommands:
         After return: both are durable. If we die inside: both are, or the command still waits.
         """
         return await self._database.write(
-            lambda tx: _execute(tx, self._ids, command, verb, format_answer, now), key=command.key
+            lambda tx: _execute(tx, command, verb, format_answer), key=command.key, at=now
         )
 
-    async def execute_verb(self, key: str, verb: Transaction[T]) -> T:
+    async def execute_verb(self, key: str, verb: Transaction[T], *, at: int | None = None) -> T:
         """Carry out an operator's verb on one key."""
-        return await self._database.write(verb, key=key)
+        return await self._database.write(verb, key=key, at=at)
 
 
 _WAITING_COMMANDS = (
     "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
     "FROM inbox i JOIN leases l ON l.key = i.key "
     "WHERE i.state = 'waiting' AND i.kind = 'command' "
-    f"AND (l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD_RUNS})) ORDER BY i.key, i.state, "
+    f"AND {lease_is_free_or_ours('l')} ORDER BY i.key, i.state, "
     "i.kind, i.position"
 )
 
@@ -79,9 +78,7 @@ def _as_command(row: Row) -> ChatCommand:
     return ChatCommand(row[0], row[1], row[2], row[3], *said, row[5], row[6], inbound.attachments)
 
 
-def _execute(
-    tx: Tx, ids: Ids, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str], now: int
-) -> T | None:
+def _execute(tx: Tx, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str]) -> T | None:
     sql = "UPDATE inbox SET state = 'obeyed' WHERE id = :id AND state = 'waiting' AND kind = 'command'"
     if not tx.run(sql, id=command.id):
         return None
@@ -91,5 +88,5 @@ def _execute(
         reply = OutboxReply(
             command.address, command.id, tuple(split_reply(text, command.longest)), command.message
         )
-        outbox.enqueue(tx, ids, command.key, None, reply, now)
+        outbox.enqueue(tx, command.key, None, reply)
     return result

@@ -8,23 +8,19 @@ from msgspec import Struct
 from perdure.core.journal import (
     JournalRecord,
     MessagesJoined,
-    QuestionAnswered,
-    QuestionAsked,
     RecoveryDecided,
     TurnBegan,
     TurnClaimed,
     TurnRequeued,
-    fold,
 )
-from perdure.core.messages import Sender
 from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
 from perdure.core.session import CancelReason
-from perdure.core.turn import TurnState
-from perdure.store import attachments, goals, inbox, journal, leases, queue, reports
+from perdure.core.turn import INITIAL_STATE, TurnMove, TurnState, advance
+from perdure.store import answers, attachments, goals, inbox, journal, leases, queue, reports
+from perdure.store.answers import Response
 from perdure.store.database import Tx
-from perdure.store.ids import Ids
-from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, transition
+from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, read_view, transition
 
 
 class Claim(Struct, frozen=True):
@@ -54,52 +50,44 @@ _ASIDES = (  # which kinds there may be is said as in the index of these rows
 )
 
 
-def claim(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRules) -> Claim | None:
-    reports.convert_orphans_to_notices(tx, ids, key, now)
+def claim(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
+    reports.convert_orphans_to_notices(tx, key)
     before = turn = current_turn(tx, key)
     if turn is not None and turn.state is TurnState.INTERRUPTED:
-        turn = _join_or_supersede(tx, ids, turn, run, now, rules)
+        turn = _join_or_supersede(tx, turn, run, rules)
     elif turn is not None and turn.state is TurnState.WAITING:
-        turn = _answer_question(tx, ids, turn, run, now, rules)
+        turn = _answer_question(tx, turn, run, rules)
     if turn is not None:
-        return _claim_queued(tx, turn, run, now, rules) if turn.state is TurnState.QUEUED else None
-    ready = queue.is_ready(tx, key, rules, now) or goals.is_due(tx, key)
-    claimed = _begin_turn(tx, ids, key, run, now, rules) if ready else None
+        return _claim_queued(tx, turn, run, rules) if turn.state is TurnState.QUEUED else None
+    ready = queue.is_ready(tx, key, rules) or goals.is_due(tx, key)
+    claimed = _begin_turn(tx, key, run, rules) if ready else None
     return msgspec.structs.replace(claimed, superseded=True) if claimed and before else claimed
 
 
-def _answer_question(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: QueueRules) -> Turn | None:
-    """The next words of a person answer the question that the turn waits with."""
-    question = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-    row = tx.one(_NEXT_MESSAGE + tx.for_update, key=turn.key, after=question.position) if question else None
-    if question is None or row is None or leases.holder(tx, turn.key) != run:
+def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | None:
+    """Let a person's next message answer the question that the turn waits with."""
+    asked = answers.waiting_question(tx, turn)
+    row = tx.one(_NEXT_MESSAGE + tx.for_update, key=turn.key, after=asked.position) if asked else None
+    if asked is None or row is None or leases.holder(tx, turn.key) != run:
         return turn
     if rules.await_files and attachments.any_pending(tx, [row]):
         return turn
     cause = inbox.as_cause(tx, row)
     inbox.assign_to_turn(tx, row[0], turn.id)
-    answered = answer_to(question, cause.text, cause.sender, cause.message)
-    joins = "" if answered.chosen else row[0]
-    answered = msgspec.structs.replace(answered, attachments=cause.attachments, inbox=joins)
-    transition(tx, ids, turn, [answered], (), now)
+    response = Response(
+        cause.sender, cause.text, message=cause.message, inbox=row[0], attachments=cause.attachments
+    )
+    answers.respond(tx, turn, asked, response)
     return get(tx, turn.id)
 
 
-def answer_to(question: QuestionAsked, text: str, by: Sender, message: str = "") -> QuestionAnswered:
-    """What somebody wrote, as the answer to a question: one of its options, or other words that close it."""
-    same = (option for option in question.options if option.lower() == text.strip().lower())
-    chosen = None if question.approves else next(same, None)  # a bare "yes" approves nothing
-    fits = chosen is not None or not question.options
-    return QuestionAnswered(question.question, chosen or text, by, message, chosen=fits)
-
-
-def _join_or_supersede(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: QueueRules) -> Turn | None:
+def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | None:
     """What a new message does to an interrupted turn that was held back: it supersedes it, or joins it.
 
     So it does to one that waits for a slot. Until a decision was made, while only messages from before the
     interruption wait, and until the files of the message are here, nothing happens.
     """
-    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    view = read_view(tx, turn)
     if view.last_decision is None or view.last_interruption is None or leases.holder(tx, turn.key) != run:
         return turn
     if view.last_decision.evidence.get(ALONE_EVIDENCE):
@@ -109,12 +97,12 @@ def _join_or_supersede(tx: Tx, ids: Ids, turn: Turn, run: str, now: int, rules: 
     if row is None or (rules.await_files and attachments.any_pending(tx, [row])):
         return turn
     if superseded:
-        return None if cancel(tx, ids, turn, CancelReason.SUPERSEDED, now) else turn
-    transition(tx, ids, turn, [RESUMED_BY_MESSAGE, TurnRequeued()], (), now)
+        return None if cancel(tx, turn, CancelReason.SUPERSEDED) else turn
+    transition(tx, turn, [RESUMED_BY_MESSAGE, TurnRequeued()], ())
     return get(tx, turn.id)
 
 
-def _claim_queued(tx: Tx, turn: Turn, run: str, now: int, rules: QueueRules) -> Claim | None:
+def _claim_queued(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Claim | None:
     """Only from our own hands: a queued turn of a dead run first goes through the recoverer."""
     if leases.holder(tx, turn.key) != run:
         return None
@@ -123,17 +111,19 @@ def _claim_queued(tx: Tx, turn: Turn, run: str, now: int, rules: QueueRules) -> 
         return None
     attempt = turn.attempt + 1
     changed = tx.run(
-        "UPDATE turns SET state = 'running', epoch = :epoch, attempt = :attempt, updated_at = :now "
-        "WHERE id = :turn AND state = 'queued'",
+        "UPDATE turns SET state = :state, epoch = :epoch, attempt = :attempt, updated_at = :now "
+        "WHERE id = :turn AND state = :was",
+        state=advance(turn.state, TurnMove.CLAIMED).value,
+        was=turn.state.value,
         epoch=lease[0],
         attempt=attempt,
-        now=now,
+        now=tx.time,
         turn=turn.id,
     )
     if not changed:
         return None
     entries = [TurnClaimed(run, lease[0], attempt), *_join_messages(tx, turn, rules)]
-    journal.append(tx, turn.session, turn.id, entries, now)
+    journal.append(tx, turn.session, turn.id, entries)
     claimed = get(tx, turn.id)
     assert claimed is not None, f"turn {turn.id} vanished"
     return _as_claim(tx, claimed, journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
@@ -144,7 +134,7 @@ def _join_messages(tx: Tx, turn: Turn, rules: QueueRules) -> list[MessagesJoined
 
     So do those from before that want to steer it, or else they would be heard behind those that came later.
     """
-    last = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).unreported_interruption()
+    last = read_view(tx, turn).unreported_interruption()
     rows = [] if last is None else tx.all(_JOINING_MESSAGES + tx.for_update, key=turn.key, after=last.position)
     rows = attachments.before_first_pending(tx, rows) if rules.await_files else rows
     for row in rows:
@@ -152,26 +142,27 @@ def _join_messages(tx: Tx, turn: Turn, rules: QueueRules) -> list[MessagesJoined
     return [MessagesJoined(tuple(inbox.as_cause(tx, row) for row in rows))] if rows else []
 
 
-def _begin_turn(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRules) -> Claim | None:
+def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
     lease = leases.take(tx, key, run)
     # Only under the lease is it certain what waits: whoever had it may have begun a turn since we looked.
     if lease is None or current_turn(tx, key) is not None:
         return None
-    rows = queue.next_rows(tx, key, rules, now)
-    causes = [inbox.as_cause(tx, row) for row in rows] or goals.next_causes(tx, ids, key, now)
+    rows = queue.next_rows(tx, key, rules)
+    causes = [inbox.as_cause(tx, row) for row in rows] or goals.next_causes(tx, key)
     if not causes:
         return None
     epoch, generation = lease[0], lease[1] + 1
-    session, turn = inbox.session_for_message(tx, ids, key, now), ids.new("t")
+    session, turn = inbox.session_for_message(tx, key), tx.ids.new("t")
     last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
-    row = Turn(turn, session, key, generation, TurnState.RUNNING, epoch, 1, last[0] + 1 if last else 1, now, now)
+    state = advance(INITIAL_STATE, TurnMove.CLAIMED)
+    row = Turn(turn, session, key, generation, state, epoch, 1, last[0] + 1 if last else 1, tx.time, tx.time)
     tx.run(
         f"INSERT INTO turns ({TURN_COLUMNS}) VALUES (:id, :session, :key, :generation, :state, :epoch, :attempt, "
         ":first_seq, :began_at, :updated_at)",
         **msgspec.structs.asdict(row) | {"state": row.state.value},
     )
     tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
-    tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=now, session=session)
+    tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=tx.time, session=session)
     asides = tx.all(_ASIDES, key=key, session=session)
     causes = [*(inbox.as_cause(tx, row) for row in asides), *causes]
     for each in causes:
@@ -183,7 +174,7 @@ def _begin_turn(tx: Tx, ids: Ids, key: str, run: str, now: int, rules: QueueRule
         sql = "UPDATE processes SET generation = :generation WHERE id = (SELECT raw FROM inbox WHERE id = :cause)"
         tx.run(sql, generation=generation, cause=cause[0])
     entries = [TurnBegan(tuple(causes)), TurnClaimed(run, epoch, 1)]
-    return _as_claim(tx, row, journal.append(tx, session, turn, entries, now))
+    return _as_claim(tx, row, journal.append(tx, session, turn, entries))
 
 
 def _as_claim(tx: Tx, turn: Turn, records: list[JournalRecord]) -> Claim:

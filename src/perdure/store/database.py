@@ -1,12 +1,15 @@
-"""What the nouns of the store need of a database: transactions that write, and transactions that read.
+"""The contract of a database: `Database` runs transactions, and a `Tx` is one transaction in progress.
 
-`sqlite.py` and `postgres.py` are the two implementations; `perdure.testing` wraps them to crash at will.
+`backends/sqlite.py` and `backends/postgres.py` implement the contract; `perdure.testing` wraps either of them in
+a database that fails or crashes on demand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
+
+from perdure.store.ids import Ids
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -15,43 +18,47 @@ Row = tuple[Any, ...]
 class Tx(Protocol):
     """A transaction in progress. Values are named `:like_this` in the SQL."""
 
-    for_update: str  # behind a SELECT: nobody else changes its rows before we commit
+    ids: Ids
+    time: int  # UTC in ms when the transaction was submitted; the same if the transaction is run again
+    for_update: str  # appended to a SELECT: nobody else changes the selected rows before we commit
 
     def one(self, sql: str, **values: Any) -> Row | None:
-        """The first row, if there is any."""
+        """Return the first row, or None if there is none."""
 
     def all(self, sql: str, **values: Any) -> list[Row]:
-        """Every row."""
+        """Return every row."""
 
     def run(self, sql: str, **values: Any) -> int:
-        """How many rows were changed: a guard that failed changed none."""
+        """Return how many rows were changed: a guard that failed changed none."""
 
-    def now(self) -> int:
-        """The clock by which leases are judged: the server's where gateways share one, ours otherwise."""
+    def lease_clock(self) -> int:
+        """Return the time by which leases expire: the server's where gateways share one, ours otherwise."""
 
 
 Transaction = Callable[[Tx], T]
 
 
 class Database(Protocol):
-    """Where the rows are."""
+    """A database of either kind, opened by this process."""
 
+    ids: Ids
     exclusive: bool  # an OS lock proves that every other run on this database is dead
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
-        """Run `work` in a transaction. Works of one key run in the order of their calls.
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        """Run a transaction that may write. The transactions of one key run in the order of their submission.
 
-        After return: all that it wrote is durable.
-        If we die inside: all of it is, or nothing. `work` may be called again after a transaction that
-        failed as a whole, so it must depend on nothing but its transaction.
+        `at` is the transaction's time; by default, the clock's at this call.
+        After return: all that the transaction wrote is durable.
+        If we die inside: all of it is durable, or nothing. The function may be called again after a database
+        transaction that failed as a whole, so its result must depend on nothing but its `Tx`.
         """
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        """Run `work` on a consistent snapshot that has every write returned before this call."""
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        """Run a transaction that only reads, on a snapshot with every write that returned before this call."""
 
     @property
     def problem(self) -> str | None:
-        """Why writes are not done at the moment, in words, or None."""
+        """A sentence that says why writes fail at the moment, or None."""
 
     async def close(self) -> None:
-        """After return: every write that was begun is durable or has failed, and the locks are free."""
+        """After return: every submitted write is durable or has failed, and the locks are free."""

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from perdure.core.address import parent_session_key
-from perdure.core.session import CancelReason
+from perdure.core.delivery import DeliveryState
+from perdure.core.session import CancelReason, SessionState
 from perdure.store import sessions, tombstones, transitions
+from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
-from perdure.store.ids import Ids
-from perdure.store.transitions import TURN_COLUMNS, TURN_IS_OPEN, as_turn
+from perdure.store.transitions import TURN_COLUMNS, as_turn
 
 _TURNS = "SELECT id FROM turns WHERE session = :session"
 # A message belongs to the session of its turn, and without one to the session that received it.
 _MESSAGES = f"SELECT id FROM inbox WHERE turn IN ({_TURNS}) OR (session = :session AND turn IS NULL)"
 _FILES = f"inbox IN ({_MESSAGES}) OR turn IN ({_TURNS})"
-_DELIVERY_IS_OPEN = "state IN ('owed', 'sending', 'unknown')"
 MAX_ROWS_PER_TRANSACTION = 500  # rows that go in one transaction
 _NEVER_TAKEN = "state IN ('rejected', 'expired', 'withdrawn', 'deleted')"
 
@@ -50,9 +50,8 @@ class ErasedSession(Struct, frozen=True):
 
 
 class Erasure:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def begin(self, session: str, now: int, *, idle_since: int | None = None) -> BegunErasure | None:
         """Say that a session is to be erased, and end what moves in it. None: there is none of that id.
@@ -60,7 +59,7 @@ class Erasure:
         With `idle_since`, only if nothing has happened in it since then, and nothing is under way or owed.
         After return: nothing begins in it any more, and its erasing is finished whatever happens to us.
         """
-        return await self._database.write(lambda tx: _begin(tx, self._ids, session, now, idle_since), key=session)
+        return await self._database.write(lambda tx: _begin(tx, session, idle_since), key=session, at=now)
 
     async def finish(self, session: str, now: int) -> ErasedSession | None:
         """Remove every row of a session, some at a time, so that nobody waits for long. None: nothing was left.
@@ -71,9 +70,7 @@ class Erasure:
         found = await self._database.read(lambda tx: sessions.get(tx, session))
         gone: Counter[str] = Counter()
         while found is not None and not gone["sessions"]:
-            some = await self._database.write(
-                lambda tx: delete_some_rows(tx, self._ids, session, now), key=session
-            )
+            some = await self._database.write(lambda tx: delete_some_rows(tx, session), key=session, at=now)
             if some is None:
                 return None
             gone += some
@@ -107,16 +104,16 @@ class Erasure:
     async def delete_old_events(self, before: int, now: int, limit: int) -> int:
         """Remove events that were received before, and came to nothing; how many there were, up to a limit."""
         found = await self._database.read(lambda tx: _old_events(tx, before, limit))
-        return await self._database.write(lambda tx: _delete_events(tx, found, now)) if found else 0
+        return await self._database.write(lambda tx: _delete_events(tx, found), at=now) if found else 0
 
     async def delete_expired_tombstones(self, now: int) -> int:
         """Let go of what is left of what was erased long ago."""
-        if not await self._database.read(lambda tx: tombstones.has_expired(tx, now)):
+        if not await self._database.read(tombstones.has_expired, at=now):
             return 0
-        return await self._database.write(lambda tx: tombstones.delete_expired(tx, now))
+        return await self._database.write(tombstones.delete_expired, at=now)
 
 
-def _begin(tx: Tx, ids: Ids, session: str, now: int, idle_since: int | None) -> BegunErasure | None:
+def _begin(tx: Tx, session: str, idle_since: int | None) -> BegunErasure | None:
     found = sessions.get(tx, session)
     if found is None:
         return None
@@ -125,9 +122,9 @@ def _begin(tx: Tx, ids: Ids, session: str, now: int, idle_since: int | None) -> 
     )  # no turn begins before we have ended
     if idle_since is not None and not tx.one(f"{_IDLE} AND s.id = :id", before=idle_since, id=session):
         return None
-    tombstones.record(tx, "session", [session], now)
+    tombstones.record(tx, "session", [session])
     turns = tuple(row[0] for row in tx.all(_TURNS, session=session))
-    return BegunErasure(session, found.key, turns, _end_session(tx, ids, session, now), _file_paths(tx, session))
+    return BegunErasure(session, found.key, turns, _end_session(tx, session), _file_paths(tx, session))
 
 
 def _file_paths(tx: Tx, session: str) -> tuple[str, ...]:
@@ -135,17 +132,20 @@ def _file_paths(tx: Tx, session: str) -> tuple[str, ...]:
     return tuple(row[0] for row in tx.all(sql, session=session))
 
 
-def _end_session(tx: Tx, ids: Ids, session: str, now: int) -> tuple[str, ...]:
+def _end_session(tx: Tx, session: str) -> tuple[str, ...]:
     """End what moves in a session, and let nobody hear of it; the turns that had not ended."""
     rows = tx.all(f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session AND {TURN_IS_OPEN}", session=session)
     for turn in map(as_turn, rows):
-        transitions.cancel(tx, ids, turn, CancelReason.DROPPED, now)
-    values = {"session": session, "now": now}
+        transitions.cancel(tx, turn, CancelReason.DROPPED)
+    values = {"session": session, "now": tx.time}
     tx.run("UPDATE goals SET state = 'ended' WHERE session = :session AND state = 'active'", session=session)
-    tx.run("UPDATE sessions SET state = 'closed', updated_at = :now WHERE id = :session", **values)
+    tx.run(f"UPDATE sessions SET state = '{SessionState.CLOSED}', updated_at = :now WHERE id = :session", **values)
     tx.run("UPDATE inbox SET state = 'withdrawn' WHERE state = 'waiting' AND session = :session", session=session)
-    sql = f"UPDATE outbox SET state = 'withdrawn', updated_at = :now WHERE turn IN ({_TURNS}) AND state = 'owed'"
-    tx.run(sql, **values)
+    tx.run(
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
+        f"WHERE turn IN ({_TURNS}) AND state = '{DeliveryState.OWED}'",
+        **values,
+    )
     tx.run(
         "UPDATE processes SET notify = 0, patterns = '[]', watching = 0, unnoticed = 0 "
         "WHERE session = :session AND state = 'live'",
@@ -154,16 +154,16 @@ def _end_session(tx: Tx, ids: Ids, session: str, now: int) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
-def delete_some_rows(tx: Tx, ids: Ids, session: str, now: int) -> Counter[str] | None:
+def delete_some_rows(tx: Tx, session: str) -> Counter[str] | None:
     """Remove some rows, a bounded number; how many of which table. None: nothing of the session is left."""
     if sessions.get(tx, session) is None:
         return None
-    _end_session(tx, ids, session, now)  # somebody may have brought it back meanwhile
+    _end_session(tx, session)  # somebody may have brought it back meanwhile
     gone: Counter[str] = Counter()
     for table in _TABLES:
         room = MAX_ROWS_PER_TRANSACTION - gone.total()
         gone[table] += (
-            _delete_notices(tx, session, room) if table == NOTICES else _delete_from(tx, table, session, room, now)
+            _delete_notices(tx, session, room) if table == NOTICES else _delete_from(tx, table, session, room)
         )
         if gone.total() >= MAX_ROWS_PER_TRANSACTION:
             return gone
@@ -193,19 +193,19 @@ _TABLES = {
 _ID_COLUMNS = {"previews": "delivery_key", "journal": "session = :session AND seq"}
 
 
-def _delete_from(tx: Tx, table: str, session: str, room: int, now: int) -> int:
+def _delete_from(tx: Tx, table: str, session: str, room: int) -> int:
     """Remove rows of a table, and keep what must be kept of their names."""
     order = "" if table == "journal" else " ORDER BY 1"  # so that the same rows are meant each time
     due = f"{_TABLES[table]}{order} LIMIT :room"
     values = {"session": session, "room": room}
     if table == "attachments":
         files = tx.all(f"SELECT path FROM attachments WHERE path IS NOT NULL AND id IN ({due})", **values)
-        tombstones.record(tx, "file", (row[0] for row in files), now)
+        tombstones.record(tx, "file", (row[0] for row in files))
     elif table == "inbox":
         events = tx.all(f"SELECT event_key FROM inbox WHERE id IN ({due})", **values)
-        tombstones.record(tx, "event", (tombstones.event_digest(row[0]) for row in events), now)
+        tombstones.record(tx, "event", (tombstones.event_digest(row[0]) for row in events))
     elif table == "turns":
-        tombstones.record(tx, "turn", (row[0] for row in tx.all(due, **values)), now)
+        tombstones.record(tx, "turn", (row[0] for row in tx.all(due, **values)))
         tx.run(f"UPDATE inbox SET bound = NULL WHERE bound IN ({due})", **values)  # of what others received
     return tx.run(f"DELETE FROM {table} WHERE {_ID_COLUMNS.get(table, 'id')} IN ({due})", **values)
 
@@ -247,8 +247,8 @@ _IDLE = (
     "SELECT s.id FROM sessions s WHERE s.updated_at < :before "
     "AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session = s.id AND "
     f"(t.updated_at >= :before OR t.{TURN_IS_OPEN} "
-    f"OR EXISTS (SELECT 1 FROM outbox r WHERE r.turn = t.id AND r.{_DELIVERY_IS_OPEN}))) "
-    f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = s.key AND o.{_DELIVERY_IS_OPEN}) "
+    f"OR EXISTS (SELECT 1 FROM outbox r WHERE r.turn = t.id AND r.{DELIVERY_IS_OPEN}))) "
+    f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = s.key AND o.{DELIVERY_IS_OPEN}) "
     "AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.session = s.id AND p.state = 'live') "
     "AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.key = s.key AND i.session = s.id AND i.state = 'waiting')"
 )
@@ -259,7 +259,7 @@ def _old_events(tx: Tx, before: int, limit: int) -> list[str]:
     return [row[0] for row in tx.all(sql, before=before, limit=limit)]
 
 
-def _delete_events(tx: Tx, events: Sequence[str], now: int) -> int:
+def _delete_events(tx: Tx, events: Sequence[str]) -> int:
     """Remove those that still came to nothing: an event that was rejected may have been taken in since."""
     count = 0
     for event in events:
@@ -267,8 +267,8 @@ def _delete_events(tx: Tx, events: Sequence[str], now: int) -> int:
         if row is None:
             continue
         files = tx.all("SELECT path FROM attachments WHERE inbox = :id AND path IS NOT NULL", id=event)
-        tombstones.record(tx, "event", [tombstones.event_digest(row[0])], now)
-        tombstones.record(tx, "file", (file[0] for file in files), now)
+        tombstones.record(tx, "event", [tombstones.event_digest(row[0])])
+        tombstones.record(tx, "file", (file[0] for file in files))
         tx.run("DELETE FROM attachments WHERE inbox = :id", id=event)
         count += tx.run("DELETE FROM inbox WHERE id = :id", id=event)
     return count

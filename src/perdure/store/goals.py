@@ -15,19 +15,21 @@ from perdure.core.address import split_session_key
 from perdure.core.goals import GoalOutcome, goal_outcome
 from perdure.core.journal import Cause, TurnFinished
 from perdure.core.messages import Inbound, Sender
+from perdure.core.session import SessionState
 from perdure.core.storable_text import to_json
+from perdure.core.turn import TurnState
 from perdure.store import attachments, inbox, outbox
+from perdure.store.conditions import TURN_IS_OPEN
 from perdure.store.database import Database, Row, Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.journal import UNDONE_TURNS
 from perdure.store.outbox import OutboxReply
 
 _COLUMNS = "g.id, g.session, g.text, g.person, g.message, g.since, g.budget, g.turns, g.state"
 _GOALS_OF_KEY = (
-    f"SELECT {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session WHERE s.key = :key AND s.state = 'open'"
+    f"SELECT {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session "
+    f"WHERE s.key = :key AND s.state = '{SessionState.OPEN}'"
 )
 _ACTIVE_GOAL = f"{_GOALS_OF_KEY} AND g.state = 'active'"
-_TURN_IS_OPEN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
 # A turn that was taken back is none that was completed.
 _LAST_TURN_STATE = (
     "SELECT CASE WHEN EXISTS (SELECT 1 FROM journal u WHERE u.session = t.session AND u.seq > t.first_seq "
@@ -38,9 +40,9 @@ _LAST_TURN_STATE = (
 # joins are made in this order, so that only goals are looked at that are active, however many sessions there are.
 DUE_KEYS = (
     "SELECT s.key FROM goals g CROSS JOIN sessions s CROSS JOIN leases l "
-    "WHERE s.id = g.session AND l.key = s.key AND g.state = 'active' AND s.state = 'open' "
-    f"AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = s.key AND b.{_TURN_IS_OPEN}) "
-    f"AND (g.turns = 0 OR ({_LAST_TURN_STATE.format(session='g.session')}) = 'done')"
+    f"WHERE s.id = g.session AND l.key = s.key AND g.state = 'active' AND s.state = '{SessionState.OPEN}' "
+    f"AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = s.key AND b.{TURN_IS_OPEN}) "
+    f"AND (g.turns = 0 OR ({_LAST_TURN_STATE.format(session='g.session')}) = '{TurnState.DONE}')"
 )
 
 
@@ -76,24 +78,24 @@ class Goals:
         await self._database.write(end_goal(key), key=key)
 
 
-def set_goal(ids: Ids, key: str, inbound: Inbound, budget: int, now: int) -> Transaction[bool]:
+def set_goal(key: str, inbound: Inbound, budget: int) -> Transaction[bool]:
     """Set the goal of the key's session, in the place of any other. True: something else is under way first."""
 
     def work(tx: Tx) -> bool:
-        session = inbox.session_for_message(tx, ids, key, now)
+        session = inbox.session_for_message(tx, key)
         end_goal(key)(tx)
         last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
         tx.run(
             "INSERT INTO goals (id, session, text, person, message, since, budget, turns, state, created_at) "
             "VALUES (:id, :session, :text, :person, :message, :since, :budget, 0, 'active', :now)",
-            id=ids.new("goal"),
+            id=tx.ids.new("goal"),
             session=session,
             text=inbound.text,
             person=to_json(inbound.sender),
             message=inbound.message,
             since=last[0] if last else 0,
             budget=budget,
-            now=now,
+            now=tx.time,
         )
         return _has_open_turn(tx, key) or inbox.count_waiting(tx, key) > 0
 
@@ -124,15 +126,15 @@ def is_due(tx: Tx, key: str) -> bool:
     return command is None or not attachments.has_pending(tx, command)
 
 
-def next_causes(tx: Tx, ids: Ids, key: str, now: int) -> list[Cause]:
+def next_causes(tx: Tx, key: str) -> list[Cause]:
     """What begins the goal's next turn, on record in the inbox; nothing if it is not due, or comes to its end."""
     goal = _find_goal(tx, _ACTIVE_GOAL, key=key) if is_due(tx, key) else None
-    if goal is None or _end_if_over(tx, ids, key, goal, now):
+    if goal is None or _end_if_over(tx, key, goal):
         return []
     number = goal.turns + 1
     tx.run("UPDATE goals SET turns = :number WHERE id = :id", number=number, id=goal.id)
     said = Inbound(split_session_key(key)[1], goal.message, goal.person, goal.text)
-    row = inbox.insert(tx, ids, said, "", key, goal.session, now, "wish", event=f"goal:{goal.id}:{number}")
+    row = inbox.insert(tx, said, "", key, goal.session, "wish", event=f"goal:{goal.id}:{number}")
     if row is None:
         return []  # this very turn has begun before
     told = texts.goals.turn_note(number, goal.budget)
@@ -153,7 +155,7 @@ def _command_of_goal(tx: Tx, key: str, goal: Goal) -> str | None:
     )
 
 
-def _end_if_over(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:
+def _end_if_over(tx: Tx, key: str, goal: Goal) -> bool:
     """Whether the model has said so, or the budget is used up; then that is recorded, and the latter told."""
     said = _find_outcome(tx, goal)
     if said is not None:
@@ -162,7 +164,7 @@ def _end_if_over(tx: Tx, ids: Ids, key: str, goal: Goal, now: int) -> bool:
         return False
     _close(tx, goal, "spent")
     told = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
-    outbox.enqueue(tx, ids, key, None, told, now)
+    outbox.enqueue(tx, key, None, told)
     return True
 
 
@@ -185,11 +187,11 @@ def _close(tx: Tx, goal: Goal, state: str) -> bool:
 
 def _may_go_on(tx: Tx, goal: Goal) -> bool:
     last = tx.one(_LAST_TURN_STATE.format(session=":session"), session=goal.session)
-    return goal.turns == 0 or last == ("done",)
+    return goal.turns == 0 or last == (TurnState.DONE,)
 
 
 def _has_open_turn(tx: Tx, key: str) -> bool:
-    return tx.one(f"SELECT 1 FROM turns WHERE key = :key AND {_TURN_IS_OPEN}", key=key) is not None
+    return tx.one(f"SELECT 1 FROM turns WHERE key = :key AND {TURN_IS_OPEN}", key=key) is not None
 
 
 def _anything_waits(tx: Tx, key: str) -> bool:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.commands import RETRY_KEY_PREFIX
+from perdure.core.delivery import DeliveryState
 from perdure.core.journal import Cause
 from perdure.core.messages import Inbound, Stored
 from perdure.core.question_ids import question_of_reply
@@ -18,7 +19,6 @@ from perdure.core.queue import Fate, QueueMode, QueueRules, needs_quiet
 from perdure.core.storable_text import to_json
 from perdure.store import attachments, busy_modes, outbox, sessions, tombstones
 from perdure.store.database import Database, Row, Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 
 T = TypeVar("T")
@@ -54,9 +54,8 @@ class ChatMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class Inbox:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def receive(
         self,
@@ -76,7 +75,7 @@ class Inbox:
         If we die inside: it is here or not; delivered again, it acts once.
         """
         return await self._database.write(
-            lambda tx: _receive(tx, self._ids, inbound, raw, key, now, kind, prepare, rules), key=key
+            lambda tx: _receive(tx, inbound, raw, key, kind, prepare, rules), key=key, at=now
         )
 
     async def receive_if_allowed(
@@ -101,13 +100,13 @@ class Inbox:
             there = resolve_key(tx)
             if there is None:
                 return refuse(tx)
-            return _receive(tx, self._ids, inbound, raw, there, now, kind, prepare(there), rules)
+            return _receive(tx, inbound, raw, there, kind, prepare(there), rules)
 
-        return await self._database.write(work, key=key)
+        return await self._database.write(work, key=key, at=now)
 
     async def reject(self, event_key: str, raw: str, problem: str, now: int) -> None:
         """Keep an event that cannot be understood, so that it may be acknowledged and looked at."""
-        await self._database.write(lambda tx: reject(tx, self._ids, event_key, raw, problem, now), key=event_key)
+        await self._database.write(lambda tx: reject(tx, event_key, raw, problem), key=event_key, at=now)
 
     async def count_waiting(self, key: str, after: int = 0) -> int:
         """How many messages of a key wait for their turn, of those behind a place in the chat."""
@@ -122,7 +121,8 @@ class Inbox:
         row = await self._database.read(
             lambda tx: tx.one(
                 "SELECT position FROM inbox WHERE key = :key AND id = :id "
-                "UNION ALL SELECT position FROM outbox WHERE key = :key AND id = :id AND state = 'sent'",
+                "UNION ALL SELECT position FROM outbox "
+                f"WHERE key = :key AND id = :id AND state = '{DeliveryState.SENT}'",
                 key=key,
                 id=message,
             )
@@ -132,11 +132,9 @@ class Inbox:
 
 def _receive(
     tx: Tx,
-    ids: Ids,
     inbound: Inbound,
     raw: str,
     key: str,
-    now: int,
     kind: InboxKind,
     prepare: Transaction[object],
     rules: QueueRules,
@@ -146,25 +144,21 @@ def _receive(
         return known
     if tombstones.is_erased_event(tx, inbound.event_key):
         return Stored("", "", key, fresh=False, fate=Fate.ERASED)
-    if inbound.sent_at is not None and inbound.sent_at < rules.too_old_before(now):
-        return _store_expired(tx, ids, inbound, raw, key, now, kind) or _require_known(tx, inbound)
+    if inbound.sent_at is not None and inbound.sent_at < rules.too_old_before(tx.time):
+        return _store_expired(tx, inbound, raw, key, kind) or _require_known(tx, inbound)
     if kind == "message" and busy_modes.is_queue_full(tx, key, rules.cap):
-        return busy_modes.reject_queue_full(tx, ids, inbound, raw, key, rules.cap, now) or _require_known(
-            tx, inbound
-        )
+        return busy_modes.reject_queue_full(tx, inbound, raw, key, rules.cap) or _require_known(tx, inbound)
     prepare(tx)
-    session = (
-        session_for_message(tx, ids, key, now) if kind == "message" else sessions.ensure_current(tx, ids, key, now)
-    )
+    session = session_for_message(tx, key) if kind == "message" else sessions.ensure_current(tx, key)
     manner = busy_modes.mode_of(tx, key, rules.mode) if kind == "message" else None
-    message = insert(tx, ids, inbound, raw, key, session, now, kind, manner=manner)
+    message = insert(tx, inbound, raw, key, session, kind, manner=manner)
     if message is None:
         return _require_known(tx, inbound)
     for ordinal, attachment in enumerate(inbound.attachments):
-        attachments.record_reference(tx, ids, message, ordinal, attachment)
+        attachments.record_reference(tx, message, ordinal, attachment)
     busy_modes.clear_full_notice(tx, key, rules.cap)
     quiet = kind == "message" and needs_quiet(manner, inbound.album)
-    ended = busy_modes.cancel_replaced_turn(tx, ids, key, manner, now)
+    ended = busy_modes.cancel_replaced_turn(tx, key, manner)
     return Stored(message, session, key, fresh=True, quiet=quiet, ended=ended)
 
 
@@ -174,26 +168,22 @@ def _require_known(tx: Tx, inbound: Inbound) -> Stored:
     return known
 
 
-def _store_expired(
-    tx: Tx, ids: Ids, inbound: Inbound, raw: str, key: str, now: int, kind: InboxKind
-) -> Stored | None:
+def _store_expired(tx: Tx, inbound: Inbound, raw: str, key: str, kind: InboxKind) -> Stored | None:
     """Put on record that a message was too old when it came."""
-    session = sessions.ensure_current(tx, ids, key, now)
-    message = insert(tx, ids, inbound, raw, key, session, now, kind, state="expired")
+    session = sessions.ensure_current(tx, key)
+    message = insert(tx, inbound, raw, key, session, kind, state="expired")
     if message is None:
         return None
     busy_modes.add_expired(tx, key, 1)
     return Stored(message, session, key, fresh=True, fate=Fate.EXPIRED)
 
 
-def session_for_message(tx: Tx, ids: Ids, key: str, now: int) -> str:
+def session_for_message(tx: Tx, key: str) -> str:
     """The id of the session for a message. If it is a fresh one because one was set aside, the chat is told."""
-    session, set_aside = sessions.ensure_open(tx, ids, key, now)
+    session, set_aside = sessions.ensure_open(tx, key)
     if set_aside is not None:
         told = texts.recovery.new_session_after_suspension(set_aside)
-        outbox.enqueue(
-            tx, ids, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{session}", (told,)), now
-        )
+        outbox.enqueue(tx, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{session}", (told,)))
     return session
 
 
@@ -223,12 +213,10 @@ _INSERT = (
 
 def insert(
     tx: Tx,
-    ids: Ids,
     inbound: Inbound,
     raw: str,
     key: str,
     session: str,
-    now: int,
     kind: InboxKind,
     *,
     event: str | None = None,
@@ -238,7 +226,7 @@ def insert(
     """Write a row that waits, once; a command is bound to the turn that is current now."""
     row = tx.one(
         _INSERT,
-        id=ids.new("in"),
+        id=tx.ids.new("in"),
         event=event or inbound.event_key,
         key=key,
         session=session,
@@ -248,9 +236,9 @@ def insert(
         body=to_json(inbound),
         raw=raw,
         position=sessions.next_position(tx, key),
-        now=now,
+        now=tx.time,
         manner=manner,
-        sent_at=None if inbound.sent_at is None else min(inbound.sent_at, now),
+        sent_at=None if inbound.sent_at is None else min(inbound.sent_at, tx.time),
     )
     if row is None:
         sessions.release_position(tx, key)
@@ -259,18 +247,18 @@ def insert(
     return message
 
 
-def reject(tx: Tx, ids: Ids, event_key: str, raw: str, problem: str, now: int) -> bool:
+def reject(tx: Tx, event_key: str, raw: str, problem: str) -> bool:
     """Keep an event that begins nothing, and not too many of them. False: it is here already, or was erased."""
     if tombstones.is_erased_event(tx, event_key):
         return False
     new = tx.run(
         "INSERT INTO inbox (id, event_key, state, raw, problem, received_at) "
         "VALUES (:id, :event, 'rejected', :raw, :problem, :now) ON CONFLICT DO NOTHING",
-        id=ids.new("in"),
+        id=tx.ids.new("in"),
         event=event_key,
         raw=raw,
         problem=problem,
-        now=now,
+        now=tx.time,
     )
     tx.run(_DELETE_OLD_REJECTED, kept=MAX_REJECTED_EVENTS)
     return bool(new)
@@ -294,7 +282,7 @@ _CHAT_MESSAGES = (
     "WHERE key = :key AND position > :after AND kind IN ('message', 'command') AND state <> 'deleted' "
     f"AND event_key NOT LIKE '{RETRY_KEY_PREFIX}%' "
     "UNION ALL SELECT position, id, 'agent', text, updated_at, turn, file, reply FROM outbox "
-    "WHERE key = :key AND state = 'sent' AND position > :after ORDER BY 1 LIMIT :limit"
+    f"WHERE key = :key AND state = '{DeliveryState.SENT}' AND position > :after ORDER BY 1 LIMIT :limit"
 )
 
 

@@ -85,7 +85,7 @@ def _read_before(tx: Tx, session: str, seq: int, through: int) -> list[tuple[str
     return [(row[5], as_record(row)) for row in rows]
 
 
-def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) -> list[JournalRecord]:
+def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry]) -> list[JournalRecord]:
     """Write the entries behind the last one of the session; the records have their texts as they are stored."""
     records = []
     for given in entries:
@@ -97,10 +97,10 @@ def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry], now: int) 
             kind=entry.kind,
             version=entry.version,
             body=body,
-            at=now,
+            at=tx.time,
         )
         assert row is not None, "INSERT … RETURNING gave no row"
-        records.append(JournalRecord(row[0], now, entry))
+        records.append(JournalRecord(row[0], tx.time, entry))
     return records
 
 

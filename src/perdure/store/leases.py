@@ -5,24 +5,22 @@ The lease of a dead run is free. The epoch grows with every claim, and fences wh
 
 from __future__ import annotations
 
+from perdure.store.conditions import DEAD_RUNS, TURN_IS_OPEN, lease_is_free_or_ours
 from perdure.store.database import Tx
 
-DEAD_RUNS = "SELECT id FROM runs WHERE ended_at IS NOT NULL"
-
-# A run that was declared dead gets nothing, though its process may live and not know it yet.
+# A run that was declared dead gets no lease, though its process may still be alive and unaware.
 _RUN_IS_ALIVE = "NOT EXISTS (SELECT 1 FROM runs WHERE id = :run AND ended_at IS NOT NULL)"
 _TAKE = (
     "UPDATE leases SET run = :run, epoch = epoch + 1 "
-    f"WHERE key = :key AND (run IS NULL OR run = :run OR run IN ({DEAD_RUNS})) AND {_RUN_IS_ALIVE} "
+    f"WHERE key = :key AND {lease_is_free_or_ours()} AND {_RUN_IS_ALIVE} "
     "RETURNING epoch, generation"
 )
-# What may be held: a turn that a dead run has begun is found by its lease, so that lease is the recoverer's.
-OURS_OR_FREE = (
+# Recovery finds the open turn of a dead run by the run's lease, so nobody else may hold that lease.
+OURS_OR_IDLE = (
     f"(leases.run = :run OR ((leases.run IS NULL OR leases.run IN ({DEAD_RUNS})) AND NOT EXISTS "
-    "(SELECT 1 FROM turns b "
-    "WHERE b.key = leases.key AND b.state IN ('queued', 'running', 'waiting', 'interrupted'))))"
+    f"(SELECT 1 FROM turns b WHERE b.key = leases.key AND b.{TURN_IS_OPEN})))"
 )
-_HOLD = f"UPDATE leases SET run = :run WHERE key = :key AND {_RUN_IS_ALIVE} AND {OURS_OR_FREE}"
+_HOLD = f"UPDATE leases SET run = :run WHERE key = :key AND {_RUN_IS_ALIVE} AND {OURS_OR_IDLE}"
 
 
 def take(tx: Tx, key: str, run: str) -> tuple[int, int] | None:

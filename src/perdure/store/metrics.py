@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from perdure.core.address import split_parts
 from perdure.core.delivery import OPEN_DELIVERY_STATES
 from perdure.core.turn import OPEN_STATES
+from perdure.store.conditions import DELIVERY_IS_OPEN
 from perdure.store.database import Database, Row, Tx
-from perdure.store.outbox import DELIVERY_IS_OPEN
 
 SLICE_ROWS = 2_000
 RECOUNTED_ROWS = 500  # among them, one with an earlier id may still come

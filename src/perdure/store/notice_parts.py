@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.core.delivery import delivery_key
+from perdure.core.delivery import DeliveryState, delivery_key
 from perdure.store.database import Transaction, Tx
 from perdure.store.ids import id_after
 from perdure.store.outbox import INSERT_DELIVERY, OutboxDelivery
 
 _SHORTEN_FIRST_PART = (
     "UPDATE outbox SET text = :text, buttons = NULL, due_at = :now, updated_at = :now "
-    "WHERE id = :id AND state = 'owed' AND part = 0 AND edits IS NULL AND file IS NULL AND text = :whole "
-    "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = :second)"
+    f"WHERE id = :id AND state = '{DeliveryState.OWED}' AND part = 0 AND edits IS NULL AND file IS NULL "
+    "AND text = :whole AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = :second)"
 )
 
 
-def split_notice(row: OutboxDelivery, parts: Sequence[str], now: int) -> Transaction[bool]:
+def split_notice(row: OutboxDelivery, parts: Sequence[str]) -> Transaction[bool]:
     """Cut a row that is the whole of its reply, and is not being sent, into parts. False: it is not so any more.
 
     After return: it is the first part, and the others stand right behind it in its lane.
@@ -25,16 +25,16 @@ def split_notice(row: OutboxDelivery, parts: Sequence[str], now: int) -> Transac
 
     def work(tx: Tx) -> bool:
         second = delivery_key(row.reply, 1)
-        if not tx.run(_SHORTEN_FIRST_PART, text=parts[0], now=now, id=row.id, whole=row.text, second=second):
+        if not tx.run(_SHORTEN_FIRST_PART, text=parts[0], now=tx.time, id=row.id, whole=row.text, second=second):
             return False
         for part in range(1, len(parts)):
-            _insert_part(tx, row, part, parts[part], now, last=part == len(parts) - 1)
+            _insert_part(tx, row, part, parts[part], last=part == len(parts) - 1)
         return True
 
     return work
 
 
-def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, now: int, *, last: bool) -> None:
+def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, *, last: bool) -> None:
     tx.run(
         INSERT_DELIVERY,
         id=id_after(row.id, part),
@@ -50,5 +50,5 @@ def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, now: int, *,
         edits=None,
         file=None,
         since=row.created_at,
-        now=now,
+        now=tx.time,
     )

@@ -18,8 +18,8 @@ from perdure.core.delivery import OPEN_DELIVERY_STATES, RESOLUTION_REMARKS, Deli
 from perdure.core.messages import Button, Outbound, SentFile
 from perdure.core.storable_text import to_json
 from perdure.store import leases, sessions
+from perdure.store.conditions import DEAD_RUNS, DELIVERY_IS_OPEN
 from perdure.store.database import Database, Row, Transaction, Tx
-from perdure.store.ids import Ids
 
 T = TypeVar("T")
 
@@ -27,19 +27,17 @@ _COLUMNS = (
     "id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, due_at, receipt, problem, "
     "position, created_at, updated_at, buttons, edits, file"
 )
-# Repeated word for word by every query for open rows, even where one state is enough: only so does SQLite use
-# their index, and not all rows there ever were.
-DELIVERY_IS_OPEN = "state IN ('owed', 'sending', 'unknown')"
 PAGE_WINDOW_ROWS = 5_000  # rows that one page looks at: what it seeks may be rare among them
 MAX_ID = "z" * 30  # behind every id
 PAIRING_PREFIX = "pair_"  # how the names of replies begin that tell a code
 INSERT_DELIVERY = (
     "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
     "file, state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, "
-    ":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, 'owed', 0, :now, :since, :now) "
-    "ON CONFLICT DO NOTHING"
+    f":turn, :reply, :part, :text, :reply_to, :buttons, :edits, :file, '{DeliveryState.OWED}', 0, :now, :since, "
+    ":now) ON CONFLICT DO NOTHING"
 )
-_IS_THIS_SEND = "state = 'sending' AND attempts = :attempts"  # the very try that the caller made, not a later one
+# The row is still at the attempt that the caller made, not at a later one.
+_IS_THIS_SEND = f"state = '{DeliveryState.SENDING}' AND attempts = :attempts"
 
 
 class OutboxReply(Struct, frozen=True):
@@ -115,9 +113,8 @@ class OutboxPage(Struct, frozen=True):
 
 
 class Outbox:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def lane_heads(self, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
         """The first open row of every lane of these platforms whose session is ours or free."""
@@ -128,7 +125,7 @@ class Outbox:
 
         After return: if we die now, the send counts as unknown.
         """
-        return await self._database.write(lambda tx: _start_sending(tx, row, run, now), key=row.key)
+        return await self._database.write(lambda tx: _start_sending(tx, row, run), key=row.key, at=now)
 
     async def record_sent(
         self, row: OutboxDelivery, receipt: str, now: int, *, resolved: str | None = None
@@ -137,7 +134,7 @@ class Outbox:
 
         `resolved` stays on record: what was done because nobody knew whether it had arrived before.
         """
-        return await self._database.write(lambda tx: _record_sent(tx, row, receipt, now, resolved), key=row.key)
+        return await self._database.write(lambda tx: _record_sent(tx, row, receipt, resolved), key=row.key, at=now)
 
     async def count_by_state(self) -> dict[tuple[str, str | None], int]:
         """How many rows there are in each state, and of those that were once unknown, how that was resolved.
@@ -159,42 +156,42 @@ class Outbox:
 
     async def record_unknown(self, row: OutboxDelivery, due_at: int, now: int, *, problem: str) -> bool:
         """Nobody knows whether the row was sent. It holds its lane until that is resolved."""
-        changes = "state = 'unknown', run = NULL, due_at = :due_at, attempts = attempts + 1"
+        changes = f"state = '{DeliveryState.UNKNOWN}', run = NULL, due_at = :due_at, attempts = attempts + 1"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem, due_at=due_at)
 
     async def record_refused(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
         """The platform will never take this row: drop it with the rest of its reply, and free the lane."""
-        return await self._database.write(lambda tx: _record_refused(tx, row, problem, now), key=row.key)
+        return await self._database.write(lambda tx: _record_refused(tx, row, problem), key=row.key, at=now)
 
     async def send_as_new_message(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
         """The message that the row was to take the place of cannot be edited: owe it as one of its own."""
-        changes = "state = 'owed', run = NULL, due_at = :now, edits = NULL"
+        changes = f"state = '{DeliveryState.OWED}', run = NULL, due_at = :now, edits = NULL"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem)
 
     async def replace_file_with_text(self, row: OutboxDelivery, text: str, now: int, *, problem: str) -> bool:
         """The platform does not take the file: owe words in its place."""
-        changes = "state = 'owed', run = NULL, due_at = :now, file = NULL, text = :text"
+        changes = f"state = '{DeliveryState.OWED}', run = NULL, due_at = :now, file = NULL, text = :text"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem, text=text)
 
     async def expire(
         self, row: OutboxDelivery, now: int, *, problem: str, notice: OutboxReply | None = None
     ) -> bool:
         """Not to be sent any more. The row stays on record as expired, and the notice tells of it."""
-        changes = "state = 'expired', run = NULL"
+        changes = f"state = '{DeliveryState.EXPIRED}', run = NULL"
         return await self._update(row, changes, now, DELIVERY_IS_OPEN, notice=notice, problem=problem)
 
     async def mark_orphans_unknown(self, now: int) -> int:
         """Rows that a dead run was sending become unknown; how many there were."""
         sql = (
-            "UPDATE outbox SET state = 'unknown', run = NULL, attempts = attempts + 1, due_at = :now, "
-            "updated_at = :now, problem = 'the gateway died while sending' "
-            f"WHERE {DELIVERY_IS_OPEN} AND state = 'sending' AND run IN ({leases.DEAD_RUNS})"
+            f"UPDATE outbox SET state = '{DeliveryState.UNKNOWN}', run = NULL, attempts = attempts + 1, "
+            "due_at = :now, updated_at = :now, problem = 'the gateway died while sending' "
+            f"WHERE {DELIVERY_IS_OPEN} AND state = '{DeliveryState.SENDING}' AND run IN ({DEAD_RUNS})"
         )
-        return await self._database.write(lambda tx: tx.run(sql, now=now))
+        return await self._database.write(lambda tx: tx.run(sql, now=now), at=now)
 
     async def enqueue(self, key: str, reply: OutboxReply, now: int) -> None:
         """Owe a notice that belongs to no turn. After return: it will be sent once."""
-        await self._database.write(lambda tx: enqueue(tx, self._ids, key, None, reply, now), key=key)
+        await self._database.write(lambda tx: enqueue(tx, key, None, reply), key=key, at=now)
 
     async def of_turn(self, turn: str) -> list[OutboxDelivery]:
         """The rows of one turn, in order."""
@@ -219,9 +216,9 @@ class Outbox:
         found = await self._database.read(lambda tx: tx.one(sql, key=delivery_key(resent_reply_name(row), 0)))
         return found[0] if found else None
 
-    async def execute_verb(self, key: str, verb: Transaction[T]) -> T:
+    async def execute_verb(self, key: str, verb: Transaction[T], *, at: int | None = None) -> T:
         """Carry out what is to be done with a row of that key. After return: it is durable."""
-        return await self._database.write(verb, key=key)
+        return await self._database.write(verb, key=key, at=at)
 
     async def _update(
         self,
@@ -238,10 +235,10 @@ class Outbox:
         def work(tx: Tx) -> bool:
             changed = bool(tx.run(sql, **values))
             if changed and notice is not None:
-                enqueue(tx, self._ids, row.key, None, notice, now)
+                enqueue(tx, row.key, None, notice)
             return changed
 
-        return await self._database.write(work, key=row.key)
+        return await self._database.write(work, key=row.key, at=now)
 
 
 def resent_reply_name(row: OutboxDelivery) -> str:
@@ -249,7 +246,7 @@ def resent_reply_name(row: OutboxDelivery) -> str:
     return f"{PAIRING_PREFIX if row.has_pairing_code else ''}{row.id}.again"
 
 
-def enqueue(tx: Tx, ids: Ids, key: str, turn: str | None, reply: OutboxReply, now: int) -> None:
+def enqueue(tx: Tx, key: str, turn: str | None, reply: OutboxReply) -> None:
     """Put a reply in its lane, once: the same reply again changes nothing.
 
     What work in the background has to say stands, as all that is said in a chat, under the chat's own key.
@@ -264,7 +261,7 @@ def enqueue(tx: Tx, ids: Ids, key: str, turn: str | None, reply: OutboxReply, no
         last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {DELIVERY_IS_OPEN}", lane=lane)
         tx.run(
             INSERT_DELIVERY,
-            id=ids.new("out", after=last[0] if last else None),
+            id=tx.ids.new("out", after=last[0] if last else None),
             delivery_key=delivery_key(reply.reply, part),
             lane=lane,
             key=key,
@@ -276,45 +273,45 @@ def enqueue(tx: Tx, ids: Ids, key: str, turn: str | None, reply: OutboxReply, no
             buttons=buttons if part == len(reply.parts) - 1 else None,
             edits=reply.edits if part == 0 else None,
             file=file,
-            since=now,
-            now=now,
+            since=tx.time,
+            now=tx.time,
         )
 
 
-def withdraw_unsent(tx: Tx, key: str, now: int) -> list[tuple[str, str | None]]:
+def withdraw_unsent(tx: Tx, key: str) -> list[tuple[str, str | None]]:
     """Take back what was not sent yet of the turns of a key: the turn of each part, and what it was to edit.
 
     What work in the background has to say is in the chat's lane, and under the chat's key, but not the chat's own.
     """
     rows = tx.all(
-        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {DELIVERY_IS_OPEN} AND key = :home AND state = 'owed' "
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
+        f"WHERE {DELIVERY_IS_OPEN} AND key = :home AND state = '{DeliveryState.OWED}' "
         "AND turn IN (SELECT t.id FROM turns t WHERE t.id = outbox.turn AND t.key = :key) RETURNING turn, edits",
-        now=now,
+        now=tx.time,
         key=key,
         home=parent_session_key(key),
     )
     return [(row[0], row[1]) for row in rows]
 
 
-def withdraw_turn(tx: Tx, turn: str, now: int) -> list[str]:
+def withdraw_turn(tx: Tx, turn: str) -> list[str]:
     """Take back what was not sent yet of one turn; the receipts of the messages that it was to edit."""
     rows = tx.all(
-        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        "WHERE turn = :turn AND state = 'owed' RETURNING edits",
-        now=now,
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
+        f"WHERE turn = :turn AND state = '{DeliveryState.OWED}' RETURNING edits",
+        now=tx.time,
         turn=turn,
     )
     return [row[0] for row in rows if row[0] is not None]
 
 
-def withdraw_notice(tx: Tx, lane: str, reply: str, now: int) -> bool:
+def withdraw_notice(tx: Tx, lane: str, reply: str) -> bool:
     """Take back a notice that was not sent yet. False: it was, or there is none."""
     sql = (
-        "UPDATE outbox SET state = 'withdrawn', updated_at = :now "
-        f"WHERE {DELIVERY_IS_OPEN} AND lane = :lane AND reply = :reply AND state = 'owed'"
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
+        f"WHERE {DELIVERY_IS_OPEN} AND lane = :lane AND reply = :reply AND state = '{DeliveryState.OWED}'"
     )
-    return bool(tx.run(sql, lane=lane, reply=reply, now=now))
+    return bool(tx.run(sql, lane=lane, reply=reply, now=tx.time))
 
 
 def of_turn(tx: Tx, turn: str) -> list[OutboxDelivery]:
@@ -358,20 +355,20 @@ def _select(tx: Tx, condition: str, **values: str | int) -> list[OutboxDelivery]
 def _lane_heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o JOIN leases "
-        f"ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_FREE} GROUP BY o.lane) ORDER BY id",
+        f"ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_IDLE} GROUP BY o.lane) ORDER BY id",
         run=run,
     )
     return [row for row in map(_as_delivery, rows) if row.address.platform in platforms]
 
 
-def _start_sending(tx: Tx, row: OutboxDelivery, run: str, now: int) -> bool:
+def _start_sending(tx: Tx, row: OutboxDelivery, run: str) -> bool:
     if not leases.hold(tx, row.key, run):
         return False
     sql = (
-        "UPDATE outbox SET state = 'sending', run = :run, updated_at = :now "
-        "WHERE id = :id AND state = :state AND state IN ('owed', 'unknown')"
+        f"UPDATE outbox SET state = '{DeliveryState.SENDING}', run = :run, updated_at = :now "
+        f"WHERE id = :id AND state = :state AND state IN ('{DeliveryState.OWED}', '{DeliveryState.UNKNOWN}')"
     )
-    return bool(tx.run(sql, run=run, now=now, id=row.id, state=row.state.value))
+    return bool(tx.run(sql, run=run, now=tx.time, id=row.id, state=row.state.value))
 
 
 def _count_by_state(tx: Tx) -> dict[tuple[str, str | None], int]:
@@ -381,15 +378,15 @@ def _count_by_state(tx: Tx) -> dict[tuple[str, str | None], int]:
     return {(row[0], row[1]): row[2] for row in rows}
 
 
-def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, now: int, resolved: str | None) -> bool:
+def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, resolved: str | None) -> bool:
     position = sessions.next_position(tx, row.key)
     changed = tx.run(
-        "UPDATE outbox SET state = 'sent', run = NULL, receipt = :receipt, problem = :resolved, "
+        f"UPDATE outbox SET state = '{DeliveryState.SENT}', run = NULL, receipt = :receipt, problem = :resolved, "
         f"position = :position, updated_at = :now WHERE id = :id AND {DELIVERY_IS_OPEN}",
         receipt=receipt,
         resolved=resolved,
         position=position,
-        now=now,
+        now=tx.time,
         id=row.id,
     )
     if not changed:
@@ -399,9 +396,9 @@ def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, now: int, resolved: 
     return bool(changed)
 
 
-def _record_refused(tx: Tx, row: OutboxDelivery, problem: str, now: int) -> bool:
+def _record_refused(tx: Tx, row: OutboxDelivery, problem: str) -> bool:
     sql = (
-        "UPDATE outbox SET state = 'refused', run = NULL, problem = :problem, updated_at = :now "
+        f"UPDATE outbox SET state = '{DeliveryState.REFUSED}', run = NULL, problem = :problem, updated_at = :now "
         f"WHERE reply = :reply AND lane = :lane AND {DELIVERY_IS_OPEN}"
     )
-    return bool(tx.run(sql, problem=problem, now=now, reply=row.reply, lane=row.lane))
+    return bool(tx.run(sql, problem=problem, now=tx.time, reply=row.reply, lane=row.lane))

@@ -13,7 +13,6 @@ from perdure.core.delivery import OPEN_DELIVERY_STATES, OUTBOX_VERBS, DeliverySt
 from perdure.core.messages import Button
 from perdure.store import outbox, previews
 from perdure.store.database import Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxDelivery, OutboxReply
 
 
@@ -29,7 +28,7 @@ class OutboxVerbResult(Struct, frozen=True):
         return self.outcome in ("hurried", "again", "dropped")
 
 
-def resend(ids: Ids, name: str, now: int, *, can_verify: bool) -> Transaction[OutboxVerbResult]:
+def resend(name: str, *, can_verify: bool) -> Transaction[OutboxVerbResult]:
     """Send a row again. `certain`: its platform can tell whether it is there, so that no duplicate is feared."""
 
     def work(tx: Tx) -> OutboxVerbResult:
@@ -37,34 +36,34 @@ def resend(ids: Ids, name: str, now: int, *, can_verify: bool) -> Transaction[Ou
         if row is None or OutboxVerb.RESEND not in OUTBOX_VERBS[row.state]:
             return OutboxVerbResult("unknown" if row is None else "refused", row)
         if row.state is DeliveryState.OWED or (row.state is DeliveryState.UNKNOWN and can_verify):
-            return _send_now(tx, row, now)
-        return _enqueue_copy(tx, ids, row, now)
+            return _send_now(tx, row)
+        return _enqueue_copy(tx, row)
 
     return work
 
 
-def drop(ids: Ids, name: str, now: int) -> Transaction[OutboxVerbResult]:
+def drop(name: str) -> Transaction[OutboxVerbResult]:
     """Give up a row that was not sent, or of which nobody knows: its lane is free."""
 
     def work(tx: Tx) -> OutboxVerbResult:
         row = outbox.get(tx, name, for_update=True)
         if row is None or OutboxVerb.DROP not in OUTBOX_VERBS[row.state]:
             return OutboxVerbResult("unknown" if row is None else "refused", row)
-        _withdraw(tx, row, texts.delivery.DROPPED_BY_OPERATOR, now)
+        _withdraw(tx, row, texts.delivery.DROPPED_BY_OPERATOR)
         if row.edits is not None and row.turn is not None:
-            previews.enqueue_ended_notice(tx, ids, row.key, row.turn, row.edits, now)
+            previews.enqueue_ended_notice(tx, row.key, row.turn, row.edits)
         return OutboxVerbResult("dropped", row)
 
     return work
 
 
-def _send_now(tx: Tx, row: OutboxDelivery, now: int) -> OutboxVerbResult:
+def _send_now(tx: Tx, row: OutboxDelivery) -> OutboxVerbResult:
     """Try it now, and not when its pause is over; what its platform can tell is asked first, as always."""
     sql = "UPDATE outbox SET due_at = :now WHERE id = :id AND due_at > :now"
-    return OutboxVerbResult("hurried" if tx.run(sql, now=now, id=row.id) else "due", row)
+    return OutboxVerbResult("hurried" if tx.run(sql, now=tx.time, id=row.id) else "due", row)
 
 
-def _enqueue_copy(tx: Tx, ids: Ids, row: OutboxDelivery, now: int) -> OutboxVerbResult:
+def _enqueue_copy(tx: Tx, row: OutboxDelivery) -> OutboxVerbResult:
     """Owe the same words as a row of its own; if an earlier try may have arrived, they say so."""
     name = outbox.resent_reply_name(row)
     key = delivery_key(name, 0)
@@ -73,18 +72,19 @@ def _enqueue_copy(tx: Tx, ids: Ids, row: OutboxDelivery, now: int) -> OutboxVerb
     buttons = msgspec.json.decode(row.buttons, type=tuple[Button, ...]) if row.buttons else ()
     text = texts.delivery.maybe_duplicate(row.text).strip() if row.attempts else row.text
     owed = OutboxReply(row.address, name, (text,), row.reply_to, buttons, file=row.sent_file)
-    outbox.enqueue(tx, ids, row.key, row.turn, owed, now)
+    outbox.enqueue(tx, row.key, row.turn, owed)
     made = tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key)
     assert made is not None, f"no row {key} right after making it"
     if row.state in OPEN_DELIVERY_STATES:
-        _withdraw(tx, row, texts.delivery.resent_as(made[0]), now)
+        _withdraw(tx, row, texts.delivery.resent_as(made[0]))
     return OutboxVerbResult("again", row, made[0])
 
 
-def _withdraw(tx: Tx, row: OutboxDelivery, problem: str, now: int) -> None:
+def _withdraw(tx: Tx, row: OutboxDelivery, problem: str) -> None:
     tx.run(
-        "UPDATE outbox SET state = 'withdrawn', run = NULL, problem = :problem, updated_at = :now WHERE id = :id",
+        f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', run = NULL, problem = :problem, "
+        "updated_at = :now WHERE id = :id",
         problem=problem,
-        now=now,
+        now=tx.time,
         id=row.id,
     )

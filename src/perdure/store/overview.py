@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from perdure.core.session import SessionState
+from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
 from perdure.store.database import Database, Tx
-from perdure.store.outbox import DELIVERY_IS_OPEN
-from perdure.store.transitions import TURN_IS_OPEN
 
 
 class OpenCounts(Struct, frozen=True):
@@ -38,7 +38,7 @@ def _counts(tx: Tx) -> OpenCounts:
     replies = tx.all(f"SELECT state, count(*) FROM outbox WHERE {DELIVERY_IS_OPEN} GROUP BY state")
     return OpenCounts(
         **{row[0]: row[1] for row in (*turns, *replies)},
-        suspended=_count(tx, "sessions WHERE state = 'suspended'"),
+        suspended=_count(tx, f"sessions WHERE state = '{SessionState.SUSPENDED}'"),
         messages=_count(tx, "inbox WHERE state = 'waiting' AND kind = 'message'"),
         processes=_count(tx, "processes WHERE state = 'live'"),
     )

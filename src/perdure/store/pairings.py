@@ -19,7 +19,6 @@ from perdure.core.messages import Inbound
 from perdure.core.roles import Role
 from perdure.store import inbox, outbox, people
 from perdure.store.database import Database, Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 from perdure.store.people import EVERYWHERE, Person
 
@@ -72,9 +71,8 @@ _COLUMNS = ", ".join(PairingRequest.__struct_fields__)
 
 
 class Pairings:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def open_requests(self, now: int) -> list[PairingRequest]:
         """Whoever has a code that is still good, the first first."""
@@ -87,11 +85,11 @@ class Pairings:
         After return: they are known and will be told so, and the code is spent; or the wrong try is on record.
         If we die inside: all of it, or nothing.
         """
-        return await self._database.write(lambda tx: _pair(tx, self._ids, code, role, now, here=here))
+        return await self._database.write(lambda tx: _pair(tx, code, role, here=here), at=now)
 
 
 def reject_unknown_person(
-    ids: Ids, event_key: str, raw: str, inbound: Inbound, key: str, problem: str, now: int, *, code: str | None
+    event_key: str, raw: str, inbound: Inbound, key: str, problem: str, *, code: str | None
 ) -> Transaction[PairingRefusal]:
     """Keep what a stranger sent as rejected, and tell them a code, if there is one for them and it is time.
 
@@ -99,24 +97,24 @@ def reject_unknown_person(
     """
 
     def work(tx: Tx) -> PairingRefusal:
-        if not inbox.reject(tx, ids, event_key, raw[:MAX_RAW_CHARACTERS], problem, now):
+        if not inbox.reject(tx, event_key, raw[:MAX_RAW_CHARACTERS], problem):
             return "again"
-        return "silent" if code is None else _offer_code(tx, ids, inbound, key, code, now)
+        return "silent" if code is None else _offer_code(tx, inbound, key, code)
 
     return work
 
 
-def _offer_code(tx: Tx, ids: Ids, inbound: Inbound, key: str, code: str, now: int) -> PairingRefusal:
+def _offer_code(tx: Tx, inbound: Inbound, key: str, code: str) -> PairingRefusal:
     platform, person = inbound.address.platform, inbound.sender
-    tx.run("DELETE FROM pairings WHERE expires_at < :long_ago", long_ago=now - CODE_LIFETIME_MS)
-    _restart_future_codes(tx, now)
+    tx.run("DELETE FROM pairings WHERE expires_at < :long_ago", long_ago=tx.time - CODE_LIFETIME_MS)
+    _restart_future_codes(tx)
     mine = tx.one(_OWN_REQUEST, platform=platform, person=person.id)
-    if mine is not None and now - mine[1] < CODE_INTERVAL_MS:
+    if mine is not None and tx.time - mine[1] < CODE_INTERVAL_MS:
         return "quiet"
-    others = tx.one(_COUNT_OTHER_OPEN, platform=platform, person=person.id, now=now)
+    others = tx.one(_COUNT_OTHER_OPEN, platform=platform, person=person.id, now=tx.time)
     if others and others[0] >= MAX_OPEN_CODES:
         return "full"
-    request = mine[0] if mine else ids.new("pair")
+    request = mine[0] if mine else tx.ids.new("pair")
     tx.run(
         _SAVE_REQUEST,
         id=request,
@@ -125,12 +123,14 @@ def _offer_code(tx: Tx, ids: Ids, inbound: Inbound, key: str, code: str, now: in
         name=person.name,
         key=key,
         digest=code_digest(code),
-        now=now,
-        until=now + CODE_LIFETIME_MS,
+        now=tx.time,
+        until=tx.time + CODE_LIFETIME_MS,
     )
     assert request.startswith(outbox.PAIRING_PREFIX), "or else the code would be shown to others"
-    told = OutboxReply(inbound.address, f"{request}.{now}", (texts.people.pairing_code(code),), inbound.message)
-    outbox.enqueue(tx, ids, key, None, told, now)
+    told = OutboxReply(
+        inbound.address, f"{request}.{tx.time}", (texts.people.pairing_code(code),), inbound.message
+    )
+    outbox.enqueue(tx, key, None, told)
     return "told"
 
 
@@ -146,34 +146,34 @@ _SAVE_REQUEST = (
 )
 
 
-def _restart_future_codes(tx: Tx, now: int) -> None:
+def _restart_future_codes(tx: Tx) -> None:
     """Codes that were asked for later than now: the clock was set back, and their hour begins again."""
     sql = "UPDATE pairings SET asked_at = :now, expires_at = :until WHERE asked_at > :now"
-    tx.run(sql, now=now, until=now + CODE_LIFETIME_MS)
+    tx.run(sql, now=tx.time, until=tx.time + CODE_LIFETIME_MS)
 
 
-def _pair(tx: Tx, ids: Ids, code: str, role: Role, now: int, *, here: bool) -> PairingResult:
+def _pair(tx: Tx, code: str, role: Role, *, here: bool) -> PairingResult:
     tx.run(
-        "DELETE FROM pair_tries WHERE at <= :long_ago OR at > :now", long_ago=now - WRONG_CODES_WINDOW_MS, now=now
+        "DELETE FROM pair_tries WHERE at <= :long_ago OR at > :now",
+        long_ago=tx.time - WRONG_CODES_WINDOW_MS,
+        now=tx.time,
     )
     tries = tx.all("SELECT at FROM pair_tries ORDER BY at DESC")
     if len(tries) >= MAX_WRONG_CODES:
         return PairingResult("limited", again_at=tries[MAX_WRONG_CODES - 1][0] + WRONG_CODES_WINDOW_MS)
-    _restart_future_codes(tx, now)
+    _restart_future_codes(tx)
     request = _find_request(tx, code)
     if request is None:
-        tx.run("INSERT INTO pair_tries (id, at) VALUES (:id, :now)", id=ids.new("try"), now=now)
+        tx.run("INSERT INTO pair_tries (id, at) VALUES (:id, :now)", id=tx.ids.new("try"), now=tx.time)
         return PairingResult("wrong")
-    if request.expires_at <= now:
+    if request.expires_at <= tx.time:
         return PairingResult("expired")
     address = split_session_key(request.key)[1]
     chat = address.chat if here else EVERYWHERE
-    person = Person(request.platform, request.person, request.name, role, now, chat)
+    person = Person(request.platform, request.person, request.name, role, tx.time, chat)
     people.admit(tx, person)
     tx.run("DELETE FROM pairings WHERE id = :id", id=request.id)
-    outbox.enqueue(
-        tx, ids, request.key, None, OutboxReply(address, f"{request.id}.paired", (texts.people.PAIRED,)), now
-    )
+    outbox.enqueue(tx, request.key, None, OutboxReply(address, f"{request.id}.paired", (texts.people.PAIRED,)))
     return PairingResult("paired", person, request.key)
 
 

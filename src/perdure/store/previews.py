@@ -14,7 +14,6 @@ from perdure.core.address import split_session_key
 from perdure.core.turn import FINAL_STATES, TurnState
 from perdure.store import outbox
 from perdure.store.database import Database, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 
 
@@ -35,26 +34,23 @@ class StoredPreview(Struct, frozen=True):
 
 
 class Previews:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def begin(self, turn: str, key: str, epoch: int, now: int) -> Preview | None:
         """The turn's preview: the one that is shown already, or a new one, about to be sent. None: not ours.
 
         After return: if we die before the receipt is recorded, the new one counts as lost.
         """
-        return await self._database.write(lambda tx: _begin(tx, turn, key, epoch, now), key=key)
+        return await self._database.write(lambda tx: _begin(tx, turn, key, epoch), key=key, at=now)
 
     async def record_shown(self, preview: Preview, receipt: str, now: int) -> bool:
         """Record the receipt. False: the turn ended meanwhile; then the preview is edited to say so."""
-        return await self._database.write(
-            lambda tx: _record_shown(tx, self._ids, preview, receipt, now), key=preview.key
-        )
+        return await self._database.write(lambda tx: _record_shown(tx, preview, receipt), key=preview.key, at=now)
 
 
-def _begin(tx: Tx, turn: str, key: str, epoch: int, now: int) -> Preview | None:
-    ours = "SELECT attempt FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+def _begin(tx: Tx, turn: str, key: str, epoch: int) -> Preview | None:
+    ours = f"SELECT attempt FROM turns WHERE id = :turn AND epoch = :epoch AND state = '{TurnState.RUNNING}'"
     row = tx.one(ours + tx.for_update, turn=turn, epoch=epoch)
     if row is None:
         return None
@@ -69,12 +65,12 @@ def _begin(tx: Tx, turn: str, key: str, epoch: int, now: int) -> Preview | None:
         "INSERT INTO previews (delivery_key, turn, state, created_at) VALUES (:name, :turn, 'sending', :now)",
         name=preview.delivery_key,
         turn=turn,
-        now=now,
+        now=tx.time,
     )
     return preview
 
 
-def _record_shown(tx: Tx, ids: Ids, preview: Preview, receipt: str, now: int) -> bool:
+def _record_shown(tx: Tx, preview: Preview, receipt: str) -> bool:
     row = tx.one("SELECT state FROM turns WHERE id = :turn", turn=preview.turn)
     over = row is None or TurnState(row[0]) in FINAL_STATES
     tx.run(
@@ -84,7 +80,7 @@ def _record_shown(tx: Tx, ids: Ids, preview: Preview, receipt: str, now: int) ->
         name=preview.delivery_key,
     )
     if over:
-        enqueue_ended_notice(tx, ids, preview.key, preview.turn, receipt, now)
+        enqueue_ended_notice(tx, preview.key, preview.turn, receipt)
     return not over
 
 
@@ -99,12 +95,12 @@ def settle(tx: Tx, turn: str) -> str | None:
     return shown[0] if shown else None
 
 
-def enqueue_ended_notice(tx: Tx, ids: Ids, key: str, turn: str, receipt: str, now: int) -> None:
+def enqueue_ended_notice(tx: Tx, key: str, turn: str, receipt: str) -> None:
     """Owe the sentence that takes the place of a preview which no answer follows."""
     reply = OutboxReply(
         split_session_key(key)[1], f"{turn}.ended.{receipt}", (texts.delivery.PREVIEW_UNFINISHED,), edits=receipt
     )
-    outbox.enqueue(tx, ids, key, None, reply, now)
+    outbox.enqueue(tx, key, None, reply)
 
 
 def of_turn(tx: Tx, turn: str) -> list[StoredPreview]:

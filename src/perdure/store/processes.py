@@ -18,8 +18,8 @@ from perdure.core.journal import ObservedExit, fold
 from perdure.core.session import SessionState
 from perdure.core.storable_text import to_json
 from perdure.store import journal, outbox, reports, sessions
+from perdure.store.conditions import TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
-from perdure.store.ids import Ids
 from perdure.store.inbox import InboxKind
 from perdure.store.outbox import OutboxReply
 
@@ -27,7 +27,7 @@ NOTICE_INTERVAL_MS = 15_000  # one notice of matches at most
 ABANDONED_AFTER_MS = 86_400_000  # an installation whose last run was silent for so long has gone for good
 MAX_STRIKES = 3  # windows in a row with matches beyond their notice: then nobody watches any more
 
-_OPEN_TURN = "SELECT 1 FROM turns WHERE key = :key AND state IN ('queued', 'running', 'waiting', 'interrupted')"
+_OPEN_TURN = f"SELECT 1 FROM turns WHERE key = :key AND {TURN_IS_OPEN}"
 
 
 class Process(Struct, frozen=True):
@@ -116,13 +116,12 @@ _ABANDONED = (
 
 
 class Processes:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def record(self, request: ProcessRequest, run: str, now: int) -> Process:
         """The process of a call, new or known. After return: it is on record, before anything of it has run."""
-        return await self._database.write(lambda tx: _record(tx, self._ids, request, run, now))
+        return await self._database.write(lambda tx: _record(tx, request, run), at=now)
 
     async def record_end(
         self,
@@ -140,10 +139,9 @@ class Processes:
         If we die inside: both are, or the next look finds the end again.
         """
         return await self._database.write(
-            lambda tx: _record_end(
-                tx, self._ids, process.id, end, format_report, now, starter_allowed=starter_allowed
-            ),
+            lambda tx: _record_end(tx, process.id, end, format_report, starter_allowed=starter_allowed),
             key=process.key,
+            at=now,
         )
 
     async def delete(self, process: Process) -> None:
@@ -166,10 +164,9 @@ class Processes:
         If we die inside: that is so, or the same piece of output is looked at again.
         """
         return await self._database.write(
-            lambda tx: _record_matches(
-                tx, self._ids, process.id, matches, format_notice, now, starter_allowed=starter_allowed
-            ),
+            lambda tx: _record_matches(tx, process.id, matches, format_notice, starter_allowed=starter_allowed),
             key=process.key,
+            at=now,
         )
 
     async def get(self, process: str) -> Process | None:
@@ -193,7 +190,9 @@ class Processes:
 
     async def abandoned(self) -> list[Process]:
         """The living ones of installations that were not heard of for so long that they will hardly return."""
-        found = await self._database.read(lambda tx: tx.all(_ABANDONED, limit=tx.now() - ABANDONED_AFTER_MS))
+        found = await self._database.read(
+            lambda tx: tx.all(_ABANDONED, limit=tx.lease_clock() - ABANDONED_AFTER_MS)
+        )
         return [Process(*row) for row in found]
 
     async def live_directories(self) -> set[str]:
@@ -224,7 +223,7 @@ def _get_for_update(tx: Tx, process: str) -> Process | None:
 # ── beginning ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _record(tx: Tx, ids: Ids, request: ProcessRequest, run: str, now: int) -> Process:
+def _record(tx: Tx, request: ProcessRequest, run: str) -> Process:
     known = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE directory = :directory", directory=request.directory)
     if known is not None:
         return Process(*known)
@@ -232,7 +231,7 @@ def _record(tx: Tx, ids: Ids, request: ProcessRequest, run: str, now: int) -> Pr
     instance = tx.one("SELECT instance FROM runs WHERE id = :run", run=run)
     row: Row = (
         *(
-            ids.new("p"),
+            tx.ids.new("p"),
             key,
             session,
             request.turn,
@@ -242,7 +241,7 @@ def _record(tx: Tx, ids: Ids, request: ProcessRequest, run: str, now: int) -> Pr
             instance[0] if instance else "",
         ),
         *(request.directory, request.command, int(request.notify), to_json(request.patterns)),
-        *(int(bool(request.patterns)), 0, 0, None, 0, 0, "live", None, None, now, None, None),
+        *(int(bool(request.patterns)), 0, 0, None, 0, 0, "live", None, None, tx.time, None, None),
     )
     marks = ", ".join(f":{name}" for name in _COLUMN_NAMES)
     tx.run(f"INSERT INTO processes ({_COLUMNS}) VALUES ({marks})", **dict(zip(_COLUMN_NAMES, row, strict=True)))
@@ -262,25 +261,23 @@ def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
 
 def _record_end(
     tx: Tx,
-    ids: Ids,
     process: str,
     end: ProcessEnd,
     format_report: Callable[[Process], str],
-    now: int,
     *,
     starter_allowed: bool,
 ) -> str | None:
-    ended = _mark_ended(tx, process, end, "nobody", now)
+    ended = _mark_ended(tx, process, end, "nobody")
     if ended is None:
         return None
     if not ended.needs_report:
         return "nobody"
-    told = _report(tx, ids, ended, "ended", format_report(ended), "report", now, starter_allowed=starter_allowed)
+    told = _report(tx, ended, "ended", format_report(ended), "report", starter_allowed=starter_allowed)
     tx.run("UPDATE processes SET told = :told WHERE id = :id", told=told, id=process)
     return told
 
 
-def _mark_ended(tx: Tx, process: str, end: ProcessEnd, told: str, now: int) -> Process | None:
+def _mark_ended(tx: Tx, process: str, end: ProcessEnd, told: str) -> Process | None:
     """Record the end once; None: it is on record already."""
     row = tx.one(
         "UPDATE processes SET state = :state, exit_code = :code, signal = :signal, ended_at = :now, told = :told "
@@ -288,16 +285,14 @@ def _mark_ended(tx: Tx, process: str, end: ProcessEnd, told: str, now: int) -> P
         state="lost" if end.lost else "ended",
         code=end.exit_code,
         signal=end.signal,
-        now=now,
+        now=tx.time,
         told=told,
         id=process,
     )
     return Process(*row) if row else None
 
 
-def _report(
-    tx: Tx, ids: Ids, process: Process, event: str, text: str, kind: InboxKind, now: int, *, starter_allowed: bool
-) -> str:
+def _report(tx: Tx, process: Process, event: str, text: str, kind: InboxKind, *, starter_allowed: bool) -> str:
     """Let the session hear of it; if that is no longer the one that people talk to, the chat."""
     session, address = sessions.current(tx, process.key), split_session_key(process.key)[1]
     if not starter_allowed and address.kind == "dm":
@@ -307,27 +302,27 @@ def _report(
         owed = OutboxReply(
             address, f"{process.id}.{event}", (texts.background.label(background_number(process.key), text),)
         )
-        outbox.enqueue(tx, ids, process.key, None, owed, now)
+        outbox.enqueue(tx, process.key, None, owed)
         return "notice"
-    reports.insert(tx, ids, process, f"process:{process.id}:{event}", text, kind, now)
+    reports.insert(tx, process, f"process:{process.id}:{event}", text, kind)
     return kind
 
 
-def mark_seen(tx: Tx, sight: ObservedExit, now: int) -> None:
+def mark_seen(tx: Tx, sight: ObservedExit) -> None:
     """Somebody has seen the end: from now on nobody is told of it, nor of anything before it."""
     process = _get_for_update(tx, sight.process)
     if process is None:
         return
-    if _mark_ended(tx, process.id, ProcessEnd(sight.lost, sight.exit_code, sight.signal), "seen", now) is None:
-        _withdraw_end_report(tx, process, now)
+    if _mark_ended(tx, process.id, ProcessEnd(sight.lost, sight.exit_code, sight.signal), "seen") is None:
+        _withdraw_end_report(tx, process)
     reports.withdraw(tx, process.key, process.id)
 
 
-def _withdraw_end_report(tx: Tx, process: Process, now: int) -> None:
+def _withdraw_end_report(tx: Tx, process: Process) -> None:
     """Of an end that is on record: what was not heard yet is not said any more."""
     lane, reply = split_session_key(process.key)[1].lane, f"{process.id}.ended"
     heard = not reports.is_waiting(tx, process.key, f"process:{process.id}:ended")
-    heard = heard and not outbox.withdraw_notice(tx, lane, reply, now)
+    heard = heard and not outbox.withdraw_notice(tx, lane, reply)
     if not heard:
         tx.run("UPDATE processes SET told = 'seen' WHERE id = :id", id=process.id)
 
@@ -337,11 +332,9 @@ def _withdraw_end_report(tx: Tx, process: Process, now: int) -> None:
 
 def _record_matches(
     tx: Tx,
-    ids: Ids,
     process: str,
     matches: OutputScan,
     format_notice: Callable[[MatchNotice], str],
-    now: int,
     *,
     starter_allowed: bool,
 ) -> str | None:
@@ -349,7 +342,7 @@ def _record_matches(
     if row is None or row.state != "live" or not row.watching or row.scanned != matches.since:
         return None
     # A clock that was set back makes nobody wait.
-    early = row.noticed_at is not None and 0 <= now - row.noticed_at < NOTICE_INTERVAL_MS and not matches.slow
+    early = row.noticed_at is not None and 0 <= tx.time - row.noticed_at < NOTICE_INTERVAL_MS and not matches.slow
     if matches.quiet or early or not (matches.count + row.unnoticed or matches.slow):
         _count_unnoticed(tx, row, matches)
         return None
@@ -359,14 +352,14 @@ def _record_matches(
         "UPDATE processes SET scanned = :scanned, notices = notices + 1, noticed_at = :now, unnoticed = 0, "
         "strikes = :strikes, watching = :watching WHERE id = :id",
         scanned=matches.until,
-        now=now,
+        now=tx.time,
         strikes=strikes,
         watching=int(not last),
         id=process,
     )
     text = format_notice(MatchNotice(matches.count, row.unnoticed, last))
     kind: InboxKind = "aside" if _has_newer_turn(tx, row) else "report"
-    return _report(tx, ids, row, f"match:{row.notices + 1}", text, kind, now, starter_allowed=starter_allowed)
+    return _report(tx, row, f"match:{row.notices + 1}", text, kind, starter_allowed=starter_allowed)
 
 
 def _count_unnoticed(tx: Tx, row: Process, matches: OutputScan) -> None:

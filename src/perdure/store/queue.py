@@ -17,7 +17,6 @@ from perdure.core.turn import TurnState
 from perdure.store import attachments, busy_modes, inbox, outbox, transitions
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.database import Database, Row, Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
 
@@ -40,9 +39,8 @@ _FOLLOWING = (
 
 
 class Queue:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def mode(self, key: str, default: QueueMode) -> QueueMode:
         """What a message does that finds the conversation busy."""
@@ -68,9 +66,9 @@ class Queue:
             there = resolve_key(tx)
             if there is None:
                 return Stored("", "", key, fresh=False, fate=Fate.UNKNOWN)
-            return _amend(tx, self._ids, inbound, raw, there, now, rules)
+            return _amend(tx, inbound, raw, there, rules)
 
-        return await self._database.write(work, key=key)
+        return await self._database.write(work, key=key, at=now)
 
     async def has_steering_message(self, key: str) -> bool:
         """Whether a message waits that wants to be heard by the turn that runs."""
@@ -82,7 +80,7 @@ class Queue:
         After return: they are a part of the turn, and begin no other.
         If we die inside: they are, or they still wait.
         """
-        return await self._database.write(lambda tx: _join(tx, turn, rules, now), key=turn.key)
+        return await self._database.write(lambda tx: _join(tx, turn, rules), key=turn.key, at=now)
 
     async def expire_old(self, before: int) -> list[str]:
         """Give up the messages and commands that were sent before a moment and have not begun; of which keys."""
@@ -96,29 +94,29 @@ class Queue:
         sql = "SELECT key FROM leases WHERE untold > 0 ORDER BY key"
         keys = await self._database.read(lambda tx: [row[0] for row in tx.all(sql)])
         for key in keys:
-            await self._database.write(_notify_key(self._ids, key, now), key=key)
+            await self._database.write(_notify_key(key), key=key, at=now)
         return keys
 
 
 # ── the next turn ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def is_ready(tx: Tx, key: str, rules: QueueRules, now: int) -> bool:
+def is_ready(tx: Tx, key: str, rules: QueueRules) -> bool:
     """Whether a turn may begin from what waits, as far as one can tell without the lease."""
     row = _first(tx, key)
     return row is not None and (
-        _is_too_old(row, rules.too_old_before(now)) or bool(_rows_of_turn(tx, key, row, rules, now))
+        _is_too_old(row, rules.too_old_before(tx.time)) or bool(_rows_of_turn(tx, key, row, rules))
     )
 
 
-def next_rows(tx: Tx, key: str, rules: QueueRules, now: int) -> list[Row]:
+def next_rows(tx: Tx, key: str, rules: QueueRules) -> list[Row]:
     """The rows that begin the next turn, (id, body, kind, …); none if nothing waits, or more may still come.
 
     What is found too old is given up on the way.
     """
     while (row := _first(tx, key, tx.for_update)) is not None:
-        if not _is_too_old(row, rules.too_old_before(now)):
-            return _rows_of_turn(tx, key, row, rules, now, tx.for_update)
+        if not _is_too_old(row, rules.too_old_before(tx.time)):
+            return _rows_of_turn(tx, key, row, rules, tx.for_update)
         _expire(tx, key, [row[0]])
     return []
 
@@ -135,13 +133,13 @@ def _first(tx: Tx, key: str, for_update: str = "") -> Row | None:
     )
 
 
-def _rows_of_turn(tx: Tx, key: str, row: Row, rules: QueueRules, now: int, for_update: str = "") -> list[Row]:
+def _rows_of_turn(tx: Tx, key: str, row: Row, rules: QueueRules, for_update: str = "") -> list[Row]:
     """The message and those that belong to its turn. Nobody reads the whole queue where there are none."""
-    rows, before = [row], rules.too_old_before(now)
+    rows, before = [row], rules.too_old_before(tx.time)
     if _as_waiting(row).may_share_turn:
         rows = [each for each in _candidate_rows(tx, key, row, for_update) if not _is_too_old(each, before)]
     turn = messages_of_next_turn([_as_waiting(each) for each in rows])
-    if not is_due(turn, rules.quiet_ms, now):
+    if not is_due(turn, rules.quiet_ms, tx.time):
         return []
     chosen = {each.id for each in turn}
     rows = [each for each in rows if each[0] in chosen]
@@ -162,17 +160,15 @@ def _as_waiting(row: Row) -> WaitingMessage:
 # ── joining ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _join(tx: Tx, turn: Turn, rules: QueueRules, now: int) -> list[JournalRecord] | None:
-    before = rules.too_old_before(now)
+def _join(tx: Tx, turn: Turn, rules: QueueRules) -> list[JournalRecord] | None:
+    before = rules.too_old_before(tx.time)
     rows = tx.all(f"{_STEERING}{tx.for_update}", key=turn.key)
     _expire(tx, turn.key, [row[0] for row in rows if _is_too_old(row, before)])
     rows = [row for row in rows if not _is_too_old(row, before)]
     rows = attachments.before_first_pending(tx, rows) if rules.await_files else rows
     if not rows:
         return []
-    records = transitions.append_facts(
-        tx, turn, [MessagesJoined(tuple(inbox.as_cause(tx, row) for row in rows))], now
-    )
+    records = transitions.append_facts(tx, turn, [MessagesJoined(tuple(inbox.as_cause(tx, row) for row in rows))])
     if records is not None:
         for row in rows:
             inbox.assign_to_turn(tx, row[0], turn.id)
@@ -208,14 +204,14 @@ def _expire_key(key: str, before: int) -> Transaction[None]:
     return work
 
 
-def _notify_key(ids: Ids, key: str, now: int) -> Transaction[None]:
+def _notify_key(key: str) -> Transaction[None]:
     def work(tx: Tx) -> None:
         untold = _lock_queue(tx, key)
         if not untold:
             return  # another gateway has told it
         tx.run("UPDATE leases SET untold = 0 WHERE key = :key", key=key)
-        told = OutboxReply(split_session_key(key)[1], ids.new("old"), (texts.queue.expired(untold),))
-        outbox.enqueue(tx, ids, key, None, told, now)
+        told = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.queue.expired(untold),))
+        outbox.enqueue(tx, key, None, told)
 
     return work
 
@@ -229,7 +225,7 @@ def _lock_queue(tx: Tx, key: str) -> int:
 # ── edits ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _amend(tx: Tx, ids: Ids, change: Inbound, raw: str, key: str, now: int, rules: QueueRules) -> Stored:
+def _amend(tx: Tx, change: Inbound, raw: str, key: str, rules: QueueRules) -> Stored:
     done = Fate.DELETED if change.kind == "delete" else Fate.CHANGED
     known = inbox.find(tx, change.event_key)
     if known is not None:
@@ -246,15 +242,15 @@ def _amend(tx: Tx, ids: Ids, change: Inbound, raw: str, key: str, now: int, rule
         return Stored("", "", key, fresh=False, fate=Fate.UNKNOWN)
     if row[2] != "waiting":
         return Stored(row[0], row[1], key, fresh=False, fate=Fate.TOO_LATE)
-    inbox.insert(tx, ids, change, raw, key, row[1], now, "change", state="obeyed")
+    inbox.insert(tx, change, raw, key, row[1], "change", state="obeyed")
     if change.kind == "delete":
         tx.run("UPDATE inbox SET state = 'deleted' WHERE id = :id", id=row[0])
         return Stored(row[0], row[1], key, fresh=True, fate=done)
-    ended = _edit(tx, ids, row[0], key, replace(written, text=change.text), now, rules)
+    ended = _edit(tx, row[0], key, replace(written, text=change.text), rules)
     return Stored(row[0], row[1], key, fresh=True, fate=done, ended=ended)
 
 
-def _edit(tx: Tx, ids: Ids, message: str, key: str, inbound: Inbound, now: int, rules: QueueRules) -> str | None:
+def _edit(tx: Tx, message: str, key: str, inbound: Inbound, rules: QueueRules) -> str | None:
     """Give a message other words: they may make a command of it, or of a command a message. What it ended."""
     row = tx.one("SELECT manner, kind FROM inbox WHERE id = :id", id=message)
     was: QueueMode | None = row[0] if row else None
@@ -263,7 +259,7 @@ def _edit(tx: Tx, ids: Ids, message: str, key: str, inbound: Inbound, now: int, 
     bound = busy_modes.current_turn_id(tx, key) if ordered else None
     _update_message(tx, message, inbound, "command" if ordered else "message", manner, bound)
     became = row is not None and row[1] == "command"
-    return busy_modes.cancel_replaced_turn(tx, ids, key, manner, now) if became else None
+    return busy_modes.cancel_replaced_turn(tx, key, manner) if became else None
 
 
 def _update_message(
@@ -292,7 +288,7 @@ class QueuedCommand(Struct, frozen=True):
 
 
 def convert_to_message(
-    ids: Ids, command: ChatCommand, words: str, manner: QueueMode, rules: QueueRules, now: int
+    command: ChatCommand, words: str, manner: QueueMode, rules: QueueRules
 ) -> Transaction[QueuedCommand]:
     """Make the command a message that says only these words, where it stands, in a manner of its own."""
 
@@ -303,7 +299,7 @@ def convert_to_message(
             transitions.current_turn(tx, command.key),
             inbox.count_waiting(tx, command.key, before=command.position),
         )
-        session = inbox.session_for_message(tx, ids, command.key, now)
+        session = inbox.session_for_message(tx, command.key)
         row = tx.one("SELECT body FROM inbox WHERE id = :id", id=command.id)
         assert row is not None, f"the order {command.id} vanished"
         said = replace(msgspec.json.decode(row[0], type=Inbound), text=words)
@@ -321,7 +317,7 @@ class ModeSwitch(Struct, frozen=True):
     ended: str | None  # the turn that a message ended which came right behind
 
 
-def switch_mode(ids: Ids, key: str, mode: QueueMode, since: int, now: int) -> Transaction[ModeSwitch]:
+def switch_mode(key: str, mode: QueueMode, since: int) -> Transaction[ModeSwitch]:
     """Switch the mode of a conversation. Only messages that came behind a place in the chat follow it."""
 
     def work(tx: Tx) -> ModeSwitch:
@@ -333,6 +329,6 @@ def switch_mode(ids: Ids, key: str, mode: QueueMode, since: int, now: int) -> Tr
             key=key,
             since=since,
         )
-        return ModeSwitch(mode, busy_modes.cancel_replaced_turn(tx, ids, key, mode, now) if moved else None)
+        return ModeSwitch(mode, busy_modes.cancel_replaced_turn(tx, key, mode) if moved else None)
 
     return work

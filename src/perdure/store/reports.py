@@ -9,9 +9,9 @@ import msgspec
 from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.messages import Inbound, Sender
+from perdure.core.session import SessionState
 from perdure.store import inbox, outbox
 from perdure.store.database import Row, Tx
-from perdure.store.ids import Ids
 from perdure.store.inbox import InboxKind
 from perdure.store.outbox import OutboxReply
 
@@ -29,10 +29,10 @@ class ReportSubject(Protocol):
     def person(self) -> str: ...
 
 
-def insert(tx: Tx, ids: Ids, about: ReportSubject, event: str, text: str, kind: InboxKind, now: int) -> None:
+def insert(tx: Tx, about: ReportSubject, event: str, text: str, kind: InboxKind) -> None:
     """Write words of ours that wait for a turn, once. `raw` says what they are about."""
     note = Inbound(split_session_key(about.key)[1], "", Sender(about.person), text)
-    inbox.insert(tx, ids, note, about.id, about.key, about.session, now, kind, event=event)
+    inbox.insert(tx, note, about.id, about.key, about.session, kind, event=event)
 
 
 def withdraw(tx: Tx, key: str, about: str) -> None:
@@ -50,21 +50,21 @@ def is_waiting(tx: Tx, key: str, event: str) -> bool:
     return tx.one(sql, key=key, event=event) is not None
 
 
-def convert_orphans_to_notices(tx: Tx, ids: Ids, key: str, now: int) -> None:
+def convert_orphans_to_notices(tx: Tx, key: str) -> None:
     """Reports for a session that nobody talks to any more become notices to the chat: they begin no turn."""
     for row in tx.all(_ORPHANED_REPORTS, key=key):
-        _withdraw_and_notify(tx, ids, row, "notice", now)
+        _withdraw_and_notify(tx, row, "notice")
 
 
-def convert_to_notice(tx: Tx, ids: Ids, message: str, now: int) -> None:
+def convert_to_notice(tx: Tx, message: str) -> None:
     """News of somebody's who may not talk any more begin no turn: at most, others in the chat hear of it."""
     row = tx.one(_WAITING_REPORT, id=message)
     if row is not None:
         alone = split_session_key(row[4])[1].kind == "dm" or row[5] == "aside"
-        _withdraw_and_notify(tx, ids, row, "nobody" if alone else "notice", now)
+        _withdraw_and_notify(tx, row, "nobody" if alone else "notice")
 
 
-def _withdraw_and_notify(tx: Tx, ids: Ids, row: Row, told: str, now: int) -> None:
+def _withdraw_and_notify(tx: Tx, row: Row, told: str) -> None:
     """Withdraw what waits for a turn, and say it in the chat, if it is to be told there."""
     tx.run("UPDATE inbox SET state = 'withdrawn' WHERE id = :id", id=row[0])
     tx.run("UPDATE processes SET told = :told WHERE id = :id AND told = 'report'", told=told, id=row[2])
@@ -72,12 +72,13 @@ def _withdraw_and_notify(tx: Tx, ids: Ids, row: Row, told: str, now: int) -> Non
         name = row[3].removeprefix("process:").replace(":", ".", 1)
         note = msgspec.json.decode(row[1], type=Inbound)
         text = texts.background.label(background_number(row[4]), note.text)
-        outbox.enqueue(tx, ids, row[4], None, OutboxReply(note.address, name, (text,)), now)
+        outbox.enqueue(tx, row[4], None, OutboxReply(note.address, name, (text,)))
 
 
 _WAITING_REPORT = "SELECT id, body, raw, event_key, key, kind FROM inbox WHERE id = :id AND state = 'waiting'"
 _ORPHANED_REPORTS = (
     "SELECT id, body, raw, event_key, key FROM inbox WHERE key = :key AND state = 'waiting' "
     "AND kind IN ('report', 'aside') AND kind = 'report' "  # said as in the index of these rows
-    "AND session NOT IN (SELECT id FROM sessions WHERE key = :key AND state = 'open') ORDER BY position"
+    f"AND session NOT IN (SELECT id FROM sessions WHERE key = :key AND state = '{SessionState.OPEN}') "
+    "ORDER BY position"
 )

@@ -16,7 +16,6 @@ from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
 from perdure.store import outbox
 from perdure.store.database import Database, Transaction, Tx
-from perdure.store.ids import Ids
 
 LEASE_MS = 30_000  # a run that was silent for so long is dead
 RECENT_MS = 300_000
@@ -44,9 +43,8 @@ class RunStart(Struct, frozen=True):
 
 
 class Runs:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def begin(self, instance: str, version: str, launch: GatewayLaunch | None = None) -> RunStart:
         """Begin a run, end those that our locks prove dead, and tell whoever asked for the restart.
@@ -56,11 +54,9 @@ class Runs:
         After return: the run is on record, and the sessions of dead runs may be taken over.
         If we die inside: at most a run that the next start ends as lost.
         """
-        sole, run = self._database.exclusive, self._ids.new("run")
+        sole, run = self._database.exclusive, self._database.ids.new("run")
         said = launch or GatewayLaunch("")
-        return await self._database.write(
-            lambda tx: _begin(tx, self._ids, run, instance, version, said, exclusive=sole)
-        )
+        return await self._database.write(lambda tx: _begin(tx, run, instance, version, said, exclusive=sole))
 
     async def record_heartbeat(self, run: str) -> bool:
         """Say that the run is alive. False: it was declared dead meanwhile, and must stop."""
@@ -68,7 +64,7 @@ class Runs:
             lambda tx: bool(
                 tx.run(
                     "UPDATE runs SET heartbeat_at = :now WHERE id = :run AND ended_at IS NULL",
-                    now=tx.now(),
+                    now=tx.lease_clock(),
                     run=run,
                 )
             )
@@ -84,7 +80,7 @@ class Runs:
             lambda tx: tx.run(
                 "UPDATE runs SET ended_at = :now, ending = 'clean', heartbeat_at = :now "
                 "WHERE id = :run AND ended_at IS NULL",
-                now=tx.now(),
+                now=tx.lease_clock(),
                 run=run,
             )
         )
@@ -110,7 +106,7 @@ def of_turn(tx: Tx, records: Sequence[JournalRecord]) -> list[Run]:
 
 
 def _reap(tx: Tx, run: str) -> int:
-    now = tx.now()
+    now = tx.lease_clock()
     # A heartbeat later than now: the clock was set back, and the silence of its run is counted from here.
     tx.run(
         "UPDATE runs SET heartbeat_at = :now WHERE ended_at IS NULL AND heartbeat_at > :now AND id <> :run",
@@ -132,15 +128,13 @@ def request_restart(run: str, key: str) -> Transaction[bool]:
     return lambda tx: bool(tx.run(sql, key=key, run=run))
 
 
-def _begin(
-    tx: Tx, ids: Ids, run: str, instance: str, version: str, launch: GatewayLaunch, *, exclusive: bool
-) -> RunStart:
+def _begin(tx: Tx, run: str, instance: str, version: str, launch: GatewayLaunch, *, exclusive: bool) -> RunStart:
     ours = "" if exclusive else "AND instance = :instance"
     for death in launch.deaths:
         _record_exit(tx, death)
     tx.run(
         f"UPDATE runs SET ended_at = :now, ending = 'lost' WHERE ended_at IS NULL {ours}",
-        now=tx.now(),
+        now=tx.lease_clock(),
         instance=instance,
     )
     before = tx.all(
@@ -155,12 +149,12 @@ def _begin(
         instance=instance,
         version=version,
         launch=launch.name or None,
-        now=tx.now(),
+        now=tx.lease_clock(),
     )
-    _notify_restart_requesters(tx, ids)
+    _notify_restart_requesters(tx)
     endings = [row[0] for row in before]
     in_a_row = endings.index("clean") if "clean" in endings else len(endings)
-    lately = sum(ending == "lost" and 0 <= tx.now() - at <= RECENT_MS for ending, at in before)
+    lately = sum(ending == "lost" and 0 <= tx.lease_clock() - at <= RECENT_MS for ending, at in before)
     return RunStart(run, in_a_row, lately)
 
 
@@ -175,7 +169,7 @@ def _record_exit(tx: Tx, death: ExitReport) -> None:
     )
 
 
-def _notify_restart_requesters(tx: Tx, ids: Ids) -> None:
+def _notify_restart_requesters(tx: Tx) -> None:
     """Owe "I am back" to every session that asked for a restart; the reply's name makes it once."""
     asked = tx.all(
         "SELECT r.id, r.restart_for FROM runs r WHERE r.restart_for IS NOT NULL AND r.ended_at IS NOT NULL "
@@ -183,6 +177,4 @@ def _notify_restart_requesters(tx: Tx, ids: Ids) -> None:
     )
     for run, key in asked:
         address = split_session_key(key)[1]
-        outbox.enqueue(
-            tx, ids, key, None, outbox.OutboxReply(address, f"back.{run}", (texts.recovery.BACK,)), tx.now()
-        )
+        outbox.enqueue(tx, key, None, outbox.OutboxReply(address, f"back.{run}", (texts.recovery.BACK,)))

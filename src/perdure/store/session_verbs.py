@@ -12,24 +12,18 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.journal import (
-    APPROVED,
-    DENIED,
-    TOO_LATE,
-    QuestionAnswered,
     RecoveryDecided,
     TurnCancelled,
     TurnRequeued,
-    fold,
     return_entries,
 )
 from perdure.core.messages import Inbound, Sender
 from perdure.core.recovery.decision import RecoveryChoice
 from perdure.core.recovery.pending_requests import PERSON_RULE
 from perdure.core.session import CancelReason, ResetRule, SessionState, due_reset_reason
-from perdure.store import inbox, journal, leases, outbox, previews, reports, sessions, transitions
-from perdure.store.claims import answer_to
+from perdure.core.turn import TurnState
+from perdure.store import inbox, leases, outbox, previews, reports, sessions, transitions
 from perdure.store.database import Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
@@ -66,7 +60,7 @@ class ResumeResult(Struct, frozen=True):
 
 
 def stop(
-    ids: Ids, key: str, bound: str | None, now: int, *, everything: bool = False, before: int = MAX_POSITION
+    key: str, bound: str | None, *, everything: bool = False, before: int = MAX_POSITION
 ) -> Transaction[StopResult]:
     """End the bound turn, if it is still the current one, for good; withdraw what was not sent yet.
 
@@ -77,11 +71,11 @@ def stop(
         turn = transitions.current_turn(tx, key)
         ended = turn if turn is not None and (bound is None or turn.id == bound) else None
         if ended is not None:
-            transitions.cancel(tx, ids, ended, CancelReason.STOPPED, now)
-        withdrawn = outbox.withdraw_unsent(tx, key, now)
+            transitions.cancel(tx, ended, CancelReason.STOPPED)
+        withdrawn = outbox.withdraw_unsent(tx, key)
         for turn_id, receipt in withdrawn:
             if receipt is not None:
-                previews.enqueue_ended_notice(tx, ids, key, turn_id, receipt, now)
+                previews.enqueue_ended_notice(tx, key, turn_id, receipt)
         dropped = inbox.withdraw(tx, key, before) if everything else 0
         return StopResult(
             ended.id if ended else None, len(withdrawn), inbox.count_waiting(tx, key, before=before), dropped
@@ -90,24 +84,22 @@ def stop(
     return work
 
 
-def renew(ids: Ids, key: str, now: int, *, before: int = MAX_POSITION) -> Transaction[RenewResult]:
+def renew(key: str, *, before: int = MAX_POSITION) -> Transaction[RenewResult]:
     """Begin a fresh session: the open turn is cancelled, and messages that wait before a place are dropped."""
 
     def work(tx: Tx) -> RenewResult:
         turn = transitions.current_turn(tx, key)
         if turn is not None:
-            transitions.cancel(tx, ids, turn, CancelReason.RESET, now)
+            transitions.cancel(tx, turn, CancelReason.RESET)
         dropped = inbox.withdraw(tx, key, before)
-        session = sessions.renew(tx, ids, key, now, reason=None)
-        reports.convert_orphans_to_notices(tx, ids, key, now)
+        session = sessions.renew(tx, key, reason=None)
+        reports.convert_orphans_to_notices(tx, key)
         return RenewResult(session, turn.id if turn else None, dropped)
 
     return work
 
 
-def renew_if_due(
-    ids: Ids, key: str, now: int, resets: Sequence[ResetRule], freshness_ms: int
-) -> Transaction[str | None]:
+def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Transaction[str | None]:
     """Begin a fresh session if a rule says so, and tell the chat; the old one's interrupted turn is cancelled.
 
     Whatever runs, waits for a person, or has a process of its own is not idle.
@@ -115,40 +107,44 @@ def renew_if_due(
 
     def work(tx: Tx) -> str | None:
         session, turn = sessions.current(tx, key), transitions.current_turn(tx, key)
-        if session is None or session.state is not SessionState.OPEN or (turn and turn.state != "interrupted"):
+        if (
+            session is None
+            or session.state is not SessionState.OPEN
+            or (turn and turn.state is not TurnState.INTERRUPTED)
+        ):
             return None
         if tx.one("SELECT 1 FROM processes WHERE session = :id AND state = 'live'", id=session.id):
             return None
         last = tx.one("SELECT max(updated_at) FROM turns WHERE session = :id", id=session.id)
         seen = max(session.updated_at, last[0] or 0) if last else session.updated_at
-        reason = due_reset_reason(resets, seen, sessions.read_recovery(tx, session.id), freshness_ms, now)
+        reason = due_reset_reason(resets, seen, sessions.read_recovery(tx, session.id), freshness_ms, tx.time)
         if reason is None:
             return None
         if turn is not None:
-            transitions.cancel(tx, ids, turn, CancelReason.RESET, now)
-        fresh = sessions.renew(tx, ids, key, now, reason=reason)
+            transitions.cancel(tx, turn, CancelReason.RESET)
+        fresh = sessions.renew(tx, key, reason=reason)
         told = texts.recovery.new_session_after_reset(reason, session.id)
-        outbox.enqueue(tx, ids, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{fresh}", (told,)), now)
-        reports.convert_orphans_to_notices(tx, ids, key, now)
+        outbox.enqueue(tx, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{fresh}", (told,)))
+        reports.convert_orphans_to_notices(tx, key)
         return fresh
 
     return work
 
 
-def drop(ids: Ids, key: str, now: int, *, bound: str | None = None) -> Transaction[DropResult]:
+def drop(key: str, *, bound: str | None = None) -> Transaction[DropResult]:
     """Give up the key's interrupted turn, if it is the bound one."""
 
     def work(tx: Tx) -> DropResult:
         turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state != "interrupted" or (bound is not None and turn.id != bound):
+        if turn is None or turn.state is not TurnState.INTERRUPTED or (bound is not None and turn.id != bound):
             return DropResult(None, over=transitions.is_over(tx, bound))
-        transitions.cancel(tx, ids, turn, CancelReason.DROPPED, now)
+        transitions.cancel(tx, turn, CancelReason.DROPPED)
         return DropResult(turn.id)
 
     return work
 
 
-def suspend(ids: Ids, key: str, now: int) -> Transaction[SuspendResult]:
+def suspend(key: str) -> Transaction[SuspendResult]:
     """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one.
 
     A message that had joined its turn is such a one.
@@ -157,96 +153,47 @@ def suspend(ids: Ids, key: str, now: int) -> Transaction[SuspendResult]:
     def work(tx: Tx) -> SuspendResult:
         turn = transitions.current_turn(tx, key)
         if turn is not None:
-            left = return_entries(fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)))
-            transitions.transition(tx, ids, turn, [*left, TurnCancelled(CancelReason.SUSPENDED)], (), now)
+            left = return_entries(transitions.read_view(tx, turn))
+            transitions.transition(tx, turn, [*left, TurnCancelled(CancelReason.SUSPENDED)], ())
             return SuspendResult(True, turn.id)
-        return SuspendResult(sessions.suspend(tx, key, now), None)
+        return SuspendResult(sessions.suspend(tx, key), None)
 
     return work
 
 
 def resume(
-    ids: Ids, key: str, run: str, request: Inbound, now: int, *, session: str = "", bound: str | None = None
+    key: str, run: str, request: Inbound, *, session: str = "", bound: str | None = None
 ) -> Transaction[ResumeResult]:
     """Go on with the bound turn, or what was set aside; with an id, bring that session here first."""
 
     def work(tx: Tx) -> ResumeResult:
         turn = transitions.current_turn(tx, key)
         if session:
-            return _move_session(tx, ids, key, session, request, turn, now)
+            return _move_session(tx, key, session, request, turn)
         if transitions.is_over(tx, bound):
             return ResumeResult("over")
         if turn is not None:
             ours = bound is None or turn.id == bound
-            return (
-                _resume_turn(tx, ids, turn, run, request.sender, now)
-                if ours
-                else ResumeResult("running", turn.session)
-            )
+            return _resume_turn(tx, turn, run, request.sender) if ours else ResumeResult("running", turn.session)
         current = sessions.current(tx, key)
         if current is None or current.state is not SessionState.SUSPENDED:
             return ResumeResult("nothing")
-        _reopen_session(tx, ids, key, current.id, request, now)
+        _reopen_session(tx, key, current.id, request)
         return ResumeResult("session", current.id)
 
     return work
 
 
-def answer_question(ids: Ids, key: str, by: Sender, text: str, now: int, *, name: str = "") -> Transaction[bool]:
-    """Answer the question of that name, or the one that waits, with one of its options, or with other words.
-
-    False: none such waits.
-    """
-
-    def work(tx: Tx) -> bool:
-        turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state != "waiting":
-            return False
-        asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-        if asked is None or asked.approves or name not in ("", f"{turn.id}.{asked.question}"):
-            return False
-        return transitions.transition(tx, ids, turn, [answer_to(asked, text, by)], (), now) is not None
-
-    return work
-
-
-def decide_approval(
-    ids: Ids, key: str, by: Sender, now: int, *, approve: bool, name: str = "", bound: str | None = None
-) -> Transaction[str]:
-    """Approve or deny the call that waits for it: approved, denied, late, or nothing if none waits.
-
-    `name` is the one of an approval; without one, that of the bound turn is meant.
-    """
-
-    def work(tx: Tx) -> str:
-        turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state != "waiting":
-            return "nothing"
-        asked = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq)).question
-        if asked is None or not asked.approves:
-            return "nothing"
-        if name != f"{turn.id}.{asked.approves}" and (name or (bound is not None and turn.id != bound)):
-            return "nothing"
-        late = 0 < asked.until < now
-        verdict = TOO_LATE if late else APPROVED if approve else DENIED
-        moved = transitions.transition(tx, ids, turn, [QuestionAnswered(asked.question, verdict, by)], (), now)
-        return verdict if moved is not None else "nothing"
-
-    return work
-
-
-def _resume_turn(tx: Tx, ids: Ids, turn: Turn, run: str, by: Sender, now: int) -> ResumeResult:
+def _resume_turn(tx: Tx, turn: Turn, run: str, by: Sender) -> ResumeResult:
     """Requeue an interrupted turn because a person said so, whatever was decided before."""
-    if turn.state != "interrupted" or leases.holder(tx, turn.key) != run:
+    if turn.state is not TurnState.INTERRUPTED or leases.holder(tx, turn.key) != run:
         return ResumeResult("running", turn.session)
     asked = RecoveryDecided(RecoveryChoice.RESUME, "a person asked for it", {"by": by.id}, rule=PERSON_RULE)
-    transitions.transition(tx, ids, turn, [asked, TurnRequeued()], (), now)
+    transitions.transition(tx, turn, [asked, TurnRequeued()], ())
     return ResumeResult("turn", turn.session)
 
 
-def _move_session(
-    tx: Tx, ids: Ids, key: str, session: str, request: Inbound, turn: Turn | None, now: int
-) -> ResumeResult:
+def _move_session(tx: Tx, key: str, session: str, request: Inbound, turn: Turn | None) -> ResumeResult:
     """Move a session here. It leaves where it was: an id is never at two addresses."""
     found = sessions.get(tx, session)
     if found is None:
@@ -256,14 +203,14 @@ def _move_session(
     there = transitions.current_turn(tx, found.key)
     if turn is not None or (there is not None and there.session == session):
         return ResumeResult("running", session)
-    sessions.close_current(tx, key, now)
+    sessions.close_current(tx, key)
     tx.run("UPDATE sessions SET key = :key WHERE id = :id", key=key, id=session)
-    _reopen_session(tx, ids, key, session, request, now)
+    _reopen_session(tx, key, session, request)
     return ResumeResult("session", session)
 
 
-def _reopen_session(tx: Tx, ids: Ids, key: str, session: str, request: Inbound, now: int) -> None:
+def _reopen_session(tx: Tx, key: str, session: str, request: Inbound) -> None:
     """Open a session again, and let its work go on if it was set aside: the wish is a cause without words."""
-    sessions.reopen(tx, session, now)
+    sessions.reopen(tx, session)
     if transitions.suspended_turn(tx, session) is not None:
-        inbox.insert(tx, ids, request, "", key, session, now, "wish")
+        inbox.insert(tx, request, "", key, session, "wish")

@@ -5,19 +5,21 @@ from __future__ import annotations
 from msgspec import Struct, json
 
 from perdure.core.address import parent_session_key
+from perdure.core.delivery import DeliveryState
 from perdure.core.journal import TurnBegan, TurnInterrupted
 from perdure.core.session import Mark, RecoveryState, SessionState, derive_recovery_state
+from perdure.core.turn import TurnState
+from perdure.store.conditions import SESSION_IS_CURRENT, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
-from perdure.store.ids import Ids
 from perdure.store.journal import UNDONE_TURNS
 
 _COLUMNS = "id, key, state, auto_reset_reason, created_at, updated_at"
-_CURRENT_SESSION = "SELECT id, state FROM sessions WHERE key = :key AND state <> 'closed'"
-_TURN_IS_OPEN = "state IN ('queued', 'running', 'waiting', 'interrupted')"  # word for word as in the index
+_CURRENT_SESSION = f"SELECT id, state FROM sessions WHERE key = :key AND {SESSION_IS_CURRENT}"
 # Two gateways may make the same session at the same moment: the second finds the first one's.
 _NEW_LEASE = "INSERT INTO leases (key, epoch, generation, position) VALUES (:key, 0, 0, 0) ON CONFLICT DO NOTHING"
 _NEW_SESSION = (
-    f"INSERT INTO sessions ({_COLUMNS}) VALUES (:id, :key, 'open', :reset, :now, :now) ON CONFLICT DO NOTHING"
+    f"INSERT INTO sessions ({_COLUMNS}) VALUES (:id, :key, '{SessionState.OPEN}', :reset, :now, :now) "
+    "ON CONFLICT DO NOTHING"
 )
 
 
@@ -42,9 +44,8 @@ class SessionFilter(Struct, frozen=True):
 
 
 class Sessions:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def get(self, session: str) -> Session | None:
         return await self._database.read(lambda tx: get(tx, session))
@@ -88,38 +89,39 @@ class Sessions:
         return row[0] if row else 0
 
 
-def ensure_open(tx: Tx, ids: Ids, key: str, now: int) -> tuple[str, str | None]:
+def ensure_open(tx: Tx, key: str) -> tuple[str, str | None]:
     """The id of the session for a new message, and of the suspended one that it takes the place of, if any."""
     row = tx.one(_CURRENT_SESSION, key=key)
     if row is None:
-        return _create(tx, ids, key, now, None), None
+        return _create(tx, key, None), None
     if row[1] == SessionState.SUSPENDED:
-        return renew(tx, ids, key, now, reason="suspended"), row[0]
+        return renew(tx, key, reason="suspended"), row[0]
     return row[0], None
 
 
-def ensure_current(tx: Tx, ids: Ids, key: str, now: int) -> str:
+def ensure_current(tx: Tx, key: str) -> str:
     """The id of the key's current session, in whatever state it is."""
     row = tx.one(_CURRENT_SESSION, key=key)
-    return row[0] if row is not None else _create(tx, ids, key, now, None)
+    return row[0] if row is not None else _create(tx, key, None)
 
 
-def renew(tx: Tx, ids: Ids, key: str, now: int, *, reason: str | None) -> str:
+def renew(tx: Tx, key: str, *, reason: str | None) -> str:
     """Close the key's session and begin a fresh one; `reason` says why, if no person asked for it."""
-    close_current(tx, key, now)
-    return _create(tx, ids, key, now, reason)
+    close_current(tx, key)
+    return _create(tx, key, reason)
 
 
-def close_current(tx: Tx, key: str, now: int) -> None:
+def close_current(tx: Tx, key: str) -> None:
     """Close the key's session; its goal ends with it."""
     tx.run(
         "UPDATE goals SET state = 'ended' WHERE state = 'active' AND session IN "
-        "(SELECT id FROM sessions WHERE key = :key AND state <> 'closed')",
+        f"(SELECT id FROM sessions WHERE key = :key AND {SESSION_IS_CURRENT})",
         key=key,
     )
     tx.run(
-        "UPDATE sessions SET state = 'closed', updated_at = :now WHERE key = :key AND state <> 'closed'",
-        now=now,
+        f"UPDATE sessions SET state = '{SessionState.CLOSED}', updated_at = :now "
+        f"WHERE key = :key AND {SESSION_IS_CURRENT}",
+        now=tx.time,
         key=key,
     )
 
@@ -129,9 +131,9 @@ def ensure_lease(tx: Tx, key: str) -> None:
     tx.run(_NEW_LEASE, key=key)
 
 
-def _create(tx: Tx, ids: Ids, key: str, now: int, reason: str | None) -> str:
+def _create(tx: Tx, key: str, reason: str | None) -> str:
     ensure_lease(tx, key)
-    tx.run(_NEW_SESSION, id=ids.new("s"), key=key, reset=reason, now=now)
+    tx.run(_NEW_SESSION, id=tx.ids.new("s"), key=key, reset=reason, now=tx.time)
     row = tx.one(_CURRENT_SESSION, key=key)
     assert row is not None, f"no session for {key} right after making it"
     session: str = row[0]
@@ -151,14 +153,18 @@ def release_position(tx: Tx, key: str) -> None:
     tx.run("UPDATE leases SET position = position - 1 WHERE key = :key", key=key)
 
 
-def suspend(tx: Tx, key: str, now: int) -> bool:
+def suspend(tx: Tx, key: str) -> bool:
     """Set the key's open session aside. False: it has none."""
-    sql = "UPDATE sessions SET state = 'suspended', updated_at = :now WHERE key = :key AND state = 'open'"
-    return bool(tx.run(sql, now=now, key=key))
+    sql = (
+        f"UPDATE sessions SET state = '{SessionState.SUSPENDED}', updated_at = :now "
+        f"WHERE key = :key AND state = '{SessionState.OPEN}'"
+    )
+    return bool(tx.run(sql, now=tx.time, key=key))
 
 
-def reopen(tx: Tx, session: str, now: int) -> None:
-    tx.run("UPDATE sessions SET state = 'open', updated_at = :now WHERE id = :id", now=now, id=session)
+def reopen(tx: Tx, session: str) -> None:
+    sql = f"UPDATE sessions SET state = '{SessionState.OPEN}', updated_at = :now WHERE id = :id"
+    tx.run(sql, now=tx.time, id=session)
 
 
 def get(tx: Tx, session: str) -> Session | None:
@@ -167,7 +173,7 @@ def get(tx: Tx, session: str) -> Session | None:
 
 def current(tx: Tx, key: str) -> Session | None:
     """The key's session that is not closed."""
-    return _one(tx, "key = :value AND state <> 'closed'", key)
+    return _one(tx, f"key = :value AND {SESSION_IS_CURRENT}", key)
 
 
 def _one(tx: Tx, condition: str, value: str) -> Session | None:
@@ -195,7 +201,7 @@ def _newest_of_key(tx: Tx, key: str, limit: int) -> list[tuple[Session, str]]:
 
 def _recent_by_prefix(tx: Tx, prefix: str, limit: int) -> list[tuple[Session, str]]:
     sql = (
-        f"SELECT {_COLUMNS} FROM sessions WHERE state <> 'closed' AND substr(key, 1, :length) = :prefix "
+        f"SELECT {_COLUMNS} FROM sessions WHERE {SESSION_IS_CURRENT} AND substr(key, 1, :length) = :prefix "
         "ORDER BY updated_at DESC, id DESC LIMIT :limit"
     )
     rows = tx.all(sql, length=len(prefix), prefix=prefix, limit=limit)
@@ -216,10 +222,11 @@ def _page(tx: Tx, after: str, limit: int, matching: SessionFilter) -> list[Sessi
     wanted = {
         "id < :after" if matching.newest else "id > :after": bool(after),
         "state = :state": bool(matching.state),
-        "state <> 'closed'": matching.state == "open",  # these two have indexes, which want to be named so
-        "state = 'suspended'": matching.state == "suspended",
+        # The next two repeat "state = :state" in the words of a partial index, which SQLite then uses.
+        SESSION_IS_CURRENT: matching.state == SessionState.OPEN,
+        f"state = '{SessionState.SUSPENDED}'": matching.state == SessionState.SUSPENDED,
         "key = :key": bool(matching.key),
-        f"id IN (SELECT t.session FROM turns t WHERE t.{_TURN_IS_OPEN} AND t.state = :turn)": bool(matching.turn),
+        f"id IN (SELECT t.session FROM turns t WHERE t.{TURN_IS_OPEN} AND t.state = :turn)": bool(matching.turn),
     }
     conditions = " AND ".join(condition for condition, asked in wanted.items() if asked) or "1 = 1"
     order = "DESC" if matching.newest else "ASC"
@@ -256,7 +263,7 @@ def _mark(tx: Tx, session: str, row: Row) -> Mark:
 
 def _cancel_reason(tx: Tx, session: str, turn: str, state: str) -> str | None:
     """Why the turn was cancelled, if it was."""
-    if state != "cancelled":
+    if state != TurnState.CANCELLED:
         return None
     row = tx.one(
         "SELECT body FROM journal WHERE session = :session AND turn = :turn AND kind = 'cancelled'",
@@ -270,8 +277,9 @@ def _last_delivered_seq(tx: Tx, session: str) -> int:
     """The seq at which the newest turn ended whose every reply has arrived; 0 if there is none."""
     row = tx.one(
         "SELECT max(j.seq) FROM turns t JOIN journal j ON j.session = t.session AND j.turn = t.id "
-        "AND j.seq >= t.first_seq AND j.kind = 'finished' WHERE t.session = :session AND t.state = 'done' "
-        "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.turn = t.id AND o.state <> 'sent')",
+        "AND j.seq >= t.first_seq AND j.kind = 'finished' "
+        f"WHERE t.session = :session AND t.state = '{TurnState.DONE}' "
+        f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.turn = t.id AND o.state <> '{DeliveryState.SENT}')",
         session=session,
     )
     return (row[0] or 0) if row else 0

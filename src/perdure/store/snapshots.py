@@ -7,14 +7,15 @@ from msgspec import Struct
 from perdure.core.journal import JournalRecord, TurnView, fold
 from perdure.core.recovery.decision import ALONE_EVIDENCE, RecoveryRule, awaits_slot
 from perdure.core.texts.explanation import SessionSnapshot
+from perdure.core.turn import TurnState
 from perdure.store import inbox, journal, previews, runs, sessions
+from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import as_record
 from perdure.store.outbox import OutboxDelivery, of_turn
 from perdure.store.previews import StoredPreview
 from perdure.store.runs import Run
 from perdure.store.sessions import Session
-from perdure.store.transitions import TURN_IS_OPEN
 
 
 class MessageTrace(Struct, frozen=True):
@@ -58,15 +59,13 @@ def _read_snapshot(tx: Tx, session: Session) -> SessionSnapshot:
     )
     records = journal.read_turn(tx, session.id, last[0], last[1]) if last else []
     view = fold(records) if records else None
-    owed = tx.one(
-        "SELECT count(*) FROM outbox WHERE key = :key AND state IN ('owed', 'sending', 'unknown')", key=session.key
-    )
+    open_replies = tx.one(f"SELECT count(*) FROM outbox WHERE key = :key AND {DELIVERY_IS_OPEN}", key=session.key)
     return SessionSnapshot(
         session.state,
         sessions.read_recovery(tx, session.id),
         [view] if view else [],
         turns_ahead=_turns_ahead(tx, session.key, view) if view else None,
-        unconfirmed_replies=owed[0] if owed else 0,
+        unconfirmed_replies=open_replies[0] if open_replies else 0,
         waiting_messages=inbox.count_waiting(tx, session.key),
     )
 
@@ -75,7 +74,7 @@ def _read_snapshot(tx: Tx, session: Session) -> SessionSnapshot:
 _SLOT_QUEUE = (
     "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key JOIN journal j ON j.session = t.session "
     f"AND j.seq = (SELECT max(n.seq) FROM journal n WHERE n.session = t.session) WHERE t.{TURN_IS_OPEN} "
-    "AND t.state IN ('interrupted', 'running') AND j.kind = 'decided' AND j.turn = t.id "
+    f"AND t.state IN ('{TurnState.INTERRUPTED}', '{TurnState.RUNNING}') AND j.kind = 'decided' AND j.turn = t.id "
     "AND j.body LIKE :resumed AND l.run = (SELECT run FROM leases WHERE key = :key) ORDER BY t.began_at, t.id"
 )
 _RESUME_PATTERN = f'%"rule":"{RecoveryRule.RESUME}"%'

@@ -23,11 +23,11 @@ def event_digest(event: str) -> str:
     return hashlib.sha256(make_storable(event).encode()).hexdigest()
 
 
-def record(tx: Tx, kind: TombstoneKind, names: Iterable[str], now: int) -> None:
+def record(tx: Tx, kind: TombstoneKind, names: Iterable[str]) -> None:
     """Remember that these were erased."""
     sql = "INSERT INTO erased (name, kind, at) VALUES (:name, :kind, :now) ON CONFLICT DO NOTHING"
     for name in names:
-        tx.run(sql, name=name, kind=kind, now=now)
+        tx.run(sql, name=name, kind=kind, now=tx.time)
 
 
 def is_erased_event(tx: Tx, event: str) -> bool:
@@ -47,11 +47,11 @@ _EXPIRED = (  # which kinds there are is said so that the index is used
 )
 
 
-def has_expired(tx: Tx, now: int) -> bool:
+def has_expired(tx: Tx) -> bool:
     """Whether there is anything that nobody asks for any more."""
-    return tx.one(f"SELECT 1 {_EXPIRED} LIMIT 1", before=now - RETENTION_MS) is not None
+    return tx.one(f"SELECT 1 {_EXPIRED} LIMIT 1", before=tx.time - RETENTION_MS) is not None
 
 
-def delete_expired(tx: Tx, now: int) -> int:
+def delete_expired(tx: Tx) -> int:
     """Let go of that; how much it was. An erasing that is not finished stays."""
-    return tx.run(f"DELETE {_EXPIRED}", before=now - RETENTION_MS)
+    return tx.run(f"DELETE {_EXPIRED}", before=tx.time - RETENTION_MS)

@@ -44,8 +44,8 @@ class Transfer:
         row = await self._database.read(
             lambda tx: tx.one(
                 "SELECT instance FROM runs WHERE ended_at IS NULL AND heartbeat_at BETWEEN :since AND :until",
-                since=tx.now() - LEASE_MS,
-                until=tx.now() + LEASE_MS,  # later than that, it is of a clock that was set back since
+                since=tx.lease_clock() - LEASE_MS,
+                until=tx.lease_clock() + LEASE_MS,  # later than that, it is of a clock that was set back since
             )
         )
         if row is not None:

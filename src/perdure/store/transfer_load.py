@@ -18,6 +18,7 @@ from perdure.core.transfer.export_format import (
     comparable_facts,
 )
 from perdure.errors import RecordRefused
+from perdure.store.conditions import SESSION_IS_CURRENT
 from perdure.store.database import Tx
 from perdure.store.transfer_dump import dump_session
 
@@ -48,7 +49,7 @@ def load_session(tx: Tx, session: ExportedSession) -> bool:
 def _refuse_second_current(tx: Tx, session: ExportedSession) -> None:
     if session.state == SessionState.CLOSED:
         return
-    row = tx.one("SELECT id FROM sessions WHERE key = :key AND state <> 'closed'", key=session.key)
+    row = tx.one(f"SELECT id FROM sessions WHERE key = :key AND {SESSION_IS_CURRENT}", key=session.key)
     if row is not None:
         raise RecordRefused(".key", f"the key {session.key} has another current session here: {row[0]}")
 

@@ -29,17 +29,15 @@ from perdure.core.journal import (
 from perdure.core.session import CancelReason
 from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnState, advance
 from perdure.store import journal, leases, outbox, previews, sessions
+from perdure.store.conditions import TURN_IS_OPEN, state_in
 from perdure.store.database import Row, Tx
-from perdure.store.ids import Ids
 from perdure.store.outbox import OutboxReply
 
 TURN_COLUMNS = "id, session, key, generation, state, epoch, attempt, first_seq, began_at, updated_at"
-# A query that looks for turns repeats this, word for word, even where one state is enough: only so does SQLite
-# use the index of the turns that have not ended, and a start reads what is open, however many sessions there are.
-TURN_IS_OPEN = "state IN ('queued', 'running', 'waiting', 'interrupted')"
-_IS_RUNNING = "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state = 'running'"
+_IS_RUNNING = f"SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state = '{TurnState.RUNNING}'"
 _ACCEPTS_LATE_FACTS = (
-    "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch AND state IN ('running', 'waiting', 'interrupted')"
+    "SELECT 1 FROM turns WHERE id = :turn AND epoch = :epoch "
+    f"AND {state_in((TurnState.RUNNING, TurnState.WAITING, TurnState.INTERRUPTED))}"
 )
 
 
@@ -73,15 +71,18 @@ def get(tx: Tx, turn: str) -> Turn | None:
     return as_turn(row) if row else None
 
 
-def append_facts(
-    tx: Tx, turn: Turn, entries: Sequence[Entry], now: int, *, late: bool = True
-) -> list[JournalRecord] | None:
+def read_view(tx: Tx, turn: Turn) -> TurnView:
+    """Return the turn as its journal entries describe it."""
+    return fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+
+
+def append_facts(tx: Tx, turn: Turn, entries: Sequence[Entry], *, late: bool = True) -> list[JournalRecord] | None:
     """Facts that move nothing. Some are accepted late, unless not even they may be: always from the same epoch."""
     guard = _ACCEPTS_LATE_FACTS if late and all(entry.late for entry in entries) else _IS_RUNNING
     if tx.one(guard + tx.for_update, turn=turn.id, epoch=turn.epoch) is None:
         return None
     _return_messages(tx, turn, entries)
-    return journal.append(tx, turn.session, turn.id, entries, now)
+    return journal.append(tx, turn.session, turn.id, entries)
 
 
 def _return_messages(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
@@ -92,7 +93,7 @@ def _return_messages(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
 
 
 def transition(
-    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply], now: int
+    tx: Tx, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply]
 ) -> list[JournalRecord] | None:
     row = get(tx, turn.id)
     if row is None or row.epoch != turn.epoch:
@@ -108,7 +109,7 @@ def transition(
     changed = tx.run(
         "UPDATE turns SET state = :state, updated_at = :now WHERE id = :turn AND state = :was AND epoch = :epoch",
         state=state.value,
-        now=now,
+        now=tx.time,
         turn=turn.id,
         was=row.state.value,
         epoch=turn.epoch,
@@ -118,13 +119,13 @@ def transition(
     entries = [_with_position(tx, entry, turn.key) for entry in entries]
     if state in FINAL_STATES:
         entries = _with_missing_results(tx, row, entries)
-        replies = _replace_preview(tx, ids, row, replies, now)
+        replies = _replace_preview(tx, row, replies)
     if any(isinstance(entry, TurnCancelled) and entry.why == CancelReason.SUSPENDED for entry in entries):
-        sessions.suspend(tx, row.key, now)
+        sessions.suspend(tx, row.key)
     _return_messages(tx, turn, entries)
     for reply in replies:
-        outbox.enqueue(tx, ids, turn.key, turn.id, reply, now)
-    return journal.append(tx, turn.session, turn.id, entries, now)
+        outbox.enqueue(tx, turn.key, turn.id, reply)
+    return journal.append(tx, turn.session, turn.id, entries)
 
 
 def _may_move(state: TurnState, entries: Sequence[Entry]) -> bool:
@@ -140,22 +141,20 @@ def _may_move(state: TurnState, entries: Sequence[Entry]) -> bool:
     return not decided and not (by_attempt and state is TurnState.QUEUED)
 
 
-def _replace_preview(
-    tx: Tx, ids: Ids, turn: Turn, replies: Sequence[OutboxReply], now: int
-) -> Sequence[OutboxReply]:
+def _replace_preview(tx: Tx, turn: Turn, replies: Sequence[OutboxReply]) -> Sequence[OutboxReply]:
     """What ends a turn takes the place of its preview; if nothing is said, the preview says that itself."""
     receipt = previews.settle(tx, turn.id)
     if receipt is None:
         return replies
     if not replies:
-        previews.enqueue_ended_notice(tx, ids, turn.key, turn.id, receipt, now)
+        previews.enqueue_ended_notice(tx, turn.key, turn.id, receipt)
         return replies
     return [msgspec.structs.replace(replies[0], edits=receipt), *replies[1:]]
 
 
-def cancel(tx: Tx, ids: Ids, turn: Turn, why: CancelReason, now: int) -> bool:
+def cancel(tx: Tx, turn: Turn, why: CancelReason) -> bool:
     """End a turn that was begun, whoever has it now. False: it had ended already."""
-    return transition(tx, ids, turn, [TurnCancelled(why)], (), now) is not None
+    return transition(tx, turn, [TurnCancelled(why)], ()) is not None
 
 
 def is_over(tx: Tx, turn: str | None) -> bool:
@@ -182,7 +181,7 @@ def suspended_turn(tx: Tx, session: str) -> str | None:
 
 def _with_missing_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:
     """A turn that ends leaves no call without a result: no model provider would accept its transcript."""
-    view = fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
+    view = read_view(tx, turn)
     wished = [call.request.id for call in view.open_calls]
     wished += [call.id for entry in entries if isinstance(entry, ModelAnswered) for call in entry.calls]
     ended = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
@@ -213,9 +212,7 @@ class RequestOutcome(Struct, frozen=True):
 RequestCheck = Callable[[Tx, Turn, TurnView], RequestOutcome | None]
 
 
-def take_over(
-    tx: Tx, ids: Ids, turn: str, key: str, reason: str, run: str, now: int, check_request: RequestCheck
-) -> Turn | None:
+def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, check_request: RequestCheck) -> Turn | None:
     before, row = leases.holder(tx, key), get(tx, turn)
     if before == run or row is None or row.state in FINAL_STATES:
         return None
@@ -225,7 +222,7 @@ def take_over(
         f"UPDATE turns SET epoch = :epoch, updated_at = :now WHERE id = :turn AND {TURN_IS_OPEN} "
         f"RETURNING {TURN_COLUMNS}",
         epoch=lease[0],
-        now=now,
+        now=tx.time,
         turn=turn,
     )
     if not fenced:
@@ -234,23 +231,25 @@ def take_over(
     if mine.state not in (TurnState.QUEUED, TurnState.RUNNING):
         return mine
     if mine.state is TurnState.QUEUED:
-        view = fold(journal.read_turn(tx, mine.session, turn, mine.first_seq))
+        view = read_view(tx, mine)
         if (request := check_request(tx, mine, view)) is not None:
-            return _apply_request(tx, ids, mine, request, now)
-    return _set_state(tx, mine, TurnState.INTERRUPTED, TurnInterrupted(reason, before), now)
+            return _apply_request(tx, mine, request)
+    return _advance_owned(tx, mine, TurnInterrupted(reason, before))
 
 
-def _apply_request(tx: Tx, ids: Ids, turn: Turn, request: RequestOutcome, now: int) -> Turn:
-    """Nothing of a request was cut off, so nothing is marked."""
+def _apply_request(tx: Tx, turn: Turn, request: RequestOutcome) -> Turn:
+    """Carry out a person's request for a queued turn. Nothing was interrupted, so no mark is written."""
     if request.again is None:
         return turn
     for reply in request.owed:
-        outbox.enqueue(tx, ids, turn.key, turn.id, reply, now)
-    return _set_state(tx, turn, TurnState.WAITING, request.again, now)
+        outbox.enqueue(tx, turn.key, turn.id, reply)
+    return _advance_owned(tx, turn, request.again)
 
 
-def _set_state(tx: Tx, turn: Turn, state: TurnState, entry: Entry, now: int) -> Turn:
-    """Move a turn that was just taken over, with the entry that says so."""
+def _advance_owned(tx: Tx, turn: Turn, entry: QuestionAsked | TurnInterrupted) -> Turn:
+    """Make the move of an entry, and append the entry, for a turn that this transaction has just taken over."""
+    assert entry.move is not None, f"{entry.kind} moves nothing"
+    state = advance(turn.state, entry.move)
     tx.run("UPDATE turns SET state = :state WHERE id = :turn", state=state.value, turn=turn.id)
-    journal.append(tx, turn.session, turn.id, [_with_position(tx, entry, turn.key)], now)
+    journal.append(tx, turn.session, turn.id, [_with_position(tx, entry, turn.key)])
     return msgspec.structs.replace(turn, state=state)

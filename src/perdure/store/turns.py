@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from perdure.core.journal import Entry, JournalRecord, ToolEnded
 from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
-from perdure.store import attachments, goals, leases, outbox, processes
+from perdure.store import attachments, goals, outbox, processes
 from perdure.store.claims import Claim, claim
+from perdure.store.conditions import DEAD_RUNS, TURN_IS_OPEN, lease_is_free_or_ours, state_in
 from perdure.store.database import Database, Tx
-from perdure.store.ids import Ids
 from perdure.store.inbox import UNLIMITED_RULES
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import (
     TURN_COLUMNS,
-    TURN_IS_OPEN,
     RequestCheck,
     Turn,
     append_facts,
@@ -28,9 +27,8 @@ from perdure.store.transitions import (
 
 
 class Turns:
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = ids
 
     async def claim(self, key: str, run: str, now: int, rules: QueueRules = UNLIMITED_RULES) -> Claim | None:
         """Claim the key's next turn: the one begun before, or a new one from what waits, or else from its goal.
@@ -40,7 +38,7 @@ class Turns:
         After return: the turn is running under a new epoch of ours; nobody else claims it while we live.
         If we die inside: nothing, or a running turn that the next start finds lost.
         """
-        return await self._database.write(lambda tx: claim(tx, self._ids, key, run, now, rules), key=key)
+        return await self._database.write(lambda tx: claim(tx, key, run, rules), key=key, at=now)
 
     async def claimable_keys(self, run: str) -> list[str]:
         """The keys whose next turn this run may claim."""
@@ -63,7 +61,7 @@ class Turns:
         If we die inside: all of it may be there, or none.
         """
         return await self._database.write(
-            lambda tx: _append(tx, self._ids, turn, entries, replies, now, late=late), key=turn.key
+            lambda tx: _append(tx, turn, entries, replies, late=late), key=turn.key, at=now
         )
 
     async def take_over(
@@ -83,7 +81,7 @@ class Turns:
         If we die inside: it is taken over, or the next start does so.
         """
         return await self._database.write(
-            lambda tx: take_over(tx, self._ids, turn, key, reason, run, now, check_request), key=key
+            lambda tx: take_over(tx, turn, key, reason, run, check_request), key=key, at=now
         )
 
     async def lost(self) -> list[Turn]:
@@ -103,9 +101,8 @@ class Turns:
 
     async def open(self, states: Sequence[TurnState], limit: int = 50) -> list[Turn]:
         """The turns in these states, none of them ended, the oldest first."""
-        wanted = ", ".join(f"'{state}'" for state in states)
         sql = (
-            f"SELECT {TURN_COLUMNS} FROM turns WHERE {TURN_IS_OPEN} AND state IN ({wanted}) ORDER BY "
+            f"SELECT {TURN_COLUMNS} FROM turns WHERE {TURN_IS_OPEN} AND {state_in(states)} ORDER BY "
             "began_at, id LIMIT :limit"
         )
         return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(sql, limit=limit)])
@@ -123,39 +120,38 @@ class Turns:
         )
 
 
-_LEASE_IS_FREE = f"(l.run IS NULL OR l.run = :run OR l.run IN ({leases.DEAD_RUNS}))"
+_LEASE_IS_FREE = lease_is_free_or_ours("l")
 _CLAIMABLE = (
-    f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND t.state = 'queued' "
+    f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
+    f"AND t.state = '{TurnState.QUEUED}' "
     "AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
     f"AND i.kind NOT IN ('command', 'aside') AND {_LEASE_IS_FREE} AND NOT EXISTS "
-    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{TURN_IS_OPEN} AND b.state IN ('queued', 'running')) "
+    f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{TURN_IS_OPEN} "
+    f"AND b.{state_in((TurnState.QUEUED, TurnState.RUNNING))}) "
     f"UNION {goals.DUE_KEYS} AND {_LEASE_IS_FREE}"
 )
 _SELECT_TURNS = f"SELECT {', '.join('t.' + column for column in TURN_COLUMNS.split(', '))} FROM turns t "
 _LOST = _SELECT_TURNS + (
-    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND (l.run IS NULL OR l.run IN ({leases.DEAD_RUNS}))"
+    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND (l.run IS NULL OR l.run IN ({DEAD_RUNS}))"
 )
 _INTERRUPTED = _SELECT_TURNS + (
-    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND t.state = 'interrupted' AND l.run = :run "
+    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
+    f"AND t.state = '{TurnState.INTERRUPTED}' AND l.run = :run "
     "ORDER BY t.began_at, t.id"  # by the id alone, SQLite would rather walk through all turns than sort a few
 )
 
 
 def _append(
-    tx: Tx, ids: Ids, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply], now: int, *, late: bool
+    tx: Tx, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply], *, late: bool
 ) -> list[JournalRecord] | None:
     """Whoever reads of the end of a process has seen it: only then, and from then on, nobody else is told."""
     files = [reply for reply in replies if reply.file is not None]  # they go with a result, which moves nothing
     moves = len(files) < len(replies) or any(entry.move for entry in entries)
-    written = (
-        transition(tx, ids, turn, entries, replies, now)
-        if moves
-        else append_facts(tx, turn, entries, now, late=late)
-    )
+    written = transition(tx, turn, entries, replies) if moves else append_facts(tx, turn, entries, late=late)
     if written is not None:
         for sight in (each for entry in entries if isinstance(entry, ToolEnded) for each in entry.saw):
-            processes.mark_seen(tx, sight, now)
+            processes.mark_seen(tx, sight)
         for reply in files:
-            outbox.enqueue(tx, ids, turn.key, turn.id, reply, now)
-            attachments.record_sent(tx, reply, turn.id, now)
+            outbox.enqueue(tx, turn.key, turn.id, reply)
+            attachments.record_sent(tx, reply, turn.id)
     return written

@@ -13,13 +13,12 @@ from msgspec import Struct
 from perdure.core.address import split_session_key
 from perdure.core.commands import RETRY_KEY_PREFIX
 from perdure.core.effects import Effect
-from perdure.core.journal import Cause, TurnUndone, TurnView, fold
+from perdure.core.journal import Cause, TurnUndone, TurnView
 from perdure.core.messages import Inbound, Sender
 from perdure.core.session import SessionState
 from perdure.core.turn import FINAL_STATES
 from perdure.store import attachments, goals, inbox, journal, outbox, previews, sessions, transitions
 from perdure.store.database import Transaction, Tx
-from perdure.store.ids import Ids
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.transitions import TURN_COLUMNS, Turn, as_turn
 
@@ -39,18 +38,18 @@ class UndoResult(Struct, frozen=True):
     goal: bool = False  # the session has a goal, which does not go on by itself now
 
 
-def undo_turn(ids: Ids, key: str, by: Sender, now: int, *, before: int = MAX_POSITION) -> Transaction[UndoResult]:
+def undo_turn(key: str, by: Sender, *, before: int = MAX_POSITION) -> Transaction[UndoResult]:
     """Take back the last turn of the key's session, if that has ended and nothing waits before a place."""
 
     def work(tx: Tx) -> UndoResult:
         found = _last_turn(tx, key, before)
-        return found if isinstance(found, UndoResult) else _undo_turn(tx, ids, key, found, by, now)
+        return found if isinstance(found, UndoResult) else _undo_turn(tx, key, found, by)
 
     return work
 
 
 def retry_turn(
-    ids: Ids, key: str, by: Sender, now: int, *, command: str, message: str, before: int = MAX_POSITION
+    key: str, by: Sender, *, command: str, message: str, before: int = MAX_POSITION
 ) -> Transaction[UndoResult]:
     """The same, and let its message wait for a turn again, as the order of that id wants it.
 
@@ -61,11 +60,11 @@ def retry_turn(
         found = _last_turn(tx, key, before)
         if isinstance(found, UndoResult):
             return found
-        causes = _fold_turn(tx, found).causes
+        causes = transitions.read_view(tx, found).causes
         asked = [cause for cause in causes if _is_from_person(tx, cause)]
         if not asked:
             return UndoResult("unasked")
-        taken = _undo_turn(tx, ids, key, found, by, now)
+        taken = _undo_turn(tx, key, found, by)
         again = Inbound(
             split_session_key(key)[1],
             asked[-1].message if found.key == key else message,
@@ -73,8 +72,8 @@ def retry_turn(
             "\n\n".join(cause.text for cause in asked if cause.text),
             attachments=tuple(file for cause in asked for file in cause.attachments),
         )
-        _repeat_message(tx, ids, key, found.session, again, f"{RETRY_KEY_PREFIX}{command}", before, now)
-        _repeat_reports(tx, ids, key, found.session, causes, f"{RETRY_KEY_PREFIX}{command}", now)
+        _repeat_message(tx, key, found.session, again, f"{RETRY_KEY_PREFIX}{command}", before)
+        _repeat_reports(tx, key, found.session, causes, f"{RETRY_KEY_PREFIX}{command}")
         return taken
 
     return work
@@ -97,17 +96,13 @@ def _last_turn(tx: Tx, key: str, before: int) -> Turn | UndoResult:
     return UndoResult("summed") if journal.compacted_through(tx, session.id) >= turn.first_seq else turn
 
 
-def _undo_turn(tx: Tx, ids: Ids, key: str, turn: Turn, by: Sender, now: int) -> UndoResult:
-    view = _fold_turn(tx, turn)
-    journal.append(tx, turn.session, turn.id, [TurnUndone(by.id)], now)
-    for receipt in outbox.withdraw_turn(tx, turn.id, now):
-        previews.enqueue_ended_notice(tx, ids, key, turn.id, receipt, now)
+def _undo_turn(tx: Tx, key: str, turn: Turn, by: Sender) -> UndoResult:
+    view = transitions.read_view(tx, turn)
+    journal.append(tx, turn.session, turn.id, [TurnUndone(by.id)])
+    for receipt in outbox.withdraw_turn(tx, turn.id):
+        previews.enqueue_ended_notice(tx, key, turn.id, receipt)
     lives = tx.one("SELECT 1 FROM processes WHERE turn = :turn AND state = 'live'", turn=turn.id)
     return UndoResult("done", _text_of_turn(view), _had_effects(view), lives is not None, goals.is_active(tx, key))
-
-
-def _fold_turn(tx: Tx, turn: Turn) -> TurnView:
-    return fold(journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
 
 
 def _text_of_turn(view: TurnView) -> str:
@@ -130,29 +125,25 @@ def _is_from_person(tx: Tx, cause: Cause) -> bool:
     return not cause.note and not cause.wish and (row is None or row[0] not in ("wish", "report", "aside"))
 
 
-def _repeat_message(
-    tx: Tx, ids: Ids, key: str, session: str, again: Inbound, event: str, position: int, now: int
-) -> None:
+def _repeat_message(tx: Tx, key: str, session: str, again: Inbound, event: str, position: int) -> None:
     """Let the message wait, at the place of its command, in a session that goes on if it was set aside."""
     current = sessions.get(tx, session)
     if current is not None and current.state is SessionState.SUSPENDED:
-        sessions.reopen(tx, session, now)
-    message = inbox.insert(tx, ids, again, "", key, session, now, "message", event=event)
+        sessions.reopen(tx, session)
+    message = inbox.insert(tx, again, "", key, session, "message", event=event)
     if message is None:
         return
     if position < MAX_POSITION:  # or else what came behind the command would be answered first
         tx.run("UPDATE inbox SET position = :place WHERE id = :id", place=position, id=message)
         sessions.release_position(tx, key)
     for ordinal, file in enumerate(again.attachments):
-        attachments.record_reference(tx, ids, message, ordinal, file)
+        attachments.record_reference(tx, message, ordinal, file)
 
 
-def _repeat_reports(
-    tx: Tx, ids: Ids, key: str, session: str, causes: Sequence[Cause], event: str, now: int
-) -> None:
+def _repeat_reports(tx: Tx, key: str, session: str, causes: Sequence[Cause], event: str) -> None:
     """What the turn was told of processes beside its message is told again with it."""
     for number, cause in enumerate(cause for cause in causes if cause.note):
         row = tx.one("SELECT raw FROM inbox WHERE id = :id", id=cause.inbox)
         note = Inbound(split_session_key(key)[1], "", cause.sender, cause.text)
         about = row[0] if row else ""
-        inbox.insert(tx, ids, note, about, key, session, now, "aside", event=f"{event}:{number}")
+        inbox.insert(tx, note, about, key, session, "aside", event=f"{event}:{number}")

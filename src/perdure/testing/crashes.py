@@ -31,22 +31,23 @@ class CrashingDatabase:
         self._after = after
         self._dead = asyncio.Event()
         self.calls = 0
+        self.ids = database.ids
         self.exclusive = database.exclusive
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         fatal = self._count()
         if fatal and not self._after:
             self._die()
-        result = await self.beneath.write(transaction, key=key)
+        result = await self.beneath.write(transaction, key=key, at=at)
         if fatal:
             self._die()
         return result
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
         fatal = self._count()
         if fatal and not self._after:
             self._die()
-        result = await self.beneath.read(transaction)
+        result = await self.beneath.read(transaction, at=at)
         if fatal:
             self._die()
         return result
@@ -89,13 +90,13 @@ class KillingDatabase(CrashingDatabase):
         self._at, self._after = (self.calls + at, after) if not refuse else (None, after)
         self._full_from, self._refuse = self.calls + at, refuse
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         if self._refuse and self._full_from is not None and self.calls >= self._full_from:
             self._refuse -= 1
             if not self._refuse and not self._after:
                 self._die()
             raise StoreFull("not written: the disk is full")
-        return await super().write(transaction, key=key)
+        return await super().write(transaction, key=key, at=at)
 
     def _die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -29,6 +29,7 @@ class FaultyDatabase:
 
     def __init__(self, database: Database) -> None:
         self.beneath = database
+        self.ids = database.ids
         self.exclusive = database.exclusive
         self.fault: StoreError | None = None
 
@@ -41,13 +42,13 @@ class FaultyDatabase:
     def break_sync(self) -> None:
         self.fault = StoreBroken("the database cannot be written: disk I/O error")
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         if self.fault is not None:
             raise self.fault
-        return await self.beneath.write(transaction, key=key)
+        return await self.beneath.write(transaction, key=key, at=at)
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        return await self.beneath.read(transaction)
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        return await self.beneath.read(transaction, at=at)
 
     @property
     def problem(self) -> str | None:

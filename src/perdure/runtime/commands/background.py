@@ -12,7 +12,7 @@ from perdure.core.commands import BackgroundRequest, is_background_verb, read_ba
 from perdure.core.messages import Inbound
 from perdure.core.texts.explanation import TURN_STATES
 from perdure.runtime.runner import TurnRunner
-from perdure.store import session_verbs
+from perdure.store import answers
 from perdure.store.api import Store
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.chat_commands import ChatCommand
@@ -61,9 +61,7 @@ class BackgroundCommand:
     async def _begin_session(self, command: ChatCommand, text: str) -> None:
         now, files = self._clock(), command.attachments
         said = Inbound(command.address, command.message, command.sender, text, attachments=files)
-        begin = begin_background_session(
-            self._store.ids, command.key, said, f"background:{command.id}", now, self._max_sessions
-        )
+        begin = begin_background_session(command.key, said, f"background:{command.id}", self._max_sessions)
         number = await self._store.chat_commands.execute(command, begin, self._begun_text, now)
         if number is not None:
             self._runner.wake(background_session_key(command.key, number))
@@ -88,7 +86,7 @@ class BackgroundCommand:
 
     async def _answer_question(self, command: ChatCommand, text: str) -> None:
         now = self._clock()
-        answering = session_verbs.answer_question(self._store.ids, command.key, command.sender, text, now)
+        answering = answers.answer_question(command.key, command.sender, text)
         await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
 
     async def _reply(self, command: ChatCommand, text: str) -> None:

@@ -32,7 +32,7 @@ class GoalCommand:
 
     async def _set(self, command: ChatCommand, text: str) -> None:
         now, said = self._clock(), Inbound(command.address, command.message, command.sender, text)
-        setting = set_goal(self._store.ids, command.key, said, self._budget, now)
+        setting = set_goal(command.key, said, self._budget)
         await self._store.chat_commands.execute(
             command, setting, lambda busy: texts.goals.started(self._budget, busy=busy), now
         )

@@ -59,7 +59,7 @@ class QueueCommand:
 
     async def _switch(self, command: ChatCommand, mode: QueueMode) -> None:
         now = self._clock()
-        switching = switch_mode(self._store.ids, command.key, mode, command.position, now)
+        switching = switch_mode(command.key, mode, command.position)
         done = await self._store.chat_commands.execute(
             command, switching, lambda done: texts.queue.mode_changed(done.mode), now
         )
@@ -71,7 +71,7 @@ class QueueCommand:
         self, command: ChatCommand, words: str, mode: QueueMode, say: Callable[[QueuedCommand], str]
     ) -> None:
         now, cap = self._clock(), self._rules.cap
-        putting = convert_to_message(self._store.ids, command, words, mode, self._rules, now)
+        putting = convert_to_message(command, words, mode, self._rules)
         await self._store.chat_commands.execute(
             command, putting, lambda put: say(put) if put.taken else texts.queue.full(cap), now
         )

@@ -30,7 +30,7 @@ from perdure.runtime.commands.undo import UndoCommand
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import WakeEvent
-from perdure.store import session_verbs
+from perdure.store import answers, session_verbs
 from perdure.store.api import Store
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.ids import Clock, is_before
@@ -258,9 +258,9 @@ class CommandLoop:
         if arguments.lower() not in ("", "all"):
             await self._reply(command, texts.chat_commands.usage("/stop [all]", arguments))
             return
-        now, ids, everything = self._clock(), self._store.ids, bool(arguments)
+        now, everything = self._clock(), bool(arguments)
         stop = session_verbs.stop(
-            ids, command.key, _target_turn(command), now, everything=everything, before=command.position
+            command.key, _target_turn(command), everything=everything, before=command.position
         )
         done = await self._store.chat_commands.execute(
             command, stop, lambda s: texts.chat_commands.stopped(s.turn, s.waiting, s.dropped, s.withdrawn), now
@@ -270,7 +270,7 @@ class CommandLoop:
 
     async def _new(self, command: ChatCommand, _: str) -> None:
         now = self._clock()
-        renew = session_verbs.renew(self._store.ids, command.key, now, before=command.position)
+        renew = session_verbs.renew(command.key, before=command.position)
         done = await self._store.chat_commands.execute(
             command, renew, lambda r: texts.chat_commands.new_conversation(r.turn, r.dropped), now
         )
@@ -283,9 +283,7 @@ class CommandLoop:
         session, bound = (
             ("", arguments) if arguments.startswith(TURN_ID_PREFIX) else (arguments, _target_turn(command))
         )
-        resume = session_verbs.resume(
-            self._store.ids, command.key, self._run, wish, now, session=session, bound=bound
-        )
+        resume = session_verbs.resume(command.key, self._run, wish, session=session, bound=bound)
         await self._store.chat_commands.execute(
             command, resume, lambda resumed: texts.chat_commands.RESUME_ANSWERS[resumed.outcome], now
         )
@@ -295,7 +293,7 @@ class CommandLoop:
             await self._reply(command, texts.chat_commands.usage("/drop [ID]", arguments))
             return
         now = self._clock()
-        drop = session_verbs.drop(self._store.ids, command.key, now, bound=arguments or _target_turn(command))
+        drop = session_verbs.drop(command.key, bound=arguments or _target_turn(command))
         done = await self._store.chat_commands.execute(
             command,
             drop,
@@ -320,11 +318,9 @@ class CommandLoop:
             )
             return
         now = self._clock()
-        judge = session_verbs.decide_approval(
-            self._store.ids,
+        judge = answers.decide_approval(
             command.key,
             command.sender,
-            now,
             approve=approve,
             name=approval,
             bound=_target_turn(command),

@@ -18,16 +18,14 @@ class UndoCommand:
 
     async def undo(self, command: ChatCommand, _: str) -> None:
         now = self._clock()
-        undo = undo_turn(self._store.ids, command.key, command.sender, now, before=command.position)
+        undo = undo_turn(command.key, command.sender, before=command.position)
         await self._store.chat_commands.execute(command, undo, _undo_text, now)
 
     async def retry(self, command: ChatCommand, _: str) -> None:
         now = self._clock()
         retry = retry_turn(
-            self._store.ids,
             command.key,
             command.sender,
-            now,
             command=command.id,
             message=command.message,
             before=command.position,

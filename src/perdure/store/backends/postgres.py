@@ -14,7 +14,7 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -27,9 +27,10 @@ from psycopg.conninfo import conninfo_to_dict
 from perdure.core.storable_text import make_storable, make_values_storable
 from perdure.errors import DatabaseRefused, StoreBroken, StoreFull, StoreUnreachable
 from perdure.store import migrate
-from perdure.store.backends.postgres_writer import ReaderPool, WriterThread
-from perdure.store.database import Row, Transaction, Tx
-from perdure.store.ids import Ids
+from perdure.store.backends.jobs import Job, ReaderPool
+from perdure.store.backends.postgres_writer import WriterThread
+from perdure.store.database import Row, Transaction
+from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.locks import FileLock
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ _CONNECT_OPTIONS = {
     "tcp_user_timeout": 11_000,
 }
 _SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = '60s'"
-_NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+_SERVER_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _COUNT_TRANSACTION = "UPDATE writers SET transactions = :next WHERE id = :id AND transactions = :done"
 _IN_DOUBT_HINT = "The server was gone when the gateway stopped. The next start reads what was really written."
 # Errors after which the same transaction may be made again at once: nothing of it was kept.
@@ -74,7 +75,9 @@ class PostgresTx:
 
     for_update = " FOR NO KEY UPDATE"
 
-    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+    def __init__(self, connection: psycopg.Connection[Row], ids: Ids, time: int) -> None:
+        self.ids = ids
+        self.time = time
         self._execute = connection.execute
 
     def one(self, sql: str, **values: Any) -> Row | None:
@@ -86,8 +89,8 @@ class PostgresTx:
     def run(self, sql: str, **values: Any) -> int:
         return self._execute(_psycopg_sql(sql).encode(), make_values_storable(values)).rowcount
 
-    def now(self) -> int:
-        row = self.one(_NOW)
+    def lease_clock(self) -> int:
+        row = self.one(_SERVER_CLOCK)
         assert row is not None
         return int(row[0])
 
@@ -95,20 +98,21 @@ class PostgresTx:
 class PostgresConnection:
     """The connection of one writer thread; it reconnects, and resolves commits whose outcome was lost."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, ids: Ids) -> None:
         self._url = url
         self._name = name
+        self._ids = ids
         self._transactions_done = 0
         self._connection: psycopg.Connection[Row] | None = None
         self._closing = False
         self.problem: str | None = None
 
-    def commit_batch(self, transactions: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+    def commit_batch(self, jobs: Sequence[Job]) -> list[Any]:
         results: list[Any] | None = None  # of a transaction whose commit may have reached the server
         deadline = time.monotonic() + UNREACHABLE_SECONDS
         while True:
             try:
-                made = self._run_transaction(transactions)
+                made = self._run_transaction(jobs)
                 return self._confirm(results if made is None else made)
             except _CommitInDoubt as doubt:
                 results = doubt.results
@@ -137,18 +141,18 @@ class PostgresConnection:
         self.problem = None
         return results
 
-    def _run_transaction(self, transactions: Sequence[Callable[[Tx], Any]]) -> list[Any] | None:
+    def _run_transaction(self, jobs: Sequence[Job]) -> list[Any] | None:
         """Make the transaction; None if it turns out to have been made before."""
         connection = self._ensure_connection()
-        tx = PostgresTx(connection)
+        counting = PostgresTx(connection, self._ids, 0)
         try:
             connection.execute("BEGIN")
-            if not tx.run(
+            if not counting.run(
                 _COUNT_TRANSACTION, id=self._name, next=self._transactions_done + 1, done=self._transactions_done
             ):
                 connection.execute("ROLLBACK")
                 return None
-            results = [work(tx) for work in transactions]
+            results = [job.transaction(PostgresTx(connection, self._ids, job.time)) for job in jobs]
         except (psycopg.OperationalError, *_RETRYABLE_ERRORS):
             raise
         except BaseException:
@@ -199,44 +203,47 @@ class PostgresDatabase:
 
     exclusive = False
 
-    def __init__(self, url: str, lock: FileLock) -> None:
+    def __init__(self, url: str, lock: FileLock, clock: Clock) -> None:
         self._url = url
         self._lock = lock
-        name = Ids().new("writer")
-        self._connections = [PostgresConnection(url, f"{name}.{index}") for index in range(WRITER_COUNT)]
+        self._clock = clock
+        self.ids = Ids(clock)
+        name = Ids().new("writer")  # by the real clock: a clock of tests must not make the same name twice
+        self._connections = [PostgresConnection(url, f"{name}.{n}", self.ids) for n in range(WRITER_COUNT)]
         self._writers = [WriterThread(f"perdure-writer-{n}", link) for n, link in enumerate(self._connections)]
         self._readers = ReaderPool(READER_COUNT)
         self._local = threading.local()
         self._read_connections: list[psycopg.Connection[Row]] = []
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         writer = self._writers[zlib.crc32(make_storable(key).encode()) % WRITER_COUNT]
-        result: T = await writer.submit(transaction)
+        result: T = await writer.submit(transaction, self._clock() if at is None else at)
         return result
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        return await self._readers.submit(lambda: self._read(transaction))
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        time = self._clock() if at is None else at
+        return await self._readers.submit(lambda: self._read(transaction, time))
 
-    def _read(self, transaction: Transaction[T]) -> T:
-        """Reading has no effect, so a connection that broke is simply replaced, once."""
+    def _read(self, transaction: Transaction[T], time: int) -> T:
+        """Run a reading transaction. It has no effect, so a connection that broke is replaced, once."""
         try:
-            return self._read_once(transaction)
+            return self._read_once(transaction, time)
         except psycopg.OperationalError:
             self._local.connection = None
         try:
-            return self._read_once(transaction)
+            return self._read_once(transaction, time)
         except psycopg.OperationalError as error:
             self._local.connection = None
             raise StoreUnreachable(f"the database server does not answer: {error}") from error
 
-    def _read_once(self, transaction: Transaction[T]) -> T:
+    def _read_once(self, transaction: Transaction[T], time: int) -> T:
         connection: psycopg.Connection[Row] | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = _connect(self._url)
             self._read_connections.append(connection)
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
-            return transaction(PostgresTx(connection))
+            return transaction(PostgresTx(connection, self.ids, time))
         finally:
             if not connection.broken:
                 connection.execute("ROLLBACK")
@@ -256,13 +263,13 @@ class PostgresDatabase:
         self._lock.release()
 
 
-async def open_postgres(url: str, *, home: Path) -> PostgresDatabase:
+async def open_postgres(url: str, *, home: Path, clock: Clock = wall_clock) -> PostgresDatabase:
     """Lock the home, make or migrate the tables, and open. A database that is refused was not written to."""
     lock = FileLock(home / "lock")
     lock.take()
     try:
         await asyncio.to_thread(_prepare, url)
-        return PostgresDatabase(url, lock)
+        return PostgresDatabase(url, lock, clock)
     except BaseException:
         lock.release()
         raise

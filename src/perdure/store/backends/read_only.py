@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from perdure.errors import ConfigurationError, DatabaseRefused, StoreError
 from perdure.store import migrate
 from perdure.store.database import Database, Transaction, Tx
-from perdure.store.ids import wall_clock
+from perdure.store.ids import Ids, wall_clock
 
 T = TypeVar("T")
 
@@ -31,24 +31,32 @@ class ReadOnlyDatabase:
 
     exclusive = False
 
-    def __init__(self, connection: _DriverConnection, tx: Tx, begin: str, driver_error: type[Exception]) -> None:
+    def __init__(
+        self,
+        connection: _DriverConnection,
+        make_tx: Callable[[Ids, int], Tx],
+        begin: str,
+        driver_error: type[Exception],
+    ) -> None:
+        self.ids = Ids()
         self._connection = connection
-        self._tx = tx
+        self._make_tx = make_tx  # from ids and the transaction's time
         self._begin = begin
         self._driver_error = driver_error  # what the driver raises
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-reader")
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         raise StoreError("not written: the database was opened only to be read")
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, transaction)
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        time = wall_clock() if at is None else at
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, transaction, time)
 
-    def _read(self, transaction: Transaction[T]) -> T:
+    def _read(self, transaction: Transaction[T], time: int) -> T:
         try:
             self._connection.execute(self._begin)
             try:
-                return transaction(self._tx)
+                return transaction(self._make_tx(self.ids, time))
             finally:
                 self._connection.execute("ROLLBACK")
         except self._driver_error as error:
@@ -95,7 +103,11 @@ def _open_sqlite(url: str) -> ReadOnlyDatabase:
         check_same_thread=False,
         timeout=BUSY_TIMEOUT_MS / 1000,
     )
-    return ReadOnlyDatabase(connection, SqliteTx(connection, wall_clock), "BEGIN", sqlite3.Error)
+
+    def make_tx(ids: Ids, time: int) -> Tx:
+        return SqliteTx(connection, ids, wall_clock, time)
+
+    return ReadOnlyDatabase(connection, make_tx, "BEGIN", sqlite3.Error)
 
 
 def _open_postgres(url: str) -> ReadOnlyDatabase:
@@ -116,7 +128,7 @@ def _open_postgres(url: str) -> ReadOnlyDatabase:
         connection.close()
         raise
     begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-    return ReadOnlyDatabase(connection, PostgresTx(connection), begin, psycopg.Error)
+    return ReadOnlyDatabase(connection, lambda ids, time: PostgresTx(connection, ids, time), begin, psycopg.Error)
 
 
 def _check_postgres(connection: _DriverConnection) -> None:

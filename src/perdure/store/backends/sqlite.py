@@ -1,20 +1,20 @@
-"""The store on one SQLite file: WAL, a sync at every commit, one writer, a few threads that read."""
+"""The SQLite backend: one file in WAL mode, a sync at every commit, one writer, a few threads that read."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.core.storable_text import make_values_storable
 from perdure.errors import StoreBroken, StoreError, StoreFull, Unavailable
 from perdure.store import migrate
-from perdure.store.backends.postgres_writer import ReaderPool
+from perdure.store.backends.jobs import Job, ReaderPool
 from perdure.store.backends.sqlite_commit import DatabaseLocked, GroupCommitter
-from perdure.store.database import Row, Transaction, Tx
-from perdure.store.ids import Clock, wall_clock
+from perdure.store.database import Row, Transaction
+from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.locks import FileLock
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ PRAGMAS = (
     "synchronous = FULL",
     "foreign_keys = ON",
     "temp_store = MEMORY",
-    "secure_delete = ON",  # what is erased is overwritten, and not only let go of
+    "secure_delete = ON",  # deleted rows are overwritten, not only unlinked
     # Commits of many sessions touch many pages: a larger log and cache keep checkpoints and reads apart from them.
     "wal_autocheckpoint = 8000",
     "cache_size = -65536",
@@ -49,9 +49,11 @@ class SqliteTx:
 
     for_update = ""  # there is only one writer
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: sqlite3.Connection, ids: Ids, clock: Clock, time: int) -> None:
+        self.ids = ids
+        self.time = time
+        self.lease_clock = clock
         self._execute = connection.execute
-        self._clock = clock
 
     def one(self, sql: str, **values: Any) -> Row | None:
         rows = self._execute(sql, make_values_storable(values)).fetchall()
@@ -63,28 +65,26 @@ class SqliteTx:
     def run(self, sql: str, **values: Any) -> int:
         return self._execute(sql, make_values_storable(values)).rowcount
 
-    def now(self) -> int:
-        return self._clock()
-
 
 class SqliteConnection:
     """The writing connection. After a failed sync nobody knows what is on the disk: it writes no more."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: sqlite3.Connection, ids: Ids, clock: Clock) -> None:
         self._connection = connection
-        self._tx = SqliteTx(connection, clock)
-        self._changes_before = 0  # how much this connection had changed when the transaction began
+        self._ids = ids
+        self._clock = clock
+        self._changes_before = 0  # the connection's `total_changes` when the batch began
         self._broken: StoreBroken | None = None
         self.problem: str | None = None
         connection.execute("PRAGMA busy_timeout = 0")  # the event loop does not wait for other programs
 
-    def run_batch(self, transactions: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+    def run_batch(self, jobs: Sequence[Job]) -> list[Any]:
         if self._broken is not None:
             raise self._broken
         self._changes_before = self._connection.total_changes
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            return [work(self._tx) for work in transactions]
+            return [job.transaction(SqliteTx(self._connection, self._ids, self._clock, job.time)) for job in jobs]
         except sqlite3.Error as error:
             raise self._store_error(error) from error
         except BaseException:
@@ -128,7 +128,7 @@ class SqliteConnection:
             code in STATEMENT_ERRORS or not isinstance(error, sqlite3.OperationalError)
         ):
             self._rollback()
-            return error  # a fault of the work, not of the disk
+            return error  # a fault of the statement, not of the disk
         else:
             explained = self._broken = StoreBroken(f"the database cannot be written: {error}")
         self.problem = explained.message
@@ -149,32 +149,34 @@ class SqliteDatabase:
         self._path = path
         self._clock = clock
         self._locks = locks
-        self._connection = SqliteConnection(_connect(path, max_pages), clock)
+        self.ids = Ids(clock)
+        self._connection = SqliteConnection(_connect(path, max_pages), self.ids, clock)
         self._writer = GroupCommitter("perdure-writer", self._connection)
         self._readers = ReaderPool(READER_COUNT)
         self._local = threading.local()
         self._read_connections: list[sqlite3.Connection] = []
 
-    async def write(self, transaction: Transaction[T], *, key: str = "") -> T:
-        result: T = await self._writer.submit(transaction)
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        result: T = await self._writer.submit(transaction, self._clock() if at is None else at)
         return result
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        return await self._readers.submit(lambda: self._read(transaction))
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        time = self._clock() if at is None else at
+        return await self._readers.submit(lambda: self._read(transaction, time))
 
-    def _read(self, transaction: Transaction[T]) -> T:
-        """Reading has no effect: unless the file is damaged, what failed may be tried again."""
+    def _read(self, transaction: Transaction[T], time: int) -> T:
+        """Run a reading transaction. It has no effect, so it may be tried again, unless the file is damaged."""
         try:
-            return self._read_once(transaction)
+            return self._read_once(transaction, time)
         except sqlite3.Error as error:
             code = primary_code(error)
             if code in DAMAGE_ERRORS:
                 raise StoreBroken(f"the database cannot be read: {error}") from error
             if code in STATEMENT_ERRORS or not isinstance(error, sqlite3.OperationalError):
-                raise  # a fault of the work, not of the disk
+                raise  # a fault of the statement, not of the disk
             raise Unavailable(f"not read: {error}") from error
 
-    def _read_once(self, transaction: Transaction[T]) -> T:
+    def _read_once(self, transaction: Transaction[T], time: int) -> T:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = _connect(self._path)
@@ -182,7 +184,7 @@ class SqliteDatabase:
             self._read_connections.append(connection)
         connection.execute("BEGIN")
         try:
-            return transaction(SqliteTx(connection, self._clock))
+            return transaction(SqliteTx(connection, self.ids, self._clock, time))
         finally:
             connection.execute("COMMIT")
 

@@ -1,10 +1,10 @@
-"""Group commit from the event loop: works run on it, and only the sync is waited for in a thread.
+"""Group commit for SQLite: jobs run on the event loop, and only the commit's sync runs in a thread.
 
 A statement of SQLite takes microseconds and hardly ever touches the disk; only a commit does. In a thread, each
-statement would let go of the interpreter's lock and then fight the busy event loop for it, which costs more than
-the statement. While a commit is under way, further works pile up; the next transaction takes all of them. No
-savepoints: a work that raises undoes the whole transaction, and each work of it is then tried alone, so that only
-the faulty one fails.
+statement would release the interpreter's lock and then compete with the busy event loop for it, which costs more
+than the statement. While a commit is under way, further jobs queue up; the next database transaction takes all of
+them. There are no savepoints: a job that raises rolls back the whole batch, and each job of the batch is then run
+alone, so that only the faulty one fails.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from perdure.errors import StoreError, Unavailable
-from perdure.store.backends.postgres_writer import Job, resolve_futures
+from perdure.store.backends.jobs import Job, resolve_futures
 from perdure.store.database import Tx
 
-MAX_JOBS_PER_COMMIT = 128  # works in one transaction: the event loop is held up for some milliseconds at most
-LOCK_RETRY_SECONDS = 0.02  # seconds until somebody else's lock is tried again
-MAX_LOCK_RETRIES = 500  # times
+MAX_JOBS_PER_COMMIT = 128  # a batch blocks the event loop for some milliseconds at most
+LOCK_RETRY_SECONDS = 0.02  # pause before a batch is run again that met another program's lock
+MAX_LOCK_RETRIES = 500
 
 
 class DatabaseLocked(Unavailable):
@@ -29,12 +29,13 @@ class DatabaseLocked(Unavailable):
 
 
 class GroupCommitConnection(Protocol):
-    """One connection, used by one transaction at a time."""
+    """One connection, used by one database transaction at a time."""
 
-    def run_batch(self, transactions: Sequence[Callable[[Tx], Any]]) -> list[Any]:
-        """Run the works in a transaction and return their results; nothing is kept before `commit`.
+    def run_batch(self, jobs: Sequence[Job]) -> list[Any]:
+        """Run the jobs in one database transaction and return their results; nothing is kept before `commit`.
 
-        `Locked` and any error of a work: nothing was done. A `StoreError`: the same, or that nobody can know.
+        `DatabaseLocked` and any error of a job mean that nothing was written. A `StoreError` means the same, or
+        that nobody can know.
         """
 
     @property
@@ -42,37 +43,37 @@ class GroupCommitConnection(Protocol):
         """Whether there is anything to commit."""
 
     def commit(self) -> None:
-        """After return: what was performed is durable. A `StoreError` as above."""
+        """After return: what the batch wrote is durable. A `StoreError` as above."""
 
     def close(self) -> None: ...
 
 
 class GroupCommitter:
-    """Takes works in order, and commits as many at once as have come together."""
+    """Runs jobs in the order of their submission, and commits all that wait in one batch."""
 
     def __init__(self, name: str, connection: GroupCommitConnection) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._jobs: deque[Job] = deque()
-        self._single_jobs_left = 0  # so many of those that wait are tried one by one
+        self._single_jobs_left = 0  # jobs at the head of the queue that are run one by one, after a failed batch
         self._lock_retries = 0
-        self._busy = False  # a transaction is under way, or about to be
+        self._busy = False  # a batch is under way, or scheduled
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def submit(self, transaction: Callable[[Tx], Any]) -> asyncio.Future[Any]:
+    def submit(self, transaction: Callable[[Tx], Any], time: int) -> asyncio.Future[Any]:
         if self._closed:
             raise Unavailable("not written: the store is closed")
         future = self._loop.create_future()
-        self._jobs.append(Job(transaction, future))
+        self._jobs.append(Job(transaction, time, future))
         if not self._busy:
             self._schedule()
         return future
 
     async def close(self) -> None:
-        """Finish what waits, then let go of the connection."""
+        """Run the jobs that are queued, then close the connection."""
         self._closed = True
         await self._idle.wait()
         await asyncio.to_thread(self._thread.shutdown)
@@ -82,19 +83,19 @@ class GroupCommitter:
         self._busy = bool(self._jobs)
         if self._busy:
             self._idle.clear()
-            self._loop.call_soon(self._run_batch)  # whoever is about to write in this very moment comes along
+            self._loop.call_soon(self._run_batch)  # jobs that are submitted in this tick join the batch
         else:
             self._idle.set()
 
     def _run_batch(self) -> None:
         jobs = self._next_batch()
         try:
-            results = self._connection.run_batch([job.work for job in jobs])
+            results = self._connection.run_batch(jobs)
         except DatabaseLocked as error:
             self._wait_for_lock(jobs, error)
         except StoreError as error:
             self._finish(jobs, error)
-        except BaseException as error:  # noqa: BLE001 reason: whatever a work raises goes to whoever awaits it
+        except BaseException as error:  # noqa: BLE001 reason: what a job raises goes to whoever awaits it
             self._retry_singly(jobs, error)
         else:
             self._commit(jobs, results)
@@ -137,7 +138,7 @@ class GroupCommitter:
             self._finish(jobs, self._commit_unchanged())
 
     def _commit_unchanged(self) -> BaseException | None:
-        """Commit what has changed nothing; what it raised, for whoever awaits it."""
+        """Commit a batch that changed nothing; return what the commit raised, for whoever awaits it."""
         try:
             self._connection.commit()
         except BaseException as error:  # noqa: BLE001 reason: whatever it raises goes to whoever awaits it
