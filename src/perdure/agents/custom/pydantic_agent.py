@@ -36,7 +36,7 @@ from perdure.agents.api import ModelRequest, Reply, TurnContext
 from perdure.agents.builtin_agent import Bounds, Finish, next_action
 from perdure.agents.custom.guard import GuardedTurn
 from perdure.agents.custom.pydantic_codec import reply_text
-from perdure.agents.custom.pydantic_journal import PydanticJournal, idempotency_key
+from perdure.agents.custom.pydantic_journal import PydanticJournal
 from perdure.agents.providers.completeness import watch_streams
 from perdure.agents.providers.message_codec import to_provider_messages
 from perdure.agents.providers.models import call_failure, environment_secrets, read_stream
@@ -45,8 +45,6 @@ from perdure.core import texts
 from perdure.core.conversation import build_conversation
 from perdure.core.effects import Effect
 from perdure.errors import ConfigurationError, ModelError
-
-__all__ = ["PydanticAgent", "idempotency_key"]
 
 EFFECT_METADATA_KEY = "perdure_effect"  # in the metadata of a tool
 LIBRARY_TOOL_KINDS = frozenset(
