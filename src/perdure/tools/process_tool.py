@@ -15,6 +15,7 @@ from perdure.core.entries import ObservedExit
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, shell
+from perdure.tools.file_contents import sync_directory
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.keeper import (
     CommandEnded,
@@ -29,7 +30,7 @@ from perdure.tools.process_records import ProcessRecord, ProcessRecords
 from perdure.tools.shell import call_directory
 from perdure.tools.threads import run_in_thread
 
-TAIL_BYTES = 4000  # characters of output that are shown without being asked for
+TAIL_BYTES = 4000  # bytes of output that every answer but that of `log` shows
 LOG_BYTES = 20_000  # bytes of output that `log` shows at once
 DEFAULT_WAIT_SECONDS = 60.0  # seconds, unless the model says otherwise
 MAX_WAIT_SECONDS = 600.0
@@ -62,7 +63,7 @@ def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
                 await keeper.stop(place, STOP_GRACE_SECONDS)
             case "write":
                 return await _write(place, use.key, text, end=end)
-        shown = _output_page(place, offset) if action == "log" else _last_output(place)
+        shown = _output_page(place, offset) if action == "log" else output_tail(place, TAIL_BYTES)
         return _status_text(use, known, keeper.read_status(place), shown)
 
     return as_tool(process)
@@ -111,14 +112,10 @@ def _status_text(use: Use, process: ProcessRecord, status: CommandStatus, output
 
 def exit_text(status: CommandEnded) -> str:
     """How a process ended, in a few words."""
-    also = "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
+    also = shell.exit_cause(status)
     return texts.processes.state_words("ended", status.exit_code, status.signal) + (
         f" ({also.rstrip('.')})" if also else ""
     )
-
-
-def _last_output(directory: Path) -> str:
-    return output_tail(directory, TAIL_BYTES)
 
 
 def output_tail(directory: Path, max_bytes: int) -> str:
@@ -151,14 +148,10 @@ async def _write(directory: Path, key: str, text: str, *, end: bool) -> str:
 
 def _mark_written(directory: Path, key: str) -> bool:
     """Leave a durable mark that this call writes; False if it is there already."""
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    mark = directory / f"written-{call_directory(Path(), key).name}"
     try:
-        os.close(
-            os.open(f"written-{call_directory(Path(), key).name}", os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
-        )
-        os.fsync(folder)
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return False
-    finally:
-        os.close(folder)
+    sync_directory(directory)
     return True

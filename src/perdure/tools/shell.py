@@ -205,7 +205,7 @@ async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTi
     match status:
         case CommandEnded():
             output, size = await _read_output(directory, timeouts)
-            how = "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
+            how = exit_cause(status)
             lost = status.seen - status.kept
             if status.kept and size == 0:
                 output = texts.processes.OUTPUT_DELETED
@@ -219,6 +219,11 @@ async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTi
             raise OutcomeUnknown(problem)
         case _:  # it was begun, so that its files have vanished, all or some of them
             raise OutcomeUnknown(texts.shell.FILES_GONE)
+
+
+def exit_cause(status: CommandEnded) -> str:
+    """Why a command did not end by itself, in a few words; empty if it did."""
+    return "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
 
 
 async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, int | None]:
