@@ -140,7 +140,7 @@ class McpConnection:
             self._mark_stale()
         elif isinstance(message, Exception):
             _log.warning(
-                "mcp_garbled", extra={"fields": {"server": self._server.name, "error": type(message).__name__}}
+                "mcp_bad_message", extra={"fields": {"server": self._server.name, "error": type(message).__name__}}
             )
 
     def _mark_stale(self) -> None:
