@@ -22,8 +22,8 @@ from typing import NamedTuple
 from bench.processes_start import on_cpu
 from bench.startup import cpu_of
 from bench.turns_web import WebChat, running
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import CommandRunning
+from perdure.tools import keeper
+from perdure.tools.keeper import CommandRunning
 
 OF_A_CHAT = 10
 AT_ONCE = 5  # chats that begin theirs at the same moment
@@ -64,7 +64,7 @@ class Ground:
 
     def running(self) -> list[CommandRunning]:
         places = (self.home / "keepers").glob("*")
-        return [seen for place in sorted(places) if isinstance(seen := client.read_status(place), CommandRunning)]
+        return [seen for place in sorted(places) if isinstance(seen := keeper.read_status(place), CommandRunning)]
 
     async def rest(self) -> None:
         """Wait until what the beginning has left to do is done."""
@@ -87,7 +87,7 @@ class Ground:
         [row] = database.execute(
             "SELECT id, directory FROM processes WHERE key LIKE ? ORDER BY id DESC LIMIT 1", (f"%:c{number}",)
         ).fetchall()
-        seen = client.read_status(self.home / "keepers" / row[1])
+        seen = keeper.read_status(self.home / "keepers" / row[1])
         assert isinstance(seen, CommandRunning), seen
         began = time.perf_counter()
         os.kill(seen.pid, signal.SIGKILL)
@@ -137,7 +137,7 @@ async def measure(processes: int, words: str, seconds: float, endings: int) -> N
                 for chat in ground.chats:
                     await chat.leave()
         finally:
-            await asyncio.gather(*(client.stop(place, 0) for place in (home / "keepers").glob("*")))
+            await asyncio.gather(*(keeper.stop(place, 0) for place in (home / "keepers").glob("*")))
 
 
 def chat_of(talk: object) -> WebChat:

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import CommandRunning, LaunchSpec
+from perdure.tools import keeper
+from perdure.tools.keeper import CommandRunning, LaunchSpec
 
 ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 PATIENCE = 30.0
@@ -77,13 +77,13 @@ async def bare(pipe: Pipe, folder: Path) -> Start:
 async def under_a_keeper(pipe: Pipe, folder: Path, place: Path) -> Start:
     before = _used()
     act = await pipe.measure(
-        lambda: client.start_command(place, LaunchSpec(f"{pipe.word}; read line", str(folder), ENV))
+        lambda: keeper.start_command(place, LaunchSpec(f"{pipe.word}; read line", str(folder), ENV))
     )
-    seen = client.read_status(place)
+    seen = keeper.read_status(place)
     assert isinstance(seen, CommandRunning), seen
     used = _used() - before + on_cpu(seen.keeper)
-    await client.write_input(place, b"\n")
-    await client.wait_for_end(place)
+    await keeper.write_input(place, b"\n")
+    await keeper.wait_for_end(place)
     return Start(act, used)
 
 

@@ -9,9 +9,8 @@ import pydantic_ai
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from perdure.agents import Agent, FunctionAgent, PydanticAgent, StepContext, api
+from perdure.agents import Agent, FunctionAgent, PydanticAgent, StepContext, api, idempotency_key
 from perdure.agents.builtin_agent import BuiltinAgent
-from perdure.agents.custom.pydantic_agent import idempotency_key
 from perdure.core.conversation import AssistantMessage, ToolMessage
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall

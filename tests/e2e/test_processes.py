@@ -20,7 +20,7 @@ from perdure.runtime.process_records import StoredProcessRecords
 from perdure.store.ids import wall_clock
 from perdure.store.processes import NOTICE_INTERVAL_MS
 from perdure.testing import SettableClock, SimulatedPlatform
-from perdure.tools.keeper import client
+from perdure.tools import keeper
 from perdure.tools.process_tool import process_tool
 from support.background_processes import (
     Switch,
@@ -115,7 +115,7 @@ async def test_b91_process_that_ended_while_no_gateway_ran_is_told_once(home: Pa
         await wait_for_replies(platform, "begun")
         place = keeper_directory(home, await wait_for_process(first))
     switch.throw()
-    await eventually("the process has ended", lambda: isinstance(client.read_status(place), client.CommandEnded))
+    await eventually("the process has ended", lambda: isinstance(keeper.read_status(place), keeper.CommandEnded))
     for _ in range(2):
         async with crashing_at_the_end(home, platform, clock=clock) as again:
             await wait_for_replies(platform, "begun", "alone")
@@ -189,7 +189,7 @@ async def test_process_is_given_input_and_read_from(home: Path) -> None:
         [said] = await wait_for_replies(platform, "5 bytes")
         assert "The process was given 5 bytes" in said
         process = await wait_for_process(running)
-        await client.write_input(keeper_directory(home, process), b"\n")
+        await keeper.write_input(keeper_directory(home, process), b"\n")
         await wait_for_replies(platform, "5 bytes", "got hello")
 
 
@@ -215,7 +215,7 @@ async def test_input_is_not_given_twice_when_the_call_was_cut_off(home: Path) ->
 
 
 def statuses(home: Path) -> list[str]:
-    return sorted(type(status).__name__ for status in client.read_all_statuses(home / "keepers").values())
+    return sorted(type(status).__name__ for status in keeper.read_all_statuses(home / "keepers").values())
 
 
 async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from perdure.core.journal import RecoveryDecided
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import CommandRunning
+from perdure.tools import keeper
+from perdure.tools.keeper import CommandRunning
 from perdure.tools.shell import call_directory
 from support.gateway import Person
 from support.inprocess import crashing_at_the_end, serving
@@ -156,7 +156,7 @@ async def intent(gateway: Gateway, platform: SimulatedPlatform) -> bool:
 def all_over(commands: ShellCommands) -> bool:
     """Whether nothing runs in any place, and nothing ever will."""
     return all(
-        isinstance(client.read_status(place), client.CommandEnded | client.CommandNeverStarted)
+        isinstance(keeper.read_status(place), keeper.CommandEnded | keeper.CommandNeverStarted)
         for place in commands.directories()
     )
 

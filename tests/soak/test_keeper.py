@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ToolFailed
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import CommandEnded, CommandLost, CommandNeverStarted, CommandUnclaimed
-from perdure.tools.keeper.spawn import KEEPER_PROGRAM
+from perdure.tools import keeper
+from perdure.tools.keeper import KEEPER_PROGRAM, CommandEnded, CommandLost, CommandNeverStarted, CommandUnclaimed
 from support.keepers import end_all_commands, launch_spec, running_status, wait_until_ended, write_launch_spec
 
 pytestmark = pytest.mark.anyio
@@ -54,9 +53,9 @@ def fill(disk: Path) -> None:
 def traced(place: Path, injected: str) -> bool:
     """Run a keeper to the end of all that it starts, with something injected; whether it was killed."""
     trace = place.with_name("trace")
-    keeper = [sys.executable, "-I", "-S", str(KEEPER_PROGRAM), str(place)]
+    program = [sys.executable, "-I", "-S", str(KEEPER_PROGRAM), str(place)]
     subprocess.run(
-        ["/usr/bin/env", "strace", "-f", "-qq", "-o", str(trace), "-e", f"inject={injected}", *keeper],
+        ["/usr/bin/env", "strace", "-f", "-qq", "-o", str(trace), "-e", f"inject={injected}", *program],
         stderr=subprocess.DEVNULL,
         check=False,
     )
@@ -78,11 +77,11 @@ def test_what_is_seen_is_true_at_whichever_step_a_keeper_is_killed(root: Path, t
 
 def check(place: Path, runs: str, step: int) -> None:
     """Hold what is seen against what the command has really done."""
-    match client.read_status(place):
+    match keeper.read_status(place):
         case CommandUnclaimed():
             assert runs == "", step
-            assert client.prevent_start(place), step
-            assert client.read_status(place) == CommandNeverStarted(), step
+            assert keeper.prevent_start(place), step
+            assert keeper.read_status(place) == CommandNeverStarted(), step
         case CommandEnded(exit_code=code, signal=number):
             # The command takes some of these steps too, and is killed itself then.
             assert (code, runs) == (9, "run\n") or number == signal.SIGKILL, step
@@ -96,23 +95,23 @@ def test_nothing_is_started_when_the_claim_cannot_be_synced(root: Path, tmp_path
     write_launch_spec(root / "a", command=f"touch {tmp_path}/mark")
     assert not traced(root / "a", f"fsync:error=EIO:when={which}")
     assert not (tmp_path / "mark").exists()
-    assert isinstance(client.read_status(root / "a"), CommandUnclaimed if which == 1 else CommandLost)
+    assert isinstance(keeper.read_status(root / "a"), CommandUnclaimed if which == 1 else CommandLost)
 
 
 async def test_the_result_is_written_also_when_the_disk_is_full(small_disk: Path) -> None:
-    await client.start_command(
+    await keeper.start_command(
         small_disk / "a", launch_spec("echo before; read line; head -c 100000 /dev/zero; exit 4")
     )
     assert running_status(small_disk / "a").pid
     fill(small_disk)
-    await client.write_input(small_disk / "a", b"\n")
+    await keeper.write_input(small_disk / "a", b"\n")
     over = wait_until_ended(small_disk / "a")
     assert (over.exit_code, over.seen) == (4, 100_007)
-    assert over.kept == client.output_size(small_disk / "a") < over.seen
+    assert over.kept == keeper.output_size(small_disk / "a") < over.seen
     assert "could not be kept whole (No space left on device)" in over.problem
 
 
 async def test_a_command_is_not_started_when_the_disk_is_full(small_disk: Path) -> None:
     fill(small_disk)
     with pytest.raises(ToolFailed, match="No space left on device"):
-        await client.start_command(small_disk / "a", launch_spec("true"))
+        await keeper.start_command(small_disk / "a", launch_spec("true"))

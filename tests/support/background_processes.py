@@ -8,7 +8,7 @@ from perdure.core.journal import TurnView
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
 from perdure.testing import SimulatedPlatform
-from perdure.tools.keeper import client
+from perdure.tools import keeper
 from support.recovery import key_of, turn_views
 from support.waiting import eventually
 
@@ -51,13 +51,13 @@ def keeper_directory(home: Path, process: Process) -> Path:
     return home / "keepers" / process.directory
 
 
-async def wait_until_running(home: Path, process: Process) -> client.CommandRunning:
+async def wait_until_running(home: Path, process: Process) -> keeper.CommandRunning:
     """How it is doing, once it runs."""
     place = keeper_directory(home, process)
 
-    def found() -> client.CommandRunning | None:
-        seen = client.read_status(place)
-        return seen if isinstance(seen, client.CommandRunning) and seen.pid else None
+    def found() -> keeper.CommandRunning | None:
+        seen = keeper.read_status(place)
+        return seen if isinstance(seen, keeper.CommandRunning) and seen.pid else None
 
     return await eventually("the process runs", found)
 

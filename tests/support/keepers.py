@@ -13,10 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import CommandEnded, CommandRunning, CommandStatus, LaunchSpec
+from perdure.tools import keeper
+from perdure.tools.keeper import KEEPER_PROGRAM, CommandEnded, CommandRunning, CommandStatus, LaunchSpec
 from perdure.tools.keeper.directory import process_stat
-from perdure.tools.keeper.spawn import KEEPER_PROGRAM
 from support.waiting import wait_for
 
 STARTER = Path(__file__).with_name("starter.py")
@@ -78,10 +77,10 @@ class CommandStarter:
         self._output.close()
 
 
-def run_keeper_program(directory: Path) -> subprocess.Popen[bytes]:
-    """Start a keeper as `begin` does, and do not wait for it."""
+def run_keeper_program(directory: Path, program: Path = KEEPER_PROGRAM) -> subprocess.Popen[bytes]:
+    """Start a keeper as `start_command` does, and do not wait for it."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(KEEPER_PROGRAM), str(directory)], stderr=subprocess.PIPE, env={}, cwd="/"
+        [sys.executable, "-I", "-S", str(program), str(directory)], stderr=subprocess.PIPE, env={}, cwd="/"
     )
 
 
@@ -116,7 +115,7 @@ def is_alive(pid: int) -> bool:
 
 def running_status(directory: Path) -> CommandRunning:
     """How a command is doing that runs."""
-    sighting = client.read_status(directory)
+    sighting = keeper.read_status(directory)
     assert isinstance(sighting, CommandRunning), sighting
     return sighting
 
@@ -129,7 +128,7 @@ def wait_until_ended(directory: Path) -> CommandEnded:
 
 def status_of_kind(directory: Path, kind: type[CommandStatus]) -> Any:
     """What is to be seen, if it is of that kind."""
-    sighting = client.read_status(directory)
+    sighting = keeper.read_status(directory)
     return sighting if isinstance(sighting, kind) else None
 
 
@@ -141,8 +140,8 @@ def rewrite_record(directory: Path, name: str, change: Callable[[dict[str, Any]]
 def end_all_commands(root: Path) -> Iterator[Path]:
     """A folder for places, in which nothing runs any more after the test."""
     yield root
-    for name in client.read_all_statuses(root):
-        asyncio.run(client.stop(root / name, 0))
+    for name in keeper.read_all_statuses(root):
+        asyncio.run(keeper.stop(root / name, 0))
     for pid in find_processes(str(root)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

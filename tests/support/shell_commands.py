@@ -13,8 +13,8 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.config import load_settings
 from perdure.errors import ModelError
 from perdure.runtime.agent_factory import AgentFactory
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import CommandRunning
+from perdure.tools import keeper
+from perdure.tools.keeper import CommandRunning
 from perdure.tools.keeper.directory import session_processes
 from support.gateway import GatewayProcess
 from support.keepers import end_all_commands
@@ -75,11 +75,11 @@ class ShellCommands:
 
     def running(self) -> CommandRunning | None:
         """The command that runs now, and has been started."""
-        seen = [client.read_status(place) for place in self.directories()]
+        seen = [keeper.read_status(place) for place in self.directories()]
         return next((each for each in seen if isinstance(each, CommandRunning) and each.pid), None)
 
     def output(self) -> str:
-        return "".join(client.read_output_text(place, 0, 1 << 20)[0] for place in self.directories())
+        return "".join(keeper.read_output_text(place, 0, 1 << 20)[0] for place in self.directories())
 
     def is_claimed(self) -> bool:
         return any((place / "claim").exists() for place in self.directories())

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import ToolFailed
-from perdure.tools.keeper import client
+from perdure.tools import keeper
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 async def start_all(root: Path, orders: dict[str, dict[str, Any]]) -> None:
-    begun = (client.start_command(root / name, client.LaunchSpec(**order)) for name, order in orders.items())
+    begun = (keeper.start_command(root / name, keeper.LaunchSpec(**order)) for name, order in orders.items())
     for name, problem in zip(orders, await asyncio.gather(*begun, return_exceptions=True), strict=True):
         if isinstance(problem, ToolFailed):
             print(name, problem, flush=True)
@@ -76,7 +76,7 @@ def main() -> None:
     asyncio.run(start_all(Path(root), orders))
     sys.stdin.read()
     for name in orders:
-        print(name, type(asyncio.run(client.wait_for_end(Path(root) / name, 0))).__name__)
+        print(name, type(asyncio.run(keeper.wait_for_end(Path(root) / name, 0))).__name__)
     print("dead", len(dead_children()))
 
 

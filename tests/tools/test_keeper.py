@@ -7,14 +7,16 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import (
+from perdure import tools
+from perdure.tools import keeper
+from perdure.tools.keeper import (
     CommandEnded,
     CommandLost,
     CommandNeverStarted,
@@ -48,7 +50,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def text(place: Path) -> str:
-    return client.read_output_text(place, 0, MEGABYTE)[0]
+    return keeper.read_output_text(place, 0, MEGABYTE)[0]
 
 
 def number(path: str, name: str) -> int:
@@ -82,8 +84,8 @@ async def test_a_command_goes_on_when_its_starter_ends(root: Path, end: object) 
     assert callable(end)
     end(starter)
     assert running_status(root / "a") == before
-    await client.write_input(root / "a", b"it\n")
-    over = await client.wait_for_end(root / "a")
+    await keeper.write_input(root / "a", b"it\n")
+    over = await keeper.wait_for_end(root / "a")
     assert isinstance(over, CommandEnded)
     assert (over.exit_code, text(root / "a")) == (5, "got it\n")
 
@@ -91,21 +93,21 @@ async def test_a_command_goes_on_when_its_starter_ends(root: Path, end: object) 
 async def test_fifty_commands_go_on_side_by_side_when_their_starter_is_killed(root: Path) -> None:
     orders = {f"c{n}": {"command": f"echo {n}; read line; echo $line; exit {n}"} for n in range(50)}
     CommandStarter(root, orders).kill_group()
-    assert {type(sighting) for sighting in client.read_all_statuses(root).values()} == {CommandRunning}
+    assert {type(sighting) for sighting in keeper.read_all_statuses(root).values()} == {CommandRunning}
     assert (
         len(
             {
                 sighting.keeper
-                for sighting in client.read_all_statuses(root).values()
+                for sighting in keeper.read_all_statuses(root).values()
                 if isinstance(sighting, CommandRunning)
             }
         )
         == 50
     )
     for n in range(50):
-        await client.write_input(root / f"c{n}", f"line {n}\n".encode())
+        await keeper.write_input(root / f"c{n}", f"line {n}\n".encode())
     for n in range(50):
-        over = await client.wait_for_end(root / f"c{n}")
+        over = await keeper.wait_for_end(root / f"c{n}")
         assert isinstance(over, CommandEnded)
         assert (over.exit_code, text(root / f"c{n}")) == (n, f"{n}\nline {n}\n")
 
@@ -127,20 +129,44 @@ def test_the_time_of_a_command_is_up_also_when_its_starter_is_dead(root: Path) -
 
 
 async def test_the_result_is_found_when_the_folder_was_moved_meanwhile(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("read line; echo $line; exit 6"))
+    await keeper.start_command(root / "a", launch_spec("read line; echo $line; exit 6"))
     (root / "a").rename(root / "b")
-    await client.write_input(root / "b", b"moved\n")
-    over = await client.wait_for_end(root / "b")
+    await keeper.write_input(root / "b", b"moved\n")
+    over = await keeper.wait_for_end(root / "b")
     assert isinstance(over, CommandEnded)
     assert (over.exit_code, text(root / "b")) == (6, "moved\n")
 
 
 async def test_a_keeper_ends_with_its_command_when_the_folder_was_removed(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("while :; do sleep 0.01; done"))
+    await keeper.start_command(root / "a", launch_spec("while :; do sleep 0.01; done"))
     before = running_status(root / "a")
     shutil.rmtree(root / "a")
     os.kill(before.keeper, signal.SIGTERM)
     wait_for("both have ended", lambda: not is_alive(before.pid) and not is_alive(before.keeper))
+
+
+# ── how it is started ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("program", ["keeper.py", "keeper/program.py"])
+def test_a_keeper_sees_a_command_through_when_it_is_started_by_path(root: Path, program: str) -> None:
+    """A gateway of 0.2.0 whose files were replaced beneath it starts `tools/keeper.py`."""
+    write_launch_spec(root / "a", command="echo said; exit 3")
+    path = Path(tools.__file__).parent / program
+    with run_keeper_program(root / "a", path) as started:
+        assert started.communicate()[1] == b""
+    assert started.returncode == 0
+    assert wait_until_ended(root / "a").exit_code == 3
+    assert text(root / "a") == "said\n"
+
+
+def test_a_keeper_loads_its_own_three_modules_only() -> None:
+    """Its start costs every command; `perdure` itself, `typing` or `json` would take longer than all the rest."""
+    folder = str(keeper.KEEPER_PROGRAM.parent)
+    script = f"import sys; sys.path.append({folder!r}); import program; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert {"directory", "process"} <= set(loaded.stdout.split())
+    assert not {"perdure", "typing", "json", "pathlib", "signal", "enum", "asyncio"} & set(loaded.stdout.split())
 
 
 # ── once ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -149,7 +175,7 @@ async def test_a_keeper_ends_with_its_command_when_the_folder_was_removed(root: 
 def test_a_command_is_run_once_when_twenty_keepers_want_it(root: Path, tmp_path: Path) -> None:
     write_launch_spec(root / "a", command=f"echo run >> {tmp_path}/runs")
     keepers = [run_keeper_program(root / "a") for _ in range(20)]
-    assert [keeper.communicate()[1] for keeper in keepers] == [b""] * 20
+    assert [each.communicate()[1] for each in keepers] == [b""] * 20
     assert wait_until_ended(root / "a").exit_code == 0
     wait_for("no keeper is left", lambda: not find_processes(str(root / "a")))
     assert (tmp_path / "runs").read_text() == "run\n"
@@ -161,21 +187,21 @@ async def test_what_is_seen_is_true_whenever_the_keeper_is_killed(root: Path, tm
     for attempt in range(3):
         place, mark = root / f"a{attempt}", tmp_path / f"mark{attempt}"
         write_launch_spec(place, command=f"echo said; read line; echo done > {mark}; exit 9")
-        keeper = run_keeper_program(place)
+        starter = run_keeper_program(place)
         await reach(place, moment)
-        kill_all(place, keeper)
-        check(place, client.read_status(place), mark)
+        kill_all(place, starter)
+        check(place, keeper.read_status(place), mark)
 
 
 async def reach(place: Path, moment: str) -> None:
     """Wait until a keeper has come as far as that."""
     if moment == "told":
         wait_for(
-            "the command has an input", lambda: status_of_kind(place, CommandRunning) and client.output_size(place)
+            "the command has an input", lambda: status_of_kind(place, CommandRunning) and keeper.output_size(place)
         )
-        await client.write_input(place, b"\n")
+        await keeper.write_input(place, b"\n")
     elif moment == "said":
-        wait_for("the command has said something", lambda: client.output_size(place))
+        wait_for("the command has said something", lambda: keeper.output_size(place))
     else:
         wait_for(f"there is {moment}", lambda: moment in file_names(place))
 
@@ -201,8 +227,8 @@ def check(place: Path, sighting: CommandStatus, mark: Path) -> None:
             assert sighting.exit_code == 9
             assert mark.read_text() == "done\n"
         case CommandUnclaimed():
-            assert client.prevent_start(place)
-            assert client.read_status(place) == CommandNeverStarted()
+            assert keeper.prevent_start(place)
+            assert keeper.read_status(place) == CommandNeverStarted()
             assert not mark.exists()
             assert not (place / "output").exists()
         case _:
@@ -217,7 +243,7 @@ def test_nothing_is_inherited_but_what_the_order_says(root: Path) -> None:
     command = {"command": "touch $ONE; echo ready; read line", "directory": str(root.parent), "env": env}
     starter = CommandStarter(root, {"a": command}, "--untidy", PERDURE_NAME="of ours")
     before = running_status(root / "a")
-    wait_for("it runs", lambda: client.output_size(root / "a"))
+    wait_for("it runs", lambda: keeper.output_size(root / "a"))
     environ = Path(f"/proc/{before.pid}/environ").read_bytes().split(b"\0")
     assert sorted(filter(None, environ)) == sorted(f"{name}={value}".encode() for name, value in env.items())
     assert file_names(f"/proc/{before.pid}/fd") == ["0", "1", "2"]
@@ -230,22 +256,22 @@ def test_nothing_is_inherited_but_what_the_order_says(root: Path) -> None:
 
 def test_a_keeper_holds_on_to_nothing_of_its_starter(root: Path) -> None:
     starter = CommandStarter(root, {"a": {"command": "read line"}}, "--untidy", PERDURE_NAME="of ours")
-    keeper = running_status(root / "a").keeper
-    known = {line.partition(b"=")[0] for line in Path(f"/proc/{keeper}/environ").read_bytes().split(b"\0")}
+    pid = running_status(root / "a").keeper
+    known = {line.partition(b"=")[0] for line in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")}
     assert known <= {b"PATH", b"LANG", b""}
-    held = {str(Path(f"/proc/{keeper}/fd/{each}").readlink()) for each in file_names(f"/proc/{keeper}/fd")}
+    held = {str(Path(f"/proc/{pid}/fd/{each}").readlink()) for each in file_names(f"/proc/{pid}/fd")}
     held = {each for each in held if not each.startswith("pipe:")}
     assert held == {"/dev/null", str(root / "a"), str(root / "a" / "output"), str(root / "a" / "input")}
-    assert str(Path(f"/proc/{keeper}/cwd").readlink()) == "/"
-    assert os.getsid(keeper) == keeper
-    assert status(keeper, "PPid") != str(os.getpid())
-    assert status(keeper, "Umask") == "0077"
+    assert str(Path(f"/proc/{pid}/cwd").readlink()) == "/"
+    assert os.getsid(pid) == pid
+    assert status(pid, "PPid") != str(os.getpid())
+    assert status(pid, "Umask") == "0077"
     starter.kill()
 
 
 async def test_only_the_owner_may_read_what_is_kept(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("true"))
-    await client.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", launch_spec("true"))
+    await keeper.wait_for_end(root / "a")
     assert (root / "a").stat().st_mode & 0o777 == 0o700
     modes = {each.name: each.stat().st_mode & 0o777 for each in (root / "a").iterdir()}
     assert set(modes.values()) == {0o600}
@@ -253,7 +279,7 @@ async def test_only_the_owner_may_read_what_is_kept(root: Path) -> None:
 
 
 async def test_a_keeper_takes_little_memory(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("read line"))
+    await keeper.start_command(root / "a", launch_spec("read line"))
     rollup = f"/proc/{running_status(root / 'a').keeper}/smaps_rollup"
     assert number(rollup, "Pss") < 12_000
 
@@ -263,22 +289,22 @@ async def test_a_keeper_takes_little_memory(root: Path) -> None:
 
 async def test_output_beyond_the_cap_is_counted_and_holds_nothing_up(root: Path) -> None:
     """Of more than is kept, the beginning and the end are there."""
-    await client.start_command(
+    await keeper.start_command(
         root / "a", launch_spec("echo begin; head -c 5000000 /dev/zero; echo end >&2", cap=100_000)
     )
-    over = await client.wait_for_end(root / "a")
+    over = await keeper.wait_for_end(root / "a")
     assert isinstance(over, CommandEnded)
     assert (over.exit_code, over.seen) == (0, 5_000_010)
     assert 75_000 < over.kept == sum(each.stat().st_size for each in (root / "a").glob("output*")) <= 100_000
-    assert client.output_size(root / "a") == 5_000_010
-    assert client.read_output(root / "a", 0, 8)[0] == b"begin\n\0\0"
-    assert client.read_output(root / "a", 5_000_004, 100) == (b"\0\0end\n", 5_000_010)
+    assert keeper.output_size(root / "a") == 5_000_010
+    assert keeper.read_output(root / "a", 0, 8)[0] == b"begin\n\0\0"
+    assert keeper.read_output(root / "a", 5_000_004, 100) == (b"\0\0end\n", 5_000_010)
 
 
 async def test_output_is_whole_when_it_just_fits(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("seq 1000 9999", cap=45_000))
-    await client.wait_for_end(root / "a")
-    assert client.read_output_text(root / "a", 0, 100_000) == (
+    await keeper.start_command(root / "a", launch_spec("seq 1000 9999", cap=45_000))
+    await keeper.wait_for_end(root / "a")
+    assert keeper.read_output_text(root / "a", 0, 100_000) == (
         "".join(f"{n}\n" for n in range(1000, 10_000)),
         45_000,
     )
@@ -286,35 +312,35 @@ async def test_output_is_whole_when_it_just_fits(root: Path) -> None:
 
 
 async def test_reading_goes_on_behind_what_was_not_kept(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("seq 1000 9999", cap=4000))
-    await client.wait_for_end(root / "a")
-    first, at = client.read_output_text(root / "a", 0, 100_000)
+    await keeper.start_command(root / "a", launch_spec("seq 1000 9999", cap=4000))
+    await keeper.wait_for_end(root / "a")
+    first, at = keeper.read_output_text(root / "a", 0, 100_000)
     assert (first[:5], first[-5:], at) == ("1000\n", "1399\n", 2000)
-    behind = client.next_stored_offset(root / "a", at)
-    last, end = client.read_output_text(root / "a", at, 100_000)
+    behind = keeper.next_stored_offset(root / "a", at)
+    last, end = keeper.read_output_text(root / "a", at, 100_000)
     assert (last[-5:], end - behind, end) == ("9999\n", len(last), 45_000)
     assert 1000 < len(last) <= 2000
 
 
 async def test_beginning_and_end_are_there_when_the_keeper_is_killed(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("seq 1000 9999; echo end; read line", cap=4000))
-    wait_for("all is said", lambda: client.output_size(root / "a") == 45_004)
+    await keeper.start_command(root / "a", launch_spec("seq 1000 9999; echo end; read line", cap=4000))
+    wait_for("all is said", lambda: keeper.output_size(root / "a") == 45_004)
     os.kill(running_status(root / "a").keeper, signal.SIGKILL)
     wait_for("it is lost", lambda: status_of_kind(root / "a", CommandLost))
     assert text(root / "a").startswith("1000\n")
-    assert client.read_output_text(root / "a", 44_995, 100)[0] == "9999\nend\n"
+    assert keeper.read_output_text(root / "a", 44_995, 100)[0] == "9999\nend\n"
 
 
 async def test_a_keeper_goes_on_when_its_command_has_more_time_than_the_kernel_can_wait(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("echo said; read line; exit 4", timeout=1e12))
-    wait_for("it has said something", lambda: client.output_size(root / "a"))
-    await client.write_input(root / "a", b"\n")
+    await keeper.start_command(root / "a", launch_spec("echo said; read line; exit 4", timeout=1e12))
+    wait_for("it has said something", lambda: keeper.output_size(root / "a"))
+    await keeper.write_input(root / "a", b"\n")
     assert wait_until_ended(root / "a").exit_code == 4
 
 
 async def test_output_and_errors_are_kept_in_their_order(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("for n in 1 2 3; do echo out $n; echo err $n >&2; done"))
-    await client.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", launch_spec("for n in 1 2 3; do echo out $n; echo err $n >&2; done"))
+    await keeper.wait_for_end(root / "a")
     assert text(root / "a") == "".join(f"out {n}\nerr {n}\n" for n in (1, 2, 3))
 
 
@@ -322,15 +348,15 @@ def test_a_command_goes_on_when_the_disk_takes_no_more_output(root: Path) -> Non
     command = "head -c 300000 /dev/zero; read line; exit 2"
     starter = CommandStarter(root, {"a": {"command": command, "input": False}}, "--file-size", "100000")
     over = wait_until_ended(root / "a")
-    assert (over.exit_code, over.seen, over.kept, client.output_size(root / "a")) == (2, 300_000, 100_000, 100_000)
+    assert (over.exit_code, over.seen, over.kept, keeper.output_size(root / "a")) == (2, 300_000, 100_000, 100_000)
     assert "could not be kept whole (File too large)" in over.problem
     starter.kill()
 
 
 async def test_the_result_does_not_wait_for_children_who_hold_the_output(root: Path, tmp_path: Path) -> None:
     child = f"(while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo late; echo alive > {tmp_path}/mark)"
-    await client.start_command(root / "a", launch_spec(f"{child} & echo early; exit 3"))
-    over = await client.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", launch_spec(f"{child} & echo early; exit 3"))
+    over = await keeper.wait_for_end(root / "a")
     assert isinstance(over, CommandEnded)
     assert (over.exit_code, over.seen, text(root / "a")) == (3, 6, "early\n")
     (tmp_path / "go").touch()
@@ -346,29 +372,29 @@ async def test_what_children_say_right_after_the_end_is_taken(root: Path, tmp_pa
     # The child speaks as soon as its parent is gone, which holds the fifo open until then. On a busy machine
     # that may be too late, but not always.
     async def said(place: Path) -> str:
-        await client.start_command(
+        await keeper.start_command(
             place, launch_spec(f"(cat {fifo} > /dev/null; echo late) & exec 3> {fifo}; echo early")
         )
-        await client.wait_for_end(place)
+        await keeper.wait_for_end(place)
         return text(place)
 
     async def taken() -> bool:
-        return await said(root / f"a{len(client.read_all_statuses(root))}") == "early\nlate\n"
+        return await said(root / f"a{len(keeper.read_all_statuses(root))}") == "early\nlate\n"
 
     await eventually("it is taken", taken)
 
 
 async def test_a_command_that_closes_its_output_goes_on(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("echo said; exec 1>&- 2>&-; read line; exit 8"))
-    wait_for("it has said something", lambda: client.output_size(root / "a"))
-    await client.write_input(root / "a", b"\n")
-    over = await client.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", launch_spec("echo said; exec 1>&- 2>&-; read line; exit 8"))
+    wait_for("it has said something", lambda: keeper.output_size(root / "a"))
+    await keeper.write_input(root / "a", b"\n")
+    over = await keeper.wait_for_end(root / "a")
     assert isinstance(over, CommandEnded)
     assert over.exit_code == 8
 
 
 async def test_a_command_dies_of_a_broken_pipe_as_in_a_shell(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("{ yes; echo $? >&2; } | head -n 1"))
-    await client.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", launch_spec("{ yes; echo $? >&2; } | head -n 1"))
+    await keeper.wait_for_end(root / "a")
     # Two programs of one pipeline write, each when it comes to it.
     assert sorted(text(root / "a").split()) == [str(128 + signal.SIGPIPE), "y"]

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from perdure.errors import ToolFailed
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import (
+from perdure.tools import keeper
+from perdure.tools.keeper import (
     CommandEnded,
     CommandLost,
     CommandMissing,
@@ -71,29 +71,29 @@ def forge(place: Path, name: str, **fields: Any) -> None:
 
 
 def test_nothing_is_seen_where_nothing_was_begun(root: Path) -> None:
-    assert client.read_status(root / "a") == CommandMissing()
+    assert keeper.read_status(root / "a") == CommandMissing()
 
 
 def test_an_order_alone_is_unclaimed(root: Path) -> None:
     write_launch_spec(root / "a", command="true")
-    assert client.read_status(root / "a") == CommandUnclaimed()
+    assert keeper.read_status(root / "a") == CommandUnclaimed()
 
 
 async def test_a_command_is_seen_running_and_then_ended_with_its_exit_code(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("read line; exit 7"))
+    await keeper.start_command(root / "a", launch_spec("read line; exit 7"))
     sighting = running_status(root / "a")
     assert is_alive(sighting.pid)
     assert is_alive(sighting.keeper)
-    await client.write_input(root / "a", b"\n")
-    assert await client.wait_for_end(root / "a") == CommandEnded(
+    await keeper.write_input(root / "a", b"\n")
+    assert await keeper.wait_for_end(root / "a") == CommandEnded(
         7, None, status_of_kind(root / "a", CommandEnded).ended_at, 0, 0, False, False
     )
     assert sighting.since <= status_of_kind(root / "a", CommandEnded).ended_at <= now_ms()
 
 
 async def test_the_signal_is_told_when_a_command_ended_by_one(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("kill -ABRT $$"))
-    over = await client.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", launch_spec("kill -ABRT $$"))
+    over = await keeper.wait_for_end(root / "a")
     assert isinstance(over, CommandEnded)
     assert (over.exit_code, over.signal, over.stopped) == (None, signal.SIGABRT, False)
 
@@ -118,15 +118,15 @@ async def test_the_signal_is_told_when_a_command_ended_by_one(root: Path) -> Non
 async def test_a_command_that_cannot_be_started_ends_with_a_reason(
     root: Path, wrong: dict[str, Any], code: int, said: str
 ) -> None:
-    await client.start_command(root / "a", launch_spec(**{"command": "true", **wrong}))
-    over = await client.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", launch_spec(**{"command": "true", **wrong}))
+    over = await keeper.wait_for_end(root / "a")
     assert isinstance(over, CommandEnded)
     assert over.exit_code == code
     assert said in over.problem
 
 
 async def test_a_command_without_its_keeper_is_lost_and_seen_to_live(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("read line"))
+    await keeper.start_command(root / "a", launch_spec("read line"))
     before = running_status(root / "a")
     os.kill(before.keeper, signal.SIGKILL)
     lost = await eventually("the loss is seen", lambda: status_of_kind(root / "a", CommandLost))
@@ -151,27 +151,27 @@ async def test_a_recycled_process_id_is_neither_adopted_nor_killed(
     for name in ("claim", "child"):
         forge(root / "a", name, **true | change(true))
     assert status_of_kind(root / "a", CommandLost).alive is False
-    assert isinstance(await client.wait_for_end(root / "a"), CommandLost)
-    assert isinstance(await client.stop(root / "a", 0), CommandLost)
+    assert isinstance(await keeper.wait_for_end(root / "a"), CommandLost)
+    assert isinstance(await keeper.stop(root / "a", 0), CommandLost)
     with pytest.raises(ToolFailed):
-        client.close_input(root / "a")
+        keeper.close_input(root / "a")
     assert is_alive(stranger)
 
 
 async def test_a_recycled_command_is_not_killed_when_its_keeper_is_lost(root: Path, stranger: int) -> None:
     forge(root / "a", "claim", pid=2**22 + 1)
     forge(root / "a", "child", **process_identity(stranger) | {"started": 1})
-    assert isinstance(await client.stop(root / "a", 0), CommandLost)
+    assert isinstance(await keeper.stop(root / "a", 0), CommandLost)
     assert is_alive(stranger)
 
 
 def test_a_dead_keeper_that_nobody_has_taken_notice_of_is_lost(root: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     forge(root / "a", "claim", **process_identity(process.pid))
-    assert isinstance(client.read_status(root / "a"), CommandRunning)
+    assert isinstance(keeper.read_status(root / "a"), CommandRunning)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays on the kernel's list
-    assert isinstance(client.read_status(root / "a"), CommandLost)
+    assert isinstance(keeper.read_status(root / "a"), CommandLost)
     process.wait()
 
 
@@ -192,25 +192,25 @@ def test_a_record_of_a_newer_version_means_lost(root: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["claim", "result.json"])
 async def test_b97_a_record_that_the_system_does_not_let_us_read_proves_nothing(root: Path, name: str) -> None:
     (root / "a" / name).mkdir(parents=True)  # to read a folder fails, for root as well
-    assert isinstance(client.read_status(root / "a"), CommandUnreadable)
-    assert isinstance(await client.stop(root / "a", 0), CommandUnreadable)
-    assert isinstance(await client.wait_for_status(root / "a", StatusTimeouts(unreadable=0.1)), CommandUnreadable)
-    assert client.remove_ended(root, 0, now_ms() + DAY) == []
+    assert isinstance(keeper.read_status(root / "a"), CommandUnreadable)
+    assert isinstance(await keeper.stop(root / "a", 0), CommandUnreadable)
+    assert isinstance(await keeper.wait_for_status(root / "a", StatusTimeouts(unreadable=0.1)), CommandUnreadable)
+    assert keeper.remove_ended(root, 0, now_ms() + DAY) == []
 
 
 async def test_b97_a_command_is_seen_as_soon_as_its_files_can_be_read_again(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("read line"))
+    await keeper.start_command(root / "a", launch_spec("read line"))
     (root / "a" / "claim").rename(root / "away")
     (root / "a" / "claim").symlink_to("claim")  # a loop: it cannot be followed
-    looking = asyncio.create_task(client.wait_for_status(root / "a", client.DEFAULT_TIMEOUTS))
-    await eventually("it cannot be read", lambda: isinstance(client.read_status(root / "a"), CommandUnreadable))
+    looking = asyncio.create_task(keeper.wait_for_status(root / "a", keeper.DEFAULT_TIMEOUTS))
+    await eventually("it cannot be read", lambda: isinstance(keeper.read_status(root / "a"), CommandUnreadable))
     (root / "away").rename(root / "a" / "claim")
     assert isinstance(await looking, CommandRunning)
 
 
 async def test_b97_stopping_where_a_folder_vanished_does_not_say_that_nothing_was_begun(root: Path) -> None:
-    assert await client.stop(root / "a", 0) == CommandMissing()
-    assert client.read_status(root / "a") == CommandMissing()
+    assert await keeper.stop(root / "a", 0) == CommandMissing()
+    assert keeper.read_status(root / "a") == CommandMissing()
 
 
 # ── beginning ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,24 +218,24 @@ async def test_b97_stopping_where_a_folder_vanished_does_not_say_that_nothing_wa
 
 async def test_a_command_is_run_once_when_it_is_begun_twice(root: Path, tmp_path: Path) -> None:
     twice = launch_spec(f"echo run >> {tmp_path}/runs")
-    await client.start_command(root / "a", twice)
-    await client.start_command(root / "a", twice)
-    await client.wait_for_end(root / "a")
-    await client.start_command(root / "a", twice)
+    await keeper.start_command(root / "a", twice)
+    await keeper.start_command(root / "a", twice)
+    await keeper.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", twice)
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
 async def test_what_was_forestalled_is_never_started(root: Path, tmp_path: Path) -> None:
     write_launch_spec(root / "a", command=f"touch {tmp_path}/started")
-    assert client.prevent_start(root / "a") is True
-    assert client.prevent_start(root / "a") is True  # and says so again to whoever comes after a crash
-    assert client.read_status(root / "a") == CommandNeverStarted()
+    assert keeper.prevent_start(root / "a") is True
+    assert keeper.prevent_start(root / "a") is True  # and says so again to whoever comes after a crash
+    assert keeper.read_status(root / "a") == CommandNeverStarted()
     late = run_keeper_program(root / "a")
     assert late.communicate()[1] == b""
     with pytest.raises(ToolFailed, match="was not started: it was given up before it began"):
-        await client.start_command(root / "a", launch_spec(f"touch {tmp_path}/started"))
+        await keeper.start_command(root / "a", launch_spec(f"touch {tmp_path}/started"))
     assert not (tmp_path / "started").exists()
-    assert client.read_status(root / "a") == CommandNeverStarted()
+    assert keeper.read_status(root / "a") == CommandNeverStarted()
 
 
 async def test_b97_a_command_that_was_ordered_before_runs_once_when_it_is_begun_again(
@@ -245,28 +245,28 @@ async def test_b97_a_command_that_was_ordered_before_runs_once_when_it_is_begun_
     runs = tmp_path / "runs"
     write_launch_spec(root / "a", command=f"echo run >> {runs}")
     with run_keeper_program(root / "a") as late:
-        await client.start_command(root / "a", launch_spec(f"echo again >> {runs}"))
+        await keeper.start_command(root / "a", launch_spec(f"echo again >> {runs}"))
         late.wait()
-    await client.wait_for_end(root / "a")
+    await keeper.wait_for_end(root / "a")
     assert runs.read_text() == "run\n"
 
 
 async def test_a_place_is_not_forestalled_when_its_keeper_was_first(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("read line"))
-    assert client.prevent_start(root / "a") is False
-    assert isinstance(client.read_status(root / "a"), CommandRunning)
+    await keeper.start_command(root / "a", launch_spec("read line"))
+    assert keeper.prevent_start(root / "a") is False
+    assert isinstance(keeper.read_status(root / "a"), CommandRunning)
 
 
 @pytest.mark.parametrize("wrong", ["echo \0", "echo \ud800"], ids=["NUL", "half a character"])
 async def test_a_command_that_cannot_be_written_down_is_refused(root: Path, wrong: str) -> None:
     with pytest.raises(ToolFailed, match="no command can have"):
-        await client.start_command(root / "a", launch_spec(wrong))
+        await keeper.start_command(root / "a", launch_spec(wrong))
 
 
 async def test_a_command_is_not_started_when_its_place_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ToolFailed, match=r"was not started.*Not a directory"):
-        await client.start_command(tmp_path / "file" / "a", launch_spec("true"))
+        await keeper.start_command(tmp_path / "file" / "a", launch_spec("true"))
 
 
 def test_a_command_is_not_started_when_the_disk_takes_no_order(root: Path) -> None:
@@ -290,27 +290,27 @@ async def test_names_and_values_of_any_bytes_reach_the_command(root: Path, tmp_p
     odd = tmp_path / os.fsdecode(b"odd \xff\xe2\x82\xac")
     odd.mkdir()
     env = {"ODD": os.fsdecode(b"\xff\xe2\x82\xac"), **launch_spec("").env}
-    await client.start_command(root / "a", launch_spec('printf "%s|" "$ODD"; pwd', directory=str(odd), env=env))
-    await client.wait_for_end(root / "a")
-    assert client.read_output(root / "a", 0, 1000)[0] == os.fsencode(f"{env['ODD']}|{odd}\n")
+    await keeper.start_command(root / "a", launch_spec('printf "%s|" "$ODD"; pwd', directory=str(odd), env=env))
+    await keeper.wait_for_end(root / "a")
+    assert keeper.read_output(root / "a", 0, 1000)[0] == os.fsencode(f"{env['ODD']}|{odd}\n")
 
 
 # ── waiting ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_waiting_ends_when_the_time_is_up_and_the_command_goes_on(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("read line"))
-    assert isinstance(await client.wait_for_end(root / "a", 0.01), CommandRunning)
-    assert isinstance(await client.wait_for_end(root / "a", 0), CommandRunning)
+    await keeper.start_command(root / "a", launch_spec("read line"))
+    assert isinstance(await keeper.wait_for_end(root / "a", 0.01), CommandRunning)
+    assert isinstance(await keeper.wait_for_end(root / "a", 0), CommandRunning)
 
 
 async def test_all_who_wait_hear_of_the_end(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("read line"))
-    waiting = [asyncio.create_task(client.wait_for_end(root / "a")) for _ in range(3)]
+    await keeper.start_command(root / "a", launch_spec("read line"))
+    waiting = [asyncio.create_task(keeper.wait_for_end(root / "a")) for _ in range(3)]
     cancelled = waiting.pop()
     await asyncio.sleep(0)
     cancelled.cancel()
-    await client.write_input(root / "a", b"go\n")
+    await keeper.write_input(root / "a", b"go\n")
     assert [type(each) for each in await asyncio.gather(*waiting)] == [CommandEnded, CommandEnded]
 
 
@@ -318,82 +318,82 @@ async def test_all_who_wait_hear_of_the_end(root: Path) -> None:
 
 
 async def test_output_is_read_in_parts_and_no_character_is_cut(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("printf 'a€\\0\\377b€'; printf '\\342\\202'"))
-    await client.wait_for_end(root / "a")
-    assert client.output_size(root / "a") == 12
-    assert client.read_output(root / "a", 1, 3) == ("€".encode(), 4)
-    assert client.read_output_text(root / "a", 0, 2) == ("a", 1)
-    assert client.read_output_text(root / "a", 1, 8) == ("€\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}b", 7)
-    assert client.read_output_text(root / "a", 7, 100) == ("€", 10)
-    assert client.read_output_text(root / "a", 10, 100) == ("", 10)
-    assert client.read_output_text(root / "a", 10, 100, final=True) == ("\N{REPLACEMENT CHARACTER}", 12)
-    assert client.read_output_text(root / "a", 7, 1) == ("\N{REPLACEMENT CHARACTER}", 8)
-    assert client.read_output(root / "a", 12, 100) == (b"", 12)
+    await keeper.start_command(root / "a", launch_spec("printf 'a€\\0\\377b€'; printf '\\342\\202'"))
+    await keeper.wait_for_end(root / "a")
+    assert keeper.output_size(root / "a") == 12
+    assert keeper.read_output(root / "a", 1, 3) == ("€".encode(), 4)
+    assert keeper.read_output_text(root / "a", 0, 2) == ("a", 1)
+    assert keeper.read_output_text(root / "a", 1, 8) == ("€\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}b", 7)
+    assert keeper.read_output_text(root / "a", 7, 100) == ("€", 10)
+    assert keeper.read_output_text(root / "a", 10, 100) == ("", 10)
+    assert keeper.read_output_text(root / "a", 10, 100, final=True) == ("\N{REPLACEMENT CHARACTER}", 12)
+    assert keeper.read_output_text(root / "a", 7, 1) == ("\N{REPLACEMENT CHARACTER}", 8)
+    assert keeper.read_output(root / "a", 12, 100) == (b"", 12)
 
 
 def test_there_is_no_output_where_nothing_was_begun(root: Path) -> None:
-    assert (client.output_size(root / "a"), client.read_output(root / "a", 0, 10)) == (0, (b"", 0))
+    assert (keeper.output_size(root / "a"), keeper.read_output(root / "a", 0, 10)) == (0, (b"", 0))
 
 
 async def test_a_command_reads_what_is_written_to_it_until_its_input_is_closed(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("cat"))
+    await keeper.start_command(root / "a", launch_spec("cat"))
     for line in (b"one\n", b"two\n", b"x" * 300_000 + b"\n"):
-        await client.write_input(root / "a", line)
-    client.close_input(root / "a")
-    await client.wait_for_end(root / "a")
-    assert client.read_output(root / "a", 0, 1_000_000)[0] == b"one\ntwo\n" + b"x" * 300_000 + b"\n"
+        await keeper.write_input(root / "a", line)
+    keeper.close_input(root / "a")
+    await keeper.wait_for_end(root / "a")
+    assert keeper.read_output(root / "a", 0, 1_000_000)[0] == b"one\ntwo\n" + b"x" * 300_000 + b"\n"
 
 
 async def test_nothing_is_written_to_a_command_that_does_not_read(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("exec 0<&-; echo closed; while :; do sleep 1; done"))
-    await eventually("its input is closed", lambda: client.output_size(root / "a"))
+    await keeper.start_command(root / "a", launch_spec("exec 0<&-; echo closed; while :; do sleep 1; done"))
+    await eventually("its input is closed", lambda: keeper.output_size(root / "a"))
     with pytest.raises(ToolFailed, match="has closed its input"):
-        await client.write_input(root / "a", b"lost\n")
-    await client.start_command(root / "b", launch_spec("while :; do sleep 1; done"))
+        await keeper.write_input(root / "a", b"lost\n")
+    await keeper.start_command(root / "b", launch_spec("while :; do sleep 1; done"))
     with pytest.raises(ToolFailed, match=r"took \d+ of 1000000 bytes"):
-        await client.write_input(root / "b", b"x" * 1_000_000, timeout=0.05)
-    await client.start_command(root / "c", launch_spec("cat; while :; do sleep 1; done", input=False))
+        await keeper.write_input(root / "b", b"x" * 1_000_000, timeout=0.05)
+    await keeper.start_command(root / "c", launch_spec("cat; while :; do sleep 1; done", input=False))
     with pytest.raises(ToolFailed, match="without an input"):
-        await client.write_input(root / "c", b"lost\n")
+        await keeper.write_input(root / "c", b"lost\n")
 
 
 async def test_nothing_is_written_to_a_command_that_has_ended(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("true"))
-    await client.wait_for_end(root / "a")
+    await keeper.start_command(root / "a", launch_spec("true"))
+    await keeper.wait_for_end(root / "a")
     with pytest.raises(ToolFailed, match="does not run"):
-        await client.write_input(root / "a", b"late\n")
+        await keeper.write_input(root / "a", b"late\n")
     with pytest.raises(ToolFailed, match="does not run"):
-        client.close_input(root / "a")
+        keeper.close_input(root / "a")
 
 
 # ── stopping ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_stopped_command_may_tidy_up(root: Path) -> None:
-    await client.start_command(
+    await keeper.start_command(
         root / "a", launch_spec("trap 'echo tidy; exit 4' TERM; echo ready; while :; do sleep 0.01; done")
     )
-    await eventually("the trap is set", lambda: client.output_size(root / "a"))
-    over = await client.stop(root / "a", 60)
+    await eventually("the trap is set", lambda: keeper.output_size(root / "a"))
+    over = await keeper.stop(root / "a", 60)
     assert isinstance(over, CommandEnded)
     assert (over.exit_code, over.stopped, over.timed_out) == (4, True, False)
-    assert client.read_output_text(root / "a", 0, 100)[0].endswith("tidy\n")
+    assert keeper.read_output_text(root / "a", 0, 100)[0].endswith("tidy\n")
 
 
 async def test_a_command_that_ignores_the_wish_is_killed(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("trap '' TERM; echo ready; while :; do sleep 1; done"))
-    await eventually("it ignores the signal", lambda: client.output_size(root / "a"))
-    over = await client.stop(root / "a", 0.1)
+    await keeper.start_command(root / "a", launch_spec("trap '' TERM; echo ready; while :; do sleep 1; done"))
+    await eventually("it ignores the signal", lambda: keeper.output_size(root / "a"))
+    over = await keeper.stop(root / "a", 0.1)
     assert isinstance(over, CommandEnded)
     assert (over.exit_code, over.signal, over.stopped) == (None, signal.SIGKILL, True)
 
 
 async def test_a_second_wish_with_less_patience_counts(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("trap '' TERM; echo ready; while :; do sleep 1; done"))
-    await eventually("it ignores the signal", lambda: client.output_size(root / "a"))
-    patient = asyncio.create_task(client.stop(root / "a", 600))
+    await keeper.start_command(root / "a", launch_spec("trap '' TERM; echo ready; while :; do sleep 1; done"))
+    await eventually("it ignores the signal", lambda: keeper.output_size(root / "a"))
+    patient = asyncio.create_task(keeper.stop(root / "a", 600))
     await eventually("the wish is told", lambda: (root / "a" / "stop").exists())
-    over = await client.stop(root / "a", 0)
+    over = await keeper.stop(root / "a", 0)
     assert await patient == over
     assert isinstance(over, CommandEnded)
 
@@ -410,12 +410,12 @@ async def test_a_second_wish_with_less_patience_counts(root: Path) -> None:
     ids=["a child", "a child that ignores it", "a group of `timeout`", "a job of its own group", "a halted one"],
 )
 async def test_what_a_command_started_is_ended_with_it(root: Path, command: str) -> None:
-    await client.start_command(
+    await keeper.start_command(
         root / "a", launch_spec(command, shell="/bin/bash" if "set -m" in command else "/bin/sh")
     )
-    child = int(await eventually("the child is told", lambda: client.read_output_text(root / "a", 0, 100)[0]))
+    child = int(await eventually("the child is told", lambda: keeper.read_output_text(root / "a", 0, 100)[0]))
     assert is_alive(child)
-    over = await client.stop(root / "a", 0.3)
+    over = await keeper.stop(root / "a", 0.3)
     assert isinstance(over, CommandEnded)
     assert over.stopped
     assert not is_alive(child)
@@ -423,28 +423,28 @@ async def test_what_a_command_started_is_ended_with_it(root: Path, command: str)
 
 async def test_a_stopped_command_that_was_not_started_never_will_be(root: Path) -> None:
     write_launch_spec(root / "a", command="true")
-    assert await client.stop(root / "a") == CommandNeverStarted()
+    assert await keeper.stop(root / "a") == CommandNeverStarted()
     with pytest.raises(ToolFailed):
-        await client.start_command(root / "a", launch_spec("true"))
+        await keeper.start_command(root / "a", launch_spec("true"))
 
 
 async def test_stopping_changes_nothing_when_the_command_has_ended(root: Path) -> None:
-    await client.start_command(root / "a", launch_spec("exit 3"))
-    over = await client.wait_for_end(root / "a")
-    assert await client.stop(root / "a") == over
+    await keeper.start_command(root / "a", launch_spec("exit 3"))
+    over = await keeper.wait_for_end(root / "a")
+    assert await keeper.stop(root / "a") == over
     assert isinstance(over, CommandEnded)
     assert not over.stopped
 
 
 async def test_a_command_without_its_keeper_is_ended_and_stays_lost(root: Path) -> None:
     command = "trap '' TERM; sleep 1000 & echo $!; while :; do sleep 1; done"
-    await client.start_command(root / "a", launch_spec(command, input=False))
-    child = int(await eventually("the child is told", lambda: client.read_output_text(root / "a", 0, 100)[0]))
+    await keeper.start_command(root / "a", launch_spec(command, input=False))
+    child = int(await eventually("the child is told", lambda: keeper.read_output_text(root / "a", 0, 100)[0]))
     before = running_status(root / "a")
     os.kill(before.keeper, signal.SIGKILL)
     await eventually("it is at large", lambda: (lost := status_of_kind(root / "a", CommandLost)) and lost.alive)
-    assert isinstance(await client.wait_for_end(root / "a"), CommandLost)
-    after = await client.stop(root / "a", 0.1)
+    assert isinstance(await keeper.wait_for_end(root / "a"), CommandLost)
+    after = await keeper.stop(root / "a", 0.1)
     assert isinstance(after, CommandLost)
     assert not after.alive
     await eventually("all of it has ended", lambda: not is_alive(before.pid) and not is_alive(child))
@@ -455,25 +455,25 @@ async def test_a_command_without_its_keeper_is_ended_and_stays_lost(root: Path) 
 
 async def test_only_what_is_over_for_long_is_swept_away(root: Path) -> None:
     for name, command in {"over": "true", "runs": "read line", "large": "while :; do sleep 1; done"}.items():
-        await client.start_command(root / name, launch_spec(command))
-    over = await client.wait_for_end(root / "over")
+        await keeper.start_command(root / name, launch_spec(command))
+    over = await keeper.wait_for_end(root / "over")
     assert isinstance(over, CommandEnded)
     os.kill(running_status(root / "large").keeper, signal.SIGKILL)
     await eventually(
         "it is at large", lambda: (lost := status_of_kind(root / "large", CommandLost)) and lost.alive
     )
-    client.prevent_start(root / "refused")
+    keeper.prevent_start(root / "refused")
     write_launch_spec(root / "unclaimed", command="true")
     forge(root / "lost", "claim", boot="another")
     (root / "foreign").mkdir()
-    assert client.remove_ended(root, DAY, over.ended_at + DAY - 1) == []
+    assert keeper.remove_ended(root, DAY, over.ended_at + DAY - 1) == []
     assert (
-        client.remove_ended(root, DAY, now_ms() + 2 * DAY, skipped={"over", "lost", "refused", "unclaimed"}) == []
+        keeper.remove_ended(root, DAY, now_ms() + 2 * DAY, skipped={"over", "lost", "refused", "unclaimed"}) == []
     )
-    swept = client.remove_ended(root, DAY, now_ms() + 2 * DAY)
+    swept = keeper.remove_ended(root, DAY, now_ms() + 2 * DAY)
     assert swept == ["lost", "over", "refused", "unclaimed"]
     assert file_names(root) == ["foreign", "large", "runs"]
-    assert {name: type(sighting) for name, sighting in client.read_all_statuses(root).items()} == {
+    assert {name: type(sighting) for name, sighting in keeper.read_all_statuses(root).items()} == {
         "large": CommandLost,
         "runs": CommandRunning,
     }
@@ -482,13 +482,13 @@ async def test_only_what_is_over_for_long_is_swept_away(root: Path) -> None:
 
 def test_sweeping_ends_what_a_crash_left_half_done(root: Path) -> None:
     write_launch_spec(root / ".gone-a", command="true")
-    assert client.read_all_statuses(root) == {}
-    assert client.remove_ended(root, 0, 0) == []
+    assert keeper.read_all_statuses(root) == {}
+    assert keeper.remove_ended(root, 0, 0) == []
     assert file_names(root) == []
 
 
 def test_nothing_is_found_where_there_is_no_folder(root: Path) -> None:
-    assert (client.read_all_statuses(root), client.remove_ended(root, 0, now_ms())) == ({}, [])
+    assert (keeper.read_all_statuses(root), keeper.remove_ended(root, 0, now_ms())) == ({}, [])
 
 
 def test_dead_keepers_that_are_left_to_the_gateway_are_taken_off_the_list(root: Path) -> None:

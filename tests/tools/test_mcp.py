@@ -269,7 +269,7 @@ async def test_answer_against_the_rules_is_no_result(caplog: pytest.LogCaptureFi
         with pytest.raises(OutcomeUnknown, match="out of paper"):
             await use(box, "odd_own_code")
         assert box.problems == {}
-    assert "mcp_garbled" in caplog.messages
+    assert "mcp_bad_message" in caplog.messages
 
 
 async def test_tools_come_without_the_dead_when_their_startup_timeout_is_over(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.runtime.process_records import DeferredProcessRecords
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import StatusTimeouts
+from perdure.tools import keeper
+from perdure.tools.keeper import StatusTimeouts
 from perdure.tools.shell import CommandEnvironment, call_directory, shell_tool
 from support.keepers import end_all_commands
 
@@ -66,7 +66,7 @@ async def test_b97_nothing_runs_and_the_outcome_is_unknown_when_the_files_cannot
 
 async def test_b97_command_that_was_given_up_is_said_to_have_failed(root: Path) -> None:
     tool, place = await prepared(root)
-    assert client.prevent_start(place)
+    assert keeper.prevent_start(place)
     with pytest.raises(ToolFailed, match="was not started"):
         await tool.run(use("touch ran"))
     assert not (root.parent / "ran").exists()

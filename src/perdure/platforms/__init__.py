@@ -1,5 +1,5 @@
-"""Where people are: one adapter per chat platform."""
+"""The contract of a chat platform, and the adapters that come with Perdure."""
 
-from perdure.platforms.api import Adapter, Capabilities, Event
+from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry, WebhookResponse
 
-__all__ = ["Adapter", "Capabilities", "Event"]
+__all__ = ["Adapter", "Capabilities", "Event", "MenuEntry", "WebhookResponse"]

@@ -7,8 +7,10 @@ survive a crash, decides nothing, and never answers by itself.
 from __future__ import annotations
 
 import secrets
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -153,3 +155,16 @@ class Adapter(ABC):
 
     async def close(self) -> None:  # noqa: B027 reason: most platforms have nothing to let go of
         """Let go of the platform."""
+
+
+def __getattr__(name: str) -> Any:
+    """Keep `Answered`, the name of `WebhookResponse` in 0.2.0, working for one version."""
+    if name == "Answered":
+        warnings.warn(
+            "perdure.platforms.api.Answered goes away in the next version: import WebhookResponse from"
+            " perdure.platforms.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return WebhookResponse
+    raise AttributeError(f"module 'perdure.platforms.api' has no attribute {name!r}")

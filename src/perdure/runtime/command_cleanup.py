@@ -19,7 +19,7 @@ from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import WakeEvent
 from perdure.store.api import Store
 from perdure.store.ids import Clock
-from perdure.tools.keeper import client
+from perdure.tools import keeper
 from perdure.tools.shell import call_directory, call_key, last_call_directory
 from perdure.tools.threads import run_in_thread
 
@@ -57,25 +57,25 @@ class CommandCleanup:
 
     async def _check(self) -> None:
         known = SkippedDirectories(self._ended_at, await self._store.processes.live_directories())
-        seen = await run_in_thread(partial(client.read_all_statuses, self._root, known))
+        seen = await run_in_thread(partial(keeper.read_all_statuses, self._root, known))
         self._remember(seen)
         await self._stop_orphans(seen)
         await self._remove_old(seen)
-        if not any(isinstance(each, client.CommandUnreadable) for each in seen.values()):
+        if not any(isinstance(each, keeper.CommandUnreadable) for each in seen.values()):
             self._next_check_seconds = CHECK_SECONDS
 
-    def _remember(self, statuses: dict[str, client.CommandStatus]) -> None:
+    def _remember(self, statuses: dict[str, keeper.CommandStatus]) -> None:
         """What is over stays over: with a week of commands, to look at each of them again would take long."""
         self._ended_at |= {
-            name: each.ended_at for name, each in statuses.items() if isinstance(each, client.CommandEnded)
+            name: each.ended_at for name, each in statuses.items() if isinstance(each, keeper.CommandEnded)
         }
         self._ended_at |= {
-            name: 0 for name, each in statuses.items() if isinstance(each, client.CommandNeverStarted)
+            name: 0 for name, each in statuses.items() if isinstance(each, keeper.CommandNeverStarted)
         }
 
     # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _stop_orphans(self, statuses: dict[str, client.CommandStatus]) -> None:
+    async def _stop_orphans(self, statuses: dict[str, keeper.CommandStatus]) -> None:
         places = [self._root / name for name, each in statuses.items() if await self._should_stop(name, each)]
         await asyncio.gather(
             *(self._stop_command(place) for place in places)
@@ -84,10 +84,10 @@ class CommandCleanup:
     async def _stop_command(self, directory: Path) -> None:
         log.info("command_stopped", place=directory.name)
         await self._failures.contain(
-            "command_not_stopped", client.stop(directory, STOP_GRACE_SECONDS), place=directory.name
+            "command_not_stopped", keeper.stop(directory, STOP_GRACE_SECONDS), place=directory.name
         )
 
-    async def _should_stop(self, name: str, status: client.CommandStatus) -> bool:
+    async def _should_stop(self, name: str, status: keeper.CommandStatus) -> bool:
         """Whether to end a command. One whose turn cannot be read is left alone, and the others are not."""
         found: list[bool] = []
 
@@ -97,15 +97,15 @@ class CommandCleanup:
         await self._failures.contain("command_not_looked_at", look(), place=name)
         return any(found)
 
-    async def _is_orphaned(self, name: str, status: client.CommandStatus) -> bool:
+    async def _is_orphaned(self, name: str, status: keeper.CommandStatus) -> bool:
         """Whether a command runs, or may yet be started, and nobody waits for it any more."""
-        if not isinstance(status, client.CommandRunning | client.CommandUnclaimed | client.CommandLost):
+        if not isinstance(status, keeper.CommandRunning | keeper.CommandUnclaimed | keeper.CommandLost):
             return False
         turn = await self._turn_of(name)
         if turn is None or await self._store.processes.in_directory(name.split("#", 1)[0]):
             return False  # it is not of this database, or was begun to go on by itself
         if isinstance(
-            status, client.CommandLost
+            status, keeper.CommandLost
         ):  # its call has got all that there will be: its turn alone can end it
             return status.alive and isinstance(turn.ended, TurnCancelled | TurnFailed)
         return not _awaits_result(turn, name)
@@ -118,21 +118,21 @@ class CommandCleanup:
     def _is_running(self, call: CallProgress) -> bool:
         if call.started is None or call.started.effect is not Effect.ATTACHED:
             return False
-        seen = client.read_status(last_call_directory(call_directory(self._root, call.started.key)))
+        seen = keeper.read_status(last_call_directory(call_directory(self._root, call.started.key)))
         return isinstance(
-            seen, client.CommandRunning | client.CommandUnreadable
+            seen, keeper.CommandRunning | keeper.CommandUnreadable
         )  # what cannot be looked at is not known to be dead
 
     # ── clearing ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _remove_old(self, statuses: dict[str, client.CommandStatus]) -> None:
+    async def _remove_old(self, statuses: dict[str, keeper.CommandStatus]) -> None:
         """Remove old files, but never the result of a call that has not taken it yet: it would run again."""
         now = self._clock()
         old = [name for name, at in self._ended_at.items() if at <= now - RETENTION_MS]
         old += [
             name
             for name, each in statuses.items()
-            if isinstance(each, client.CommandLost | client.CommandUnclaimed)
+            if isinstance(each, keeper.CommandLost | keeper.CommandUnclaimed)
         ]
         due: set[str] = set()
         for name in old:
@@ -140,7 +140,7 @@ class CommandCleanup:
         if not due:
             return
         for name in await run_in_thread(
-            lambda: client.remove_ended(self._root, RETENTION_MS, now, client.AllBut(due))
+            lambda: keeper.remove_ended(self._root, RETENTION_MS, now, keeper.AllBut(due))
         ):
             self._ended_at.pop(name, None)
             log.info("command_cleared", place=name)

@@ -21,7 +21,7 @@ from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.erasure import ErasedSession
 from perdure.store.ids import Clock, wall_clock
-from perdure.tools.keeper import client
+from perdure.tools import keeper
 from perdure.tools.shell import call_key
 from perdure.tools.threads import run_in_thread
 
@@ -123,7 +123,7 @@ class Eraser:
     async def _stop_commands(self, turns: Collection[str]) -> tuple[list[str], list[str]]:
         """End the commands of these turns that are here; the names of their places, and of those still running."""
         names = await run_in_thread(lambda: _keeper_directories(self._keepers, set(turns)))
-        seen = await asyncio.gather(*(client.stop(self._keepers / name, STOP_GRACE_SECONDS) for name in names))
+        seen = await asyncio.gather(*(keeper.stop(self._keepers / name, STOP_GRACE_SECONDS) for name in names))
         return names, [name for name, each in zip(names, seen, strict=True) if _still_runs(each)]
 
     async def _remove_files(self, turns: Collection[str], files: Iterable[str]) -> None:
@@ -131,7 +131,7 @@ class Eraser:
         names, _ = await self._stop_commands(turns)
         try:
             await run_in_thread(
-                lambda: client.remove_ended(self._keepers, 0, _FAR_FUTURE_MS, client.AllBut(names))
+                lambda: keeper.remove_ended(self._keepers, 0, _FAR_FUTURE_MS, keeper.AllBut(names))
             )
             await run_in_thread(lambda: _remove_home_files(self._home, files))
         except OSError as error:  # what is left is on record, and the next look tries again
@@ -143,9 +143,9 @@ def _keeper_directories(root: Path, turns: Collection[str]) -> list[str]:
     return [place.name for place in places if call_key(place).partition(":")[0] in turns]
 
 
-def _still_runs(status: client.CommandStatus) -> bool:
-    return isinstance(status, client.CommandRunning | client.CommandUnreadable) or (
-        isinstance(status, client.CommandLost) and status.alive
+def _still_runs(status: keeper.CommandStatus) -> bool:
+    return isinstance(status, keeper.CommandRunning | keeper.CommandUnreadable) or (
+        isinstance(status, keeper.CommandLost) and status.alive
     )
 
 

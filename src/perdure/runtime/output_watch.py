@@ -11,8 +11,8 @@ from msgspec import Struct
 from perdure.logs import Log
 from perdure.runtime.wakeups import WakeEvent
 from perdure.store.ids import Clock
+from perdure.tools import keeper
 from perdure.tools.inotify import InotifyWatcher
-from perdure.tools.keeper import client
 
 log = Log("glances")
 
@@ -41,7 +41,7 @@ class OutputWaiter(Struct, frozen=True, eq=False):
 
 def _make_waiter(directory: Path, size: int, since: int, due_at: int | None, watch_id: int | None) -> OutputWaiter:
     files = directory.stat().st_mtime_ns  # before we look which they are
-    output, start = client.current_output_file(directory)
+    output, start = keeper.current_output_file(directory)
     return OutputWaiter(str(directory), files, str(output), size - start, since, due_at, watch_id, asyncio.Event())
 
 

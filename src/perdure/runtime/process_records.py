@@ -13,7 +13,7 @@ from perdure.runtime.wakeups import STORE_RETRY_SECONDS
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import Process, ProcessEnd, ProcessRequest
-from perdure.tools.keeper.client import CommandEnded, CommandStatus
+from perdure.tools.keeper import CommandEnded, CommandStatus
 from perdure.tools.process_records import ProcessRecord, ProcessRecords
 
 log = Log("ledger")

@@ -24,9 +24,8 @@ from perdure.runtime.wakeups import STORE_RETRY_SECONDS, WakeEvent
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import NOTICE_INTERVAL_MS, MatchNotice, OutputScan, Process
-from perdure.tools import output_patterns
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import (
+from perdure.tools import keeper, output_patterns
+from perdure.tools.keeper import (
     CommandEnded,
     CommandLost,
     CommandMissing,
@@ -84,7 +83,7 @@ class ProcessWatcher:
         run = await self._store.runs.get(self._run)
         self._instance = run.instance if run else ""
         ours = await self._own_processes()
-        seen = [(one, client.read_status(self._directory(one))) for one in ours]
+        seen = [(one, keeper.read_status(self._directory(one))) for one in ours]
         over = [(one, sighting) for one, sighting in seen if isinstance(sighting, CommandEnded | CommandLost)]
         contain = self._failures.contain
         settled = (contain("process_not_told", self._report_status(*each), process=each[0].id) for each in over)
@@ -148,7 +147,7 @@ class ProcessWatcher:
     async def _wait_and_report(self, process: Process) -> bool:
         """Wait for the end, look at the output meanwhile, and tell of both. False: it must be tried again soon."""
         try:
-            if isinstance(await client.wait_for_end(self._directory(process), 0), CommandRunning):
+            if isinstance(await keeper.wait_for_end(self._directory(process), 0), CommandRunning):
                 await self._wait_for_end(process)
             process = await self._store.processes.get(process.id) or process
         except Unavailable as error:
@@ -157,7 +156,7 @@ class ProcessWatcher:
         except OSError as error:  # its files cannot be read now
             log.warning("process_not_read", process=process.id, error=error)
         return await self._report_status(
-            process, await client.wait_for_status(self._directory(process), STATUS_TIMEOUTS)
+            process, await keeper.wait_for_status(self._directory(process), STATUS_TIMEOUTS)
         )
 
     async def _report_status(self, process: Process, status: CommandStatus) -> bool:
@@ -183,10 +182,10 @@ class ProcessWatcher:
 
     async def _wait_for_end(self, process: Process) -> None:
         place = self._directory(process)
-        over = asyncio.create_task(client.wait_for_end(place))
+        over = asyncio.create_task(keeper.wait_for_end(place))
         try:
             while process.watching and not over.done():
-                read = min(client.output_size(place), process.scanned + output_patterns.PIECE_BYTES)
+                read = min(keeper.output_size(place), process.scanned + output_patterns.PIECE_BYTES)
                 process = await self._scan_output(
                     process, output_patterns.compile_patterns(process.active_patterns)
                 )
@@ -211,9 +210,9 @@ class ProcessWatcher:
             if call is None or call.ended is None:
                 return False
         place = self._directory(process)
-        match client.read_status(place):
+        match keeper.read_status(place):
             case CommandUnclaimed():
-                return await run_in_thread(lambda: client.prevent_start(place))
+                return await run_in_thread(lambda: keeper.prevent_start(place))
             case sighting:
                 return isinstance(sighting, CommandNeverStarted)
 
@@ -222,7 +221,7 @@ class ProcessWatcher:
 
     async def _scan_rest_and_report(self, process: Process, end: CommandEnded | CommandLost) -> None:
         """Look at the rest of the output, then tell of the end."""
-        place, rest = self._directory(process), client.output_size(self._directory(process))
+        place, rest = self._directory(process), keeper.output_size(self._directory(process))
         tests = output_patterns.compile_patterns(process.active_patterns)
         while tests and process.scanned < rest and process.watching:
             before = process.scanned

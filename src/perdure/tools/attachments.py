@@ -19,6 +19,7 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.file_names import safe_file_name
 from perdure.errors import FileTooLarge
+from perdure.tools.file_contents import sync_directory
 from perdure.tools.threads import run_in_thread
 
 ATTACHMENTS_FOLDER = "attachments"
@@ -127,11 +128,7 @@ class AttachmentFiles:
 
     def _sync(self, attachment_id: str) -> None:
         for folder in (self._root / attachment_id, self._root, self._home):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_directory(folder)
 
 
 def _deferred_write(part: BinaryIO, piece: bytes) -> Callable[[], int]:

@@ -159,7 +159,7 @@ def replace_file(path: Path, content: bytes) -> None:
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    _sync(path.parent)
+    sync_directory(path.parent)
 
 
 def _refuse_read_only(path: Path) -> None:
@@ -183,8 +183,9 @@ def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
     os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_directory(directory: Path) -> None:
+    """Write the names in a directory to disk, so that they are there after a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

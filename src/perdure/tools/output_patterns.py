@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.errors import ToolFailed
-from perdure.tools.keeper.output import next_stored_offset, read_output
+from perdure.tools.keeper import next_stored_offset, read_output
 
 MAX_PATTERNS = 8  # patterns of one command
 MAX_PATTERN_CHARACTERS = 200  # characters of one pattern

@@ -14,10 +14,10 @@ from perdure.core.effects import Effect
 from perdure.core.entries import ObservedExit
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
-from perdure.tools import shell
+from perdure.tools import keeper, shell
+from perdure.tools.file_contents import sync_directory
 from perdure.tools.function_tools import as_tool, tool
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import (
+from perdure.tools.keeper import (
     CommandEnded,
     CommandLost,
     CommandMissing,
@@ -30,7 +30,7 @@ from perdure.tools.process_records import ProcessRecord, ProcessRecords
 from perdure.tools.shell import call_directory
 from perdure.tools.threads import run_in_thread
 
-TAIL_BYTES = 4000  # characters of output that are shown without being asked for
+TAIL_BYTES = 4000  # bytes of output that every answer but that of `log` shows
 LOG_BYTES = 20_000  # bytes of output that `log` shows at once
 DEFAULT_WAIT_SECONDS = 60.0  # seconds, unless the model says otherwise
 MAX_WAIT_SECONDS = 600.0
@@ -58,13 +58,13 @@ def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
         place = process_directory(keepers, known)
         match action:
             case "wait":
-                await client.wait_for_end(place, min(max(timeout, 0.0), MAX_WAIT_SECONDS))
+                await keeper.wait_for_end(place, min(max(timeout, 0.0), MAX_WAIT_SECONDS))
             case "kill":
-                await client.stop(place, STOP_GRACE_SECONDS)
+                await keeper.stop(place, STOP_GRACE_SECONDS)
             case "write":
                 return await _write(place, use.key, text, end=end)
-        shown = _output_page(place, offset) if action == "log" else _last_output(place)
-        return _status_text(use, known, client.read_status(place), shown)
+        shown = _output_page(place, offset) if action == "log" else output_tail(place, TAIL_BYTES)
+        return _status_text(use, known, keeper.read_status(place), shown)
 
     return as_tool(process)
 
@@ -112,54 +112,46 @@ def _status_text(use: Use, process: ProcessRecord, status: CommandStatus, output
 
 def exit_text(status: CommandEnded) -> str:
     """How a process ended, in a few words."""
-    also = "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
+    also = shell.exit_cause(status)
     return texts.processes.state_words("ended", status.exit_code, status.signal) + (
         f" ({also.rstrip('.')})" if also else ""
     )
 
 
-def _last_output(directory: Path) -> str:
-    return output_tail(directory, TAIL_BYTES)
-
-
 def output_tail(directory: Path, max_bytes: int) -> str:
     """The end of what a process has said."""
-    since = client.next_stored_offset(directory, max(0, client.output_size(directory) - max_bytes))
-    text, _ = client.read_output_text(directory, since, max_bytes, final=True)
+    since = keeper.next_stored_offset(directory, max(0, keeper.output_size(directory) - max_bytes))
+    text, _ = keeper.read_output_text(directory, since, max_bytes, final=True)
     return (f"{texts.phrases.bytes_left_out(since)}\n" if since else "") + text.rstrip()
 
 
 def _output_page(directory: Path, offset: int) -> str:
-    size = client.output_size(directory)
+    size = keeper.output_size(directory)
     wanted = max(0, size + offset) if offset < 0 else offset
-    since = client.next_stored_offset(directory, wanted)
-    text, until = client.read_output_text(directory, since, LOG_BYTES, final=since + LOG_BYTES >= size)
+    since = keeper.next_stored_offset(directory, wanted)
+    text, until = keeper.read_output_text(directory, since, LOG_BYTES, final=since + LOG_BYTES >= size)
     return texts.processes.log_excerpt(text, since, until, size, since - wanted)
 
 
 async def _write(directory: Path, key: str, text: str, *, end: bool) -> str:
     """Give it something to read, once: of a call that was cut off in the middle nobody knows how far it came."""
-    if not isinstance(client.read_status(directory), CommandRunning):
+    if not isinstance(keeper.read_status(directory), CommandRunning):
         raise ToolFailed(texts.shell.NOT_RUNNING)
     if not await run_in_thread(lambda: _mark_written(directory, key)):
         raise OutcomeUnknown(texts.processes.INPUT_OUTCOME_UNKNOWN)
     if text:
-        await client.write_input(directory, text.encode(errors="replace"))
+        await keeper.write_input(directory, text.encode(errors="replace"))
     if end:
-        client.close_input(directory)
+        keeper.close_input(directory)
     return texts.processes.input_written(len(text.encode(errors="replace")), end=end)
 
 
 def _mark_written(directory: Path, key: str) -> bool:
     """Leave a durable mark that this call writes; False if it is there already."""
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    mark = directory / f"written-{call_directory(Path(), key).name}"
     try:
-        os.close(
-            os.open(f"written-{call_directory(Path(), key).name}", os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
-        )
-        os.fsync(folder)
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return False
-    finally:
-        os.close(folder)
+    sync_directory(directory)
     return True

@@ -7,8 +7,6 @@ same transaction, and delivered like any other. So the tool may be repeated: bef
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -22,6 +20,7 @@ from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
 from perdure.errors import FileTooLarge, ToolFailed
 from perdure.tools.attachments import AttachmentFiles
+from perdure.tools.file_contents import open_file
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.workspace import Workspace, translate_file_errors
 
@@ -40,18 +39,12 @@ def send_file_tool(root: Path, home: Path) -> Tool:
         """Send a file to the user, in this chat. It is sent as it is now, at most 50 MB."""
         place = folder.resolve(path, allow_attachments=True)
         name = display_file_name(place.name)
-        with translate_file_errors(folder.display_path(place)), _open_file(place, name) as source:
+        with translate_file_errors(folder.display_path(place)), open_file(place, name) as source:
             sent = _copy_file(cabinet, source, name, use.key, caption)
         use.send_file(sent)
         return texts.attachments.will_be_sent(name, sent.size)
 
     return as_tool(send_file)
-
-
-def _open_file(path: Path, name: str) -> BinaryIO:
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ToolFailed(texts.file_tools.not_a_file(name))
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
 def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:

@@ -17,10 +17,9 @@ from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
-from perdure.tools import output_patterns
+from perdure.tools import keeper, output_patterns
 from perdure.tools.function_tools import as_tool, tool
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import (
+from perdure.tools.keeper import (
     DEFAULT_TIMEOUTS,
     CommandEnded,
     CommandLost,
@@ -121,7 +120,7 @@ def shell_tool(
 async def _make_call_directory(keepers: Path, key: str) -> None:
     """Make the directory of a call, before its intent is on record: if it is gone later, it has vanished."""
     try:
-        await run_in_thread(lambda: client.make_directory(call_directory(keepers, key)))
+        await run_in_thread(lambda: keeper.make_directory(call_directory(keepers, key)))
     except OSError as error:
         raise ToolFailed(texts.shell.not_started(str(error))) from error
 
@@ -152,10 +151,10 @@ async def _wait_for_end(
     """Wait for the end of a command. What it says meanwhile is a sign of life."""
     heard = 0
     while True:
-        await client.wait_for_end(directory, POLL_SECONDS)
-        if not isinstance(seen := await client.wait_for_status(directory, timeouts), CommandRunning):
+        await keeper.wait_for_end(directory, POLL_SECONDS)
+        if not isinstance(seen := await keeper.wait_for_status(directory, timeouts), CommandRunning):
             return seen
-        size = await client.retry_os_errors(lambda: client.output_size(directory), timeouts)
+        size = await keeper.retry_os_errors(lambda: keeper.output_size(directory), timeouts)
         if size != heard or size == max_bytes:  # a keeper of an earlier version stops there, and nobody can tell
             heard = size
             report_activity()
@@ -177,7 +176,7 @@ async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Pat
     The directory was made before the call's intent was on record: if it is not there, the command may have run.
     """
     place = last_call_directory(first)
-    match await client.wait_for_status(place, timeouts):
+    match await keeper.wait_for_status(place, timeouts):
         case CommandMissing():
             raise OutcomeUnknown(texts.shell.FILES_GONE)
         case CommandUnreadable(problem):
@@ -191,7 +190,7 @@ async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Pat
 
 async def _start_shielded(directory: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> None:
     """Start a command. Whoever is cut off meanwhile leaves it started, or not, but not about to be."""
-    starting = asyncio.create_task(client.start_command(directory, spec, timeouts))
+    starting = asyncio.create_task(keeper.start_command(directory, spec, timeouts))
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -206,7 +205,7 @@ async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTi
     match status:
         case CommandEnded():
             output, size = await _read_output(directory, timeouts)
-            how = "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
+            how = exit_cause(status)
             lost = status.seen - status.kept
             if status.kept and size == 0:
                 output = texts.processes.OUTPUT_DELETED
@@ -222,11 +221,16 @@ async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTi
             raise OutcomeUnknown(texts.shell.FILES_GONE)
 
 
+def exit_cause(status: CommandEnded) -> str:
+    """Why a command did not end by itself, in a few words; empty if it did."""
+    return "stopped" if status.stopped else "its time was up" if status.timed_out else status.problem
+
+
 async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, int | None]:
     """What a command has said, and how many bytes that are; a sentence and None if it can never be read."""
     try:
-        return await client.retry_os_errors(
-            lambda: (output_excerpt(directory), client.output_size(directory)), timeouts
+        return await keeper.retry_os_errors(
+            lambda: (output_excerpt(directory), keeper.output_size(directory)), timeouts
         )
     except OSError as error:
         return texts.shell.output_unreadable(str(error)), None
@@ -234,11 +238,11 @@ async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, 
 
 def output_excerpt(directory: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> str:
     """What a command has said: all of it, or its beginning and its end."""
-    size = client.output_size(directory)
-    text, until = client.read_output_text(directory, 0, max_bytes, final=size <= max_bytes)
+    size = keeper.output_size(directory)
+    text, until = keeper.read_output_text(directory, 0, max_bytes, final=size <= max_bytes)
     if until >= size:
         return text
-    head, until = client.read_output_text(directory, 0, max_bytes // 2)
-    since = client.next_stored_offset(directory, max(until, size - max_bytes // 2))
-    tail, _ = client.read_output_text(directory, since, max_bytes // 2, final=True)
+    head, until = keeper.read_output_text(directory, 0, max_bytes // 2)
+    since = keeper.next_stored_offset(directory, max(until, size - max_bytes // 2))
+    tail, _ = keeper.read_output_text(directory, since, max_bytes // 2, final=True)
     return f"{head}\n{texts.phrases.bytes_left_out(since - until)}\n{tail}" if since > until else head + tail

@@ -36,7 +36,8 @@ from perdure.agents.api import ModelRequest, Reply, TurnContext
 from perdure.agents.builtin_agent import Bounds, Finish, next_action
 from perdure.agents.custom.guard import GuardedTurn
 from perdure.agents.custom.pydantic_codec import reply_text
-from perdure.agents.custom.pydantic_journal import PydanticJournal, idempotency_key
+from perdure.agents.custom.pydantic_journal import PydanticJournal
+from perdure.agents.custom.steps import DECLARABLE_EFFECTS
 from perdure.agents.providers.completeness import watch_streams
 from perdure.agents.providers.message_codec import to_provider_messages
 from perdure.agents.providers.models import call_failure, environment_secrets, read_stream
@@ -45,8 +46,6 @@ from perdure.core import texts
 from perdure.core.conversation import build_conversation
 from perdure.core.effects import Effect
 from perdure.errors import ConfigurationError, ModelError
-
-__all__ = ["PydanticAgent", "idempotency_key"]
 
 EFFECT_METADATA_KEY = "perdure_effect"  # in the metadata of a tool
 LIBRARY_TOOL_KINDS = frozenset(
@@ -132,10 +131,9 @@ class PydanticAgent:
 
 
 def _effect(name: str, effect: Effect | str | None) -> Effect:
-    known = (Effect.PURE, Effect.KEYED, Effect.ONCE)
-    if effect not in known:
+    if effect not in DECLARABLE_EFFECTS:
         raise ConfigurationError(
-            f"the tool {name!r} has the effect {effect!r}; expected one of {', '.join(known)}.",
+            f"the tool {name!r} has the effect {effect!r}; expected one of {', '.join(DECLARABLE_EFFECTS)}.",
             hint="Say it in effects= or in the tool's metadata; a tool that does not say is never repeated.",
         )
     return Effect(effect)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import msgspec
-import pydantic
 import pydantic_core
 from pydantic_ai.messages import (
     BinaryContent,
     FileUrl,
     ModelMessage,
-    ModelMessagesTypeAdapter,
     ModelResponse,
     ModelResponsePart,
     TextContent,
@@ -26,7 +25,13 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from perdure.agents.providers.message_codec import to_model_answered
+from perdure.agents.providers.message_codec import (
+    dump_native,
+    load_native,
+    to_model_answered,
+    tool_call_parts,
+    with_call_ids,
+)
 from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import CallProgress, Entry, ModelAnswered, ToolEnded, ToolOutcome, ToolStarted
@@ -37,54 +42,34 @@ from perdure.core.journal import CallProgress, Entry, ModelAnswered, ToolEnded, 
 def encode_response(step: int, response: ModelResponse) -> ModelAnswered:
     """A response with all that the library knows of it, so that it can be given again as it was."""
     entry = to_model_answered(step, response)
-    if len(entry.calls) != len(_tool_call_parts(response)):  # too many: the rest is left out, here and on replay
+    if len(entry.calls) != len(tool_call_parts(response)):  # too many: the rest is left out, here and on replay
         return entry
-    (native,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
-    return msgspec.structs.replace(entry, native=dict(native))
+    return msgspec.structs.replace(entry, native=dump_native(response))
 
 
 def decode_response(entry: ModelAnswered) -> ModelResponse:
     """The response as it was, or at least its words and calls; every call has an id of its own."""
-    response = _load_native(entry) or ModelResponse(_plain(entry), usage=_usage(entry), finish_reason=None)
-    ids = [wish.tool_call_id for wish in _tool_call_parts(response)]
+    native = None if entry.native is None else load_native(entry.native, len(entry.calls))
+    response = native or ModelResponse(_plain(entry), usage=_usage(entry), finish_reason=None)
+    ids = [part.tool_call_id for part in tool_call_parts(response)]
     if "" in ids or len({*ids}) < len(ids):
-        return replace(response, parts=list(_with_call_ids(response.parts, entry.step)))
+        return replace(response, parts=list(with_call_ids(response.parts, _replay_ids(entry.step))))
     return response
-
-
-def _load_native(entry: ModelAnswered) -> ModelResponse | None:
-    if entry.native is None:
-        return None
-    try:
-        (found,) = ModelMessagesTypeAdapter.validate_python([entry.native])
-    except pydantic.ValidationError:  # another version of the library wrote it
-        return None
-    fits = isinstance(found, ModelResponse) and len(_tool_call_parts(found)) == len(entry.calls)
-    return found if fits and isinstance(found, ModelResponse) else None
 
 
 def _plain(entry: ModelAnswered) -> list[ModelResponsePart]:
     text = [TextPart(entry.text)] if entry.text.strip() else []
-    return [*text, *_with_call_ids([ToolCallPart(call.tool, call.arguments) for call in entry.calls], entry.step)]
+    calls = [ToolCallPart(call.tool, call.arguments) for call in entry.calls]
+    return [*text, *with_call_ids(calls, _replay_ids(entry.step))]
 
 
 def _usage(entry: ModelAnswered) -> RequestUsage:
     return RequestUsage(input_tokens=entry.usage.input, output_tokens=entry.usage.output)
 
 
-def _tool_call_parts(response: ModelResponse) -> list[ToolCallPart]:
-    return [part for part in response.parts if isinstance(part, ToolCallPart)]
-
-
-def _with_call_ids(parts: Sequence[ModelResponsePart], step: int) -> Iterator[ModelResponsePart]:
-    """Calls with ids that are the same on every replay, and short enough for every provider."""
-    number = 0
-    for part in parts:
-        if isinstance(part, ToolCallPart):
-            number += 1
-            yield replace(part, tool_call_id=f"c{step:04}x{number:03}")
-        else:
-            yield part
+def _replay_ids(step: int) -> Iterator[str]:
+    """Ids of calls that are the same on every replay, and short enough for every provider."""
+    return (f"c{step:04}x{number:03}" for number in count(1))
 
 
 # ── results ─────────────────────────────────────────────────────────────────────────────────────────────────

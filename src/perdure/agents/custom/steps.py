@@ -30,6 +30,8 @@ from perdure.core.journal import (
 )
 from perdure.errors import OutcomeUnknown, StepChanged, StepFailed
 
+DECLARABLE_EFFECTS = (Effect.PURE, Effect.KEYED, Effect.ONCE)  # those that an author of an agent can declare
+
 _current_step: ContextVar[str | None] = ContextVar("step", default=None)
 
 
@@ -228,9 +230,9 @@ def _repeatable(*effects: Effect) -> bool:
 
 
 def _effect(name: str, effect: Effect | str, key_argument: str | None) -> Effect:
-    known = [Effect.PURE, Effect.KEYED, Effect.ONCE]
-    if effect not in known:
-        raise ValueError(f"the step {name!r} has the effect {effect!r}; expected one of {_names(known)}")
+    if effect not in DECLARABLE_EFFECTS:
+        known = _names(DECLARABLE_EFFECTS)
+        raise ValueError(f"the step {name!r} has the effect {effect!r}; expected one of {known}")
     if (effect == Effect.KEYED) != (key_argument is not None):
         raise ValueError(
             f"the step {name!r}: a keyed step, and no other, names in key_argument= what takes the key"

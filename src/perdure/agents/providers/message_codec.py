@@ -1,13 +1,15 @@
-"""Between core's messages and those of pydantic-ai. Imported only where that is."""
+"""Translates messages, responses and pictures between core and pydantic-ai, which it loads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pydantic
+from msgspec import Struct
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
@@ -25,14 +27,24 @@ from pydantic_ai.models import Model as Provider
 
 from perdure.agents.api import ModelRequest
 from perdure.agents.providers.completeness import require_complete_calls, require_finish_reason
-from perdure.agents.providers.images import LoadedImage
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
 from perdure.core.storable_text import make_storable, to_json
 
 MAX_CALLS = 64  # in one response
-MAX_ARGUMENT_BYTES = 256 * 1024  # bytes, of one call
+MAX_ARGUMENT_BYTES = 256 * 1024  # of one call
+IMAGE_TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
+MAX_IMAGE_BYTES = 5_000_000  # bytes; providers take no more
+MAX_IMAGES = 8  # pictures in one request: the newest
+
+
+class LoadedImage(Struct, frozen=True):
+    """A picture that came with a message, read for one request to a model and never kept."""
+
+    path: str
+    media_type: str
+    content: bytes
 
 
 # ── what we ask ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -101,7 +113,7 @@ def _response(message: AssistantMessage, ids: _WireCallIds, provider: Provider |
     given = [ids.assign(call.id) for call in message.calls]
     native = _load_native(message, provider)
     if native is not None:
-        return replace(native, parts=list(_with_call_ids(native.parts, iter(given))))
+        return replace(native, parts=list(with_call_ids(native.parts, iter(given))))
     parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text.strip() else []
     parts += [
         ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, given, strict=True)
@@ -113,15 +125,34 @@ def _load_native(message: AssistantMessage, provider: Provider | None) -> ModelR
     """The response as its provider gave it, if this is that provider and the library still reads it."""
     if provider is None or message.native is None or message.native.get("provider_name") != provider.system:
         return None
+    return load_native(message.native, len(message.calls))
+
+
+# ── a provider's own response ───────────────────────────────────────────────────────────────────────────────
+
+
+def load_native(native: Mapping[str, Any], call_count: int) -> ModelResponse | None:
+    """The response that `dump_native` stored; None if the library cannot read it, or it has other calls."""
     try:
-        (found,) = ModelMessagesTypeAdapter.validate_python([message.native])
-    except pydantic.ValidationError:
+        (found,) = ModelMessagesTypeAdapter.validate_python([native])
+    except pydantic.ValidationError:  # another version of the library wrote it
         return None
-    calls = [part for part in found.parts if isinstance(part, ToolCallPart)]
-    return found if isinstance(found, ModelResponse) and len(calls) == len(message.calls) else None
+    fits = isinstance(found, ModelResponse) and len(tool_call_parts(found)) == call_count
+    return found if fits and isinstance(found, ModelResponse) else None
 
 
-def _with_call_ids(parts: Sequence[ModelResponsePart], call_ids: Iterator[str]) -> Iterator[ModelResponsePart]:
+def dump_native(response: ModelResponse) -> dict[str, Any]:
+    """A response with everything that the library knows of it, as JSON can hold it."""
+    (native,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+    return dict(native)
+
+
+def tool_call_parts(response: ModelResponse) -> list[ToolCallPart]:
+    return [part for part in response.parts if isinstance(part, ToolCallPart)]
+
+
+def with_call_ids(parts: Sequence[ModelResponsePart], call_ids: Iterator[str]) -> Iterator[ModelResponsePart]:
+    """The parts of a response, with these ids for its calls, in their order."""
     for part in parts:
         yield replace(part, tool_call_id=next(call_ids)) if isinstance(part, ToolCallPart) else part
 
@@ -133,12 +164,13 @@ def to_model_answered(step: int, response: ModelResponse) -> ModelAnswered:
     """A response as the journal keeps it; `ModelCallFailed` if it is half a response."""
     finish = require_finish_reason(response)
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
-    wishes = [part for part in response.parts if isinstance(part, ToolCallPart)]
-    calls = tuple(_call(f"c{step}.{number}", part) for number, part in enumerate(wishes[:MAX_CALLS], 1))
-    if len(wishes) > MAX_CALLS:
-        text = f"{text}\n{texts.tool_calls.too_many(len(wishes) - MAX_CALLS)}".strip()
+    requested = tool_call_parts(response)
+    calls = tuple(_call(f"c{step}.{number}", part) for number, part in enumerate(requested[:MAX_CALLS], 1))
+    if len(requested) > MAX_CALLS:
+        text = f"{text}\n{texts.tool_calls.too_many(len(requested) - MAX_CALLS)}".strip()
     usage = TokenUsage(response.usage.input_tokens, response.usage.output_tokens)
-    native = _dump_native(response) if len(wishes) <= MAX_CALLS else None
+    worth_keeping = len(requested) <= MAX_CALLS and any(_has_more(part) for part in response.parts)
+    native = dump_native(response) if worth_keeping else None
     return require_complete_calls(ModelAnswered(step, text, calls, finish, usage, native))
 
 
@@ -155,14 +187,38 @@ def _call(call: str, part: ToolCallPart) -> ToolCall:
     return ToolCall(call, part.tool_name, arguments)
 
 
-def _dump_native(response: ModelResponse) -> dict[str, Any] | None:
-    """The response word for word, if it holds more than words and calls: signatures, thoughts, ids of its own."""
-    if not any(_has_more(part) for part in response.parts):
-        return None
-    (kept,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
-    return dict(kept)
-
-
 def _has_more(part: ModelResponsePart) -> bool:
+    """Whether a part holds more than text or a call: a signature, a thought, an id of the provider."""
     plain = isinstance(part, TextPart | ToolCallPart)
     return not plain or bool(getattr(part, "provider_details", None) or getattr(part, "id", None))
+
+
+# ── pictures ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def visible_images(messages: Sequence[Message], excluded: Collection[str] = ()) -> list[tuple[str, str]]:
+    """The paths and types of the pictures in a conversation that a model may see, the newest first."""
+    files = [file for message in messages if isinstance(message, UserMessage) for file in message.files]
+    images = [
+        (file.path, file.media_type) for file in reversed(files) if file.path and file.media_type in IMAGE_TYPES
+    ]
+    return [(path, media_type) for path, media_type in images if path not in excluded]
+
+
+def load_images(wanted: Sequence[tuple[str, str]]) -> dict[str, LoadedImage]:
+    """Read the first of these pictures, by their paths, without those that are too large or gone."""
+    found: dict[str, LoadedImage] = {}
+    for path, media_type in wanted:
+        content = _read_image(path) if len(found) < MAX_IMAGES else b""
+        if content:
+            found[path] = LoadedImage(path, media_type, content)
+    return found
+
+
+def _read_image(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_IMAGE_BYTES + 1)
+    except OSError:
+        return b""
+    return content if len(content) <= MAX_IMAGE_BYTES else b""

@@ -28,8 +28,13 @@ from pydantic_ai.tools import ToolDefinition
 from perdure.agents.api import ModelRequest, PreviewCallback
 from perdure.agents.providers.completeness import incomplete_answer_error, response_with_end_mark, watch_streams
 from perdure.agents.providers.context_window import ModelWindow, WindowProbe
-from perdure.agents.providers.images import LoadedImage, load_images, visible_images
-from perdure.agents.providers.message_codec import to_model_answered, to_provider_messages
+from perdure.agents.providers.message_codec import (
+    LoadedImage,
+    load_images,
+    to_model_answered,
+    to_provider_messages,
+    visible_images,
+)
 from perdure.agents.providers.transport import open_client
 from perdure.core import texts
 from perdure.core.context_window import ContextRefusal, KnownWindow, parse_refusal

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from perdure.tools.keeper import client
-from perdure.tools.keeper.client import CommandEnded, CommandLost, CommandNeverStarted, CommandRunning
+from perdure.tools import keeper
+from perdure.tools.keeper import CommandEnded, CommandLost, CommandNeverStarted, CommandRunning
 from perdure.tools.keeper.directory import process_stat, signal_process, signal_session
 
 
@@ -17,7 +17,7 @@ class CommandKiller:
 
     def running(self) -> list[CommandRunning]:
         """The commands that run now, and have been started."""
-        seen = client.read_all_statuses(self._root, self._finished)
+        seen = keeper.read_all_statuses(self._root, self._finished)
         self._finished |= {
             name
             for name, each in seen.items()

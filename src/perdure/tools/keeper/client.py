@@ -23,71 +23,19 @@ from perdure.tools.keeper.directory import (
     session_processes,
     signal_process,
 )
-from perdure.tools.keeper.output import (
-    AllBut,
-    current_output_file,
-    next_stored_offset,
-    output_size,
-    read_all_statuses,
-    read_output,
-    read_output_text,
-    remove_ended,
-)
-from perdure.tools.keeper.spawn import LaunchSpec, start_command
 from perdure.tools.keeper.status import (
-    DEFAULT_TIMEOUTS,
     ClaimRecord,
-    CommandEnded,
     CommandLost,
-    CommandMissing,
-    CommandNeverStarted,
     CommandRunning,
     CommandStatus,
     CommandUnclaimed,
-    CommandUnreadable,
     DamagedRecord,
-    StatusTimeouts,
-    make_directory,
     prevent_start,
     read_child,
     read_claim,
     read_status,
-    retry_os_errors,
-    wait_for_status,
 )
 from perdure.tools.threads import run_in_thread
-
-__all__ = [
-    "DEFAULT_TIMEOUTS",
-    "AllBut",
-    "CommandEnded",
-    "CommandLost",
-    "CommandMissing",
-    "CommandNeverStarted",
-    "CommandRunning",
-    "CommandStatus",
-    "CommandUnclaimed",
-    "CommandUnreadable",
-    "LaunchSpec",
-    "StatusTimeouts",
-    "close_input",
-    "current_output_file",
-    "make_directory",
-    "next_stored_offset",
-    "output_size",
-    "prevent_start",
-    "read_all_statuses",
-    "read_output",
-    "read_output_text",
-    "read_status",
-    "remove_ended",
-    "retry_os_errors",
-    "start_command",
-    "stop",
-    "wait_for_end",
-    "wait_for_status",
-    "write_input",
-]
 
 _Watch = Callable[[int, Callable[[], None]], object]
 _Forget = Callable[[int], object]

@@ -1,26 +1,12 @@
-"""What kept commands leave behind: their output, and their places, until they are swept away."""
+"""Reads the stored output of a command from the files in its directory."""
 
 from __future__ import annotations
 
 import codecs
 import os
-import shutil
-from collections.abc import Collection, Container
 from pathlib import Path
 
-from perdure.tools.keeper.status import (
-    CommandEnded,
-    CommandLost,
-    CommandNeverStarted,
-    CommandStatus,
-    CommandUnclaimed,
-    path_exists,
-    prevent_start,
-    read_status,
-)
-
 FIRST_FILE = "output"  # the file with how it began; those with its end are named after it, with their place behind
-_REMOVAL_PREFIX = ".gone-"  # begins the name of a place that is being removed
 
 
 def output_size(directory: Path) -> int:
@@ -100,73 +86,3 @@ def read_output_text(directory: Path, offset: int, limit: int, *, final: bool = 
     if not text and left == limit:  # else a reader with a tiny limit would never come any farther
         text, left = decoder.decode(b"", final=True), 0
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}"), after - left
-
-
-def read_all_statuses(root: Path, skipped: Container[str] = ()) -> dict[str, CommandStatus]:
-    """What is to be seen in every place below a folder, by its name; but for those that are known."""
-    return {place.name: read_status(place) for place in _command_directories(root, skipped)}
-
-
-def remove_ended(root: Path, older_than_ms: int, now_ms: int, skipped: Container[str] = ()) -> list[str]:
-    """Remove every place whose command was over for longer than that; return their names.
-
-    What runs is never touched, nor a command that has lost its keeper and lives, nor what is spared by name:
-    a place that is gone looks as if nothing had ever been begun in it. If we die inside, a place is there as a
-    whole or not at all.
-    """
-    due = now_ms - older_than_ms
-    swept = [
-        place
-        for place in _command_directories(root, skipped)
-        if _over_since_ms(place) <= due and _is_removable(place)
-    ]
-    for place in swept:
-        place.rename(place.with_name(f"{_REMOVAL_PREFIX}{place.name}"))
-    for rest in root.glob(f"{_REMOVAL_PREFIX}*"):
-        shutil.rmtree(rest, ignore_errors=True)  # what cannot be removed now is tried again the next time
-    return sorted(place.name for place in swept)
-
-
-class AllBut:
-    """Everything but a few: what is not known to be due is spared, also what came since we looked."""
-
-    def __init__(self, few: Collection[str]) -> None:
-        self._few = few
-
-    def __contains__(self, one: object) -> bool:
-        return one not in self._few
-
-
-def _command_directories(root: Path, skipped: Container[str] = ()) -> list[Path]:
-    """The places below a folder, without some of them: folders with an order or a claim."""
-    names = sorted(each for each in root.iterdir() if each.name not in skipped) if root.is_dir() else []
-    return [each for each in names if not each.name.startswith(".") and _is_command_directory(each)]
-
-
-def _is_command_directory(folder: Path) -> bool:
-    """Whether a folder is the place of a command; a folder that cannot be looked at counts as one.
-
-    A place that was made for a call that never began holds nothing, and is known by its name.
-    """
-    if folder.is_symlink():
-        return False
-    try:
-        return "~" in folder.name or any(path_exists(folder / name) for name in ("order.json", "claim"))
-    except OSError:
-        return True
-
-
-def _over_since_ms(directory: Path) -> float:
-    """When a command was over, in milliseconds; of one that is not, never."""
-    match read_status(directory):
-        case CommandEnded(ended_at=ended_at):
-            return ended_at
-        case CommandLost(alive=False) | CommandNeverStarted() | CommandUnclaimed():
-            return max(each.lstat().st_mtime for each in (directory, *directory.iterdir())) * 1000
-        case _:
-            return float("inf")
-
-
-def _is_removable(directory: Path) -> bool:
-    """Whether no keeper can come to a place any more."""
-    return not isinstance(read_status(directory), CommandUnclaimed) or prevent_start(directory)

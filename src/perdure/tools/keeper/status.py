@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import texts
+from perdure.tools.file_contents import sync_directory
 from perdure.tools.keeper.directory import RECORD_VERSION, boot_id, claim_directory, is_process_alive, process_stat
 from perdure.tools.threads import run_in_thread
 
@@ -204,11 +205,7 @@ def make_directory(directory: Path) -> None:
     """Make the directory of a command, so that it is there after a power cut too."""
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700, parents=True)
-    parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
+    sync_directory(directory.parent)
 
 
 def read_claim(directory: Path) -> ClaimRecord | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import anyio
+import msgspec
 from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
@@ -16,8 +17,15 @@ from mcp.types import (
     CONNECTION_CLOSED,
     PARSE_ERROR,
     REQUEST_TIMEOUT,
+    AudioContent,
     CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
     Implementation,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
     Tool,
     ToolListChangedNotification,
 )
@@ -27,7 +35,6 @@ from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import OutcomeUnknown, ToolFailed
-from perdure.tools.mcp.results import result_text
 from perdure.tools.mcp.server import McpServer
 from perdure.tools.mcp.transport import LOST, REFUSED, UNSENT, StderrTail, open_streams
 from perdure.version import __version__
@@ -133,7 +140,7 @@ class McpConnection:
             self._mark_stale()
         elif isinstance(message, Exception):
             _log.warning(
-                "mcp_garbled", extra={"fields": {"server": self._server.name, "error": type(message).__name__}}
+                "mcp_bad_message", extra={"fields": {"server": self._server.name, "error": type(message).__name__}}
             )
 
     def _mark_stale(self) -> None:
@@ -228,3 +235,33 @@ class McpConnection:
         known = isinstance(error, McpConnectionEnded | MCPError)
         why = str(error) if known else f"{type(error).__name__}: {error}"
         return self._server.redact(texts.mcp.server_ended(why, str(self._stderr)))
+
+
+# ── results ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def result_text(result: CallToolResult) -> str:
+    """The texts of a result and a short description of its other blocks, or else its structured content."""
+    text = "\n".join(_block_text(block) for block in result.content)
+    if not text.strip() and result.structured_content is not None:
+        return msgspec.json.encode(result.structured_content).decode()
+    return text or texts.phrases.NO_OUTPUT
+
+
+def _block_text(block: ContentBlock) -> str:
+    match block:
+        case TextContent(text=text):
+            return text
+        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+            return texts.mcp.binary_content(kind, _decoded_size(data))
+        case ResourceLink(name=name, uri=uri):
+            return texts.mcp.resource_link(name, uri)
+        case EmbeddedResource(resource=TextResourceContents(uri=uri, text=text)):
+            return texts.mcp.embedded_resource(uri, text)
+        case EmbeddedResource(resource=resource):
+            return texts.mcp.resource_link(resource.mime_type or "a file", resource.uri)
+
+
+def _decoded_size(data: str) -> int:
+    """The number of bytes in a base64 text, calculated from its length: a damaged text must not fail the call."""
+    return len(data.rstrip("=")) * 3 // 4

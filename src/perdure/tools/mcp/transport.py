@@ -105,7 +105,7 @@ class StderrTail:
         self._tail = (self._tail + heard)[-MAX_STDERR_CHARACTERS:]
         for line in heard.splitlines():
             _log.debug(
-                "mcp_said", extra={"fields": {"server": self._server.name, "line": self._server.redact(line)}}
+                "mcp_stderr", extra={"fields": {"server": self._server.name, "line": self._server.redact(line)}}
             )
         return bool(heard)
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from perdure.tools.shell_policy.facts import CommandFact, RunsCode, RunsCommand, RunsFile, SetsVariable
 from perdure.tools.shell_policy.file_writers import SED_OPTIONS
-from perdure.tools.shell_policy.lexer import UNKNOWN_MARK, Word
+from perdure.tools.shell_policy.lexer import UNKNOWN_MARK, Words, base_name
 from perdure.tools.shell_policy.options import option_names, option_values, split_options, split_permuted_options
-from perdure.tools.shell_policy.parser import Redirect
+from perdure.tools.shell_policy.parser import Redirects
 from perdure.tools.shell_policy.rules import RiskReason
 from perdure.tools.shell_policy.wrappers import input_facts
-
-Words = Sequence[Word]
-Redirects = Sequence[Redirect]
 
 # Interpreters: their options with a value, and those whose value is code.
 INTERPRETERS: dict[str, tuple[str, str]] = {
@@ -56,7 +53,7 @@ _NONINTERACTIVE_OPTIONS = {"-f", "--file", "-l", "--list", "--version", "--help"
 
 def interpreter_facts(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
     """What an interpreter of the table runs."""
-    plain = words[0].text.rpartition("/")[2].rstrip("0123456789.")
+    plain = base_name(words[0].text).rstrip("0123456789.")
     plain = _ALIASES.get(plain, plain)
     if plain not in INTERPRETERS:
         return

@@ -6,6 +6,7 @@ Whatever may mean something else to the shell than it does here is refused, neve
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NoReturn
 
 from msgspec import Struct
@@ -49,6 +50,14 @@ class Word(Struct, frozen=True):
             or self.globs
             or any(mark in self.text for mark in (UNKNOWN_MARK, BRACE_MARK, WORKING_DIRECTORY_MARK))
         )
+
+
+Words = Sequence[Word]
+
+
+def base_name(path: str) -> str:
+    """The name of a program, without the path under which it is called."""
+    return path.rpartition("/")[2]
 
 
 class WordLexer:

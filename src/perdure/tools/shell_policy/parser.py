@@ -7,6 +7,7 @@ subshells, substitutions and here-documents alike. What few people write, such a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NoReturn
 
 from msgspec import Struct
@@ -44,6 +45,9 @@ class Redirect(Struct):
     body: str | None = None  # of a here-document, with a HOLE where values come in
 
 
+Redirects = Sequence[Redirect]
+
+
 class SimpleCommand(Struct, frozen=True):
     """A simple command; or, without words, where a whole group of commands reads from or writes to."""
 
@@ -65,36 +69,17 @@ def parse_command_line(text: str, *, bash: bool = True) -> list[SimpleCommand]:
     return found
 
 
-class CommandParser(WordLexer):
-    """A reader of commands, which puts what it finds into a list."""
+class SimpleCommandParser(WordLexer):
+    """Reads simple commands with their assignments, redirections and here-documents into a list."""
 
     def __init__(self, text: str, commands: list[SimpleCommand], *, bash: bool, depth: int = 0) -> None:
         super().__init__(text, bash=bash, depth=depth)
         self.commands, self.enclosing_functions = commands, tuple[str, ...]()
         self.pending_documents = list[Redirect]()  # the here-documents whose text begins after this line
 
-    def parse(self) -> None:
-        self._list("")
-        self._refuse_pending_documents()
-
     def expand_document(self) -> str:
         """The text as that of a here-document, with a HOLE where values come in."""
         return self._double_quoted("")[0]
-
-    def _script(self, text: str) -> None:
-        inner = CommandParser(text, self.commands, bash=self.bash, depth=self.depth)
-        inner.enclosing_functions = self.enclosing_functions
-        inner.parse()
-
-    def _substitution(self) -> None:
-        due, self.pending_documents = self.pending_documents, []
-        self._list(")")
-        self._refuse_pending_documents()
-        self.pending_documents = due
-
-    def _refuse_pending_documents(self) -> None:
-        if self.pending_documents:
-            self._refuse("a here-document does not end")
 
     def _word(self) -> Word | None:
         word = super()._word()
@@ -110,7 +95,91 @@ class CommandParser(WordLexer):
         rest = self.text[self.position : self.position + 20].split("\n")[0]
         self._refuse(f"I do not know what `{rest}` means there" if rest else "something is missing")
 
-    # ── lists ───────────────────────────────────────────────────────────────────────────────────────────────
+    def _refuse_pending_documents(self) -> None:
+        if self.pending_documents:
+            self._refuse("a here-document does not end")
+
+    def _lines(self) -> None:
+        """Passes the ends of lines, and reads the here-documents that follow them."""
+        self._consume(_BLANKS)
+        while self._starts_with("\n"):
+            self.position += 1
+            due, self.pending_documents = self.pending_documents, []
+            for redirect in due:
+                self._document(redirect)
+            self._consume(_BLANKS)
+
+    def _simple(self, start: int, word: Word | None, *, group: bool = False) -> bool:
+        words, assigned, redirects = list[Word](), list[Word](), list[Redirect]()
+        while True:
+            if word:
+                assigns = not words and _ASSIGNMENT.match(word.source.replace("\\\n", ""))
+                (assigned if assigns else words).append(word)
+            self._consume(_BLANKS)
+            word = None
+            if redirect := self._redirect():
+                redirects.append(redirect)
+            elif group or not (word := self._word()):
+                break
+        if words or assigned or redirects:
+            self._add(start, words, assigned, redirects)
+        return True
+
+    def _add(self, start: int, words: list[Word], assigned: list[Word], redirects: list[Redirect]) -> None:
+        source = self.text[start : self.position].strip()
+        self.commands.append(
+            SimpleCommand(tuple(words), tuple(assigned), tuple(redirects), source, self.enclosing_functions)
+        )
+
+    # ── redirections and here-documents ──────────────────────────────────────────────────────────────────────
+
+    def _redirect(self) -> Redirect | None:
+        if not (found := self._consume(_REDIRECT)):
+            return None
+        sign = found[0].lstrip("0123456789")
+        redirect = Redirect(sign, self._require_word(), found[0].removesuffix(sign))
+        if sign == "<<<":
+            redirect.body = redirect.target.text
+        elif sign in {"<<", "<<-"}:
+            self.pending_documents.append(redirect)
+            if not redirect.target.known:
+                self._refuse("I do not know where a here-document ends")
+        return redirect
+
+    def _document(self, redirect: Redirect) -> None:
+        start = begin = self.position
+        literal, line = not redirect.target.bare, None
+        while line != redirect.target.text:
+            begin, found = self.position, self._consume(_LINE)
+            line = found[0].removesuffix("\n") if found else self._refuse("a here-document does not end")
+            if line.endswith("\\") and not literal:
+                self._refuse("a here-document has joined lines, about which shells differ")
+            line = line.lstrip("\t") if redirect.operator == "<<-" else line
+        redirect.body = self.text[start:begin]
+        if not literal:
+            inner = type(self)(redirect.body, self.commands, bash=self.bash, depth=self.depth)
+            redirect.body = inner.expand_document()
+
+
+class CommandParser(SimpleCommandParser):
+    """Reads lists of commands, blocks, functions and substitutions, and every simple command inside of them."""
+
+    def parse(self) -> None:
+        self._list("")
+        self._refuse_pending_documents()
+
+    def _script(self, text: str) -> None:
+        inner = CommandParser(text, self.commands, bash=self.bash, depth=self.depth)
+        inner.enclosing_functions = self.enclosing_functions
+        inner.parse()
+
+    def _substitution(self) -> None:
+        due, self.pending_documents = self.pending_documents, []
+        self._list(")")
+        self._refuse_pending_documents()
+        self.pending_documents = due
+
+    # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _list(self, *ends: str) -> str:
         """Reads commands up to one of these ends, and tells which it was; an empty one is the end of the text."""
@@ -128,16 +197,6 @@ class CommandParser(WordLexer):
         self.position, self.depth = self.position + len(end), self.depth - 1
         return end
 
-    def _lines(self) -> None:
-        """Passes the ends of lines, and reads the here-documents that follow them."""
-        self._consume(_BLANKS)
-        while self._starts_with("\n"):
-            self.position += 1
-            due, self.pending_documents = self.pending_documents, []
-            for redirect in due:
-                self._document(redirect)
-            self._consume(_BLANKS)
-
     def _separator(self) -> None:
         self._consume(_BLANKS)
         if not self._consume(_SEPARATOR) and not any(
@@ -145,7 +204,7 @@ class CommandParser(WordLexer):
         ):
             self._refuse_here()
 
-    # ── commands ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── blocks ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _command(self) -> bool:
         """Reads a command, or a word before one; tells whether a separator has to follow."""
@@ -181,28 +240,6 @@ class CommandParser(WordLexer):
     def _group_redirects(self) -> bool:
         """Reads where a whole group of commands reads from and writes to."""
         return self._simple(self.position, None, group=True)
-
-    def _simple(self, start: int, word: Word | None, *, group: bool = False) -> bool:
-        words, assigned, redirects = list[Word](), list[Word](), list[Redirect]()
-        while True:
-            if word:
-                assigns = not words and _ASSIGNMENT.match(word.source.replace("\\\n", ""))
-                (assigned if assigns else words).append(word)
-            self._consume(_BLANKS)
-            word = None
-            if redirect := self._redirect():
-                redirects.append(redirect)
-            elif group or not (word := self._word()):
-                break
-        if words or assigned or redirects:
-            self._add(start, words, assigned, redirects)
-        return True
-
-    def _add(self, start: int, words: list[Word], assigned: list[Word], redirects: list[Redirect]) -> None:
-        source = self.text[start : self.position].strip()
-        self.commands.append(
-            SimpleCommand(tuple(words), tuple(assigned), tuple(redirects), source, self.enclosing_functions)
-        )
 
     def _for(self) -> None:
         name = self._require_word()
@@ -253,33 +290,3 @@ class CommandParser(WordLexer):
         self._list(")" if body[0] == "(" else "}")
         self.enclosing_functions = within
         return self._group_redirects()
-
-    # ── redirections and here-documents ─────────────────────────────────────────────────────────────────────
-
-    def _redirect(self) -> Redirect | None:
-        if not (found := self._consume(_REDIRECT)):
-            return None
-        sign = found[0].lstrip("0123456789")
-        redirect = Redirect(sign, self._require_word(), found[0].removesuffix(sign))
-        if sign == "<<<":
-            redirect.body = redirect.target.text
-        elif sign in {"<<", "<<-"}:
-            self.pending_documents.append(redirect)
-            if not redirect.target.known:
-                self._refuse("I do not know where a here-document ends")
-        return redirect
-
-    def _document(self, redirect: Redirect) -> None:
-        start = begin = self.position
-        literal, line = not redirect.target.bare, None
-        while line != redirect.target.text:
-            begin, found = self.position, self._consume(_LINE)
-            line = found[0].removesuffix("\n") if found else self._refuse("a here-document does not end")
-            if line.endswith("\\") and not literal:
-                self._refuse("a here-document has joined lines, about which shells differ")
-            line = line.lstrip("\t") if redirect.operator == "<<-" else line
-        redirect.body = self.text[start:begin]
-        if not literal:
-            redirect.body = CommandParser(
-                redirect.body, self.commands, bash=self.bash, depth=self.depth
-            ).expand_document()

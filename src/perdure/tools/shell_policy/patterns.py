@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from perdure.tools.shell_policy.lexer import BRACE_MARK, UNKNOWN_MARK, Word
+from perdure.tools.shell_policy.lexer import BRACE_MARK, UNKNOWN_MARK, Word, base_name
 
 _UNKNOWN_REST = re.compile(f"[{UNKNOWN_MARK}{BRACE_MARK}].*", re.DOTALL)
 _LETTERS = re.compile(r"-[A-Za-z0-9]+")
@@ -55,7 +55,7 @@ def matches_plainly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
 
 
 def _names(pattern: CommandPattern, program: Word) -> bool:
-    name, short = program.text, program.text.rpartition("/")[2]
+    name, short = program.text, base_name(program.text)
     wanted = pattern.words[0]
     if not _WILD.search(wanted):  # which is much faster, and there are many patterns
         return wanted in (name, short)

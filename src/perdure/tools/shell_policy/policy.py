@@ -29,6 +29,7 @@ from perdure.tools.shell_policy.lexer import (
     WORKING_DIRECTORY_MARK,
     Unreadable,
     Word,
+    base_name,
 )
 from perdure.tools.shell_policy.parser import SimpleCommand, parse_command_line
 from perdure.tools.shell_policy.patterns import (
@@ -218,7 +219,7 @@ class CommandLineAssessment:
             yield RiskReason.UNKNOWN_CODE
         elif file.text == "-" or file.text.startswith(("/dev/", "/proc/")):
             yield RiskReason.UNSEEN_CODE
-        elif "://" in file.text or _basename(file.text) in self._downloaded:
+        elif "://" in file.text or base_name(file.text) in self._downloaded:
             yield RiskReason.FETCHED
 
     def _path_findings(self, path: Word) -> Iterator[str]:
@@ -239,22 +240,18 @@ class CommandLineAssessment:
 
     def _record_effects(self, words: Sequence[Word], command: SimpleCommand) -> None:
         """What the commands after this one have to know of it."""
-        name = _basename(words[0].text)
+        name = base_name(words[0].text)
         if name in _DOWNLOADS or (self._downloaded and name in _COPIERS):
             targets = [redirect.target for redirect in command.redirects]
-            self._downloaded |= {_basename(word.text.split("?")[0]) for word in (*words[1:], *targets)}
+            self._downloaded |= {base_name(word.text.split("?")[0]) for word in (*words[1:], *targets)}
         if name in {"cd", "pushd"}:
             places = [word for word in words[1:] if word.text[:1] != "-"]
             self._in_workspace = bool(places) and places[0].text != "-" and not any(self._path_findings(places[0]))
 
 
-def _basename(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
 def _command_facts(words: Sequence[Word], command: SimpleCommand) -> Iterator[CommandFact]:
     """What the program does, by all that is known of it."""
-    name = _basename(words[0].text)
+    name = base_name(words[0].text)
     yield from wrapper_facts(words)
     for known in (COMMAND_RUNNERS, SCRIPT_READERS):
         if name in known:

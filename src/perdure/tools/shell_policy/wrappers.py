@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -17,13 +17,10 @@ from perdure.tools.shell_policy.facts import (
     SetsVariable,
     join_words,
 )
-from perdure.tools.shell_policy.lexer import UNKNOWN_MARK, Unreadable, Word
+from perdure.tools.shell_policy.lexer import UNKNOWN_MARK, Unreadable, Word, Words, base_name
 from perdure.tools.shell_policy.options import operands, option_names, option_values, split_options
-from perdure.tools.shell_policy.parser import Redirect
+from perdure.tools.shell_policy.parser import Redirects
 from perdure.tools.shell_policy.rules import RiskReason
-
-Words = Sequence[Word]
-Redirects = Sequence[Redirect]
 
 # Programs that run the command behind their options and so many operands.
 WRAPPERS: dict[str, tuple[str, int]] = {
@@ -80,7 +77,7 @@ _GIT_COMMAND = r"(?i)alias\.|pager|editor|command|cmd|helper|textconv|driver|hoo
 
 def wrapper_facts(words: Words) -> Iterator[CommandFact]:
     """What a program of the table runs."""
-    name = words[0].text.rpartition("/")[2]
+    name = base_name(words[0].text)
     second = next((at for at, word in enumerate(words) if at and not word.text.startswith("-")), 0)
     both = f"{name} {words[second].text}"
     if name not in WRAPPERS and both not in WRAPPERS:
@@ -186,7 +183,7 @@ def _ssh(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
 def _in_container(words: Words, _: Redirects) -> Iterator[CommandFact]:
     texts = [word.text for word in words]
     if "exec" not in texts:
-        shells = [at for at, text in enumerate(texts) if text.rpartition("/")[2] in _SHELLS]
+        shells = [at for at, text in enumerate(texts) if base_name(text) in _SHELLS]
         yield from (RunsCommand(words[at:]) for at in shells[:1])
         return
     behind = words[texts.index("exec") + 1 :]

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
-from perdure.tools.keeper import output as keeper_output
+from perdure.tools import keeper
 from perdure.web.api.turns import read_after, read_path_id
 from perdure.web.responses import HttpRefusal, json_response
 from perdure.web.routes import route
@@ -61,9 +61,9 @@ class ProcessApi:
 
 def read_output(directory: Path, offset: int | None, *, final: bool) -> dict[str, Any]:
     """What a command has said, as far as it was kept here; without an offset, the last of it."""
-    size = keeper_output.output_size(directory)
+    size = keeper.output_size(directory)
     begin = max(0, size - MAX_OUTPUT_BYTES) if offset is None else offset
-    text, after = keeper_output.read_output_text(directory, begin, MAX_OUTPUT_BYTES, final=final)
+    text, after = keeper.read_output_text(directory, begin, MAX_OUTPUT_BYTES, final=final)
     return {"output": text, "offset": begin, "next": after, "size": size, "here": directory.exists()}
 
 
