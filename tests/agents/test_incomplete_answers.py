@@ -29,8 +29,9 @@ from perdure.core.journal import ModelAnswered, ModelFailed, ToolEnded, ToolStar
 from perdure.core.tools import Tool, Use
 from perdure.errors import ModelError
 from perdure.testing import RecordingTurn
-from perdure.testing.providers import CUTS, FRAMINGS, Plays, Says, WireProvider, Wish
+from perdure.testing.providers import Says, Wish
 from support.models import EMPTY_TLS_CONTEXT
+from support.wire_provider import CUTS, FRAMINGS, Plays, WireProvider
 
 pytestmark = pytest.mark.anyio
 

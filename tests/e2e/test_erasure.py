@@ -150,7 +150,7 @@ async def test_b104_event_of_an_erased_session_does_not_bring_it_back_when_it_co
         again = platform.write("say: other")
         await wait_for_replies(platform, WORDS, "other")
         assert again != message.id
-    platform._count = 0  # so that its next message has the id of the first
+    platform.mailbox._count = 0  # so that its next message has the id of the first
     platform.write(f"say: {WORDS}")
     async with serving(home, platform) as running:
         await eventually("it is acknowledged", lambda: not platform.pending())

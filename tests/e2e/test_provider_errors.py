@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from perdure.core import texts
-from perdure.testing.providers import Fails, LocalProvider, Plays, Says, WireProvider, Wish
+from perdure.testing.providers import Fails, LocalProvider, Says, Wish
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.wire_provider import Plays, WireProvider
 
 TOOL = """
 import os, pathlib

@@ -191,7 +191,7 @@ class FaultyPlatform(SimulatedPlatform):
     def adapter(self) -> SimulatedAdapter:
         if self._fault == "keeps nothing":
             for inbound in self.pending():
-                self.acknowledge(inbound)
+                self.mailbox.acknowledge(inbound)
         return FaultyAdapter(self, self._fault)
 
     def deliver(self, outbound: Outbound) -> Receipt:

@@ -1,15 +1,15 @@
-"""A gateway that is killed at its n-th store call, before and after it, for every n; the next one goes on."""
+"""Kills a gateway at its n-th store call, before and after the call, for every n; the next one recovers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from perdure.runtime.gateway import Gateway
 from perdure.testing import Crash, CrashingDatabase, SettableClock, SimulatedPlatform
-from perdure.testing.crashes import crashing_wrapper
 from support.inprocess import make_gateway
 from support.waiting import eventually
 
@@ -18,7 +18,7 @@ Check = Callable[[Gateway, SimulatedPlatform], Awaitable[None]]
 
 
 class StoreCallSweep:
-    """What people write, when all of it is settled, and what must be true then."""
+    """The messages that people write, a predicate that tells when all are settled, and a check to run then."""
 
     def __init__(self, *writes: str, settled: Settled, check: Check, **options: Any) -> None:
         self._writes = writes
@@ -27,7 +27,7 @@ class StoreCallSweep:
         self._options = options
 
     async def run(self, folder: Path) -> int:
-        """Kill at every point; how many there were."""
+        """Crash at every point; return the number of points."""
         points = 0
         for after in (False, True):
             at = 1
@@ -37,13 +37,13 @@ class StoreCallSweep:
         return points
 
     async def _survives(self, home: Path, at: int, *, after: bool) -> bool:
-        """Run until the crash, then run again to the end. True: the first run had come to its end before it."""
+        """Run until the crash, then run a second gateway to the end. True if the first run never crashed."""
         platform, clock = SimulatedPlatform(), SettableClock()
         for text in self._writes:
             platform.write(text)
         options = {"clock": clock, **self._options}
         survived = await self._run(
-            make_gateway(home, platform, wrap=crashing_wrapper(at, after=after), **options), platform
+            make_gateway(home, platform, wrap=partial(CrashingDatabase, at=at, after=after), **options), platform
         )
         clock.move(600)  # so that two crashes are no crash loop
         last = make_gateway(home, platform, wrap=CrashingDatabase, **options)
@@ -51,7 +51,7 @@ class StoreCallSweep:
         return survived
 
     async def _run(self, gateway: Gateway, platform: SimulatedPlatform, check: Check | None = None) -> bool:
-        """Run a gateway to the end (True), or until it is killed (False)."""
+        """Run a gateway until all is settled (True) or until it crashes (False)."""
         running = asyncio.create_task(gateway.run())
         settled = asyncio.create_task(eventually("all is settled", lambda: self._is_settled(gateway, platform)))
         await asyncio.wait({running, settled}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""A gateway as the store sees it: an open database and a run of its own, which may stop, crash and come back."""
+"""A gateway reduced to its store calls: an open database and a run, which can stop, crash and start again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -81,7 +81,7 @@ def answer_with_calls(*calls: str, step: int = 1) -> ModelAnswered:
 
 
 class DatabaseLocation(Struct, frozen=True):
-    """Where a database is, and a folder in which gateways can have their homes."""
+    """The URL of a database, and a folder for the homes of its gateways."""
 
     url: str
     folder: Path
@@ -105,7 +105,7 @@ class InboxMessage(Struct, frozen=True):
 
 
 class DatabaseSnapshot(Struct, frozen=True):
-    """What the tables say at one moment, in their orders."""
+    """The turns, the journal, the inbox and the outbox at one moment, each in its order."""
 
     turns: list[Turn]
     journal: dict[str, list[JournalRecord]]
@@ -113,14 +113,17 @@ class DatabaseSnapshot(Struct, frozen=True):
     outbox: list[OutboxDelivery]
 
 
-class StoreGateway:
-    """One gateway's hold on a store. Its clock ticks once per question, so that no two facts have one time."""
+class StoreConnection:
+    """A run of a gateway on an open database, and direct access to the tables.
+
+    Its clock ticks once per call of `now`, so that no two facts have the same time.
+    """
 
     def __init__(self, place: DatabaseLocation, instance: str = "one") -> None:
         self.place = place
         self.instance = instance
         self.run = ""
-        self.clock: Clock = wall_clock  # of the machine, by which ids are made
+        self.clock: Clock = wall_clock  # the store makes ids by this clock
         self._ticks = itertools.count(1_000)
         self._store: Store | None = None
 
@@ -134,7 +137,7 @@ class StoreGateway:
 
     async def open(
         self, wrap: Callable[[Database], Database] = lambda database: database, launch: GatewayLaunch | None = None
-    ) -> StoreGateway:
+    ) -> Self:
         """Open the database and begin a run, as the supervisor's launch if there is one."""
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
@@ -148,17 +151,48 @@ class StoreGateway:
         await self.crash()
 
     async def crash(self) -> None:
-        """Let go of everything without a word: nothing says that the run has ended."""
+        """Close the database without recording the end of the run."""
         if self._store is not None:
             await self._store.close()
             self._store = None
 
     async def reopen(self, *, clean: bool = False) -> None:
-        """Come back as a new run of the same gateway, after a crash unless the stop was clean."""
+        """Begin a new run of the same gateway, after a crash or after a clean stop."""
         await (self.stop() if clean else self.crash())
         await self.open()
 
-    # ── what a gateway does ─────────────────────────────────────────────────────────────────────────────────
+    # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def view(self, turn: Turn) -> TurnView:
+        """Fold the journal of a turn."""
+        return fold(await self.store.journal.of_turn(turn.session, turn.id))
+
+    async def turn_row(self, turn: Turn) -> Turn:
+        found = await self.store.turns.get(turn.id)
+        assert found is not None, f"no turn {turn.id}"
+        return found
+
+    async def query(self, sql: str, **values: Any) -> list[Row]:
+        return await self.store.database.read(lambda tx: tx.all(sql, **values))
+
+    async def all_rows(self, *, but: Sequence[str] = ()) -> dict[str, list[Row]]:
+        """Return every row of every table, to compare before and after."""
+        return await self.store.database.read(
+            lambda tx: {
+                table: sorted(tx.all(f"SELECT * FROM {table}"), key=repr) for table in TABLES if table not in but
+            }
+        )
+
+    async def snapshot(self) -> DatabaseSnapshot:
+        return await self.store.database.read(_snapshot)
+
+    async def execute_sql(self, sql: str, **values: Any) -> int:
+        """Change a table directly, past the store."""
+        return await self.store.database.write(lambda tx: tx.run(sql, **values))
+
+
+class StoreGateway(StoreConnection):
+    """The calls of a gateway on its store: receive, claim, append, finish and deliver."""
 
     async def receives(self, text: str, *, chat_name: str = "c1", id: str | None = None) -> Stored:  # noqa: A002
         inbound = message(text, chat_name=chat_name, id=id)
@@ -178,7 +212,7 @@ class StoreGateway:
         return await self.store.turns.append(turn, entries, self.now())
 
     async def finishes_turn(self, turn: Turn, *parts: str, chat_name: str = "c1") -> list[JournalRecord] | None:
-        """End a turn well, and owe its reply in these parts."""
+        """Finish a turn, with a reply of these parts."""
         owed = [OutboxReply(chat_address(chat_name), turn.id, parts)] if parts else []
         return await self.store.turns.append(turn, [TurnFinished(" ".join(parts))], self.now(), replies=owed)
 
@@ -217,35 +251,6 @@ class StoreGateway:
             texts.append(row.text)
         return texts
 
-    # ── what is on the disk ─────────────────────────────────────────────────────────────────────────────────
-
-    async def view(self, turn: Turn) -> TurnView:
-        """The turn as its journal tells it."""
-        return fold(await self.store.journal.of_turn(turn.session, turn.id))
-
-    async def turn_row(self, turn: Turn) -> Turn:
-        found = await self.store.turns.get(turn.id)
-        assert found is not None, f"no turn {turn.id}"
-        return found
-
-    async def query(self, sql: str, **values: Any) -> list[Row]:
-        return await self.store.database.read(lambda tx: tx.all(sql, **values))
-
-    async def all_rows(self, *, but: Sequence[str] = ()) -> dict[str, list[Row]]:
-        """Every row of every table, to see that nothing was changed."""
-        return await self.store.database.read(
-            lambda tx: {
-                table: sorted(tx.all(f"SELECT * FROM {table}"), key=repr) for table in TABLES if table not in but
-            }
-        )
-
-    async def snapshot(self) -> DatabaseSnapshot:
-        return await self.store.database.read(_snapshot)
-
-    async def execute_sql(self, sql: str, **values: Any) -> int:
-        """Write a table by hand, which nobody but these tests may do."""
-        return await self.store.database.write(lambda tx: tx.run(sql, **values))
-
 
 def _snapshot(tx: Tx) -> DatabaseSnapshot:
     turns = [
@@ -269,13 +274,13 @@ def _snapshot(tx: Tx) -> DatabaseSnapshot:
 def python_child(
     program: str, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """A real process that runs a program which may import whatever tests may."""
+    """Start a Python process that can import what tests can import."""
     environment = {"PYTHONPATH": ":".join(sys.path)}
     return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=stdout, env=environment)
 
 
 class SpyTx:
-    """A transaction that tells a spy of each statement before it is run."""
+    """A transaction that passes each statement to a spy before running the statement."""
 
     def __init__(self, tx: Tx, spy: Callable[[str], None]) -> None:
         self._tx = tx
@@ -323,7 +328,7 @@ class SpyDatabase:
 
 
 class DelayedClaims:
-    """Databases that take their time to say that a turn has begun: until they may go on."""
+    """Wraps databases so that the claim of a turn returns only after `release` is set."""
 
     def __init__(self) -> None:
         self.claimed, self.release = asyncio.Event(), asyncio.Event()
@@ -338,9 +343,9 @@ class _DelayedDatabase(SpyDatabase):
         self._delay = late
 
     async def write(self, transaction: Callable[[Tx], T], *, key: str = "", at: int | None = None) -> T:
-        said: list[str] = []
-        result = await self._database.write(lambda tx: transaction(SpyTx(tx, said.append)), key=key, at=at)
-        if any("INSERT INTO turns" in sql for sql in said):
+        statements: list[str] = []
+        result = await self._database.write(lambda tx: transaction(SpyTx(tx, statements.append)), key=key, at=at)
+        if any("INSERT INTO turns" in sql for sql in statements):
             self._delay.claimed.set()
             await self._delay.release.wait()
         return result

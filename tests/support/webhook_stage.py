@@ -122,11 +122,11 @@ class WebhookStage(SimulatedStage):
         """Post what is first; whether it was taken."""
         for raw in self.platform.garbled_events()[:1]:
             if taken := await self._post(raw.encode(), SECRET) == 200:
-                self.platform.discard_garbled(raw)
+                self.platform.mailbox.acknowledge_garbled(raw)
             return taken
         for inbound in self.platform.pending()[:1]:
             if taken := await self._post(msgspec.json.encode(inbound), SECRET) == 200:
-                self.platform.acknowledge(inbound)
+                self.platform.mailbox.acknowledge(inbound)
             return taken
         return False
 

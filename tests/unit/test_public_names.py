@@ -18,6 +18,7 @@ from perdure.errors import ToolFailed
 from perdure.platforms import api
 from perdure.runtime.gateway import Gateway
 from perdure.settings import Settings
+from perdure.testing import telegram
 from perdure.tools.function_tools import tool
 
 
@@ -60,3 +61,25 @@ def test_the_names_of_0_2_0_work_with_a_warning() -> None:
     with pytest.warns(DeprecationWarning, match=r"WebhookResponse from perdure\.platforms"):
         answered = api.Answered
     assert answered is perdure.platforms.WebhookResponse
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("BROKEN", "INTERNAL_ERROR"),
+        ("Call", "BotCall"),
+        ("Delivery", "WebhookDelivery"),
+        ("Refused", "BotApiRefusal"),
+        ("Sent", "SentMessage"),
+        ("bad", "bad_request"),
+        ("too_many", "too_many_requests"),
+    ],
+)
+def test_renamed_export_of_the_telegram_emulator_warns_and_works(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is now called {new}"):
+        assert getattr(telegram, old) is getattr(telegram, new)
+
+
+def test_unknown_name_of_the_telegram_emulator_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Missing'"):
+        _ = telegram.Missing

@@ -1,7 +1,8 @@
-"""Crashes: a database that dies at the n-th call, before or after it took place.
+"""Databases that crash their gateway at the n-th call, before or after the call took place.
 
-In process, the database answers nobody from that call on, as if the process had been killed: nothing that the
-gateway does afterwards, not even its tidying up, reaches the disk. In a process of its own, it is killed indeed.
+`CrashingDatabase` is for a gateway inside the test's process: from that call on the database refuses every call,
+as if the process had been killed, so that nothing the gateway does afterwards reaches the disk. `KillingDatabase`
+is for a gateway with a process of its own, and kills that process.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from typing import TypeVar
 
 from perdure.errors import Killed, StoreFull
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class Crash(Killed):
-    """The gateway was killed here. Not an `Exception`: nothing in the gateway may survive it."""
+    """The simulated kill of a gateway. Not an `Exception`, so that no part of the gateway catches it."""
 
 
 class CrashingDatabase:
-    """Counts every call; dies at the n-th."""
+    """Counts every call and crashes at the n-th."""
 
     def __init__(self, database: Database, at: int | None = None, *, after: bool = False) -> None:
         self.beneath = database
@@ -61,11 +61,11 @@ class CrashingDatabase:
         return self._dead.is_set()
 
     def kill(self) -> None:
-        """Die now: whatever the gateway still tries is in vain."""
+        """Crash now: every further call raises `Crash`."""
         self._dead.set()
 
     async def close(self) -> None:
-        """What the kernel does for a dead process: it closes the files and frees the locks."""
+        """Close the files and free the locks, as the kernel does for a dead process."""
         await self.beneath.close()
 
     def _count(self) -> bool:
@@ -80,13 +80,17 @@ class CrashingDatabase:
 
 
 class KillingDatabase(CrashingDatabase):
-    """The same for a gateway that has a process to itself: at the n-th call, that is killed with SIGKILL."""
+    """Kills its own process with SIGKILL at the n-th call, for a gateway that has a process to itself."""
 
-    _full_from: int | None = None  # the call from which on writes are refused
-    _refuse = 0  # so many more of them
+    _full_from: int | None = None  # the number of the first call that is refused as if the disk were full
+    _refuse = 0  # how many more writes are refused
 
     def arm(self, at: int, *, after: bool, refuse: int = 0) -> None:
-        """Die at the n-th call from now on; or be full from there on for so many writes, and die then or not."""
+        """Kill the process at the n-th call from now on.
+
+        With `refuse`, that many writes are refused instead, as if the disk were full; the process is killed at the
+        last of them unless `after`.
+        """
         self._at, self._after = (self.calls + at, after) if not refuse else (None, after)
         self._full_from, self._refuse = self.calls + at, refuse
 
@@ -100,8 +104,3 @@ class KillingDatabase(CrashingDatabase):
 
     def _die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def crashing_wrapper(at: int | None = None, *, after: bool = False) -> Callable[[Database], CrashingDatabase]:
-    """A wrapper for `Gateway(wrap=…)`."""
-    return lambda database: CrashingDatabase(database, at, after=after)

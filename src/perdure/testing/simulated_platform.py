@@ -1,7 +1,7 @@
-"""A simulated chat platform, in process, with switches for everything that real ones do to a gateway.
+"""A simulated chat platform inside the test's process, with switches for the faults of real platforms.
 
-The platform outlives the gateways that connect to it, as a real one does: it keeps what was not acknowledged,
-remembers what was sent, and can lose answers, refuse, redeliver and cut the line.
+The platform outlives the gateways that connect to it: it keeps the events that no gateway has acknowledged,
+remembers the messages that gateways sent, and can lose answers, refuse messages, redeliver events and disconnect.
 """
 
 from __future__ import annotations
@@ -21,43 +21,95 @@ from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry
 
 
 class PostedMessage(Struct, frozen=True):
-    """A message of ours as the platform shows it."""
+    """A message of the gateway as the platform shows it."""
 
     address: Address
     text: str
     key: str
     reply_to: str | None
     buttons: tuple[Button, ...] = ()
-    preview: bool = False  # it still grows
-    file: bytes | None = None  # what it is, if it is a file
+    preview: bool = False  # an unfinished answer that is still being edited
+    file: bytes | None = None  # the content, if the message is a file
+
+
+class Mailbox:
+    """The events that no gateway has acknowledged, and the adapters that wait for events."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[str] = []  # ids of messages, edits, deletions and button presses
+        self._pending: list[Inbound] = []
+        self._garbled: list[str] = []
+        self._adapters: list[SimulatedAdapter] = []
+        self._count = 0
+
+    def next_id(self) -> str:
+        self._count += 1
+        return f"m{self._count}"
+
+    def add(self, inbound: Inbound) -> str:
+        """Add an event and wake the adapters; an edit or a deletion gets an id of its own. Return the id."""
+        if inbound.kind in ("edit", "delete"):
+            inbound = msgspec.structs.replace(inbound, version=self.next_id())
+        self._pending.append(inbound)
+        self._wake_adapters()
+        return inbound.version or inbound.message
+
+    def add_garbled(self, raw: str) -> None:
+        self._garbled.append(raw)
+        self._wake_adapters()
+
+    def pending(self) -> list[Inbound]:
+        return list(self._pending)
+
+    def garbled_events(self) -> list[str]:
+        return list(self._garbled)
+
+    def acknowledge(self, event: Inbound) -> None:
+        self.acknowledged.append(event.version or event.message)
+        self._pending = [inbound for inbound in self._pending if inbound.event_key != event.event_key]
+
+    def acknowledge_garbled(self, raw: str) -> None:
+        self._garbled.remove(raw)
+
+    def attach(self, adapter: SimulatedAdapter) -> None:
+        self._adapters.append(adapter)
+
+    def detach(self, adapter: SimulatedAdapter) -> None:
+        if adapter in self._adapters:
+            self._adapters.remove(adapter)
+
+    def cut_adapters(self) -> None:
+        for adapter in self._adapters:
+            adapter.cut()
+
+    def _wake_adapters(self) -> None:
+        for adapter in self._adapters:
+            adapter.wake()
 
 
 class SimulatedPlatform:
-    """The service itself. `adapter()` makes a connection to it for one gateway."""
+    """The chat service. `adapter()` makes a connection to the service for one gateway."""
 
     def __init__(self, name: str = "simulated", *, capabilities: Capabilities | None = None) -> None:
         self.name = name
         self.capabilities = capabilities or Capabilities(idempotent_send=True, keeps_missed=True)
         self.posted: list[PostedMessage] = []
-        self.drafts: list[str] = []  # every text that was shown of growing answers
+        self.drafts: list[str] = []  # every text of every preview
         self.glimpses: list[tuple[Address, str]] = []
-        self.typings: list[Address] = []  # where it was shown that we type
-        self.acknowledged: list[str] = []
-        self.menus: list[tuple[MenuEntry, ...]] = []  # as each gateway has published it
-        self.turned_away: list[str] = []  # handed over, and not taken
+        self.typings: list[Address] = []  # where the typing indicator was shown
+        self.mailbox = Mailbox()
+        self.acknowledged = self.mailbox.acknowledged
+        self.menus: list[tuple[MenuEntry, ...]] = []  # the menu that each gateway published
+        self.turned_away: list[str] = []  # ids of messages that a gateway failed to store
         self.reachable = True  # switch: the platform is down
         self.groups: set[str] = set()  # switch: chats that several people share
         self.refusals: set[str] = set()  # switch: chats that take no message
         self.longest: int | None = None  # switch: longer messages are refused
         self.wait = 0  # switch: how many sends are told to wait for a second
         self.refuse = 0  # switch: how many sends are refused
-        self.lose_answers = 0  # switch: how many sends take place without an answer
-        self.missing: set[str] = set()  # switch: files, by name, that nobody gets
+        self.lose_answers = 0  # switch: how many sends are recorded without an answer
+        self.missing: set[str] = set()  # switch: names of files that cannot be fetched
         self.redeliver = 0  # switch: how many events are handed over a second time
-        self._unacknowledged: list[Inbound] = []  # handed over to nobody yet, or not acknowledged
-        self._garbled: list[str] = []
-        self._adapters: list[SimulatedAdapter] = []
-        self._count = 0
 
     def write(
         self,
@@ -70,103 +122,72 @@ class SimulatedPlatform:
         sent_at: int | None = None,
         files: Sequence[str] = (),
     ) -> str:
-        """A person writes, and may add files, of which there are the names; the id of the message."""
+        """Let a person write a message, with files of these names; return the id of the message."""
         address, attached = self._address(chat, thread), tuple(Attachment(name, f"file:{name}") for name in files)
-        said = Inbound(address, self._next_id(), Sender(sender), text, album=album, sent_at=sent_at)
-        return self._add_event(msgspec.structs.replace(said, attachments=attached))
+        inbound = Inbound(address, self.mailbox.next_id(), Sender(sender), text, album=album, sent_at=sent_at)
+        return self.mailbox.add(msgspec.structs.replace(inbound, attachments=attached))
 
     def edit(
         self, message: str, text: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann"
     ) -> str:
-        """A person gives a message other words; the id of that event."""
-        return self._add_change(Inbound(self._address(chat, thread), message, Sender(sender), text, kind="edit"))
+        """Let a person edit a message; return the id of the edit."""
+        return self.mailbox.add(Inbound(self._address(chat, thread), message, Sender(sender), text, kind="edit"))
 
     def delete(self, message: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
-        """A person takes a message away; the id of that event."""
-        return self._add_change(Inbound(self._address(chat, thread), message, Sender(sender), "", kind="delete"))
+        """Let a person delete a message; return the id of the deletion."""
+        return self.mailbox.add(Inbound(self._address(chat, thread), message, Sender(sender), "", kind="delete"))
 
     def press(self, command: str, *, chat: str = "1", thread: str | None = None, sender: str = "ann") -> str:
-        """A person presses the newest button of a command; the id of that event."""
+        """Let a person press the newest button of a command; return the id of the press."""
         address = self._address(chat, thread)
         shown = [button for posted in self.posted if posted.address == address for button in posted.buttons]
         pick = next((button.pick for button in reversed(shown) if button.command == command), None)
-        return self._add_event(
-            Inbound(address, self._next_id(), Sender(sender), command, kind="button", pick=pick)
+        return self.mailbox.add(
+            Inbound(address, self.mailbox.next_id(), Sender(sender), command, kind="button", pick=pick)
         )
 
     def _address(self, chat: str, thread: str | None) -> Address:
         return Address(self.name, "group" if chat in self.groups else "dm", chat, thread)
 
-    def _next_id(self) -> str:
-        self._count += 1
-        return f"m{self._count}"
-
-    def _add_change(self, inbound: Inbound) -> str:
-        return self._add_event(msgspec.structs.replace(inbound, version=self._next_id()))
-
-    def _add_event(self, inbound: Inbound) -> str:
-        self._unacknowledged.append(inbound)
-        for adapter in self._adapters:
-            adapter.wake()
-        return inbound.version or inbound.message
-
     def garble(self, raw: str) -> None:
-        """Something arrives that no adapter can understand."""
-        self._garbled.append(raw)
-        for adapter in self._adapters:
-            adapter.wake()
+        """Let an event arrive that no adapter can read."""
+        self.mailbox.add_garbled(raw)
 
     def disconnect(self) -> None:
         """Cut every connection."""
-        for adapter in self._adapters:
-            adapter.cut()
+        self.mailbox.cut_adapters()
 
     def adapter(self) -> SimulatedAdapter:
         return SimulatedAdapter(self)
 
     def replies(self, chat: str = "1") -> list[str]:
-        """What people in a chat see of us."""
+        """Return the texts of the gateway that people see in a chat."""
         return [posted.text for posted in self.posted if posted.address.chat == chat]
 
-    def attach(self, adapter: SimulatedAdapter) -> None:
-        if not self.reachable:
-            raise NotConnected("the simulated platform is down")
-        self._adapters.append(adapter)
-
     def file_content(self, reference: str) -> bytes:
-        """The content of a file: its name, for want of anything else."""
+        """Return the content of a file, which is its name."""
         name = reference.removeprefix("file:")
-        if not self.reachable:
-            raise NotConnected("the simulated platform is down")
+        self.check_reachable()
         if name in self.missing:
             raise FetchRefused(f"there is no {name}")
         return name.encode()
 
-    def detach(self, adapter: SimulatedAdapter) -> None:
-        if adapter in self._adapters:
-            self._adapters.remove(adapter)
-
     def pending(self) -> list[Inbound]:
-        """Messages that nobody has acknowledged."""
-        return list(self._unacknowledged)
+        """Return the events that no gateway has acknowledged."""
+        return self.mailbox.pending()
 
     def garbled_events(self) -> list[str]:
-        """Garbled events that nobody has acknowledged."""
-        return list(self._garbled)
+        """Return the garbled events that no gateway has acknowledged."""
+        return self.mailbox.garbled_events()
 
-    def discard_garbled(self, raw: str) -> None:
-        self._garbled.remove(raw)
-
-    def acknowledge(self, event: Inbound) -> None:
-        self.acknowledged.append(event.version or event.message)
-        self._unacknowledged = [
-            inbound for inbound in self._unacknowledged if inbound.event_key != event.event_key
-        ]
-
-    def deliver(self, outbound: Outbound) -> Receipt:
-        """Take a message of ours, as far as the switches let it through."""
+    def check_reachable(self) -> None:
+        """Raise `NotConnected` while the platform is down."""
         if not self.reachable:
             raise NotConnected("the simulated platform is down")
+
+    def deliver(self, outbound: Outbound) -> Receipt:
+        """Post a message of the gateway, unless a switch refuses it."""
+        self.check_reachable()
         self._maybe_refuse(outbound)
         known = self.find(outbound.key)
         if known is None or not self.capabilities.idempotent_send:
@@ -186,15 +207,14 @@ class SimulatedPlatform:
             raise SendRefused(f"the longest message has {self.longest} characters")
 
     def replace(self, receipt: Receipt, outbound: Outbound) -> None:
-        """Put a message of ours in the place of an earlier one."""
-        if not self.reachable:
-            raise NotConnected("the simulated platform is down")
-        places = [place for place, posted in enumerate(self.posted) if posted.key == receipt.message]
-        if not places or outbound.address.chat in self.refusals:
+        """Edit a message of the gateway."""
+        self.check_reachable()
+        indexes = [index for index, posted in enumerate(self.posted) if posted.key == receipt.message]
+        if not indexes or outbound.address.chat in self.refusals:
             raise SendRefused(f"there is no message {receipt.message} to edit")
-        # As on a real platform, an edit changes the words, and neither the id nor what is answered.
-        self.posted[places[0]] = msgspec.structs.replace(
-            self.posted[places[0]], text=outbound.text, buttons=outbound.buttons, preview=outbound.preview
+        # As on a real platform, an edit keeps the id of the message and the message that it replies to.
+        self.posted[indexes[0]] = msgspec.structs.replace(
+            self.posted[indexes[0]], text=outbound.text, buttons=outbound.buttons, preview=outbound.preview
         )
         self._record_draft(outbound)
         self._maybe_lose_answer()
@@ -236,7 +256,8 @@ class SimulatedAdapter(Adapter):
 
     async def connect(self) -> None:
         self._cut = False
-        self._platform.attach(self)
+        self._platform.check_reachable()
+        self._platform.mailbox.attach(self)
 
     def wake(self) -> None:
         self._woken.set()
@@ -246,7 +267,7 @@ class SimulatedAdapter(Adapter):
         self._woken.set()
 
     async def receive(self) -> AsyncGenerator[Event]:
-        """Hand over what nobody has acknowledged; after a new connection, all of it again."""
+        """Hand over the unacknowledged events; a new connection hands all of them over again."""
         handed: set[str] = set()
         try:
             while True:
@@ -260,7 +281,7 @@ class SimulatedAdapter(Adapter):
                             yield event
                 await self._woken.wait()
         finally:
-            self._platform.detach(self)
+            self._platform.mailbox.detach(self)
 
     def _pending(self) -> list[tuple[str, Event]]:
         events = [self._event(inbound) for inbound in self._platform.pending()]
@@ -275,7 +296,7 @@ class SimulatedAdapter(Adapter):
 
     def _event(self, inbound: Inbound) -> Event:
         async def ack(_: Stored | None) -> None:
-            self._platform.acknowledge(inbound)
+            self._platform.mailbox.acknowledge(inbound)
 
         async def fail(_: PerdureError) -> None:
             self._platform.turned_away.append(inbound.message)
@@ -284,7 +305,7 @@ class SimulatedAdapter(Adapter):
 
     def _garbled_event(self, raw: str) -> Event:
         async def ack(_: Stored | None) -> None:
-            self._platform.discard_garbled(raw)
+            self._platform.mailbox.acknowledge_garbled(raw)
 
         return Event(raw, f"{self.name}:garbled:{raw}", problem="this is no message", ack=ack)
 

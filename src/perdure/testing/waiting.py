@@ -1,10 +1,9 @@
-"""Tests wait on facts, never on time: poll until the fact holds, and name it when it does not."""
+"""Waits for a fact by polling, and names the fact when it does not come true."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
@@ -14,25 +13,15 @@ POLL_SECONDS = 0.01
 DEADLINE_FACTOR = float(os.environ.get("PERDURE_DEADLINE_FACTOR", "1"))  # above 1 on a machine under load
 
 
-def wait_for(fact: str, probe: Callable[[], T | None], timeout: float = 30.0) -> T:
-    """Return the probe's first truthy value; fail naming the fact if there is none by the deadline."""
-    timeout *= DEADLINE_FACTOR
-    deadline = time.monotonic() + timeout
-    while True:
-        seen = probe()
-        if seen:
-            return seen
-        if time.monotonic() > deadline:
-            raise AssertionError(f"never came true within {timeout:g} s: {fact} (last seen: {seen!r})")
-        time.sleep(POLL_SECONDS)
-
-
 @overload
 async def eventually(fact: str, probe: Callable[[], Awaitable[T | None]], timeout: float = 30.0) -> T: ...
 @overload
 async def eventually(fact: str, probe: Callable[[], T | None], timeout: float = 30.0) -> T: ...
 async def eventually(fact: str, probe: Callable[[], Any], timeout: float = 30.0) -> Any:
-    """The same inside an event loop; the probe may be a coroutine function."""
+    """Return the probe's first truthy value; fail with the name of the fact at the deadline.
+
+    The probe is a function or a coroutine function.
+    """
     timeout *= DEADLINE_FACTOR
     deadline = asyncio.get_running_loop().time() + timeout
     while True:

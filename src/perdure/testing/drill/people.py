@@ -1,4 +1,4 @@
-"""The people of a drill: they write, answer what they are asked, and do what they are told to do."""
+"""The simulated people of a drill: they write messages and answer questions, approvals and offers to resume."""
 
 from __future__ import annotations
 
@@ -18,36 +18,38 @@ RESUME_COMMAND = "/resume"
 class WrittenMessage(Struct, frozen=True):
     """A message that must be answered."""
 
-    talk: DrillChat
+    conversation: DrillChat
     event_key: str
     mark: str
 
 
 class DrillPeople:
+    """All people of a drill, on all of its platforms."""
+
     def __init__(self, platforms: Mapping[str, SimulatedPlatform]) -> None:
         self._platforms = platforms
         self._read_counts = dict.fromkeys(platforms, 0)  # how many posts of each platform were read
-        self._answered_keys: set[str] = set()  # delivery keys of what they have reacted to
+        self._answered_keys: set[str] = set()  # delivery keys of the messages that they have answered
         self.written: list[WrittenMessage] = []
-        self.by_hand = 0  # how often they had to ask that something go on
+        self.by_hand = 0  # how often they had to say /resume
 
-    def write_first(self, talks: Sequence[DrillChat]) -> None:
-        for talk in talks:
-            self._write(talk, talk.texts, talk.marks)
+    def write_first(self, conversations: Sequence[DrillChat]) -> None:
+        for conversation in conversations:
+            self._write(conversation, conversation.texts, conversation.marks)
 
-    def write_late(self, talks: Sequence[DrillChat]) -> None:
-        """Write what is written while the gateway is down."""
-        for talk in talks:
-            self._write(talk, talk.late, talk.marks[len(talk.texts) :])
+    def write_late(self, conversations: Sequence[DrillChat]) -> None:
+        """Write the messages that people write while the gateway is down."""
+        for conversation in conversations:
+            self._write(conversation, conversation.late, conversation.marks[len(conversation.texts) :])
 
-    def _write(self, talk: DrillChat, messages: Sequence[str], marks: Sequence[str]) -> None:
+    def _write(self, conversation: DrillChat, messages: Sequence[str], marks: Sequence[str]) -> None:
         for text, mark in zip(messages, marks, strict=False):
-            message = self._platforms[talk.platform].write(text, chat=talk.chat)
-            key = join_parts(talk.platform, "default", "message", talk.chat, message)
-            self.written.append(WrittenMessage(talk, key, mark))
+            message = self._platforms[conversation.platform].write(text, chat=conversation.chat)
+            key = join_parts(conversation.platform, "default", "message", conversation.chat, message)
+            self.written.append(WrittenMessage(conversation, key, mark))
 
     def react(self) -> None:
-        """Answer whatever is new, each question once, however often it is shown."""
+        """Answer the new messages of the gateway; a question that is shown twice is answered once."""
         for name, platform in self._platforms.items():
             new, self._read_counts[name] = platform.posted[self._read_counts[name] :], len(platform.posted)
             for posted in new:
@@ -55,7 +57,7 @@ class DrillPeople:
                     self._answered_keys.add(posted.key)
 
     def _answer(self, platform: SimulatedPlatform, posted: PostedMessage) -> bool:
-        """Whether there was something to answer."""
+        """Answer a message of the gateway; tell whether the message wanted an answer."""
         if posted.text.startswith("May I do this?"):
             self._press(platform, posted, "Approve", "/approve")
         elif posted.text.startswith("Which way"):
@@ -68,7 +70,7 @@ class DrillPeople:
         return True
 
     def _press(self, platform: SimulatedPlatform, posted: PostedMessage, label: str, words: str) -> None:
-        """Press the button of that label; without it, write the words."""
+        """Press the button with that label; where the platform has no buttons, write the words."""
         buttons = posted.buttons if platform.capabilities.buttons else ()
         command = next((button.command for button in buttons if button.label == label), None)
         if command is None:
@@ -77,32 +79,44 @@ class DrillPeople:
             platform.press(command, chat=posted.address.chat)
 
     def has_unread(self) -> bool:
-        """Whether there is something that nobody has read, or something written that nobody has taken."""
+        """Tell whether people have unread messages, or the gateway has not acknowledged theirs."""
         return any(
             platform.pending() or self._read_counts[name] < len(platform.posted)
             for name, platform in self._platforms.items()
         )
 
     def activity_count(self) -> int:
-        """Grows whenever a gateway has done something that people can see."""
+        """Count the visible acts of the gateways: messages posted and acknowledged."""
         return sum(len(each.posted) + len(each.acknowledged) for each in self._platforms.values())
 
-    def seen(self, talk: DrillChat) -> list[PostedMessage]:
-        """What they see in a chat, but for what is left of answers that were growing."""
+    def seen(self, conversation: DrillChat) -> list[PostedMessage]:
+        """Return the messages that people see in a chat, without unfinished previews."""
         return [
             each
-            for each in self._shown(talk)
+            for each in self._shown(conversation)
             if not each.preview and each.text != texts.delivery.PREVIEW_UNFINISHED
         ]
 
-    def leftover_previews(self, talk: DrillChat) -> list[PostedMessage]:
-        """Answers that were growing, and grow no more."""
-        return [each for each in self._shown(talk) if each.preview]
+    def exit_reports(self, conversation: DrillChat) -> list[str]:
+        """Return the texts that report the end of a background process in a chat."""
+        return [each.text for each in self.seen(conversation) if "background process" in each.text]
 
-    def _shown(self, talk: DrillChat) -> list[PostedMessage]:
-        return [each for each in self._platforms[talk.platform].posted if each.address.chat == talk.chat]
+    def has_reply_about(self, written: WrittenMessage, key_prefix: str) -> bool:
+        """Tell whether people saw a reply to a message whose delivery key has that prefix."""
+        return any(each.key.startswith(key_prefix) for each in self.seen(written.conversation))
+
+    def leftover_previews(self, conversation: DrillChat) -> list[PostedMessage]:
+        """Return the previews in a chat that no final answer replaced."""
+        return [each for each in self._shown(conversation) if each.preview]
+
+    def _shown(self, conversation: DrillChat) -> list[PostedMessage]:
+        return [
+            each
+            for each in self._platforms[conversation.platform].posted
+            if each.address.chat == conversation.chat
+        ]
 
     def stray_messages(self, chats: set[str]) -> list[PostedMessage]:
-        """What was said in chats that nobody has written in."""
+        """Return the messages of the gateways in chats in which nobody has written."""
         posts = [posted for platform in self._platforms.values() for posted in platform.posted]
         return [posted for posted in posts if posted.address.chat not in chats]

@@ -1,4 +1,4 @@
-"""Model providers on this machine: they speak the APIs of OpenAI and Anthropic, and say what the script says."""
+"""Local model providers that speak the APIs of OpenAI and Anthropic and answer by a script."""
 
 from perdure.testing.providers.answers import (
     Answer,
@@ -15,11 +15,8 @@ from perdure.testing.providers.answers import (
 from perdure.testing.providers.constant import Constant
 from perdure.testing.providers.context_window import Window
 from perdure.testing.providers.server import LocalProvider
-from perdure.testing.providers.wire_provider import CUTS, FRAMINGS, Plays, WireProvider
 
 __all__ = [
-    "CUTS",
-    "FRAMINGS",
     "Answer",
     "Asked",
     "Constant",
@@ -29,10 +26,8 @@ __all__ = [
     "Hangs",
     "LocalProvider",
     "NeverEnds",
-    "Plays",
     "Says",
     "Usage",
     "Window",
-    "WireProvider",
     "Wish",
 ]

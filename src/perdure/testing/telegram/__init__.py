@@ -1,4 +1,7 @@
-"""Telegram on this machine, for tests: one bot, and the people who talk to it."""
+"""A local emulator of Telegram's Bot API for tests: one bot, and the people who write to it."""
+
+import warnings
+from typing import Any
 
 from perdure.testing.telegram.faults import Fault
 from perdure.testing.telegram.refusals import (
@@ -33,3 +36,23 @@ __all__ = [
     "too_many_requests",
     "units",
 ]
+
+# Deprecated names of 0.2.0, by the name that replaces each. They stay for one version.
+_RENAMED = {
+    "BROKEN": "INTERNAL_ERROR",
+    "Call": "BotCall",
+    "Delivery": "WebhookDelivery",
+    "Refused": "BotApiRefusal",
+    "Sent": "SentMessage",
+    "bad": "bad_request",
+    "too_many": "too_many_requests",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Resolve a deprecated name with a warning that names its replacement."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _RENAMED[name]
+    warnings.warn(f"{__name__}.{name} is now called {new}", DeprecationWarning, stacklevel=2)
+    return globals()[new]

@@ -1,8 +1,8 @@
-"""A model provider that plays its answers byte by byte, and cuts them where a test wants.
+"""A model provider that truncates its answers at a chosen byte.
 
-It speaks the APIs of OpenAI and Anthropic over plain sockets, checks nothing, and closes the connection after each
-answer. Whoever reads a provider's answers has to tell half an answer from a whole one, wherever it was cut and
-however its body was framed: `CUTS` and `FRAMINGS` are all the ways.
+The provider speaks the APIs of OpenAI and Anthropic over plain sockets, validates nothing, and closes the
+connection after each answer. A client must tell a truncated answer from a complete one at every cut and with every
+framing of the body: `CUTS` and `FRAMINGS` list them all.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Cut: TypeAlias = Literal[
     "after the head", "inside an event", "between events", "before the finish", "inside the finish"
 ]
 Framing: TypeAlias = Literal[
-    "closed",  # no length: the body ends with the connection
-    "chunked",  # in chunks, with the last one
+    "closed",  # no Content-Length: the end of the connection ends the body
+    "chunked",  # chunked encoding with its final chunk
     "chunks without end",
-    "short length",  # the length of what is sent
-    "missing bytes",  # the length of the whole answer
+    "short length",  # Content-Length counts the bytes that are sent
+    "missing bytes",  # Content-Length counts the bytes of the complete answer
 ]
 CUTS: tuple[Cut, ...] = get_args(Cut)
 FRAMINGS: tuple[Framing, ...] = get_args(Framing)
@@ -37,7 +37,7 @@ DIALECTS: dict[str, ApiDialect] = {"/v1/chat/completions": openai, "/v1/messages
 
 
 class Plays(Struct, frozen=True):
-    """An answer, and how much of it comes. With `unfinished`, only its finish reason is missing."""
+    """An answer and where it is truncated. With `unfinished`, only its finish reason is missing."""
 
     says: Says = Says("ok")
     cut: Cut | None = None
@@ -46,7 +46,7 @@ class Plays(Struct, frozen=True):
 
 
 class WireProvider:
-    """Listens while its `with` block runs. Plays its script, then "ok"; `requests` is what it was asked."""
+    """Serves the answers of its script inside a `with` block, then "ok"; `requests` holds the request bodies."""
 
     def __init__(self, script: Iterable[Plays] = ()) -> None:
         self.script = list(script)
@@ -82,14 +82,14 @@ class WireProvider:
         return _RequestHandler(self, *connection)
 
     def answer(self, path: str, body: dict[str, Any]) -> bytes:
-        """The bytes of the next answer."""
+        """Return the bytes of the next answer."""
         self.requests.append(body)
         plays = self.script.pop(0) if self.script else Plays()
         return encode_played(plays, DIALECTS[path.partition("?")[0]], body)
 
 
 class _RequestHandler(socketserver.StreamRequestHandler):
-    """One request and its answer."""
+    """Reads one request and writes its answer."""
 
     def __init__(self, provider: WireProvider, *connection: Any) -> None:
         self._provider = provider
@@ -108,7 +108,7 @@ class _RequestHandler(socketserver.StreamRequestHandler):
 
 
 def encode_played(plays: Plays, dialect: ApiDialect, body: dict[str, Any]) -> bytes:
-    """The head and the body of an answer, as far as they come."""
+    """Encode the head and the truncated body of an answer."""
     asked = Asked(dialect.NAME, body, streamed=body.get("stream") is True)
     reply = prepare_reply(plays.says, asked, dialect)
     parts = _stream_parts(reply, dialect, plays) if asked.streamed else _whole_parts(reply, dialect, plays)
@@ -118,7 +118,7 @@ def encode_played(plays: Plays, dialect: ApiDialect, body: dict[str, Any]) -> by
 
 
 def _stream_parts(reply: PreparedReply, dialect: ApiDialect, plays: Plays) -> list[bytes]:
-    """The events before the finish, and the finish as one part."""
+    """Split a streamed answer into its events before the finish, and the finish as one part."""
     before = [frame.body for frame in [*dialect.opening_frames(reply), *dialect.body_frames(reply)]]
     last = list(dialect.closing_frames(reply))
     finish = last[-1:] if plays.unfinished else last
@@ -126,7 +126,7 @@ def _stream_parts(reply: PreparedReply, dialect: ApiDialect, plays: Plays) -> li
 
 
 def _whole_parts(reply: PreparedReply, dialect: ApiDialect, plays: Plays) -> list[bytes]:
-    """The answer in three parts, the last of which holds the end of the JSON."""
+    """Split a JSON answer into three parts; the last part holds the end of the JSON."""
     whole = dialect.encode_whole(reply)
     if plays.unfinished:
         value = msgspec.json.decode(whole)
@@ -137,7 +137,7 @@ def _whole_parts(reply: PreparedReply, dialect: ApiDialect, plays: Plays) -> lis
 
 
 def _cut_parts(parts: list[bytes], cut: Cut) -> bytes:
-    """The first parts of an answer; the last part is its finish."""
+    """Return the bytes before the cut; the last part of an answer is its finish."""
     before, finish = parts[:-1], parts[-1]
     middle = len(before) // 2
     match cut:
