@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from perdure.config import load_settings
+from perdure.core import texts
 from perdure.version import __version__
 
 app = typer.Typer(rich_markup_mode=None)
@@ -34,4 +35,4 @@ def check() -> None:
 
     settings = load_settings()
     AgentFactory(settings, [adapter.name for adapter in configured_adapters(settings)])
-    typer.echo(f"The configuration is fine. Home: {settings.home}")
+    typer.echo(texts.cli.configuration_fine(settings.home))

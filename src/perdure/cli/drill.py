@@ -8,6 +8,7 @@ import typer
 
 from perdure.cli.options import JsonOption
 from perdure.config import load_settings
+from perdure.core import texts
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -31,7 +32,7 @@ def drill(
     from perdure.testing.drill.cli import run_drill_command
 
     if sweep and seed is not None:
-        raise typer.BadParameter("a sweep leaves nothing to chance: say --seed or --sweep, not both")
+        raise typer.BadParameter(texts.cli.SEED_OR_SWEEP)
     raise typer.Exit(
         run_drill_command(load_settings(), kills=kills, seed=seed, sweep=sweep, gateway=gateway, json=json)
     )

@@ -15,6 +15,7 @@ from perdure.cli.options import JsonOption
 from perdure.cli.output import format_json
 from perdure.config import load_settings
 from perdure.config.secrets import collect_secrets
+from perdure.core import texts
 from perdure.supervisor import EXIT_DONE, EXIT_RESTART, QUIET_READY_VARIABLE, supervise, take_launch, take_lifeline
 
 app = typer.Typer(rich_markup_mode=None)
@@ -39,7 +40,7 @@ def run() -> None:
 def _print_ready_line(url: str) -> None:
     """Print the ready line, the only line on standard output, unless an earlier gateway has printed it."""
     if not os.environ.get(QUIET_READY_VARIABLE):
-        typer.echo(f"Perdure is ready: {url}")
+        typer.echo(texts.cli.ready(url))
         sys.stdout.flush()
 
 
@@ -55,7 +56,7 @@ def stop() -> None:
     from perdure.cli import gateway_client
 
     gateway_client.stop(load_settings())
-    typer.echo("The gateway has stopped.")
+    typer.echo(texts.cli.GATEWAY_STOPPED)
 
 
 @app.command()
@@ -64,7 +65,7 @@ def restart() -> None:
     from perdure.cli import gateway_client
 
     gateway_client.restart(load_settings())
-    typer.echo("The gateway has stopped; its supervisor starts it again.")
+    typer.echo(texts.cli.GATEWAY_RESTARTS)
 
 
 @app.command()

@@ -11,6 +11,7 @@ import typer
 from perdure.cli.options import InChatOption, JsonOption, NameOption, PersonArgument, RoleOption
 from perdure.cli.output import format_json, print_outcome, read_store
 from perdure.config import load_settings
+from perdure.core import texts
 
 app = typer.Typer(rich_markup_mode=None)
 people_app = typer.Typer(
@@ -27,7 +28,7 @@ def pair(
 ) -> None:
     """Let in somebody whom the agent does not know yet."""
     if chat not in ("here", "everywhere"):
-        raise typer.BadParameter(f"--chat is here or everywhere, not {chat!r}")
+        raise typer.BadParameter(texts.cli.pair_where(chat))
     _change_people("pair", code=code, role=role, here=chat == "here")
 
 

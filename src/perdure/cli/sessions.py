@@ -13,6 +13,7 @@ import typer
 from perdure.cli.options import AllOption, JsonOption, MessageArgument, OptionalSessionArgument, SessionArgument
 from perdure.cli.output import format_json, print_outcome, read_store
 from perdure.config import Settings, load_settings
+from perdure.core import texts
 
 if TYPE_CHECKING:
     from perdure.store.erasure import ErasedSession
@@ -28,7 +29,7 @@ def sessions(json: JsonOption = False) -> None:
 
     found = asyncio.run(read_store(load_settings(), lambda store: list_sessions(store, limit=100_000)))
     lines = [session_line(fields, wall_clock()) for fields in found]
-    typer.echo(format_json(found) if json else "\n".join(lines) or "There are no sessions yet.")
+    typer.echo(format_json(found) if json else "\n".join(lines) or texts.cli.NO_SESSIONS)
 
 
 @app.command()
@@ -58,40 +59,32 @@ def resume(session: OptionalSessionArgument = None, everything: AllOption = Fals
     from perdure.cli import gateway_client
 
     if everything == (session is not None):
-        raise typer.BadParameter("name a session, or say --all")
+        raise typer.BadParameter(texts.cli.SESSION_OR_ALL)
     if session is None:
         done = gateway_client.call(load_settings(), "POST", "/api/resume")["done"]
-        typer.echo("Automatic resume goes on." if done else "Automatic resume was not paused.")
+        typer.echo(texts.cli.RESUME_UNPAUSED if done else texts.cli.RESUME_NOT_PAUSED)
     else:
-        print_outcome(
-            gateway_client.run_session_verb(load_settings(), session, "resume"),
-            "It goes on.",
-            "There is nothing to resume.",
-        )
+        _run_verb("resume", session)
 
 
 @app.command()
 def drop(session: SessionArgument) -> None:
     """Give up a session's interrupted turn."""
-    from perdure.cli import gateway_client
-
-    print_outcome(
-        gateway_client.run_session_verb(load_settings(), session, "drop"),
-        "Given up.",
-        "There is nothing interrupted to give up.",
-    )
+    _run_verb("drop", session)
 
 
 @app.command()
 def suspend(session: SessionArgument) -> None:
     """Set a session aside: it does not go on by itself."""
+    _run_verb("suspend", session)
+
+
+def _run_verb(verb: str, session: str) -> None:
+    """Let the running gateway carry out a verb on a session, and print what came of it."""
     from perdure.cli import gateway_client
 
-    print_outcome(
-        gateway_client.run_session_verb(load_settings(), session, "suspend"),
-        "Set aside.",
-        "It was set aside or closed before.",
-    )
+    done = gateway_client.run_session_verb(load_settings(), session, verb)
+    print_outcome(done, *texts.cli.VERB_OUTCOMES[verb])
 
 
 @app.command()
@@ -107,11 +100,11 @@ def erase(
     settings = load_settings()
     lines = asyncio.run(read_store(settings, lambda store: erasure_preview(store, session)))
     typer.echo("\n".join(lines), err=True)
-    if not yes and not _confirm("Erase this for good? [y/N] "):
-        typer.echo("Nothing was erased.", err=True)
+    if not yes and not _confirm(texts.cli.CONFIRM_ERASURE):
+        typer.echo(texts.cli.NOTHING_ERASED, err=True)
         raise typer.Exit(1)
     erased = _erase_remotely(settings, session) or asyncio.run(erase_without_gateway(settings, session))
-    typer.echo(format_json(erased) if json else "\n".join(["Erased:", *map(erased_line, erased)]))
+    typer.echo(format_json(erased) if json else "\n".join([texts.cli.ERASED, *map(erased_line, erased)]))
 
 
 def _confirm(question: str) -> bool:

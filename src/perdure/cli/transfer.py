@@ -11,6 +11,7 @@ import typer
 from perdure.cli.options import JsonOption, OutputOption
 from perdure.cli.output import format_json
 from perdure.config import load_settings
+from perdure.core import texts
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -30,9 +31,9 @@ def export_sessions(
     from perdure.operations.transfer import export_to
 
     if person is not None and session is not None:
-        raise typer.BadParameter("say --person or --session, not both")
+        raise typer.BadParameter(texts.cli.PERSON_OR_SESSION)
     count = asyncio.run(export_to(load_settings(), output, person=person, session=session))
-    typer.echo(f"{count} session{'' if count == 1 else 's'} exported.", err=True)
+    typer.echo(texts.transfer.sessions_exported(count), err=True)
 
 
 @app.command("import")
