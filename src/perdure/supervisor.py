@@ -24,11 +24,12 @@ import stat
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from perdure.core.exit_report import ExitReport, GatewayLaunch, decode_launch, encode_launch, signal_name
+from perdure.core import texts
+from perdure.core.exit_report import ExitReport, GatewayLaunch, decode_launch, encode_launch
 from perdure.store.ids import wall_clock
 
 EXIT_DONE, EXIT_RESTART, EXIT_REFUSED = 0, 75, 78
@@ -82,18 +83,13 @@ def print_to_stderr(sentence: str) -> None:
     _write(STDERR, f"{sentence}\n".encode())
 
 
-def supervise(
-    command: Sequence[str],
-    *,
-    schedule: RestartBackoff = DEFAULT_BACKOFF,
-    announce: Callable[[str], None] = print_to_stderr,
-) -> int:
+def supervise(command: Sequence[str], *, schedule: RestartBackoff = DEFAULT_BACKOFF) -> int:
     """Keep `command` running until it is done, refuses to start or we are told to stop; return our exit code.
 
     Made to be the last thing its process does, in the main thread: it takes over the signals and keeps them,
     so that an impatient signal after the gateway's end does not turn a clean exit into a killed one.
     """
-    supervisor = _Supervisor(command, schedule, announce)
+    supervisor = _Supervisor(command, schedule)
     try:
         return supervisor.run()
     finally:
@@ -129,8 +125,8 @@ def take_launch() -> GatewayLaunch | None:
 class _Supervisor:
     """One gateway at a time, and one place to wait: for a signal, a line, or the time to start again."""
 
-    def __init__(self, command: Sequence[str], schedule: RestartBackoff, announce: Callable[[str], None]) -> None:
-        self._command, self._schedule, self._announce = list(command), schedule, announce
+    def __init__(self, command: Sequence[str], schedule: RestartBackoff) -> None:
+        self._command, self._schedule = list(command), schedule
         self._child: subprocess.Popen[bytes] | None = None
         self._stopping = self._ready_line_passed = False
         self._partial_line = b""
@@ -176,21 +172,15 @@ class _Supervisor:
             if ending.code == EXIT_DONE:
                 return EXIT_DONE
             if ending.code == EXIT_REFUSED:
-                self._announce(
-                    f"The gateway {ending.description}; it stays down until what it reported is mended."
-                )
+                print_to_stderr(texts.supervisor.stays_down(ending.description))
                 return EXIT_REFUSED
             deaths = (
                 0 if ending.code == EXIT_RESTART else self._schedule.next_failures(deaths, ending.lifetime_seconds)
             )
-            self._announce(f"The gateway {ending.description}; {self._restart_sentence(deaths)}")
-            self._pause(self._schedule.delay(deaths))
+            delay = self._schedule.delay(deaths)
+            print_to_stderr(texts.supervisor.starts_again(ending.description, deaths, delay))
+            self._pause(delay)
         return EXIT_DONE
-
-    def _restart_sentence(self, deaths: int) -> str:
-        if delay := self._schedule.delay(deaths):
-            return f"it has died {deaths} times in a row, starting it again in {delay:g} s."
-        return "starting it again."
 
     def _exit_code_after_stop(self, ending: GatewayExit) -> int:
         """The exit code after a stop that we passed on."""
@@ -198,7 +188,7 @@ class _Supervisor:
         # listening yet, so it had begun nothing.
         if ending.code in (EXIT_DONE, EXIT_RESTART, -signal.SIGTERM, -signal.SIGINT):
             return EXIT_DONE
-        self._announce(f"The gateway {ending.description}, while it was stopping.")
+        print_to_stderr(texts.supervisor.ended_while_stopping(ending.description))
         return ending.code if ending.code > 0 else 128 - ending.code
 
     def _run_gateway(self) -> GatewayExit:
@@ -208,7 +198,7 @@ class _Supervisor:
             self._child = child = self._start()
         except OSError as error:
             # In the middle of an upgrade, or with no memory left, even this may pass.
-            return GatewayExit(os.EX_OSERR, 0.0, f"could not be started ({error})")
+            return GatewayExit(os.EX_OSERR, 0.0, texts.supervisor.could_not_start(error))
         while child.returncode is None:
             self._wait_for_events(None)
         self._child = None
@@ -281,10 +271,9 @@ class _Supervisor:
 
 
 def _describe_exit(code: int, lived: float) -> str:
-    after = f"after {lived:.0f} s" if lived >= 10 else f"after {lived:.1f} s"
     if code == EXIT_RESTART:
-        return f"asked for a restart {after}"
-    return f"ended with exit code {code} {after}" if code >= 0 else f"was killed by {signal_name(-code)} {after}"
+        return texts.supervisor.asked_for_restart(lived)
+    return texts.supervisor.ended(code, lived)
 
 
 def _write(fd: int, line: bytes) -> None:

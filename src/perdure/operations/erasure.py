@@ -13,9 +13,9 @@ async def erasure_preview(store: Store, name: str) -> list[str]:
     lines = []
     for session in await store.sessions.find_by_name(name):
         turns = len(await store.turns.of_session(session.id))
-        lines.append(f"{session.id}  {session.state:9}  {session.key}  turns: {turns}")
+        lines.append(texts.cli.session_to_erase(session.id, session.state, session.key, turns))
     if not lines:
-        raise NotFound(f"no session is named {name!r}", hint=texts.phrases.SESSION_NAMES_HINT)
+        raise NotFound(texts.phrases.session_not_found(name), hint=texts.phrases.SESSION_NAMES_HINT)
     return lines
 
 
@@ -28,6 +28,4 @@ def erased_line(erased: ErasedSession) -> str:
         "attachment": erased.attachments,
         "process": erased.processes,
     }
-    plural = {"reply": "replies", "process": "processes"}
-    told = [f"{n} {what if n == 1 else plural.get(what, what + 's')}" for what, n in counts.items() if n]
-    return f"{erased.session}  {erased.key}  {', '.join(told) or 'nothing was in it'}"
+    return texts.cli.erased_session(erased.session, erased.key, counts)

@@ -41,7 +41,7 @@ async def export_named(store: Store, name: str, *, clock: Clock = wall_clock) ->
     """The session of that id, or all of a key, as one readable document; and how many there are."""
     named = await store.sessions.find_by_name(name)
     if not named:
-        raise NotFound(f"no session is named {name!r}", hint=texts.phrases.SESSION_NAMES_HINT)
+        raise NotFound(texts.phrases.session_not_found(name), hint=texts.phrases.SESSION_NAMES_HINT)
     keys = sorted({session.key for session in named})
     wanted = {session.id for session in named}
     found = [one for key in keys for one in await store.transfer.dump(key) if one.id in wanted]
@@ -65,9 +65,7 @@ async def export_person(store: Store, who: str, *, clock: Clock = wall_clock) ->
         one for one in await store.people.page(limit=100_000) if (one.platform, one.person) == (platform, person)
     ]
     if not (own or said or known):
-        raise NotFound(
-            f"nothing of {who} is here", hint="`perdure people` and `perdure sessions` list who is known."
-        )
+        raise NotFound(texts.transfer.nothing_of_person(who), hint=texts.transfer.NOTHING_OF_PERSON_HINT)
     return _document(clock(), own, person=who, known=known, messages=said), len(own)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Raw, Struct, field
 
+from perdure.core import texts
 from perdure.core.transfer import export_format
 from perdure.core.transfer.reader import read_document
 from perdure.core.transfer.validation import read_session_record
@@ -39,14 +40,14 @@ class ImportReport(Struct):
 
     def to_text(self) -> str:
         """The report for people to read."""
-        lines = [f"{_sessions(self.imported)} imported."]
+        lines = [texts.transfer.sessions_imported(self.imported)]
         if self.unchanged:
-            lines.append(f"{_sessions(self.unchanged)} here already and unchanged.")
+            lines.append(texts.transfer.sessions_unchanged(self.unchanged))
         if self.problems:
-            lines.append(f"{_sessions(len(self.problems))} not imported:")
-            lines += [f"  {problem.place}: {problem.reason}" for problem in self.problems]
+            lines.append(texts.transfer.sessions_not_imported(len(self.problems)))
+            lines += [texts.transfer.import_problem(problem.place, problem.reason) for problem in self.problems]
         if self.warnings:
-            lines += ["Worth knowing:", *(f"  {warning}" for warning in self.warnings)]
+            lines += [texts.transfer.WARNINGS, *map(texts.transfer.import_warning, self.warnings)]
         return "\n".join(lines)
 
 
@@ -134,16 +135,7 @@ def read_import(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadImport(
-            f"{path} is not text: expected UTF-8, got something else at byte {error.start}",
-            hint="Give it a file that `perdure export` wrote.",
-        ) from None
+        raise BadImport(texts.transfer.not_utf8(path, error.start), hint=texts.transfer.NOT_UTF8_HINT) from None
     except OSError as error:
-        raise BadImport(
-            f"{path} cannot be read: {error.strerror or error}",
-            hint="Check the name, and that you may read it.",
-        ) from None
-
-
-def _sessions(count: int) -> str:
-    return "1 session was" if count == 1 else f"{count} sessions were"
+        why = error.strerror or error
+        raise BadImport(texts.transfer.unreadable(path, why), hint=texts.transfer.UNREADABLE_HINT) from None

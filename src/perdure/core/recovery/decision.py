@@ -124,49 +124,41 @@ def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now
         return RecoveryDecision(choice, rule, why, evidence)
 
     if tail is Tail.FINAL:
-        return decided(
-            RecoveryChoice.DELIVER,
-            RecoveryRule.FINAL_ANSWER,
-            "the final answer is written; only its delivery is owed",
-        )
+        return decided(RecoveryChoice.DELIVER, RecoveryRule.FINAL_ANSWER, texts.recovery.WHY_FINAL_ANSWER)
     if tail is Tail.NOTHING:
-        return decided(RecoveryChoice.CLEAR, RecoveryRule.NOTHING_DONE, "nothing was asked and nothing was done")
+        return decided(RecoveryChoice.CLEAR, RecoveryRule.NOTHING_DONE, texts.recovery.WHY_NOTHING_DONE)
     if context.session is not SessionState.OPEN:
-        return decided(RecoveryChoice.SKIP, RecoveryRule.NOT_OPEN, f"the session is {context.session}")
+        return decided(RecoveryChoice.SKIP, RecoveryRule.NOT_OPEN, texts.recovery.why_not_open(context.session))
     if tail is Tail.QUESTION:
-        return decided(RecoveryChoice.WAIT_FOR_USER, RecoveryRule.QUESTION, "it waits for an answer from a person")
+        return decided(RecoveryChoice.WAIT_FOR_USER, RecoveryRule.QUESTION, texts.recovery.WHY_QUESTION)
     if not context.has_address:
-        return decided(RecoveryChoice.SKIP, RecoveryRule.NO_ADDRESS, "there is no address to answer to")
+        return decided(RecoveryChoice.SKIP, RecoveryRule.NO_ADDRESS, texts.recovery.WHY_NO_ADDRESS)
     if not context.authorised:
-        return decided(RecoveryChoice.SKIP, RecoveryRule.UNAUTHORISED, "the sender is no longer authorised")
+        return decided(RecoveryChoice.SKIP, RecoveryRule.UNAUTHORISED, texts.recovery.WHY_UNAUTHORISED)
     if policy.freshness_ms and not context.attached_alive and (age is None or age > policy.freshness_ms):
-        return decided(
-            RecoveryChoice.SKIP, RecoveryRule.STALE, f"it is too old: {_describe_age(age, policy.freshness_ms)}"
-        )
+        return decided(RecoveryChoice.SKIP, RecoveryRule.STALE, texts.recovery.why_stale(age, policy.freshness_ms))
     if view.without_progress >= policy.max_without_progress and not context.attached_alive:
-        stuck = f"it was cut off {texts.phrases.times(view.without_progress)} in a row without progress"
+        stuck = texts.recovery.why_no_progress(view.without_progress)
         return decided(RecoveryChoice.SUSPEND, RecoveryRule.NO_PROGRESS, stuck)
     if len(view.interruptions) >= policy.max_interruptions:
-        often = f"it was cut off {texts.phrases.times(len(view.interruptions))} in all"
+        often = texts.recovery.why_too_often(len(view.interruptions))
         return decided(RecoveryChoice.SUSPEND, RecoveryRule.TOO_OFTEN, often)
     if policy.max_tokens is not None and view.tokens >= policy.max_tokens:
-        cost = f"its cost limit is reached: {view.tokens} of {policy.max_tokens} tokens"
+        cost = texts.recovery.why_tokens(view.tokens, policy.max_tokens)
         return decided(RecoveryChoice.SKIP, RecoveryRule.TOKENS, cost)
     if reason not in AUTO_RESUME_REASONS:
-        return decided(RecoveryChoice.SKIP, RecoveryRule.REASON, f"after {reason!r} nothing goes on by itself")
+        return decided(RecoveryChoice.SKIP, RecoveryRule.REASON, texts.recovery.why_reason(reason))
     if policy.policy == "off":
-        return decided(RecoveryChoice.SKIP, RecoveryRule.OFF, "automatic resume is switched off here")
+        return decided(RecoveryChoice.SKIP, RecoveryRule.OFF, texts.recovery.WHY_OFF)
     if context.paused:
-        return decided(
-            RecoveryChoice.SKIP, RecoveryRule.PAUSED, "automatic resume is paused: the gateway keeps crashing"
-        )
+        return decided(RecoveryChoice.SKIP, RecoveryRule.PAUSED, texts.recovery.WHY_PAUSED)
     if not context.connected:
         return decided(
-            RecoveryChoice.WAIT_FOR_PLATFORM, RecoveryRule.NOT_CONNECTED, "its platform is not connected yet"
+            RecoveryChoice.WAIT_FOR_PLATFORM, RecoveryRule.NOT_CONNECTED, texts.recovery.WHY_NOT_CONNECTED
         )
     if policy.policy == "ask":
-        return decided(RecoveryChoice.ASK_USER, RecoveryRule.ASK, "the policy here is to ask first")
-    return decided(RecoveryChoice.RESUME, RecoveryRule.RESUME, f"it ends with {tail} and may go on")
+        return decided(RecoveryChoice.ASK_USER, RecoveryRule.ASK, texts.recovery.WHY_ASK)
+    return decided(RecoveryChoice.RESUME, RecoveryRule.RESUME, texts.recovery.why_resume(tail))
 
 
 def awaits_slot(view: TurnView) -> bool:
@@ -174,12 +166,3 @@ def awaits_slot(view: TurnView) -> bool:
     last = view.records[-1].entry if view.records else None
     begun = view.state in (TurnState.INTERRUPTED, TurnState.RUNNING)
     return begun and isinstance(last, RecoveryDecided) and last.rule == RecoveryRule.RESUME
-
-
-def _describe_age(age: int | None, limit: int) -> str:
-    seen = (
-        "no sign of life is known"
-        if age is None
-        else f"the last sign of life was {texts.phrases.duration(age)} ago"
-    )
-    return f"{seen}, and the limit is {texts.phrases.duration(limit)}"

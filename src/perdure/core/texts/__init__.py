@@ -9,6 +9,7 @@ from perdure.core.texts import (
     attachments,
     background,
     chat_commands,
+    cli,
     compaction,
     console,
     custom_agents,
@@ -30,8 +31,10 @@ from perdure.core.texts import (
     recovery,
     recovery_note,
     shell,
+    supervisor,
     telegram,
     tool_calls,
+    transfer,
     turns,
 )
 
@@ -40,6 +43,7 @@ __all__ = [
     "attachments",
     "background",
     "chat_commands",
+    "cli",
     "compaction",
     "console",
     "custom_agents",
@@ -61,7 +65,9 @@ __all__ = [
     "recovery",
     "recovery_note",
     "shell",
+    "supervisor",
     "telegram",
     "tool_calls",
+    "transfer",
     "turns",
 ]

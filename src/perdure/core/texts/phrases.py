@@ -37,6 +37,10 @@ def report_text(note: str) -> str:
 SESSION_NAMES_HINT = "`perdure sessions` lists ids and keys."
 
 
+def session_not_found(name: str) -> str:
+    return f"no session is named {name!r}"
+
+
 def times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 

@@ -143,3 +143,49 @@ CAUSES = {
 def cause(reason: str) -> str:
     """The reason of an interruption in words."""
     return CAUSES.get(reason, "a gateway interruption")
+
+
+# ── why an interrupted turn goes on or not: these words are journalled with the decision ────────────────────
+
+WHY_FINAL_ANSWER = "the final answer is written; only its delivery is owed"
+WHY_NOTHING_DONE = "nothing was asked and nothing was done"
+WHY_QUESTION = "it waits for an answer from a person"
+WHY_NO_ADDRESS = "there is no address to answer to"
+WHY_UNAUTHORISED = "the sender is no longer authorised"
+WHY_OFF = "automatic resume is switched off here"
+WHY_PAUSED = "automatic resume is paused: the gateway keeps crashing"
+WHY_NOT_CONNECTED = "its platform is not connected yet"
+WHY_ASK = "the policy here is to ask first"
+
+
+def why_not_open(session_state: str) -> str:
+    return f"the session is {session_state}"
+
+
+def why_stale(age_ms: int | None, limit_ms: int) -> str:
+    seen = (
+        "no sign of life is known"
+        if age_ms is None
+        else f"the last sign of life was {phrases.duration(age_ms)} ago"
+    )
+    return f"it is too old: {seen}, and the limit is {phrases.duration(limit_ms)}"
+
+
+def why_no_progress(interruptions: int) -> str:
+    return f"it was cut off {phrases.times(interruptions)} in a row without progress"
+
+
+def why_too_often(interruptions: int) -> str:
+    return f"it was cut off {phrases.times(interruptions)} in all"
+
+
+def why_tokens(used: int, limit: int) -> str:
+    return f"its cost limit is reached: {used} of {limit} tokens"
+
+
+def why_reason(reason: str | None) -> str:
+    return f"after {reason!r} nothing goes on by itself"
+
+
+def why_resume(tail: str) -> str:
+    return f"it ends with {tail} and may go on"

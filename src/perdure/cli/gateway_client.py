@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from perdure.config import Settings
+from perdure.core import texts
 from perdure.errors import GatewayNotRunning, PerdureError
 from perdure.store.locks import lock_holder
 from perdure.web.auth.token import ensure_token
@@ -19,20 +20,22 @@ POLL_SECONDS = 0.1
 STOP_MARGIN_SECONDS = 30.0  # seconds, behind the drain deadline
 
 
+def base_url(settings: Settings) -> str:
+    """The address of the gateway's HTTP API."""
+    host = f"[{settings.web.host}]" if ":" in settings.web.host else settings.web.host
+    return f"http://{host}:{settings.web.port}"
+
+
 def call(settings: Settings, method: str, path: str, body: object = None) -> dict[str, Any]:
     """Ask the gateway's HTTP API."""
-    host = f"[{settings.web.host}]" if ":" in settings.web.host else settings.web.host
     headers = {"Authorization": f"Bearer {ensure_token(settings.home)}"}
-    url = f"http://{host}:{settings.web.port}{path}"
+    url = f"{base_url(settings)}{path}"
     try:
         response = httpx.request(method, url, headers=headers, json=body, timeout=30, trust_env=False)
     except httpx.TransportError:
         raise _not_running(settings) from None
     if response.headers.get("content-type") != "application/json":
-        raise GatewayNotRunning(
-            f"what answers at {url} is no gateway",
-            hint="Name the gateway's home and port with PERDURE_HOME and PERDURE_WEB__PORT.",
-        )
+        raise GatewayNotRunning(texts.cli.not_a_gateway(url), hint=texts.cli.NAME_GATEWAY_HINT)
     found: dict[str, Any] = response.json()
     if response.is_error:
         raise PerdureError(found["error"], hint=found["hint"])
@@ -70,11 +73,9 @@ def _wait_until_gone(settings: Settings, pid: int) -> None:
     deadline = time.monotonic() + settings.drain.deadline + STOP_MARGIN_SECONDS
     while lock_holder(settings.home / "lock") == pid:
         if time.monotonic() > deadline:
-            raise PerdureError(f"process {pid} does not stop", hint="Look at its log; kill -9 loses nothing.")
+            raise PerdureError(texts.cli.does_not_stop(pid), hint=texts.cli.DOES_NOT_STOP_HINT)
         time.sleep(POLL_SECONDS)
 
 
 def _not_running(settings: Settings) -> GatewayNotRunning:
-    return GatewayNotRunning(
-        f"no gateway is running on {settings.home}", hint="Start one with `perdure up` or `perdure run`."
-    )
+    return GatewayNotRunning(texts.cli.no_gateway_running(settings.home), hint=texts.cli.START_GATEWAY_HINT)

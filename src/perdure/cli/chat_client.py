@@ -1,0 +1,149 @@
+"""The HTTP API of one chat, as `perdure chat` uses it: it outlives the gateway and says nothing twice.
+
+While the gateway is away, the client waits. It sends an unconfirmed message again under the same id, and it
+continues the stream of events behind the last one that it has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from perdure.core import texts
+from perdure.core.commands import read_command
+from perdure.errors import GatewayNotRunning, PerdureError
+
+RETRY_SECONDS = 0.5
+FIND_GATEWAY_SECONDS = 5.0  # to find a gateway at the beginning; later, the client waits as long as it takes
+
+ChatEvent = tuple[str, dict[str, Any]]
+
+
+class ChatClient:
+    """The HTTP API of one chat."""
+
+    def __init__(self, base: str, token: str, chat: str) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=base,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(10, read=30),
+            trust_env=False,  # a proxy to the world outside is no way to a gateway of our own
+        )
+        self._path = f"/api/chats/{quote(chat, safe='').replace('.', '%2E')}"  # `..` is a name like any other
+        self._last_event_id = ""  # the id of the last event seen
+        self._position = 0  # a place in the chat before our last message
+        self.gateway_away = False
+
+    async def wait_for_gateway(self) -> None:
+        """Wait a moment for the gateway to answer."""
+        for _ in range(int(FIND_GATEWAY_SECONDS / RETRY_SECONDS)):
+            try:
+                response = await self._http.get("/healthz")
+            except httpx.TransportError:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if '"healthy"' in response.text:
+                return
+            raise GatewayNotRunning(texts.cli.not_a_gateway(self._http.base_url), hint=texts.cli.NAME_GATEWAY_HINT)
+        raise GatewayNotRunning(
+            texts.cli.no_gateway_answers(self._http.base_url), hint=texts.cli.START_GATEWAY_ELSEWHERE_HINT
+        )
+
+    async def send(self, text: str) -> str:
+        """Say something, once, however often the gateway dies meanwhile; the id of the stored message."""
+        body = {"id": secrets.token_hex(8), "text": text}
+        while True:
+            try:
+                response = await self._http.post(f"{self._path}/messages", json=body)
+            except httpx.TransportError:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            found = response.json()
+            if response.is_error:
+                raise PerdureError(found["error"], hint=found["hint"])
+            stored: str = found["message"]
+            return stored
+
+    async def skip_history(self) -> None:
+        """Take up the events behind what is in the chat already."""
+        while True:
+            async with aclosing(self._stream()) as stream:
+                async for event, data in stream:
+                    if event == "message":
+                        self._position = data["position"]
+                    if event == "idle":
+                        return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def is_answered(self, message: str, final_positions: dict[str, float]) -> bool:
+        """Whether this message of ours has its answer, when turns have said their last word at these places."""
+        try:
+            response = await self._http.get(f"{self._path}/messages", params={"after": self._position})
+        except httpx.TransportError:
+            return False
+        seen: list[dict[str, Any]] = [] if response.is_error else response.json()["messages"]
+        for ours in seen:
+            self._position = ours["position"] - 1
+            if ours["id"] == message:
+                return _is_answered(ours, seen, final_positions)
+        return False
+
+    async def events(self) -> AsyncGenerator[ChatEvent]:
+        """What happens in the chat, for ever. `away` and `back` say that the gateway is gone and here again."""
+        while True:
+            async for event, data in self._stream():
+                if self.gateway_away:
+                    self.gateway_away = False
+                    yield "back", {}
+                yield event, data
+            if not self.gateway_away:
+                self.gateway_away = True
+                yield "away", {}
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _stream(self) -> AsyncGenerator[ChatEvent]:
+        """The events behind the last one seen, as long as the gateway is there."""
+        headers = {"Last-Event-ID": self._last_event_id} if self._last_event_id else {}
+        with suppress(httpx.TransportError):
+            async with self._http.stream("GET", f"{self._path}/events", headers=headers) as response:
+                if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                    return
+                if response.is_error:
+                    found = json.loads(await response.aread())
+                    raise PerdureError(found["error"], hint=found["hint"])
+                async for happening in self._parse(response):
+                    yield happening
+
+    async def _parse(self, response: httpx.Response) -> AsyncGenerator[ChatEvent]:
+        fields: dict[str, str] = {}
+        async for line in response.aiter_lines():
+            if line.startswith(":"):
+                yield "idle", {}
+            elif line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "event" in fields:
+                self._last_event_id = fields.get("id", self._last_event_id)
+                yield fields["event"], json.loads(fields["data"])
+                fields = {}
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+def _is_answered(message: dict[str, Any], seen: list[dict[str, Any]], final_positions: dict[str, float]) -> bool:
+    """A message is answered by its turn, a command by whatever the gateway itself says behind it."""
+    place: int = message["position"]
+    if read_command(message["text"]) is None:
+        return final_positions.get(message["turn"], 0) > place
+    return any(each["author"] == "agent" and not each["turn"] and each["position"] > place for each in seen)

@@ -1,0 +1,38 @@
+"""`perdure config`, `token` and `version`: what this installation is, and whether its settings are right."""
+
+from __future__ import annotations
+
+import typer
+
+from perdure.config import load_settings
+from perdure.core import texts
+from perdure.version import __version__
+
+app = typer.Typer(rich_markup_mode=None)
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+
+@app.command()
+def token() -> None:
+    """Print the login token of this home."""
+    from perdure.web.auth.token import ensure_token
+
+    typer.echo(ensure_token(load_settings().home))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"perdure {__version__}")
+
+
+@config_app.command("check")
+def check() -> None:
+    """Check the configuration, and that platforms, model, tools and agent are there; say where all is kept."""
+    from perdure.runtime.agent_factory import AgentFactory
+    from perdure.runtime.configured_platforms import configured_adapters
+
+    settings = load_settings()
+    AgentFactory(settings, [adapter.name for adapter in configured_adapters(settings)])
+    typer.echo(texts.cli.configuration_fine(settings.home))

@@ -1,0 +1,126 @@
+"""`perdure sessions`, `why`, `trace`, `resume`, `drop`, `suspend` and `erase`: show and change sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import msgspec
+import typer
+
+from perdure.cli.options import AllOption, JsonOption, MessageArgument, OptionalSessionArgument, SessionArgument
+from perdure.cli.output import format_json, print_outcome, read_store
+from perdure.config import Settings, load_settings
+from perdure.core import texts
+
+if TYPE_CHECKING:
+    from perdure.store.erasure import ErasedSession
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def sessions(json: JsonOption = False) -> None:
+    """List the sessions, and what each waits for."""
+    from perdure.operations.inspect import list_sessions, session_line
+    from perdure.store.ids import wall_clock
+
+    found = asyncio.run(read_store(load_settings(), lambda store: list_sessions(store, limit=100_000)))
+    lines = [session_line(fields, wall_clock()) for fields in found]
+    typer.echo(format_json(found) if json else "\n".join(lines) or texts.cli.NO_SESSIONS)
+
+
+@app.command()
+def why(session: SessionArgument, json: JsonOption = False) -> None:
+    """Explain what became of a session's last turn."""
+    from perdure.operations.inspect import explain_session, no_gateway_notice
+    from perdure.store.ids import wall_clock
+
+    settings = load_settings()
+    lines = asyncio.run(read_store(settings, lambda store: explain_session(store, session, wall_clock)))
+    lines += no_gateway_notice(settings)
+    typer.echo(format_json(lines) if json else "\n".join(lines))
+
+
+@app.command()
+def trace(message: MessageArgument, json: JsonOption = False) -> None:
+    """Show the whole life of a message."""
+    from perdure.operations.inspect import fact_line, trace_message
+
+    facts = asyncio.run(read_store(load_settings(), lambda store: trace_message(store, message)))
+    typer.echo(format_json(facts) if json else "\n".join(fact_line(fact) for fact in facts))
+
+
+@app.command()
+def resume(session: OptionalSessionArgument = None, everything: AllOption = False) -> None:
+    """Go on with what was interrupted or set aside."""
+    from perdure.cli import gateway_client
+
+    if everything == (session is not None):
+        raise typer.BadParameter(texts.cli.SESSION_OR_ALL)
+    if session is None:
+        done = gateway_client.call(load_settings(), "POST", "/api/resume")["done"]
+        typer.echo(texts.cli.RESUME_UNPAUSED if done else texts.cli.RESUME_NOT_PAUSED)
+    else:
+        _run_verb("resume", session)
+
+
+@app.command()
+def drop(session: SessionArgument) -> None:
+    """Give up a session's interrupted turn."""
+    _run_verb("drop", session)
+
+
+@app.command()
+def suspend(session: SessionArgument) -> None:
+    """Set a session aside: it does not go on by itself."""
+    _run_verb("suspend", session)
+
+
+def _run_verb(verb: str, session: str) -> None:
+    """Let the running gateway carry out a verb on a session, and print what came of it."""
+    from perdure.cli import gateway_client
+
+    done = gateway_client.run_session_verb(load_settings(), session, verb)
+    print_outcome(done, *texts.cli.VERB_OUTCOMES[verb])
+
+
+@app.command()
+def erase(
+    session: Annotated[str, typer.Argument(help="The id of a session; or a key, and all that it ever had goes.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Remove a session for good, with all that belongs to it."""
+    from perdure.operations.erasure import erased_line, erasure_preview
+    from perdure.runtime.erasure import erase_without_gateway
+
+    settings = load_settings()
+    lines = asyncio.run(read_store(settings, lambda store: erasure_preview(store, session)))
+    typer.echo("\n".join(lines), err=True)
+    if not yes and not _confirm(texts.cli.CONFIRM_ERASURE):
+        typer.echo(texts.cli.NOTHING_ERASED, err=True)
+        raise typer.Exit(1)
+    erased = _erase_remotely(settings, session) or asyncio.run(erase_without_gateway(settings, session))
+    typer.echo(format_json(erased) if json else "\n".join([texts.cli.ERASED, *map(erased_line, erased)]))
+
+
+def _confirm(question: str) -> bool:
+    """Ask on standard error: standard output is for what was done."""
+    typer.echo(question, err=True, nl=False)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _erase_remotely(settings: Settings, session: str) -> list[ErasedSession]:
+    """Let the running gateway erase a session; the list of what it erased is empty if there is no gateway."""
+    from perdure.cli import gateway_client
+    from perdure.errors import GatewayNotRunning
+    from perdure.store.erasure import ErasedSession
+
+    try:
+        found = gateway_client.call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/erase")
+    except GatewayNotRunning:
+        return []
+    return msgspec.convert(found["erased"], list[ErasedSession])

@@ -1,0 +1,102 @@
+"""What the commands of the command line and the terminal chat print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def ready(url: str) -> str:
+    """The one line that a gateway prints on standard output."""
+    return f"Perdure is ready: {url}"
+
+
+GATEWAY_STOPPED = "The gateway has stopped."
+GATEWAY_RESTARTS = "The gateway has stopped; its supervisor starts it again."
+NO_SESSIONS = "There are no sessions yet."
+RESUME_UNPAUSED = "Automatic resume goes on."
+RESUME_NOT_PAUSED = "Automatic resume was not paused."
+# What a verb on a session prints: when it was carried out, and when there was nothing to do.
+VERB_OUTCOMES = {
+    "resume": ("It goes on.", "There is nothing to resume."),
+    "drop": ("Given up.", "There is nothing interrupted to give up."),
+    "suspend": ("Set aside.", "It was set aside or closed before."),
+}
+
+
+def configuration_fine(home: object) -> str:
+    return f"The configuration is fine. Home: {home}"
+
+
+# ── arguments that do not fit together ──────────────────────────────────────────────────────────────────────
+
+SESSION_OR_ALL = "name a session, or say --all"
+PERSON_OR_SESSION = "say --person or --session, not both"
+SEED_OR_SWEEP = "a sweep leaves nothing to chance: say --seed or --sweep, not both"
+
+
+def pair_where(chat: str) -> str:
+    return f"--chat is here or everywhere, not {chat!r}"
+
+
+# ── erasing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+CONFIRM_ERASURE = "Erase this for good? [y/N] "
+NOTHING_ERASED = "Nothing was erased."
+ERASED = "Erased:"
+
+
+def session_to_erase(session: str, state: str, key: str, turns: int) -> str:
+    return f"{session}  {state:9}  {key}  turns: {turns}"
+
+
+def erased_session(session: str, key: str, counts: Mapping[str, int]) -> str:
+    """What was removed with a session, by the noun of each kind."""
+    plural = {"reply": "replies", "process": "processes"}
+    removed = [f"{n} {noun if n == 1 else plural.get(noun, noun + 's')}" for noun, n in counts.items() if n]
+    return f"{session}  {key}  {', '.join(removed) or 'nothing was in it'}"
+
+
+# ── reaching the gateway ────────────────────────────────────────────────────────────────────────────────────
+
+
+def no_gateway_running(home: object) -> str:
+    return f"no gateway is running on {home}"
+
+
+START_GATEWAY_HINT = "Start one with `perdure up` or `perdure run`."
+
+
+def no_gateway_answers(url: object) -> str:
+    return f"no gateway answers at {url}"
+
+
+START_GATEWAY_ELSEWHERE_HINT = "Start one with `perdure up`, in another terminal."
+
+
+def not_a_gateway(url: object) -> str:
+    return f"what answers at {url} is no gateway"
+
+
+NAME_GATEWAY_HINT = "Name the gateway's home and port with PERDURE_HOME and PERDURE_WEB__PORT."
+
+
+def does_not_stop(pid: int) -> str:
+    return f"process {pid} does not stop"
+
+
+DOES_NOT_STOP_HINT = "Look at its log; kill -9 loses nothing."
+
+# ── the terminal chat ───────────────────────────────────────────────────────────────────────────────────────
+
+CHAT_WELCOME = "Talk to the agent; Ctrl-D ends the conversation. Several lines: end each but the last with \\."
+CHAT_INTERRUPTED = "(interrupted; it goes on by itself)"
+CHAT_GATEWAY_AWAY = "(the gateway is away; waiting for it)"
+CHAT_GATEWAY_BACK = "(the gateway is back)"
+
+
+def chat_status(text: str) -> str:
+    return f"({text})"
+
+
+def chat_tool_started(tool: str) -> str:
+    return f"({tool} …)"
