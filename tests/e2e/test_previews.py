@@ -57,7 +57,7 @@ async def kept(gateway: Gateway) -> list[tuple[object, ...]]:
 
 
 async def told(gateway: Gateway, message: str) -> list[str]:
-    return [f"{fact['what']} {fact['detail']}" for fact in await trace_message(gateway.store, message)]
+    return [f"{fact.what} {fact.detail}" for fact in await trace_message(gateway.store, message)]
 
 
 async def test_b76_answer_takes_the_place_of_its_preview(tmp_path: Path) -> None:

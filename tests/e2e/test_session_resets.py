@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core import texts
-from perdure.operations.inspect import session_fields
+from perdure.operations.inspect import session_resource
 from perdure.runtime.gateway import Gateway
 from perdure.store.ids import wall_clock
 from perdure.store.sessions import Session
@@ -45,9 +45,9 @@ async def test_conversation_is_begun_afresh_after_long_silence_and_the_chat_is_t
         platform.write("say: two")
         told = texts.recovery.new_session_after_reset("idle", before.id)
         await sees(platform, "one", told, "two")
-        fields = await session_fields(gateway.store, await current(gateway))
-        assert fields["id"] != before.id
-        assert (fields["was_auto_reset"], fields["auto_reset_reason"]) == (True, "idle")
+        fields = await session_resource(gateway.store, await current(gateway))
+        assert fields.id != before.id
+        assert (fields.was_auto_reset, fields.auto_reset_reason) == (True, "idle")
         platform.write(f"/resume {before.id}")
         await eventually("it is here again", lambda: _is_current(gateway, before.id))
 
@@ -178,8 +178,8 @@ async def test_b12_mark_exempts_from_a_reset_only_while_it_is_fresh(
         before = await current(gateway)
     async with serving(tmp_path, platform, clock=clock, **settings) as gateway:
         await eventually("it is held, and told", lambda: len(platform.replies()) == 1)
-        fields = await session_fields(gateway.store, before)
-        assert fields["resume_pending"]
+        fields = await session_resource(gateway.store, before)
+        assert fields.resume_pending
         clock.move(5 * HOUR)
         platform.write("/status")
         await eventually("a command resets nothing", lambda: len(platform.replies()) == 2)

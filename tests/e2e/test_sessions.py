@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.journal import RecoveryNoted, TurnCancelled, TurnView
 from perdure.core.session import SessionState
 from perdure.core.turn import TurnState
-from perdure.operations.inspect import session_fields
+from perdure.operations.inspect import session_resource
 from perdure.platforms.api import Capabilities
 from perdure.store.api import Store
 from perdure.store.journal import MAX_INLINE_ENTRIES
@@ -53,7 +54,8 @@ async def fields(store: Store, session: Session) -> dict[str, Any]:
     """The session as its JSON has it now."""
     found = await store.sessions.get(session.id)
     assert found is not None
-    return await session_fields(store, found)
+    described: dict[str, Any] = to_builtins(await session_resource(store, found))
+    return described
 
 
 async def recovery(store: Store, session: Session) -> dict[str, Any]:

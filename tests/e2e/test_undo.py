@@ -149,7 +149,7 @@ async def test_b81_explanations_and_traces_know_what_was_taken_back(tmp_path: Pa
         lines = await explain_session(running.store, key_of(platform), wall_clock)
         facts = await trace_message(running.store, message)
     assert "It was taken back since: the model does not see it any more." in lines
-    assert [fact["detail"] for fact in facts if fact["what"] == "undone"] == ["by ann"]
+    assert [fact.detail for fact in facts if fact.what == "undone"] == ["by ann"]
 
 
 async def test_b81_goal_waits_after_undo_and_retry_does_not_ask_it_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Looking: sessions with their recovery state, why a turn went on or not, and the life of a message."""
+"""Sessions with their recovery state, why a turn was resumed or not, and the facts about a message."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from perdure.core.address import split_session_key
 from perdure.core.journal import Entry, JournalRecord, ModelAnswered, ModelFailed, ToolCall, TurnInterrupted
 from perdure.core.texts.explanation import explain_snapshot
 from perdure.errors import NotFound
+from perdure.operations.resources import FactResource, SessionResource
 from perdure.settings import SQLITE_PREFIX, Settings
 from perdure.store.api import Store
 from perdure.store.ids import Clock
@@ -25,34 +26,38 @@ from perdure.store.snapshots import MessageTrace
 from perdure.store.transitions import Turn
 
 
-async def session_fields(store: Store, session: Session) -> dict[str, Any]:
-    """A session under the names that its JSON has."""
+async def session_resource(store: Store, session: Session) -> SessionResource:
+    """A session with its recovery state, without the fields that only a list or a single reading has."""
     recovery = await store.sessions.recovery(session.id)
-    return {
-        "key": session.key,
-        "id": session.id,
-        "state": session.state,
-        "address": msgspec.to_builtins(split_session_key(session.key)[1]),
-        "created_at": session.created_at,
-        "updated_at": session.updated_at,
-        "was_auto_reset": session.auto_reset_reason is not None,
-        "auto_reset_reason": session.auto_reset_reason,
-        "run_generation": await store.sessions.generation(session.key),
-        **msgspec.to_builtins(recovery),
-    }
+    return SessionResource(
+        key=session.key,
+        id=session.id,
+        state=session.state,
+        address=split_session_key(session.key)[1],
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+        was_auto_reset=session.auto_reset_reason is not None,
+        auto_reset_reason=session.auto_reset_reason,
+        run_generation=await store.sessions.generation(session.key),
+        resume_pending=recovery.resume_pending,
+        resume_reason=recovery.resume_reason,
+        last_resume_marked_at=recovery.last_resume_marked_at,
+        interruptions=recovery.interruptions,
+    )
 
 
 async def list_sessions(
     store: Store, after: str = "", limit: int = 100, which: SessionFilter | None = None
-) -> list[dict[str, Any]]:
-    """Sessions in the order in which they began, with what each waits for."""
-    return [await _listed(store, session) for session in await store.sessions.page(after, limit, which)]
+) -> list[SessionResource]:
+    """The sessions of one page with what each waits for, in the order in which they began."""
+    return [await _listed_session(store, session) for session in await store.sessions.page(after, limit, which)]
 
 
-async def _listed(store: Store, session: Session) -> dict[str, Any]:
-    turn = await _open_turn(store, session.id)
-    waits = {"waits_for": WAITS_FOR[turn.state] if turn else None, "turn": turn.id if turn else None}
-    return await session_fields(store, session) | waits
+async def _listed_session(store: Store, session: Session) -> SessionResource:
+    turn, listed = await _open_turn(store, session.id), await session_resource(store, session)
+    return msgspec.structs.replace(
+        listed, waits_for=WAITS_FOR[turn.state] if turn else None, turn=turn.id if turn else None
+    )
 
 
 async def waits_for(store: Store, session: str) -> str | None:
@@ -75,13 +80,13 @@ WAITS_FOR: dict[str, str] = {
 }
 
 
-def session_line(fields: dict[str, Any], now: int) -> str:
-    """A session as one line for people."""
-    marked = fields["last_resume_marked_at"]
-    pending = f"  pending: {fields['resume_reason']}" if fields["resume_pending"] else ""
+def session_line(session: SessionResource, now: int) -> str:
+    """A session of a list as one line for people."""
+    marked = session.last_resume_marked_at
+    pending = f"  pending: {session.resume_reason}" if session.resume_pending else ""
     age = f", {texts.phrases.duration(now - marked)} ago" if marked and pending else ""
-    waits = f"  waits for {fields['waits_for']}" if fields["waits_for"] else ""
-    return f"{fields['id']}  {fields['state']:9}  {fields['key']}{pending}{age}{waits}"
+    waits = f"  waits for {session.waits_for}" if session.waits_for else ""
+    return f"{session.id}  {session.state:9}  {session.key}{pending}{age}{waits}"
 
 
 async def find_session(store: Store, name: str) -> Session:
@@ -102,21 +107,21 @@ def no_gateway_notice(settings: Settings) -> list[str]:
     return [] if shared or lock_holder(settings.home / "lock") else [texts.recovery.NO_GATEWAY]
 
 
-async def trace_message(store: Store, name: str) -> list[dict[str, Any]]:
+async def trace_message(store: Store, name: str) -> list[FactResource]:
     """The life of a message, a fact each, in the order in which they happened."""
     life = await store.snapshots.trace_message(name)
     if life is None:
         raise NotFound(f"no message is named {name!r}", hint="Give the id that the platform or the API showed.")
-    return sorted(_facts(life), key=lambda fact: fact["at"])
+    return sorted(_facts(life), key=lambda fact: fact.at)
 
 
-def _facts(timeline: MessageTrace) -> Iterator[dict[str, Any]]:
+def _facts(timeline: MessageTrace) -> Iterator[FactResource]:
     yield received_fact(timeline.received_at, timeline.kind, timeline.message, timeline.event_key, timeline.state)
     yield from turn_facts(timeline.records, timeline.previews, timeline.deliveries, timeline.runs)
 
 
-def received_fact(at: int, kind: str, message: str, event_key: str, state: str) -> dict[str, Any]:
-    return _fact(at, "received", f"{kind} {message} ({event_key}), now {state}")
+def received_fact(at: int, kind: str, message: str, event_key: str, state: str) -> FactResource:
+    return FactResource(at, "received", f"{kind} {message} ({event_key}), now {state}")
 
 
 def turn_facts(
@@ -124,27 +129,29 @@ def turn_facts(
     previews: Iterable[StoredPreview],
     deliveries: Iterable[OutboxDelivery],
     runs: Iterable[Run],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[FactResource]:
     """What is on record of a turn, a fact each."""
     yield from _process_exit_facts(records, runs)
     for record in records:
-        yield _fact(record.at, record.entry.kind, _entry_detail(record.entry))
+        yield FactResource(record.at, record.entry.kind, _entry_detail(record.entry))
     for preview in previews:
-        yield _fact(preview.created_at, "preview", _preview(preview))
+        yield FactResource(preview.created_at, "preview", _preview(preview))
     for row in deliveries:
-        yield _fact(row.created_at, "owed", f"{row.id}, part {row.part + 1}, to {row.lane}")
+        yield FactResource(row.created_at, "owed", f"{row.id}, part {row.part + 1}, to {row.lane}")
         if row.updated_at != row.created_at or row.state != "owed":
             receipt = f", receipt {row.receipt}" if row.receipt else ""
             problem = f": {row.problem}" if row.problem else ""
-            yield _fact(row.updated_at, str(row.state), f"{row.id}{receipt}{problem}")
+            yield FactResource(row.updated_at, str(row.state), f"{row.id}{receipt}{problem}")
 
 
-def _process_exit_facts(records: Sequence[JournalRecord], runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
+def _process_exit_facts(records: Sequence[JournalRecord], runs: Iterable[Run]) -> Iterator[FactResource]:
     """The deaths that cut the turn off, as the supervisor saw them."""
     cut = {record.entry.run for record in records if isinstance(record.entry, TurnInterrupted)}
     for run in runs:
         if run.id in cut and run.died_at is not None:
-            yield _fact(run.died_at, "gateway_died", f"{texts.recovery.process_exit(run.exit_code)}, run {run.id}")
+            yield FactResource(
+                run.died_at, "gateway_died", f"{texts.recovery.process_exit(run.exit_code)}, run {run.id}"
+            )
 
 
 def _preview(preview: StoredPreview) -> str:
@@ -152,10 +159,6 @@ def _preview(preview: StoredPreview) -> str:
         return f"{preview.delivery_key}, {preview.state}, receipt {preview.receipt}"
     orphan = ": its receipt never came, so it may still stand in the chat" if preview.state == "lost" else ""
     return f"{preview.delivery_key}, {preview.state}{orphan}"
-
-
-def _fact(at: int, what: str, detail: str) -> dict[str, Any]:
-    return {"at": at, "what": what, "detail": detail}
 
 
 def _entry_detail(entry: Entry) -> str:
@@ -182,6 +185,6 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-def fact_line(fact: dict[str, Any]) -> str:
-    when = datetime.fromtimestamp(fact["at"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    return f"{when}Z  {fact['what']:15} {fact['detail']}"
+def fact_line(fact: FactResource) -> str:
+    when = datetime.fromtimestamp(fact.at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    return f"{when}Z  {fact.what:15} {fact.detail}"

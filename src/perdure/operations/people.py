@@ -1,18 +1,23 @@
-"""People, for whoever runs the gateway: who is known, who asks to be let in, and the verbs that change that."""
+"""People for operators: who is let in, who asks to be, and the verbs `pair`, `add`, `role` and `remove`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import join_parts, split_parts, split_session_key
 from perdure.core.roles import ROLES, Role
 from perdure.errors import BadPerson, NotFound, TooManyTries
+from perdure.operations.resources import (
+    ConfiguredPersonResource,
+    PairingRequestResource,
+    PeopleResponse,
+    PersonResource,
+)
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.authorisation import Authorisation
@@ -46,30 +51,30 @@ class PeopleVerbs:
 
     # ── looking ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def page(self, after: str = "", limit: int = PAGE_SIZE) -> dict[str, Any]:
-        """People by name, in order, behind the one named; with the first page, who else there is."""
+    async def page(self, after: str = "", limit: int = PAGE_SIZE) -> PeopleResponse:
+        """A page of the people let in by name, behind the cursor; the first page also has everybody else."""
         platform, person, chat = [*split_parts(after), "", "", ""][:3]
         found = await self._store.people.page((platform, person, chat), limit + 1)
-        shown = {"people": [person_fields(each) for each in found[:limit]], "more": len(found) > limit}
-        return (
-            shown
-            if after
-            else shown | {"configured": self._configured_people(), "requests": await self._pairing_requests()}
-        )
+        shown, more = [person_resource(each) for each in found[:limit]], len(found) > limit
+        if after:
+            return PeopleResponse(shown, more)
+        return PeopleResponse(shown, more, self._configured_people(), await self._pairing_requests())
 
-    def _configured_people(self) -> list[dict[str, str]]:
-        """Whom the configuration lets in, and as what."""
+    def _configured_people(self) -> list[ConfiguredPersonResource]:
+        """The people whom the configuration lets in, and their roles."""
         found = []
         for name in self._settings.all_platforms:
             lists = self._settings.allow_lists(name)
-            found += [_configured_fields(name, owner, "owner") for owner in sorted(lists.owners)]
+            found += [ConfiguredPersonResource(name, owner, "owner", None) for owner in sorted(lists.owners)]
             for chat, people in sorted(lists.chats.items()):
-                found += [_configured_fields(name, person, "member", chat) for person in sorted(people)]
-            found += [_configured_fields(name, "*", "member")] if lists.everybody else []
+                found += [
+                    ConfiguredPersonResource(name, person, "member", chat or None) for person in sorted(people)
+                ]
+            found += [ConfiguredPersonResource(name, "*", "member", None)] if lists.everybody else []
         return found
 
-    async def _pairing_requests(self) -> list[dict[str, Any]]:
-        return [_request_fields(each) for each in await self._store.pairings.open_requests(self._clock())]
+    async def _pairing_requests(self) -> list[PairingRequestResource]:
+        return [_pairing_request(each) for each in await self._store.pairings.open_requests(self._clock())]
 
     # ── changing ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -182,50 +187,56 @@ def _in_chat(chat: str) -> str:
     return f" in chat {chat}" if chat else ""
 
 
-def person_fields(person: Person) -> dict[str, Any]:
-    """A person under the names that their JSON has; `after` of the next page is the last one's `place`."""
-    place = join_parts(person.platform, person.person, person.chat)
-    return {"who": person_id(person), **msgspec.to_builtins(person), "chat": person.chat or None, "place": place}
-
-
-def _configured_fields(platform: str, person: str, role: str, chat: str = "") -> dict[str, Any]:
-    return {"platform": platform, "person": person, "role": role, "chat": chat or None}
-
-
-def _request_fields(request: PairingRequest) -> dict[str, Any]:
-    address = split_session_key(request.key)[1]
-    named = {"who": join_parts(request.platform, request.person), "platform": request.platform}
-    shown = {name: getattr(request, name) for name in ("id", "person", "name", "asked_at", "expires_at")}
-    return named | shown | {"chat": address.chat}
-
-
-def people_lines(page: dict[str, Any], now: int) -> list[str]:
-    """Everybody, one line each."""
-    known = [_person_line(each, f"since {_format_time(each['added_at'])}") for each in page["people"]]
-    listed = [
-        _person_line({"who": _configured_name(each), **each, "name": ""}, "by configuration")
-        for each in page["configured"]
-    ]
-    asking = [_request_line(each, now) for each in page["requests"]]
-    return [*listed, *known, *asking]
-
-
-def _person_line(each: dict[str, Any], since: str) -> str:
-    name = f"  {each['name']}" if each["name"] else ""
-    return f"{each['role']:7} {each['who']}{name}{_in_chat(each['chat'] or '')}  {since}"
-
-
-def _configured_name(each: dict[str, Any]) -> str:
-    return (
-        f"{each['platform']}:{each['person']}" if each["person"] != "*" else f"{each['platform']}: everybody else"
+def person_resource(person: Person) -> PersonResource:
+    return PersonResource(
+        who=person_id(person),
+        platform=person.platform,
+        person=person.person,
+        name=person.name,
+        role=person.role,
+        added_at=person.added_at,
+        chat=person.chat or None,
+        place=join_parts(person.platform, person.person, person.chat),
     )
 
 
-def _request_line(each: dict[str, Any], now: int) -> str:
-    name = f"  {each['name']}" if each["name"] else ""
+def _pairing_request(request: PairingRequest) -> PairingRequestResource:
+    return PairingRequestResource(
+        who=join_parts(request.platform, request.person),
+        platform=request.platform,
+        id=request.id,
+        person=request.person,
+        name=request.name,
+        asked_at=request.asked_at,
+        expires_at=request.expires_at,
+        chat=split_session_key(request.key)[1].chat,
+    )
+
+
+def people_lines(page: PeopleResponse, now: int) -> list[str]:
+    """Everybody on the first page, one line each."""
+    return [
+        *map(_configured_line, page.configured or ()),
+        *map(_person_line, page.people),
+        *(_request_line(each, now) for each in page.requests or ()),
+    ]
+
+
+def _person_line(each: PersonResource) -> str:
+    name = f"  {each.name}" if each.name else ""
+    return f"{each.role:7} {each.who}{name}{_in_chat(each.chat or '')}  since {_format_time(each.added_at)}"
+
+
+def _configured_line(each: ConfiguredPersonResource) -> str:
+    who = f"{each.platform}:{each.person}" if each.person != "*" else f"{each.platform}: everybody else"
+    return f"{each.role:7} {who}{_in_chat(each.chat or '')}  by configuration"
+
+
+def _request_line(each: PairingRequestResource, now: int) -> str:
+    name = f"  {each.name}" if each.name else ""
     return (
-        f"asks    {each['who']}{name}  {texts.phrases.duration(now - each['asked_at'])} ago, "
-        f"for {texts.phrases.duration(each['expires_at'] - now)} more: perdure pair CODE lets them in"
+        f"asks    {each.who}{name}  {texts.phrases.duration(now - each.asked_at)} ago, "
+        f"for {texts.phrases.duration(each.expires_at - now)} more: perdure pair CODE lets them in"
     )
 
 

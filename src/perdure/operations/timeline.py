@@ -1,8 +1,8 @@
-"""The life of a turn, the turns of a session, and the decisions about them, under the names of their JSON."""
+"""Everything on record about a turn, the turns of a session, and the decisions of recovery, for operators."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -13,7 +13,19 @@ from perdure.core.texts.explanation import TURN_STATES, explain_decision
 from perdure.core.timeline import InterruptionSpan, RunEnd, TurnTimeline, build_timeline
 from perdure.errors import NotFound
 from perdure.operations.inspect import received_fact, turn_facts
-from perdure.operations.outbox import delivery_fields
+from perdure.operations.outbox import delivery_resource
+from perdure.operations.resources import (
+    DecisionListResponse,
+    DecisionResource,
+    FactResource,
+    InterruptionResource,
+    ListedDecisionResource,
+    PastTurnResource,
+    TurnMessageResource,
+    TurnResource,
+    TurnRunResource,
+    TurnTimelineResponse,
+)
 from perdure.store.api import Store
 from perdure.store.decisions import DecisionRecord
 from perdure.store.runs import Run
@@ -24,97 +36,120 @@ MAX_TEXT_CHARACTERS = 2_000
 MAX_FIRST_WORDS_CHARACTERS = 120
 
 
-async def turn_timeline(store: Store, name: str) -> dict[str, Any]:
-    """All that is on record of a turn, with its times."""
-    life = await store.timelines.of_turn(name)
-    if life is None:
+async def turn_timeline(store: Store, name: str) -> TurnTimelineResponse:
+    """Everything on record about a turn, with its times."""
+    history = await store.timelines.of_turn(name)
+    if history is None:
         raise NotFound(
             f"no turn is named {name!r}",
             hint="The page of a session, and its JSON at `/api/sessions/{id}`, list its turns.",
         )
-    line = build_timeline(life.records, {run.id: _run_end(run) for run in life.runs})
-    return turn_fields(life.turn) | {
-        "whole": life.whole,
-        "messages": [_message(life, each) for each in life.messages],
-        "attempts": msgspec.to_builtins(line.attempts),
-        "steps": [msgspec.to_builtins(span) for span in line.spans if span.kind == "model"],
-        "calls": [msgspec.to_builtins(span) for span in line.spans if span.kind == "tool"],
-        "questions": [msgspec.to_builtins(span) for span in line.spans if span.kind == "person"],
-        "interruptions": [_interruption(cut) for cut in line.interruptions],
-        "decisions": _decisions(line),
-        "replies": [delivery_fields(row) for row in life.deliveries],
-        "previews": msgspec.to_builtins(life.previews),
-        "runs": [
-            msgspec.to_builtins(run) | {"death": texts.recovery.process_exit(run.exit_code)} for run in life.runs
-        ],
-        "facts": _facts(life),
-    }
+    timeline = build_timeline(history.records, {run.id: _run_end(run) for run in history.runs})
+    return TurnTimelineResponse(
+        **_turn_fields(history.turn),
+        whole=history.whole,
+        messages=[_message_resource(history, each) for each in history.messages],
+        attempts=timeline.attempts,
+        steps=[span for span in timeline.spans if span.kind == "model"],
+        calls=[span for span in timeline.spans if span.kind == "tool"],
+        questions=[span for span in timeline.spans if span.kind == "person"],
+        interruptions=[_interruption_resource(each) for each in timeline.interruptions],
+        decisions=_decision_resources(timeline),
+        replies=[delivery_resource(row) for row in history.deliveries],
+        previews=history.previews,
+        runs=[_run_resource(run) for run in history.runs],
+        facts=_facts(history),
+    )
 
 
 def _run_end(run: Run) -> RunEnd:
-    """Until when the run was alive: its supervisor saw it die, or it was last seen by its heartbeat."""
+    """When the run ended: its supervisor saw the process exit, or its last heartbeat is the last sign of life."""
     return RunEnd(run.heartbeat_at) if run.died_at is None else RunEnd(run.died_at, run.exit_code)
 
 
-def _interruption(cut: InterruptionSpan) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(cut)
-    return fields | {
-        "cause": texts.recovery.cause(cut.reason),
-        "death": texts.recovery.process_exit(cut.exit_code),
-    }
+def _run_resource(run: Run) -> TurnRunResource:
+    return TurnRunResource(**msgspec.structs.asdict(run), death=texts.recovery.process_exit(run.exit_code))
 
 
-def turn_fields(turn: Turn) -> dict[str, Any]:
-    """A turn under the names that its JSON has."""
-    return {
-        "id": turn.id,
-        "session": turn.session,
-        "key": turn.key,
-        "address": msgspec.to_builtins(split_session_key(turn.key)[1]),
-        "state": turn.state,
-        "said": f"It {TURN_STATES[turn.state]}.",
-        "attempt": turn.attempt,
-        "generation": turn.generation,
-        "began_at": turn.began_at,
-        "updated_at": turn.updated_at,
-    }
+def _interruption_resource(interruption: InterruptionSpan) -> InterruptionResource:
+    return InterruptionResource(
+        at=interruption.at,
+        found_at=interruption.found_at,
+        reason=interruption.reason,
+        attempt=interruption.attempt,
+        exit_code=interruption.exit_code,
+        cause=texts.recovery.cause(interruption.reason),
+        death=texts.recovery.process_exit(interruption.exit_code),
+    )
 
 
-def _message(timeline: TurnHistory, message: TurnMessage) -> dict[str, Any]:
+def turn_resource(turn: Turn) -> TurnResource:
+    return TurnResource(
+        id=turn.id,
+        session=turn.session,
+        key=turn.key,
+        address=split_session_key(turn.key)[1],
+        state=turn.state,
+        said=f"It {TURN_STATES[turn.state]}.",
+        attempt=turn.attempt,
+        generation=turn.generation,
+        began_at=turn.began_at,
+        updated_at=turn.updated_at,
+    )
+
+
+def _turn_fields(turn: Turn) -> dict[str, Any]:
+    """The fields that every response about a turn has."""
+    return msgspec.structs.asdict(turn_resource(turn))
+
+
+def _message_resource(history: TurnHistory, message: TurnMessage) -> TurnMessageResource:
     inbound = message.inbound
-    return {
-        "id": message.id,
-        "event": message.event_key,
-        "kind": message.kind,
-        "state": message.state,
-        "platform_id": inbound.message,
-        "by": inbound.sender.name or inbound.sender.id,
-        "text": texts.phrases.clip(inbound.text, MAX_TEXT_CHARACTERS),
-        "sent_at": message.sent_at,
-        "received_at": message.received_at,
-        "taken_at": _taken_at(timeline, message.id),
-    }
+    return TurnMessageResource(
+        id=message.id,
+        event=message.event_key,
+        kind=message.kind,
+        state=message.state,
+        platform_id=inbound.message,
+        by=inbound.sender.name or inbound.sender.id,
+        text=texts.phrases.clip(inbound.text, MAX_TEXT_CHARACTERS),
+        sent_at=message.sent_at,
+        received_at=message.received_at,
+        taken_at=_taken_at(history, message.id),
+    )
 
 
-def _taken_at(timeline: TurnHistory, message: str) -> int | None:
+def _taken_at(history: TurnHistory, message: str) -> int | None:
     """When a message became part of the turn."""
-    for record in timeline.records:
+    for record in history.records:
         entry = record.entry
         if isinstance(entry, TurnBegan | MessagesJoined) and any(cause.inbox == message for cause in entry.causes):
             return record.at
     return None
 
 
-def _decisions(timeline: TurnTimeline) -> list[dict[str, Any]]:
+def _decision_resources(timeline: TurnTimeline) -> list[DecisionResource]:
+    """The decisions about a turn, each with the reason of the interruption before it."""
     found = []
-    for judged in timeline.decisions:
-        before = [cut for cut in timeline.interruptions if cut.found_at <= judged.at]
-        reason = before[-1].reason if before else ""
-        found.append({"at": judged.at, **_decision(judged.decided, reason)})
+    for point in timeline.decisions:
+        reasons = [each.reason for each in timeline.interruptions if each.found_at <= point.at]
+        found.append(DecisionResource(point.at, **_decision_fields(point.decided, reasons[-1] if reasons else "")))
     return found
 
 
-def _decision(decided: RecoveryDecided, reason: str) -> dict[str, Any]:
+class _DecisionFields(TypedDict):
+    choice: str
+    choice_in_words: str
+    rule: str
+    rule_in_words: str
+    why: str
+    reason: str
+    evidence: dict[str, Any]
+    words: list[str]
+
+
+def _decision_fields(decided: RecoveryDecided, reason: str) -> _DecisionFields:
+    """The fields that a decision has both in its turn and in the list of all decisions."""
     return {
         "choice": decided.decision,
         "choice_in_words": texts.recovery.CHOICES.get(decided.decision, decided.decision),
@@ -127,43 +162,47 @@ def _decision(decided: RecoveryDecided, reason: str) -> dict[str, Any]:
     }
 
 
-def _facts(timeline: TurnHistory) -> list[dict[str, Any]]:
-    came = [
-        received_fact(one.received_at, one.kind, one.id, one.event_key, one.state) for one in timeline.messages
+def _facts(history: TurnHistory) -> list[FactResource]:
+    received = [
+        received_fact(each.received_at, each.kind, each.id, each.event_key, each.state)
+        for each in history.messages
     ]
-    rest = turn_facts(timeline.records, timeline.previews, timeline.deliveries, timeline.runs)
-    return sorted([*came, *rest], key=lambda fact: fact["at"])
+    recorded = turn_facts(history.records, history.previews, history.deliveries, history.runs)
+    return sorted([*received, *recorded], key=lambda fact: fact.at)
 
 
 # ── lists ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def list_turns(store: Store, session: str, after: str = "", limit: int = 50) -> dict[str, Any]:
-    """The turns of a session, the newest first, with what each began with."""
+async def list_turns(
+    store: Store, session: str, after: str = "", limit: int = 50
+) -> tuple[list[PastTurnResource], bool]:
+    """A page of a session's turns, the newest first, and whether there are more."""
     found = await store.timelines.turns_of_session(session, after, limit + 1)
-    return {"turns": [_past(each) for each in found[:limit]], "more": len(found) > limit}
+    return [_past_turn(each) for each in found[:limit]], len(found) > limit
 
 
-def _past(past: TurnSummary) -> dict[str, Any]:
-    words = next((cause.text for cause in past.began.causes if cause.text.strip()), "")
-    return turn_fields(past.turn) | {
-        "words": texts.phrases.first_words(words, MAX_FIRST_WORDS_CHARACTERS),
-        "interruptions": past.interruptions,
-    }
+def _past_turn(summary: TurnSummary) -> PastTurnResource:
+    text = next((cause.text for cause in summary.began.causes if cause.text.strip()), "")
+    return PastTurnResource(
+        **_turn_fields(summary.turn),
+        words=texts.phrases.first_words(text, MAX_FIRST_WORDS_CHARACTERS),
+        interruptions=summary.interruptions,
+    )
 
 
-async def list_decisions(store: Store, after: str = "", limit: int = 50) -> dict[str, Any]:
-    """Decisions about interruptions, the newest first, in words; `next` is where to go on."""
-    found, place = await store.decisions.page(after, limit)
-    return {"decisions": [_listed(each) for each in found], "more": place is not None, "next": place}
+async def list_decisions(store: Store, after: str = "", limit: int = 50) -> DecisionListResponse:
+    """A page of decisions in words, the newest interruptions first; `next` is the cursor of the next page."""
+    found, cursor = await store.decisions.page(after, limit)
+    return DecisionListResponse([_listed_decision(each) for each in found], cursor is not None, cursor)
 
 
-def _listed(found: DecisionRecord) -> dict[str, Any]:
-    return {
-        "at": found.record.at,
-        "session": found.mark.session,
-        "key": found.key,
-        "turn": found.mark.turn,
-        "interrupted_at": found.mark.record.at,
-        **_decision(found.decision, found.reason),
-    }
+def _listed_decision(found: DecisionRecord) -> ListedDecisionResource:
+    return ListedDecisionResource(
+        at=found.record.at,
+        session=found.mark.session,
+        key=found.key,
+        turn=found.mark.turn,
+        interrupted_at=found.mark.record.at,
+        **_decision_fields(found.decision, found.reason),
+    )

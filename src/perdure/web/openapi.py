@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.version import __version__
-from perdure.web.responses import ErrorResponse, json_response
-from perdure.web.routes import HTML, JSON, RouteSpec, route
+from perdure.web.responses import ErrorResponse
+from perdure.web.routes import HTML, JSON, RouteSpec, json_response, route
 
 Json = dict[str, Any]
 
@@ -58,7 +58,7 @@ def openapi_document(specs: Iterable[RouteSpec]) -> Json:
 
 
 def _schema_types(each: RouteSpec) -> list[Any]:
-    return [*each.body, *([] if each.response_type is None else [each.response_type])]
+    return [*each.request.body, *([] if each.response.type is None else [each.response.type])]
 
 
 def _operation(each: RouteSpec, refs: dict[str, Any]) -> Json:
@@ -71,10 +71,10 @@ def _operation(each: RouteSpec, refs: dict[str, Any]) -> Json:
         "parameters": _parameters(each),
         "responses": _responses(each, refs),
     }
-    if each.body:
-        shapes = [refs[repr(shape)] for shape in each.body]
+    if each.request.body:
+        shapes = [refs[repr(shape)] for shape in each.request.body]
         schema = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
-        operation["requestBody"] = {"required": True, "content": {each.body_media_type: {"schema": schema}}}
+        operation["requestBody"] = {"required": True, "content": {each.request.media_type: {"schema": schema}}}
     return operation
 
 
@@ -84,18 +84,23 @@ def _parameters(each: RouteSpec) -> list[Json]:
         {"name": name, "in": "path", "required": True, "schema": text | {"minLength": 1}}
         for name in re.findall(r"{(\w+)}", each.documented_path)
     ]
-    return inside + [{"name": name, "in": "query", "required": False, "schema": text} for name in each.query]
+    return inside + [
+        {"name": name, "in": "query", "required": False, "schema": text} for name in each.request.query
+    ]
 
 
 def _responses(each: RouteSpec, refs: dict[str, Any]) -> Json:
-    schema = {"type": "object"} if each.response_type is None else refs[repr(each.response_type)]
-    content = {"schema": schema} if each.media_type == JSON else {}
+    response = each.response
+    schema = {"type": "object"} if response.type is None else refs[repr(response.type)]
+    content = {"schema": schema} if response.media_type == JSON else {}
     found: Json = {
         str(status): {"description": "as asked"}
-        | ({} if 300 <= status < 400 else {"content": {each.media_type: content}})
-        for status in each.statuses
+        | ({} if 300 <= status < 400 else {"content": {response.media_type: content}})
+        for status in response.statuses
     }
     if each.login == "page":
         found["303"] = {"description": "leads to the login"}
-    problem: Json = {JSON: {"schema": refs[repr(ErrorResponse)]}} | ({HTML: {}} if each.media_type == HTML else {})
+    problem: Json = {JSON: {"schema": refs[repr(ErrorResponse)]}} | (
+        {HTML: {}} if response.media_type == HTML else {}
+    )
     return found | {"default": {"description": "why not, and what to do", "content": problem}}

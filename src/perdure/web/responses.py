@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,6 +12,7 @@ from starlette.responses import Response
 
 from perdure.errors import PerdureError, Unavailable
 from perdure.web.pages.rendering import render_page
+from perdure.web.routes import json_response
 
 ID_PATTERN = re.compile(r"[a-z]+_[0-9a-z]+")
 
@@ -33,10 +32,6 @@ class HttpRefusal(PerdureError):
         super().__init__(message, hint=hint)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
-
-
-def json_response(body: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")
 
 
 def error_response(request: Request, error: str, hint: str | None, status: int) -> Response:

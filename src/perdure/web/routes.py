@@ -1,17 +1,21 @@
-"""What can be asked over HTTP: a line above each method that answers, and all that is made of these lines."""
+"""The decorators `route` and `json_route`, which make an HTTP endpoint of a method, and their description."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal, TypeVar
+from functools import wraps
+from typing import Any, Generic, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
-Method = TypeVar("Method", bound=Callable[[Any, Request], Awaitable[Response]])
+Method = Callable[[Any, Request], Awaitable[Response]]
 Login = Literal["no", "api", "page"]
 BodyTypes = type | tuple[type, ...]
 
@@ -21,25 +25,49 @@ HTML = "text/html"
 EVENT_STREAM = "text/event-stream"
 
 
+class RequestSpec(Struct, frozen=True):
+    """What a request carries: the names of its query parameters, and the types of which its body is one."""
+
+    query: tuple[str, ...]
+    body: tuple[type, ...]
+    media_type: str
+
+
+class ResponseSpec(Struct, frozen=True):
+    """What a successful response carries: the type of its JSON, or none if the JSON is not described."""
+
+    type: Any
+    media_type: str
+    statuses: tuple[int, ...]
+
+
 class RouteSpec(Struct, frozen=True):
-    """One thing that can be asked: how, what comes of it, and whether a login is needed."""
+    """One endpoint: its method and path, what it takes and returns, and whether it needs a login."""
 
     operation_id: str
     method: str
     path: str
     summary: str
     login: Login
-    query: tuple[str, ...]
-    body: tuple[type, ...]
-    body_media_type: str
-    response_type: Any
-    media_type: str
-    statuses: tuple[int, ...]
+    request: RequestSpec
+    response: ResponseSpec
 
     @property
     def documented_path(self) -> str:
-        """The path as people write it."""
+        """The path as people write it, without Starlette's converters."""
         return re.sub(r":[a-z]+}", "}", self.path)
+
+
+class Reply(Struct, Generic[T], frozen=True):
+    """A JSON value with its status, where a `json_route` has several, and a task to run after it is sent."""
+
+    value: T
+    status: int
+    background: BackgroundTask | None = None
+
+
+def json_response(body: object, status: int = 200, background: BackgroundTask | None = None) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type=JSON, background=background)
 
 
 def route(
@@ -51,33 +79,72 @@ def route(
     query: tuple[str, ...] = (),
     body: BodyTypes = (),
     body_media_type: str = JSON,
-    response_type: Any = None,
     media_type: str = "",
     statuses: tuple[int, ...] = (200,),
 ) -> Callable[[Method], Method]:
-    """Make a route of a method. This line is also its row in docs/http.md and in the OpenAPI description.
+    """Make an endpoint of a method that returns a response: a page, a file, a stream.
 
-    In a path, `{name:path}` is for names that may hold a slash: an encoded one is a slash again when it gets here.
-    `summary` says in words what comes of it, `query` names the parameters, and `body` is the type that is sent, or
-    those of which it is one. `response_type` is the type that comes back (none: an object of which nothing more
-    is said), with one of the `statuses`. Errors need no mention: they all look the same.
+    The arguments are also the endpoint's row in docs/http.md and its entry in the OpenAPI description. In a path,
+    `{name:path}` is for names that may hold a slash, because an encoded slash arrives decoded. `summary` describes
+    the response in words, `query` names the parameters, and `body` is the type of the body, or several types of
+    which the body is one. Error responses need no mention: all of them look the same.
     """
-    media_type = media_type or (HTML if login == "page" else JSON)
-    types = body if isinstance(body, tuple) else (body,)
+    request = RequestSpec(query, body if isinstance(body, tuple) else (body,), body_media_type)
+    response = ResponseSpec(None, media_type or (HTML if login == "page" else JSON), statuses)
 
-    def named(endpoint: Method) -> Method:
-        name = endpoint.__qualname__.replace("Api", "").replace(".", "_").lower()
-        endpoint.__dict__["route"] = RouteSpec(
-            name, method, path, summary, login, query, types, body_media_type, response_type, media_type, statuses
+    def mark(endpoint: Method) -> Method:
+        return _with_spec(
+            endpoint, RouteSpec(_operation_id(endpoint), method, path, summary, login, request, response)
         )
-        return endpoint
 
-    return named
+    return mark
+
+
+def json_route(
+    method: str,
+    path: str,
+    summary: str,
+    response_type: type[T],
+    *,
+    login: Login = "api",
+    query: tuple[str, ...] = (),
+    body: BodyTypes = (),
+    statuses: tuple[int, ...] = (200,),
+) -> Callable[[Callable[[Any, Request], Awaitable[T | Reply[T]]]], Method]:
+    """Make an endpoint of a method that returns `response_type`, which is sent as JSON with the first status.
+
+    A method with several statuses returns a `Reply`. The other arguments are those of `route`.
+    """
+    request = RequestSpec(query, body if isinstance(body, tuple) else (body,), JSON)
+    response = ResponseSpec(response_type, JSON, statuses)
+
+    def mark(endpoint: Callable[[Any, Request], Awaitable[T | Reply[T]]]) -> Method:
+        @wraps(endpoint)
+        async def respond(self: Any, request: Request) -> Response:
+            found = await endpoint(self, request)
+            if isinstance(found, Reply):
+                return json_response(found.value, found.status, found.background)
+            return json_response(found, statuses[0])
+
+        return _with_spec(
+            respond, RouteSpec(_operation_id(endpoint), method, path, summary, login, request, response)
+        )
+
+    return mark
+
+
+def _operation_id(endpoint: Callable[..., Any]) -> str:
+    return endpoint.__qualname__.replace("Api", "").replace(".", "_").lower()
+
+
+def _with_spec(endpoint: Method, spec: RouteSpec) -> Method:
+    endpoint.__dict__["route"] = spec
+    return endpoint
 
 
 def collect_routes(*providers: object) -> Iterable[tuple[RouteSpec, Endpoint]]:
-    """Everything that can be asked of these objects, in the order in which they say it."""
-    for room in providers:
-        for name, method in vars(type(room)).items():
+    """The endpoints of these objects, in the order in which their classes define them."""
+    for provider in providers:
+        for name, method in vars(type(provider)).items():
             if hasattr(method, "route"):
-                yield method.route, getattr(room, name)
+                yield method.route, getattr(provider, name)

@@ -12,9 +12,9 @@ from perdure.core.messages import Attachment
 from perdure.errors import FileTooLarge, NotFound
 from perdure.runtime.gateway import Gateway
 from perdure.store.attachments import StoredAttachment
-from perdure.web.responses import ID_PATTERN, HttpRefusal, json_response
-from perdure.web.routes import route
-from perdure.web.schemas.resources import UploadResponse
+from perdure.web.responses import ID_PATTERN, HttpRefusal
+from perdure.web.routes import json_route, route
+from perdure.web.schemas.chats import UploadResponse
 
 # Whatever somebody sent is never shown as a page of ours, and runs nothing.
 _DOWNLOAD_HEADERS = {
@@ -27,15 +27,15 @@ class AttachmentApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route(
+    @json_route(
         "POST",
         "/api/attachments",
         "takes a file for a message to come, see [below](#files): 201",
+        UploadResponse,
         query=("name",),
-        response_type=UploadResponse,
         statuses=(201,),
     )
-    async def upload(self, request: Request) -> Response:
+    async def upload(self, request: Request) -> UploadResponse:
         """Take a file in: the body is its bytes."""
         name = request.query_params.get("name", "")
         if not name.strip():
@@ -49,7 +49,7 @@ class AttachmentApi:
         except OSError as error:
             words = f"the file could not be kept: {error.strerror or error}"
             raise HttpRefusal(503, words, "Make room on the gateway's disk, and send it again.") from error
-        return json_response(UploadResponse(stored.id, stored.name, stored.size or 0, stored.media_type), 201)
+        return UploadResponse(stored.id, stored.name, stored.size or 0, stored.media_type)
 
     @route("GET", "/api/attachments/{id}", "gives a file back", media_type="*/*")
     async def get(self, request: Request) -> Response:

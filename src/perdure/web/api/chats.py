@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import Annotated
+from typing import cast
 
-from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.core import texts
 from perdure.core.address import Address, session_key
-from perdure.core.messages import Inbound, Stored
+from perdure.core.messages import Inbound
 from perdure.core.queue import Fate
 from perdure.core.roles import TOKEN_HOLDER
 from perdure.platforms.web import WebAdapter
@@ -20,29 +19,21 @@ from perdure.runtime.gateway import Gateway
 from perdure.web.api.attachments import find_uploads
 from perdure.web.api.events import EventCursor, read_cursor, stream_events
 from perdure.web.requests import read_json
-from perdure.web.responses import ID_PATTERN, HttpRefusal, json_response
-from perdure.web.routes import EVENT_STREAM, route
-from perdure.web.schemas.resources import ChangedMessageResponse, MessageListResponse, StoredMessageResponse
+from perdure.web.responses import ID_PATTERN, HttpRefusal
+from perdure.web.routes import EVENT_STREAM, Reply, json_route, route
+from perdure.web.schemas.chats import (
+    ChangedMessageResponse,
+    EditMessageRequest,
+    MessageChange,
+    MessageListResponse,
+    NewMessageRequest,
+    StoredMessageResponse,
+)
 
-MAX_FILES = 20  # in one message
 PAGE_SIZE = 500
 # No control characters, and not the one that stands for bytes which were no text.
 _CHAT_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd]{1,200}")
 _POSITION = re.compile(r"[0-9]{1,18}")
-
-
-class NewMessageRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a message to send. The id is the sender's own: sent again, it is the same message."""
-
-    id: str
-    text: str = ""
-    attachments: Annotated[tuple[str, ...], Meta(max_length=MAX_FILES)] = ()
-
-
-class EditMessageRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a change."""
-
-    text: str
 
 
 class ChatApi:
@@ -50,15 +41,15 @@ class ChatApi:
         self._gateway = gateway
         self._web = web
 
-    @route(
+    @json_route(
         "POST",
         "/api/chats/{chat:path}/messages",
         "takes a message: 202, or 200 if it is here already",
+        StoredMessageResponse,
         body=NewMessageRequest,
-        response_type=StoredMessageResponse,
         statuses=(202, 200),
     )
-    async def write(self, request: Request) -> Response:
+    async def write(self, request: Request) -> Reply[StoredMessageResponse]:
         """Write a message to a chat."""
         address, body = _read_address(request), await _read_message(request)
         files = await find_uploads(self._gateway, body.attachments)
@@ -70,16 +61,18 @@ class ChatApi:
             )
         if stored.fate is Fate.ERASED:
             raise HttpRefusal(410, "a message of this id was here, and was erased", "Send it with a new id.")
-        return json_response(_message_fields(stored), 202 if stored.fresh else 200)
+        return Reply(
+            StoredMessageResponse(stored.message, stored.session, stored.key), 202 if stored.fresh else 200
+        )
 
-    @route(
+    @json_route(
         "PUT",
         "/api/chats/{chat:path}/messages/{id:path}",
         "gives a message that has not begun other words, see [below](#change-a-message)",
+        ChangedMessageResponse,
         body=EditMessageRequest,
-        response_type=ChangedMessageResponse,
     )
-    async def change(self, request: Request) -> Response:
+    async def change(self, request: Request) -> ChangedMessageResponse:
         """Give a message that has not begun other words."""
         name, address = request.path_params["id"], _read_address(request)
         text = await _read_new_text(request)
@@ -87,40 +80,42 @@ class ChatApi:
             Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
         )
 
-    @route(
+    @json_route(
         "DELETE",
         "/api/chats/{chat:path}/messages/{id:path}",
         "takes a message back that has not begun",
-        response_type=ChangedMessageResponse,
+        ChangedMessageResponse,
     )
-    async def take_back(self, request: Request) -> Response:
+    async def take_back(self, request: Request) -> ChangedMessageResponse:
         """Take a message back that has not begun."""
         return await self._submit_change(
             Inbound(_read_address(request), request.path_params["id"], TOKEN_HOLDER, "", kind="delete")
         )
 
-    async def _submit_change(self, change: Inbound) -> Response:
+    async def _submit_change(self, change: Inbound) -> ChangedMessageResponse:
         stored = await self._web.submit(change)
         if stored.fate in (Fate.UNKNOWN, Fate.TOO_LATE):
             known = stored.fate is Fate.TOO_LATE
             raise HttpRefusal(
                 409 if known else 404, texts.queue.not_waiting(known=known), NOT_CHANGED_HINTS[stored.fate]
             )
-        return json_response(_message_fields(stored) | {"fate": stored.fate})
+        return ChangedMessageResponse(
+            stored.message, stored.session, stored.key, cast("MessageChange", stored.fate)
+        )
 
-    @route(
+    @json_route(
         "GET",
         "/api/chats/{chat:path}/messages",
         "what is in the chat, in order",
+        MessageListResponse,
         query=("after",),
-        response_type=MessageListResponse,
     )
-    async def read(self, request: Request) -> Response:
+    async def read(self, request: Request) -> MessageListResponse:
         """What is in a chat."""
         key = self._read_session_key(request)
         after = await self._message_position(key, request.query_params.get("after") or "0")
         seen = await self._gateway.store.inbox.chat_messages(key, after, PAGE_SIZE + 1)
-        return json_response({"messages": seen[:PAGE_SIZE], "more": len(seen) > PAGE_SIZE})
+        return MessageListResponse(seen[:PAGE_SIZE], len(seen) > PAGE_SIZE)
 
     @route(
         "GET",
@@ -164,10 +159,6 @@ class ChatApi:
             raise HttpRefusal(
                 400, f"Last-Event-ID {str(cursor)!r} is not of this chat", "Send the id of an event of this chat."
             )
-
-
-def _message_fields(stored: Stored) -> dict[str, str]:
-    return {"message": stored.message, "session": stored.session, "key": stored.key}
 
 
 def _read_address(request: Request) -> Address:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from perdure.operations.configuration import effective_settings
 from perdure.runtime.gateway import Gateway
-from perdure.web.responses import json_response
-from perdure.web.routes import route
-from perdure.web.schemas.history import ConfigurationResponse
+from perdure.web.routes import json_route
+from perdure.web.schemas.gateway import ConfigurationResponse
 
 
 class ConfigurationApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route(
-        "GET",
-        "/api/config",
-        "the settings in effect, without the secrets among them",
-        response_type=ConfigurationResponse,
+    @json_route(
+        "GET", "/api/config", "the settings in effect, without the secrets among them", ConfigurationResponse
     )
-    async def get(self, _: Request) -> Response:
+    async def get(self, _: Request) -> ConfigurationResponse:
         settings = self._gateway.settings
-        return json_response({"home": str(settings.home), "settings": effective_settings(settings)})
+        return ConfigurationResponse(str(settings.home), effective_settings(settings))

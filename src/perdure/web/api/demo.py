@@ -10,15 +10,13 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-from msgspec import Struct
 from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import Response
 
 from perdure.settings import Settings
 from perdure.tools.offline_tools import recent_runs
-from perdure.web.responses import json_response
-from perdure.web.routes import route
+from perdure.web.routes import Reply, json_route
+from perdure.web.schemas.gateway import KillResponse, StepRunsResponse
 
 OFFLINE_MODEL = "offline"
 
@@ -29,38 +27,24 @@ def uses_only_offline_model(settings: Settings) -> bool:
     return model == OFFLINE_MODEL and settings.agent.entrypoint is None
 
 
-class KillResponse(Struct, frozen=True):
-    killed: int  # the process
-
-
-class StepRunsResponse(Struct, frozen=True):
-    runs: dict[str, int]  # by turn and call
-
-
 class DemoApi:
     def __init__(self, home: Path) -> None:
         self._step_log = home / "rehearsal.log"
 
-    @route(
+    @json_route(
         "POST",
         "/api/demo/kill",
         "kills the gateway with `SIGKILL`; only [in the demo](web.md#the-demo)",
-        response_type=KillResponse,
+        KillResponse,
         statuses=(202,),
     )
-    async def kill(self, _: Request) -> Response:
+    async def kill(self, _: Request) -> Reply[KillResponse]:
         """Answer, and die of a real SIGKILL: nothing is written, closed or said any more."""
-        dying = BackgroundTask(os.kill, os.getpid(), signal.SIGKILL)
-        response = json_response(KillResponse(os.getpid()), 202)
-        response.background = dying
-        return response
+        return Reply(KillResponse(os.getpid()), 202, BackgroundTask(os.kill, os.getpid(), signal.SIGKILL))
 
-    @route(
-        "GET",
-        "/api/demo/runs",
-        "how often each step of a script really ran; only in the demo",
-        response_type=StepRunsResponse,
+    @json_route(
+        "GET", "/api/demo/runs", "how often each step of a script really ran; only in the demo", StepRunsResponse
     )
-    async def runs(self, _: Request) -> Response:
+    async def runs(self, _: Request) -> StepRunsResponse:
         """Counted from the trace that the steps leave, not from the journal."""
-        return json_response(StepRunsResponse(Counter(recent_runs(self._step_log))))
+        return StepRunsResponse(Counter(recent_runs(self._step_log)))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+from msgspec import structs
 from starlette.requests import Request
-from starlette.responses import Response
 
 from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.entries import QuestionAsked
 from perdure.core.journal import TurnView, fold
 from perdure.core.turn import TurnState
-from perdure.operations.outbox import delivery_fields
+from perdure.operations.outbox import delivery_resource
 from perdure.operations.people import PeopleVerbs
-from perdure.operations.timeline import list_decisions, turn_fields
+from perdure.operations.resources import DeliveryResource
+from perdure.operations.timeline import list_decisions, turn_resource
 from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import SessionFilter
 from perdure.store.transitions import Turn
@@ -22,9 +23,8 @@ from perdure.version import __version__
 from perdure.web.api.sessions import gateway_status
 from perdure.web.pages.actions import delivery_actions, make_action, resume_actions, turn_actions
 from perdure.web.pages.filters import chat_label
-from perdure.web.responses import json_response
-from perdure.web.routes import route
-from perdure.web.schemas.history import OverviewResponse
+from perdure.web.routes import json_route
+from perdure.web.schemas.gateway import AttentionItem, OverviewResponse, PlatformStatusResource
 
 MAX_ITEMS_PER_KIND = 20  # of each kind: whoever has more goes through the lists
 RECENT_FAILURE_MS = 86_400_000
@@ -35,39 +35,41 @@ class OverviewApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route(
+    @json_route(
         "GET",
         "/api/overview",
         "how the gateway is, what needs somebody, and what to do about it",
-        response_type=OverviewResponse,
+        OverviewResponse,
     )
-    async def get(self, _: Request) -> Response:
-        return json_response(await read_overview(self._gateway))
+    async def get(self, _: Request) -> OverviewResponse:
+        return await read_overview(self._gateway)
 
 
-async def read_overview(gateway: Gateway) -> dict[str, Any]:
-    """All that the first page of the console shows."""
+async def read_overview(gateway: Gateway) -> OverviewResponse:
+    """Everything that the first page of the console shows."""
     store = gateway.store
     running = await store.turns.open([TurnState.RUNNING, TurnState.QUEUED], MAX_ITEMS_PER_KIND)
-    return await gateway_status(gateway) | {
-        "version": __version__,
-        "model": gateway.settings.model.name,
-        "adapters": _platform_statuses(gateway),
-        "well": texts.console.NOTHING_WAITS,
-        "attention": await attention_items(gateway),
-        "turns": [turn_fields(turn) for turn in running],
-        "decisions": (await list_decisions(store, limit=RECENT_DECISIONS))["decisions"][:RECENT_DECISIONS],
-    }
+    decisions = (await list_decisions(store, limit=RECENT_DECISIONS)).decisions
+    return OverviewResponse(
+        **structs.asdict(await gateway_status(gateway)),
+        version=__version__,
+        model=gateway.settings.model.name,
+        adapters=_platform_statuses(gateway),
+        well=texts.console.NOTHING_WAITS,
+        attention=await attention_items(gateway),
+        turns=[turn_resource(turn) for turn in running],
+        decisions=decisions[:RECENT_DECISIONS],
+    )
 
 
-def _platform_statuses(gateway: Gateway) -> list[dict[str, str]]:
+def _platform_statuses(gateway: Gateway) -> list[PlatformStatusResource]:
     problems = gateway.loops.connections.problems
-    return [{"name": each.name, "problem": problems.get(each.name, "")} for each in gateway.adapters]
+    return [PlatformStatusResource(each.name, problems.get(each.name, "")) for each in gateway.adapters]
 
 
-async def attention_items(gateway: Gateway) -> list[dict[str, Any]]:
+async def attention_items(gateway: Gateway) -> list[AttentionItem]:
     """Everything that does not go on by itself, the most pressing first."""
-    found: list[dict[str, Any]] = []
+    found: list[AttentionItem] = []
     if gateway.loops.recoverer.paused:
         found.append(
             _attention_item("bad", texts.recovery.RESUME_PAUSED, acts=[make_action("resume_all", "/api/resume")])
@@ -86,7 +88,7 @@ async def attention_items(gateway: Gateway) -> list[dict[str, Any]]:
     return found + await _suspended_items(gateway) + await _delivery_items(gateway)
 
 
-def _problem_items(gateway: Gateway) -> list[dict[str, Any]]:
+def _problem_items(gateway: Gateway) -> list[AttentionItem]:
     away = gateway.loops.connections.problems
     stored = [_attention_item("bad", gateway.store.problem)] if gateway.store.problem else []
     platforms = [
@@ -96,36 +98,27 @@ def _problem_items(gateway: Gateway) -> list[dict[str, Any]]:
     return [*stored, *platforms, *(_attention_item("warn", each) for each in gateway.warnings())]
 
 
-def _attention_item(level: str, text: str, detail: str = "", **more: Any) -> dict[str, Any]:
-    return {
-        "level": level,
-        "text": text,
-        "detail": detail,
-        "at": None,
-        "where": None,
-        "link": None,
-        "acts": [],
-    } | more
+def _attention_item(level: Literal["warn", "bad"], text: str, detail: str = "", **more: Any) -> AttentionItem:
+    """An item without time, place and actions, unless `more` has them."""
+    return structs.replace(AttentionItem(level, text, detail, None, None, None, []), **more)
 
 
 def _turn_location(turn: Turn) -> dict[str, Any]:
     return {"at": turn.updated_at, "where": chat_label(turn.key), "link": f"/console/turns/{turn.id}"}
 
 
-async def _pairing_items(gateway: Gateway) -> list[dict[str, Any]]:
-    asking = (await PeopleVerbs(gateway.settings, gateway.store, gateway.operator_verbs.clock).page(limit=1))[
-        "requests"
-    ]
+async def _pairing_items(gateway: Gateway) -> list[AttentionItem]:
+    people = await PeopleVerbs(gateway.settings, gateway.store, gateway.operator_verbs.clock).page(limit=1)
     return [
         _attention_item(
             "warn",
             texts.console.PAIRING_REQUESTED,
-            each["name"],
-            at=each["asked_at"],
-            where=each["who"],
+            each.name,
+            at=each.asked_at,
+            where=each.who,
             link="/console/people",
         )
-        for each in asking[:MAX_ITEMS_PER_KIND]
+        for each in (people.requests or [])[:MAX_ITEMS_PER_KIND]
     ]
 
 
@@ -138,7 +131,7 @@ async def _read_turn_view(gateway: Gateway, turn: Turn) -> TurnView:
     return fold(await gateway.store.journal.of_turn(turn.session, turn.id))
 
 
-async def _question_items(gateway: Gateway, turn: Turn) -> list[dict[str, Any]]:
+async def _question_items(gateway: Gateway, turn: Turn) -> list[AttentionItem]:
     asked = await pending_question(gateway, turn)
     if asked is None:
         return []
@@ -147,7 +140,7 @@ async def _question_items(gateway: Gateway, turn: Turn) -> list[dict[str, Any]]:
     return [_attention_item("warn", text, asked.text, acts=turn_actions(turn, asked), **_turn_location(turn))]
 
 
-async def _interrupted_item(gateway: Gateway, turn: Turn) -> dict[str, Any]:
+async def _interrupted_item(gateway: Gateway, turn: Turn) -> AttentionItem:
     decided = (await _read_turn_view(gateway, turn)).last_decision
     why = decided.why if decided else texts.console.NOT_DECIDED_YET
     return _attention_item(
@@ -155,7 +148,7 @@ async def _interrupted_item(gateway: Gateway, turn: Turn) -> dict[str, Any]:
     )
 
 
-async def _suspended_items(gateway: Gateway) -> list[dict[str, Any]]:
+async def _suspended_items(gateway: Gateway) -> list[AttentionItem]:
     found = await gateway.store.sessions.page(
         limit=MAX_ITEMS_PER_KIND, matching=SessionFilter(state="suspended", newest=True)
     )
@@ -173,24 +166,24 @@ async def _suspended_items(gateway: Gateway) -> list[dict[str, Any]]:
     ]
 
 
-async def _delivery_items(gateway: Gateway) -> list[dict[str, Any]]:
+async def _delivery_items(gateway: Gateway) -> list[AttentionItem]:
     """Those of unknown outcome, and those that were lately given up, unless they were sent again."""
     outbox = gateway.store.outbox
     unknown = (await outbox.page((DeliveryState.UNKNOWN,), limit=MAX_ITEMS_PER_KIND)).rows
     failed = (await outbox.page((DeliveryState.REFUSED, DeliveryState.EXPIRED), limit=MAX_ITEMS_PER_KIND)).rows
     since = gateway.operator_verbs.clock() - RECENT_FAILURE_MS
     lately = [row for row in failed if row.updated_at > since and await outbox.resent_id(row) is None]
-    return [_delivery_item(delivery_fields(row)) for row in [*unknown, *lately]]
+    return [_delivery_item(delivery_resource(row)) for row in [*unknown, *lately]]
 
 
-def _delivery_item(row: dict[str, Any]) -> dict[str, Any]:
-    text = (
-        texts.console.REPLY_UNKNOWN if row["state"] == DeliveryState.UNKNOWN else texts.console.REPLY_NOT_DELIVERED
+def _delivery_item(delivery: DeliveryResource) -> AttentionItem:
+    unknown = delivery.state is DeliveryState.UNKNOWN
+    return _attention_item(
+        "warn",
+        texts.console.REPLY_UNKNOWN if unknown else texts.console.REPLY_NOT_DELIVERED,
+        f"“{texts.phrases.first_words(delivery.text, 60)}”: {delivery.problem or delivery.advice}",
+        at=delivery.updated_at,
+        where=chat_label(delivery.key),
+        link=f"/console/outbox?state={delivery.state}",
+        acts=delivery_actions(delivery),
     )
-    where = {
-        "at": row["updated_at"],
-        "where": chat_label(row["key"]),
-        "link": "/console/outbox?state=" + row["state"],
-    }
-    detail = f"“{texts.phrases.first_words(row['text'], 60)}”: {row['problem'] or row['advice']}"
-    return _attention_item("warn", text, detail, acts=delivery_actions(row), **where)

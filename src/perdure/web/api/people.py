@@ -6,46 +6,24 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
-from perdure.core.roles import Role
 from perdure.operations.people import PeopleChange, PeopleVerbs
+from perdure.operations.resources import PeopleResponse
 from perdure.runtime.gateway import Gateway
 from perdure.web.requests import read_json
-from perdure.web.responses import HttpRefusal, json_response
-from perdure.web.routes import route
-from perdure.web.schemas.resources import PeopleResponse, PersonChangeResponse
+from perdure.web.responses import HttpRefusal
+from perdure.web.routes import json_route
+from perdure.web.schemas.people import (
+    AddPersonRequest,
+    ChangeRoleRequest,
+    PairPersonRequest,
+    PersonChangeResponse,
+    PersonRequest,
+    RemovePersonRequest,
+)
 
 MAX_TEXT_CHARACTERS = 1000
 PERSON_EXAMPLE = 'Send JSON such as {"code": "ABCD-EFGH", "role": "member"}; docs/people.md has the others.'
-
-
-class PersonRequest(msgspec.Struct, forbid_unknown_fields=True):
-    pass
-
-
-class PairPersonRequest(PersonRequest):
-    code: str
-    role: Role = "member"
-    here: bool = False
-
-
-class AddPersonRequest(PersonRequest):
-    who: str
-    role: Role = "member"
-    chat: str = ""
-    name: str = ""
-
-
-class ChangeRoleRequest(PersonRequest):
-    who: str
-    role: Role
-    chat: str = ""
-
-
-class RemovePersonRequest(PersonRequest):
-    who: str
-    chat: str | None = None
 
 
 REQUEST_TYPES: dict[str, type[PersonRequest]] = {
@@ -60,24 +38,24 @@ class PeopleApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route(
+    @json_route(
         "GET",
         "/api/people",
         "who is known and who asks to be let in, see [below](#people); `after` pages by `place`",
+        PeopleResponse,
         query=("after",),
-        response_type=PeopleResponse,
     )
-    async def list(self, request: Request) -> Response:
-        return json_response(await self._register().page(read_people_after(request)))
+    async def list(self, request: Request) -> PeopleResponse:
+        return await self._register().page(read_people_after(request))
 
-    @route(
+    @json_route(
         "POST",
         "/api/people/{verb}",
         "`pair`, `add`, `role` or `remove` somebody",
+        PersonChangeResponse,
         body=tuple(REQUEST_TYPES.values()),
-        response_type=PersonChangeResponse,
     )
-    async def act(self, request: Request) -> Response:
+    async def act(self, request: Request) -> PersonChangeResponse:
         """pair, add, role or remove."""
         verb = request.path_params["verb"]
         if verb not in REQUEST_TYPES:
@@ -87,7 +65,7 @@ class PeopleApi:
         change = await act(**msgspec.structs.asdict(words))
         if change.done:
             await self._gateway.operator_verbs.apply_people_change(change.key)
-        return json_response({"done": change.done, "said": change.said, "who": change.who})
+        return PersonChangeResponse(change.done, change.said, change.who)
 
     def _register(self) -> PeopleVerbs:
         return PeopleVerbs(self._gateway.settings, self._gateway.store, self._gateway.operator_verbs.clock)

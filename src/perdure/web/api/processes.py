@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Any
 
+from msgspec import structs
 from starlette.requests import Request
-from starlette.responses import Response
 
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
 from perdure.tools import keeper
 from perdure.web.api.turns import read_after, read_path_id
-from perdure.web.responses import HttpRefusal, json_response
-from perdure.web.routes import route
-from perdure.web.schemas.history import ProcessListResponse, ProcessOutputResponse
+from perdure.web.responses import HttpRefusal
+from perdure.web.routes import json_route
+from perdure.web.schemas.processes import ProcessListResponse, ProcessOutputResponse, ProcessResource
 
 PAGE_SIZE = 100
 MAX_OUTPUT_BYTES = 64 * 1024  # bytes in one answer
@@ -27,44 +26,53 @@ class ProcessApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route(
+    @json_route(
         "GET",
         "/api/processes",
         "processes in the background, and what became of them; `after` pages by id",
+        ProcessListResponse,
         query=("after", "order"),
-        response_type=ProcessListResponse,
     )
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> ProcessListResponse:
         after, newest = read_after(request, "process"), request.query_params.get("order") == "newest"
         found = await self._gateway.store.processes.page(after, PAGE_SIZE + 1, newest=newest)
-        return json_response(
-            {"processes": [process_fields(one) for one in found[:PAGE_SIZE]], "more": len(found) > PAGE_SIZE}
-        )
+        return ProcessListResponse([process_resource(each) for each in found[:PAGE_SIZE]], len(found) > PAGE_SIZE)
 
-    @route(
+    @json_route(
         "GET",
         "/api/processes/{id}",
         "one process with its output, from `offset` on or the end of it",
+        ProcessOutputResponse,
         query=("offset",),
-        response_type=ProcessOutputResponse,
     )
-    async def get(self, request: Request) -> Response:
+    async def get(self, request: Request) -> ProcessOutputResponse:
         """One process with some of its output: from `offset` on, or the end of it."""
         name = read_path_id(request, "id", "process")
         process = await self._gateway.store.processes.get(name)
         if process is None:
             raise HttpRefusal(404, f"no process is named {name!r}", "GET /api/processes lists them.")
-        place = self._gateway.settings.home / "keepers" / process.directory
-        output = await asyncio.to_thread(read_output, place, _read_offset(request), final=process.state != "live")
-        return json_response(process_fields(process) | output)
+        return await read_process_output(self._gateway, process, _read_offset(request))
 
 
-def read_output(directory: Path, offset: int | None, *, final: bool) -> dict[str, Any]:
-    """What a command has said, as far as it was kept here; without an offset, the last of it."""
+async def read_process_output(gateway: Gateway, process: Process, offset: int | None) -> ProcessOutputResponse:
+    """A process with its output from the offset on, or the last of its output, as far as this machine has it."""
+    directory = gateway.settings.home / "keepers" / process.directory
+    return await asyncio.to_thread(_read_output, process, directory, offset)
+
+
+def _read_output(process: Process, directory: Path, offset: int | None) -> ProcessOutputResponse:
     size = keeper.output_size(directory)
     begin = max(0, size - MAX_OUTPUT_BYTES) if offset is None else offset
+    final = process.state != "live"
     text, after = keeper.read_output_text(directory, begin, MAX_OUTPUT_BYTES, final=final)
-    return {"output": text, "offset": begin, "next": after, "size": size, "here": directory.exists()}
+    return ProcessOutputResponse(
+        **structs.asdict(process_resource(process)),
+        output=text,
+        offset=begin,
+        next=after,
+        size=size,
+        here=directory.exists(),
+    )
 
 
 def _read_offset(request: Request) -> int | None:
@@ -76,20 +84,19 @@ def _read_offset(request: Request) -> int | None:
     return int(given) if given else None
 
 
-def process_fields(process: Process) -> dict[str, Any]:
-    """A process under the names that its JSON has."""
-    return {
-        "id": process.id,
-        "key": process.key,
-        "session": process.session,
-        "turn": process.turn,
-        "command": process.command,
-        "state": process.state,
-        "exit_code": process.exit_code,
-        "signal": process.signal,
-        "started_at": process.started_at,
-        "ended_at": process.ended_at,
-        "notify_on_complete": bool(process.notify),
-        "watch_patterns": process.active_patterns,
-        "told": process.told,
-    }
+def process_resource(process: Process) -> ProcessResource:
+    return ProcessResource(
+        id=process.id,
+        key=process.key,
+        session=process.session,
+        turn=process.turn,
+        command=process.command,
+        state=process.state,
+        exit_code=process.exit_code,
+        signal=process.signal,
+        started_at=process.started_at,
+        ended_at=process.ended_at,
+        notify_on_complete=bool(process.notify),
+        watch_patterns=process.active_patterns,
+        told=process.told,
+    )

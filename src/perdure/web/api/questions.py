@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from perdure.runtime.gateway import Gateway
 from perdure.web.requests import read_json
-from perdure.web.responses import HttpRefusal, json_response
-from perdure.web.routes import route
-from perdure.web.schemas.resources import ApprovalResponse, QuestionAnswerResponse
+from perdure.web.responses import HttpRefusal
+from perdure.web.routes import json_route
+from perdure.web.schemas.chats import (
+    AnswerQuestionRequest,
+    ApprovalResponse,
+    DecideApprovalRequest,
+    QuestionAnswerResponse,
+)
 
 ANSWER_EXAMPLE = 'Send JSON such as {"answer": "Left"}.'
 APPROVAL_EXAMPLE = 'Send JSON such as {"approve": true}.'
-
-
-class AnswerQuestionRequest(msgspec.Struct, forbid_unknown_fields=True):
-    answer: str
-
-
-class DecideApprovalRequest(msgspec.Struct, forbid_unknown_fields=True):
-    approve: bool
 
 
 class QuestionApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route(
+    @json_route(
         "POST",
         "/api/questions/{id:path}/answer",
         'answers a question of the agent, with `{"answer": …}`',
+        QuestionAnswerResponse,
         body=AnswerQuestionRequest,
-        response_type=QuestionAnswerResponse,
     )
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> QuestionAnswerResponse:
         """Answer a question that a turn waits with."""
         given = await read_json(request, AnswerQuestionRequest, ANSWER_EXAMPLE)
         if not given.answer.strip() or "\0" in given.answer:
@@ -45,16 +40,16 @@ class QuestionApi:
             raise HttpRefusal(
                 404, f"no question {name[:80]!r} waits for an answer", "It may have been answered already."
             )
-        return json_response({"question": name, "answered": True})
+        return QuestionAnswerResponse(name, answered=True)
 
-    @route(
+    @json_route(
         "POST",
         "/api/approvals/{id:path}",
         'lets a call run that waits for approval, or not: `{"approve": true}` or `false`',
+        ApprovalResponse,
         body=DecideApprovalRequest,
-        response_type=ApprovalResponse,
     )
-    async def decide_approval(self, request: Request) -> Response:
+    async def decide_approval(self, request: Request) -> ApprovalResponse:
         """Approve or deny a call."""
         given, name = await read_json(request, DecideApprovalRequest, APPROVAL_EXAMPLE), _read_question_id(request)
         verdict = await self._gateway.operator_verbs.decide_approval(name, approve=given.approve)
@@ -62,7 +57,7 @@ class QuestionApi:
             raise HttpRefusal(
                 404, f"nothing named {name[:80]!r} waits for approval", "It may have been decided already."
             )
-        return json_response({"approval": name, "verdict": verdict})
+        return ApprovalResponse(name, verdict)
 
 
 def _read_question_id(request: Request) -> str:

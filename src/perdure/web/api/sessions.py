@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
+from msgspec import structs
 from starlette.requests import Request
-from starlette.responses import Response
 
 from perdure.core.session import SessionState
 from perdure.core.turn import OPEN_STATES
 from perdure.errors import StillRuns
-from perdure.operations.inspect import explain_session, find_session, list_sessions, session_fields
+from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
+from perdure.operations.resources import SessionResource
 from perdure.operations.timeline import list_turns
 from perdure.runtime.gateway import Gateway
 from perdure.store.ids import wall_clock
 from perdure.store.sessions import Session, SessionFilter
 from perdure.web.api.turns import read_after
-from perdure.web.responses import HttpRefusal, json_response
-from perdure.web.routes import route
-from perdure.web.schemas.history import StatusResponse
-from perdure.web.schemas.resources import (
-    ResumeAllResponse,
-    SessionListResponse,
-    SessionResource,
-    SessionVerbResponse,
-)
+from perdure.web.responses import HttpRefusal
+from perdure.web.routes import json_route
+from perdure.web.schemas.gateway import StatusResponse
+from perdure.web.schemas.sessions import ResumeAllResponse, SessionListResponse, SessionVerbResponse
 
 PAGE_SIZE = 100
 
@@ -34,42 +29,43 @@ class SessionApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route("GET", "/api/status", "how the gateway is", response_type=StatusResponse)
-    async def status(self, _: Request) -> Response:
-        return json_response(await gateway_status(self._gateway))
+    @json_route("GET", "/api/status", "how the gateway is", StatusResponse)
+    async def status(self, _: Request) -> StatusResponse:
+        return await gateway_status(self._gateway)
 
-    @route(
+    @json_route(
         "GET",
         "/api/sessions",
         "sessions with their recovery state, see [below](#look-after-sessions); `after` pages by id",
+        SessionListResponse,
         query=("state", "turn", "key", "order", "after"),
-        response_type=SessionListResponse,
     )
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> SessionListResponse:
         after, which = read_after(request, "session"), read_session_filter(request.query_params)
         found = await list_sessions(self._gateway.store, after, PAGE_SIZE + 1, which)
-        return json_response({"sessions": found[:PAGE_SIZE], "more": len(found) > PAGE_SIZE})
+        return SessionListResponse(found[:PAGE_SIZE], len(found) > PAGE_SIZE)
 
-    @route(
+    @json_route(
         "GET",
         "/api/sessions/{session:path}",
         "one session, by its id or key, why it stands as it does, and its turns",
+        SessionResource,
         query=("after",),
-        response_type=SessionResource,
     )
-    async def get(self, request: Request) -> Response:
+    async def get(self, request: Request) -> SessionResource:
         store, session = self._gateway.store, await self._find_session(request)
-        fields = await session_fields(store, session)
-        turns = await list_turns(store, session.id, read_after(request, "turn"))
-        return json_response(fields | {"why": await explain_session(store, session.id, wall_clock)} | turns)
+        found = await session_resource(store, session)
+        turns, more = await list_turns(store, session.id, read_after(request, "turn"))
+        why = await explain_session(store, session.id, wall_clock)
+        return structs.replace(found, why=why, turns=turns, more=more)
 
-    @route(
+    @json_route(
         "POST",
         "/api/sessions/{session:path}/{verb}",
         "`resume`, `drop`, `stop`, `suspend` or `erase` it",
-        response_type=SessionVerbResponse,
+        SessionVerbResponse,
     )
-    async def act(self, request: Request) -> Response:
+    async def act(self, request: Request) -> SessionVerbResponse:
         """resume, drop, stop, suspend or erase."""
         operators = self._gateway.operator_verbs
         verbs: dict[str, Callable[[Session], Awaitable[bool]]] = {
@@ -84,39 +80,38 @@ class SessionApi:
         if verb not in verbs:
             raise HttpRefusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(verbs)}, erase.")
         session = await self._find_session(request)
-        return json_response({"session": session.id, "verb": verb, "done": await verbs[verb](session)})
+        return SessionVerbResponse(session.id, verb, await verbs[verb](session))
 
-    async def _erase_session(self, request: Request) -> Response:
+    async def _erase_session(self, request: Request) -> SessionVerbResponse:
         """Of an id, that session goes; of a key, all that it ever had."""
         name = read_session_name(request)
         try:
             erased = await self._gateway.operator_verbs.erase(name)
         except StillRuns as error:
             raise HttpRefusal(409, error.message, error.hint or "") from error
-        return json_response({"session": name, "verb": "erase", "done": bool(erased), "erased": erased})
+        return SessionVerbResponse(name, "erase", bool(erased), erased)
 
-    @route("POST", "/api/resume", "lets go on what a crash loop has paused", response_type=ResumeAllResponse)
-    async def resume_all(self, _: Request) -> Response:
-        return json_response({"done": await self._gateway.operator_verbs.lift_recovery_pause()})
+    @json_route("POST", "/api/resume", "lets go on what a crash loop has paused", ResumeAllResponse)
+    async def resume_all(self, _: Request) -> ResumeAllResponse:
+        return ResumeAllResponse(await self._gateway.operator_verbs.lift_recovery_pause())
 
     async def _find_session(self, request: Request) -> Session:
         return await find_session(self._gateway.store, read_session_name(request))
 
 
-async def gateway_status(gateway: Gateway) -> dict[str, Any]:
-    """How the gateway is, under the names that its JSON has."""
+async def gateway_status(gateway: Gateway) -> StatusResponse:
     run = await gateway.store.runs.get(gateway.operator_verbs.run)
-    return {
-        "phase": gateway.phase,
-        "run": gateway.operator_verbs.run,
-        "started_at": run.started_at if run else None,
-        "problems": gateway.problems() + gateway.warnings(),
-        "platforms": sorted(gateway.loops.connections.connected),
-        "running": len(gateway.loops.runner.attempts),
-        "resume_paused": gateway.loops.recoverer.paused,
-        "counts": await gateway.store.gauges.counts(),
-        "summary": gateway.describe(),
-    }
+    return StatusResponse(
+        phase=gateway.phase,
+        run=gateway.operator_verbs.run,
+        started_at=run.started_at if run else None,
+        problems=gateway.problems() + gateway.warnings(),
+        platforms=sorted(gateway.loops.connections.connected),
+        running=len(gateway.loops.runner.attempts),
+        resume_paused=gateway.loops.recoverer.paused,
+        counts=await gateway.store.gauges.counts(),
+        summary=gateway.describe(),
+    )
 
 
 def read_session_filter(query: Mapping[str, str]) -> SessionFilter:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from perdure.core.delivery import DeliveryState, OutboxVerb
-from perdure.operations.outbox import find_delivery, list_deliveries, verb_result_fields
-from perdure.operations.timeline import list_decisions, turn_timeline
-from perdure.runtime.gateway import Gateway
-from perdure.store.decisions import CURSOR
-from perdure.web.responses import ID_PATTERN, HttpRefusal, json_response
-from perdure.web.routes import route
-from perdure.web.schemas.history import (
+from perdure.operations.outbox import find_delivery, list_deliveries, outbox_verb_response
+from perdure.operations.resources import (
     DecisionListResponse,
     OutboxResponse,
     OutboxVerbResponse,
     TurnTimelineResponse,
 )
+from perdure.operations.timeline import list_decisions, turn_timeline
+from perdure.runtime.gateway import Gateway
+from perdure.store.decisions import CURSOR
+from perdure.web.responses import ID_PATTERN, HttpRefusal
+from perdure.web.routes import json_route
 
 PAGE_SIZE = 100
 
@@ -26,64 +25,61 @@ class TurnApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route(
+    @json_route(
         "GET",
         "/api/turns/{id}",
         "the whole life of a turn, see [below](#look-into-a-turn)",
-        response_type=TurnTimelineResponse,
+        TurnTimelineResponse,
     )
-    async def get(self, request: Request) -> Response:
-        return json_response(await turn_timeline(self._gateway.store, read_path_id(request, "id", "turn")))
+    async def get(self, request: Request) -> TurnTimelineResponse:
+        return await turn_timeline(self._gateway.store, read_path_id(request, "id", "turn"))
 
-    @route(
+    @json_route(
         "GET",
         "/api/decisions",
         "what recovery decided, in words, newest first; `after` pages by `next`",
+        DecisionListResponse,
         query=("after",),
-        response_type=DecisionListResponse,
     )
-    async def decisions(self, request: Request) -> Response:
-        return json_response(await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE))
+    async def decisions(self, request: Request) -> DecisionListResponse:
+        return await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)
 
 
 class OutboxApi:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    @route(
+    @json_route(
         "GET",
         "/api/outbox",
         "replies, newest first, of one or more `state`s; `after` pages by `next`",
+        OutboxResponse,
         query=("state", "after"),
-        response_type=OutboxResponse,
     )
-    async def list(self, request: Request) -> Response:
-        return json_response(
-            await list_deliveries(
-                self._gateway.store, read_delivery_states(request), read_after(request, "reply"), PAGE_SIZE
-            )
-        )
+    async def list(self, request: Request) -> OutboxResponse:
+        states, after = read_delivery_states(request), read_after(request, "reply")
+        return await list_deliveries(self._gateway.store, states, after, PAGE_SIZE)
 
-    @route(
+    @json_route(
         "POST",
         "/api/outbox/{id}/{verb}",
         "`resend` or `drop` a reply, see [below](#look-after-replies)",
-        response_type=OutboxVerbResponse,
+        OutboxVerbResponse,
     )
-    async def act(self, request: Request) -> Response:
+    async def act(self, request: Request) -> OutboxVerbResponse:
         """resend or drop."""
         verb = request.path_params["verb"]
         if verb not in tuple(OutboxVerb):
             raise HttpRefusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(OutboxVerb)}.")
         row = await find_delivery(self._gateway.store, read_path_id(request, "id", "reply"))
         operators = self._gateway.operator_verbs
-        mended = await (
+        result = await (
             operators.resend_delivery(row) if verb == OutboxVerb.RESEND else operators.drop_delivery(row)
         )
-        fields = verb_result_fields(mended)
-        if mended.outcome == "refused":
-            raise HttpRefusal(409, f"a reply that is {row.state} cannot be {PAST_TENSE[verb]}", fields["said"])
-        return json_response(fields | {"verb": verb})
+        response = outbox_verb_response(OutboxVerb(verb), result)
+        if result.outcome == "refused":
+            raise HttpRefusal(409, f"a reply that is {row.state} cannot be {PAST_TENSE[verb]}", response.said)
+        return response
 
 
 PAST_TENSE = {"resend": "resent", "drop": "dropped"}

@@ -20,7 +20,7 @@ from perdure.web.pages.rendering import render_page
 from perdure.web.requests import read_body
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import FORM, HTML, Endpoint, RouteSpec, route
-from perdure.web.schemas.resources import LoginForm
+from perdure.web.schemas.gateway import LoginForm
 
 log = Log("gate")
 

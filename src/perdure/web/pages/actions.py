@@ -8,10 +8,11 @@ from urllib.parse import quote
 from perdure.core import texts
 from perdure.core.entries import QuestionAsked
 from perdure.core.question_ids import question_id
+from perdure.operations.resources import DeliveryResource, PersonResource
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
 from perdure.web.pages.filters import chat_label
-from perdure.web.schemas.history import ActionResource
+from perdure.web.schemas.gateway import ActionResource
 
 DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
 
@@ -67,17 +68,15 @@ def _answer_actions(turn: Turn, question: QuestionAsked) -> list[ActionResource]
     ]
 
 
-def delivery_actions(row: dict[str, Any]) -> list[ActionResource]:
-    """By what its state allows."""
+def delivery_actions(delivery: DeliveryResource) -> list[ActionResource]:
+    """The verbs that the state of a reply allows."""
     names = {"resend": "resend", "drop": "drop_reply"}
-    about = texts.phrases.first_words(row["text"], 80)
-    return [make_action(names[can], f"/api/outbox/{row['id']}/{can}", about=about) for can in row["can"]]
+    about = texts.phrases.first_words(delivery.text, 80)
+    return [make_action(names[can], f"/api/outbox/{delivery.id}/{can}", about=about) for can in delivery.can]
 
 
-def person_actions(person: dict[str, Any]) -> list[ActionResource]:
-    return [
-        make_action("remove", "/api/people/remove", {"who": person["who"], "chat": person["chat"]}, person["who"])
-    ]
+def person_actions(person: PersonResource) -> list[ActionResource]:
+    return [make_action("remove", "/api/people/remove", {"who": person.who, "chat": person.chat}, person.who)]
 
 
 def resume_actions(session: Session) -> list[ActionResource]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,15 +15,15 @@ from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.errors import NotFound, Unavailable
 from perdure.operations.configuration import effective_settings
-from perdure.operations.inspect import explain_session, find_session, list_sessions, session_fields
+from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
 from perdure.operations.outbox import list_deliveries
 from perdure.operations.people import PeopleVerbs
+from perdure.operations.resources import SettingResource
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
 from perdure.runtime.gateway import Gateway
 from perdure.web.api.overview import pending_question, read_overview
 from perdure.web.api.people import read_people_after
-from perdure.web.api.processes import process_fields as process_fields
-from perdure.web.api.processes import read_output
+from perdure.web.api.processes import process_resource, read_process_output
 from perdure.web.api.sessions import read_session_filter, read_session_name
 from perdure.web.api.turns import read_after, read_decisions_after, read_delivery_states, read_path_id
 from perdure.web.pages import actions
@@ -66,7 +66,9 @@ class ConsolePages:
     @route("GET", "/console", "the console: how the gateway is, and what needs somebody", login="page")
     @errors_as_page
     async def overview(self, _: Request) -> Response:
-        return await self._render("overview", "/api/overview", **await read_overview(self._gateway))
+        return await self._render(
+            "overview", "/api/overview", **structs.asdict(await read_overview(self._gateway))
+        )
 
     @route(
         "GET",
@@ -79,7 +81,7 @@ class ConsolePages:
     async def sessions(self, request: Request) -> Response:
         which = read_session_filter(dict(request.query_params) | {"order": "newest"})
         found = await list_sessions(self._gateway.store, read_after(request, "session"), PAGE_SIZE + 1, which)
-        older = _next_page_url(request, found[PAGE_SIZE - 1]["id"]) if len(found) > PAGE_SIZE else None
+        older = _next_page_url(request, found[PAGE_SIZE - 1].id) if len(found) > PAGE_SIZE else None
         values = {"sessions": found[:PAGE_SIZE], "which": which, "older": older}
         return await self._render("sessions", _json_url("/api/sessions", request, order="newest"), **values)
 
@@ -88,13 +90,13 @@ class ConsolePages:
     async def session(self, request: Request) -> Response:
         store = self._gateway.store
         session = await find_session(store, read_session_name(request))
-        past = await list_turns(store, session.id, read_after(request, "turn"), PAGE_SIZE)
-        older = _next_page_url(request, past["turns"][-1]["id"]) if past["more"] else None
+        turns, more = await list_turns(store, session.id, read_after(request, "turn"), PAGE_SIZE)
+        older = _next_page_url(request, turns[-1].id) if more else None
         values = {
-            "session": await session_fields(store, session),
+            "session": await session_resource(store, session),
             "why": await explain_session(store, session.id, self._gateway.operator_verbs.clock),
             "acts": actions.session_actions(session, await store.turns.current(session.key)),
-            "turns": past["turns"],
+            "turns": turns,
             "older": older,
         }
         return await self._render("session", _json_url(f"/api/sessions/{session.id}", request), **values)
@@ -114,16 +116,17 @@ class ConsolePages:
     @errors_as_page
     async def decisions(self, request: Request) -> Response:
         found = await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)
-        older = _next_page_url(request, found["next"]) if found["next"] else None
-        return await self._render("decisions", _json_url("/api/decisions", request), older=older, **found)
+        older = _next_page_url(request, found.next) if found.next else None
+        json = _json_url("/api/decisions", request)
+        return await self._render("decisions", json, decisions=found.decisions, older=older)
 
     @route("GET", "/console/outbox", "replies, and what to do about them", login="page", query=("state", "after"))
     @errors_as_page
     async def outbox(self, request: Request) -> Response:
         states = read_delivery_states(request)
         found = await list_deliveries(self._gateway.store, states, read_after(request, "reply"), PAGE_SIZE)
-        rows = [row | {"acts": actions.delivery_actions(row)} for row in found["outbox"]]
-        older = _next_page_url(request, found["next"]) if found["next"] else None
+        rows = [(each, actions.delivery_actions(each)) for each in found.outbox]
+        older = _next_page_url(request, found.next) if found.next else None
         values = {"rows": rows, "states": list(DeliveryState), "chosen": ",".join(states), "older": older}
         return await self._render("outbox", _json_url("/api/outbox", request), **values)
 
@@ -133,7 +136,7 @@ class ConsolePages:
         after = read_after(request, "process")
         found = await self._gateway.store.processes.page(after, PAGE_SIZE + 1, newest=True)
         older = _next_page_url(request, found[PAGE_SIZE - 1].id) if len(found) > PAGE_SIZE else None
-        shown = [process_fields(process) for process in found[:PAGE_SIZE]]
+        shown = [process_resource(process) for process in found[:PAGE_SIZE]]
         json = _json_url("/api/processes", request, order="newest")
         return await self._render("processes", json, processes=shown, older=older)
 
@@ -144,21 +147,19 @@ class ConsolePages:
         process = await self._gateway.store.processes.get(name)
         if process is None:
             raise NotFound(f"no process is named {name!r}", hint="The list of processes has those that there are.")
-        files = self._gateway.settings.home / "keepers" / process.directory
-        output = await asyncio.to_thread(read_output, files, None, final=process.state != "live")
-        fields = process_fields(process) | output
-        return await self._render("process", f"/api/processes/{name}", process=fields)
+        found = await read_process_output(self._gateway, process, None)
+        return await self._render("process", f"/api/processes/{name}", process=found)
 
     @route("GET", "/console/people", "who may talk to the agent, and who asks to", login="page", query=("after",))
     @errors_as_page
     async def people(self, request: Request) -> Response:
         register = PeopleVerbs(self._gateway.settings, self._gateway.store, self._gateway.operator_verbs.clock)
-        found = {"configured": [], "requests": []} | await register.page(read_people_after(request))
-        known = [each | {"acts": actions.person_actions(each)} for each in found["people"]]
-        further = _next_page_url(request, known[-1]["place"]) if found["more"] else None
-        values = found | {
-            "people": known,
-            "further": further,
+        found = await register.page(read_people_after(request))
+        values = {
+            "people": [(each, actions.person_actions(each)) for each in found.people],
+            "configured": found.configured or [],
+            "requests": found.requests or [],
+            "further": _next_page_url(request, found.people[-1].place) if found.more else None,
             "pairing": actions.make_action("pair", "/api/people/pair"),
         }
         return await self._render("people", _json_url("/api/people", request), **values)
@@ -167,11 +168,11 @@ class ConsolePages:
     @errors_as_page
     async def config(self, _: Request) -> Response:
         settings = self._gateway.settings
-        sections: dict[str, list[dict[str, Any]]] = {}
+        sections: dict[str, list[SettingResource]] = {}
         found = effective_settings(settings)
         for each in found:
-            sections.setdefault(each["key"].rpartition(".")[0], []).append(each)
-        changed = [each for each in found if each["changed"]]
+            sections.setdefault(each.key.rpartition(".")[0], []).append(each)
+        changed = [each for each in found if each.changed]
         values = {"sections": sections, "changed": changed, "home": str(settings.home)}
         return await self._render("config", "/api/config", **values)
 

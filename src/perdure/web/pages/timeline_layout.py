@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct, field
 
 from perdure.core import texts
-from perdure.core.timeline import is_planned_stop
+from perdure.core.timeline import AttemptSpan, Span, is_planned_stop
+from perdure.operations.resources import (
+    DecisionResource,
+    DeliveryResource,
+    InterruptionResource,
+    TurnMessageResource,
+    TurnTimelineResponse,
+)
 from perdure.web.pages.filters import capitalised, duration
 
 WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 1000.0, 92.0, 14.0  # units of the drawing; names of lanes stand on the left
@@ -91,7 +98,7 @@ class TimelineDiagram(Struct):
         return TOP_MARGIN + ROW_HEIGHT * len(self.lanes) + 8
 
 
-def timeline_diagrams(timeline: dict[str, Any], now: int) -> list[TimelineDiagram]:
+def timeline_diagrams(timeline: TurnTimelineResponse, now: int) -> list[TimelineDiagram]:
     """The whole life; and close-ups of attempts that would be too small to see in it."""
     lanes, downs = _lanes(timeline, now), _outage_bars(timeline)
     begin, end = _time_range([bar for lane in lanes for bar in lane.bars])
@@ -99,15 +106,15 @@ def timeline_diagrams(timeline: dict[str, Any], now: int) -> list[TimelineDiagra
     return [whole, *(_close_up_diagram(timeline, one, now) for one in _short_attempts(timeline, now, end - begin))]
 
 
-def _short_attempts(timeline: dict[str, Any], now: int, total: int) -> list[dict[str, Any]]:
-    if len(timeline["attempts"]) < 2 and not timeline["interruptions"]:
+def _short_attempts(timeline: TurnTimelineResponse, now: int, total: int) -> list[AttemptSpan]:
+    if len(timeline.attempts) < 2 and not timeline.interruptions:
         return []
-    return [one for one in timeline["attempts"] if (one["until"] or now) - one["at"] < CLOSE_UP_SHARE * total]
+    return [one for one in timeline.attempts if (one.until or now) - one.at < CLOSE_UP_SHARE * total]
 
 
-def _close_up_diagram(timeline: dict[str, Any], attempt: dict[str, Any], now: int) -> TimelineDiagram:
-    begin, end = attempt["at"], max(attempt["until"] or now, attempt["at"] + 1)
-    name = f"Attempt {attempt['number']}, at its own scale"
+def _close_up_diagram(timeline: TurnTimelineResponse, attempt: AttemptSpan, now: int) -> TimelineDiagram:
+    begin, end = attempt.at, max(attempt.until or now, attempt.at + 1)
+    name = f"Attempt {attempt.number}, at its own scale"
     return _lay_out(name, _lanes(timeline, now), _outage_bars(timeline), begin, end)
 
 
@@ -155,80 +162,78 @@ def _time_range(bars: Sequence[TimelineBar]) -> tuple[int, int]:
 # ── what there is to draw ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _lanes(timeline: dict[str, Any], now: int) -> list[TimelineLane]:
-    tools = _split_overlapping([_span_bar(each, now) for each in timeline["calls"]])
+def _lanes(timeline: TurnTimelineResponse, now: int) -> list[TimelineLane]:
+    tools = _split_overlapping([_span_bar(each, now) for each in timeline.calls])
     return [
-        TimelineLane("Messages", [_message_bar(each) for each in timeline["messages"]]),
+        TimelineLane("Messages", [_message_bar(each) for each in timeline.messages]),
         TimelineLane(
             "Attempts",
             [
-                *(_attempt_bar(each, now) for each in timeline["attempts"]),
-                *map(_decision_bar, timeline["decisions"]),
+                *(_attempt_bar(each, now) for each in timeline.attempts),
+                *map(_decision_bar, timeline.decisions),
             ],
         ),
-        TimelineLane("Model", [_span_bar(each, now) for each in timeline["steps"]]),
+        TimelineLane("Model", [_span_bar(each, now) for each in timeline.steps]),
         *(TimelineLane("" if row else "Tools", bars) for row, bars in enumerate(tools)),
-        TimelineLane("Person", [_span_bar(each, now) for each in timeline["questions"]]),
-        TimelineLane("Replies", [_delivery_bar(each, now) for each in timeline["replies"]]),
+        TimelineLane("Person", [_span_bar(each, now) for each in timeline.questions]),
+        TimelineLane("Replies", [_delivery_bar(each, now) for each in timeline.replies]),
     ]
 
 
-def _message_bar(each: dict[str, Any]) -> TimelineBar:
-    begin = min(each["sent_at"] or each["received_at"], each["received_at"])
-    end = each["taken_at"] or each["received_at"]
-    title = f"Message of {each['by']}: stored, and taken {duration(end - each['received_at'])} later"
+def _message_bar(each: TurnMessageResource) -> TimelineBar:
+    begin = min(each.sent_at or each.received_at, each.received_at)
+    end = each.taken_at or each.received_at
+    title = f"Message of {each.by}: stored, and taken {duration(end - each.received_at)} later"
     return TimelineBar(begin, end, "message", title)
 
 
-def _attempt_bar(each: dict[str, Any], now: int) -> TimelineBar:
-    end = each["until"] or now
-    how = "goes on" if each["until"] is None else each["ending"]
-    cause = f" by {texts.recovery.cause(each['reason'])}" if each["reason"] else ""
-    title = f"Attempt {each['number']}: {duration(end - each['at'])}, {how}{cause}"
-    mark = "open" if each["until"] is None else "cut" if each["ending"] == "interrupted" else ""
-    return TimelineBar(each["at"], end, "attempt", title, f"attempt {each['number']}", mark)
+def _attempt_bar(each: AttemptSpan, now: int) -> TimelineBar:
+    end = each.until or now
+    how = "goes on" if each.until is None else each.ending
+    cause = f" by {texts.recovery.cause(each.reason)}" if each.reason else ""
+    title = f"Attempt {each.number}: {duration(end - each.at)}, {how}{cause}"
+    mark = "open" if each.until is None else "cut" if each.ending == "interrupted" else ""
+    return TimelineBar(each.at, end, "attempt", title, f"attempt {each.number}", mark)
 
 
-def _decision_bar(each: dict[str, Any]) -> TimelineBar:
-    return TimelineBar(
-        each["at"], each["at"], "decided", f"Decided: {each['choice_in_words']}. {each['rule_in_words']}."
-    )
+def _decision_bar(each: DecisionResource) -> TimelineBar:
+    return TimelineBar(each.at, each.at, "decided", f"Decided: {each.choice_in_words}. {each.rule_in_words}.")
 
 
-def _span_bar(each: dict[str, Any], now: int) -> TimelineBar:
-    end = each["until"] if each["until"] is not None else now
-    outcome = each["outcome"] or "goes on"
-    title = f"{each['name']} ({each['id']}): {duration(end - each['at'])}, {outcome}"
-    mark = {"cut": "cut", "unknown": "cut", None: "open"}.get(each["outcome"], "")
-    kind = f"{each['kind']} failed" if each["outcome"] == "error" else each["kind"]
-    return TimelineBar(each["at"], end, kind, title, each["name"], mark)
+def _span_bar(each: Span, now: int) -> TimelineBar:
+    end = each.until if each.until is not None else now
+    outcome = each.outcome or "goes on"
+    title = f"{each.name} ({each.id}): {duration(end - each.at)}, {outcome}"
+    mark = {"cut": "cut", "unknown": "cut", None: "open"}.get(each.outcome, "")
+    kind = f"{each.kind} failed" if each.outcome == "error" else each.kind
+    return TimelineBar(each.at, end, kind, title, each.name, mark)
 
 
-def _delivery_bar(each: dict[str, Any], now: int) -> TimelineBar:
-    settled = each["state"] not in ("owed", "sending", "unknown")
-    end = each["updated_at"] if settled else max(now, each["created_at"])
-    title = f"Reply, part {each['part'] + 1}: {duration(end - each['created_at'])}, {each['state']}"
-    kind = "reply" if each["state"] == "sent" else "reply failed" if settled else "reply"
-    return TimelineBar(each["created_at"], end, kind, title, each["state"], "" if settled else "open")
+def _delivery_bar(each: DeliveryResource, now: int) -> TimelineBar:
+    settled = each.state not in ("owed", "sending", "unknown")
+    end = each.updated_at if settled else max(now, each.created_at)
+    title = f"Reply, part {each.part + 1}: {duration(end - each.created_at)}, {each.state}"
+    kind = "reply" if each.state == "sent" else "reply failed" if settled else "reply"
+    return TimelineBar(each.created_at, end, kind, title, each.state, "" if settled else "open")
 
 
-def _outage_bars(timeline: dict[str, Any]) -> list[OutageBar]:
+def _outage_bars(timeline: TurnTimelineResponse) -> list[OutageBar]:
     """Where nothing is known to have been alive; where somebody saw the gateway die, none was there."""
-    return [_outage_bar(each) for each in timeline["interruptions"]]
+    return [_outage_bar(each) for each in timeline.interruptions]
 
 
-def _outage_bar(each: dict[str, Any]) -> OutageBar:
+def _outage_bar(each: InterruptionResource) -> OutageBar:
     death, text = (
-        each["death"] or "",
-        texts.recovery.WITHOUT_GATEWAY if each["death"] else texts.recovery.NO_SIGN_OF_LIFE,
+        each.death or "",
+        texts.recovery.WITHOUT_GATEWAY if each.death else texts.recovery.NO_SIGN_OF_LIFE,
     )
-    lasted = f"{text} for {duration(each['found_at'] - each['at'])}"
+    lasted = f"{text} for {duration(each.found_at - each.at)}"
     title = (
-        texts.recovery.downtime(death, each["reason"])
-        if is_planned_stop(each["reason"])
+        texts.recovery.downtime(death, each.reason)
+        if is_planned_stop(each.reason)
         else f"{death}; {lasted}".lstrip("; ")
     )
-    return OutageBar(each["at"], each["found_at"], "down", capitalised(title), text, death=death)
+    return OutageBar(each.at, each.found_at, "down", capitalised(title), text, death=death)
 
 
 def _split_overlapping(bars: Sequence[TimelineBar]) -> list[list[TimelineBar]]:

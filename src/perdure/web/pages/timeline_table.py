@@ -8,6 +8,8 @@ from typing import Any
 from msgspec import Struct, json
 
 from perdure.core import texts
+from perdure.core.timeline import Span
+from perdure.operations.resources import DeliveryResource, TurnTimelineResponse
 
 
 class TimelineRow(Struct, frozen=True):
@@ -25,37 +27,35 @@ class TimelineRow(Struct, frozen=True):
     cut: bool = False
 
 
-def timeline_rows(timeline: dict[str, Any]) -> list[TimelineRow]:
+def timeline_rows(timeline: TurnTimelineResponse) -> list[TimelineRow]:
     """Everything that is drawn, in the order in which it began."""
     return sorted(_unsorted_rows(timeline), key=lambda row: row.at)
 
 
-def _unsorted_rows(timeline: dict[str, Any]) -> Iterator[TimelineRow]:
-    for each in timeline["messages"]:
-        taken = each["taken_at"] or each["received_at"]
-        yield _make_row(
-            each["received_at"], taken, f"message of {each['by']}", each["state"], each["text"], name=each["id"]
-        )
-    for each in timeline["attempts"]:
-        outcome = each["ending"] or "goes on"
-        yield _make_row(each["at"], each["until"], f"attempt {each['number']}", outcome, attempt=each["number"])
-    for each in [*timeline["steps"], *timeline["calls"], *timeline["questions"]]:
-        yield _span_row(each)
-    for each in timeline["interruptions"]:
-        what, detail = f"cut off by {each['cause']}", texts.recovery.downtime(each["death"], each["reason"])
-        yield _make_row(each["at"], each["found_at"], what, "cut", detail, attempt=each["attempt"], cut=True)
-    for each in timeline["decisions"]:
-        why = f"{each['rule_in_words']}: {each['why']}."
-        yield _make_row(each["at"], each["at"], "decision", each["choice_in_words"], why, kind=each["choice"])
-    for each in timeline["replies"]:
-        yield _delivery_row(each)
+def _unsorted_rows(timeline: TurnTimelineResponse) -> Iterator[TimelineRow]:
+    for message in timeline.messages:
+        what, taken_at = f"message of {message.by}", message.taken_at or message.received_at
+        yield _make_row(message.received_at, taken_at, what, message.state, message.text, name=message.id)
+    for attempt in timeline.attempts:
+        what, outcome = f"attempt {attempt.number}", attempt.ending or "goes on"
+        yield _make_row(attempt.at, attempt.until, what, outcome, attempt=attempt.number)
+    for span in [*timeline.steps, *timeline.calls, *timeline.questions]:
+        yield _span_row(span)
+    for each in timeline.interruptions:
+        what, detail = f"cut off by {each.cause}", texts.recovery.downtime(each.death, each.reason)
+        yield _make_row(each.at, each.found_at, what, "cut", detail, attempt=each.attempt, cut=True)
+    for decision in timeline.decisions:
+        choice, why = decision.choice_in_words, f"{decision.rule_in_words}: {decision.why}."
+        yield _make_row(decision.at, decision.at, "decision", choice, why, kind=decision.choice)
+    for delivery in timeline.replies:
+        yield _delivery_row(delivery)
 
 
-def _delivery_row(each: dict[str, Any]) -> TimelineRow:
-    known = f"receipt {each['receipt']}" if each["receipt"] else each["problem"]
-    detail = f"{each['text']} ({known})" if known else each["text"]
-    what = f"reply, part {each['part'] + 1}"
-    return _make_row(each["created_at"], each["updated_at"], what, each["state"], detail, name=each["id"])
+def _delivery_row(delivery: DeliveryResource) -> TimelineRow:
+    known = f"receipt {delivery.receipt}" if delivery.receipt else delivery.problem
+    detail = f"{delivery.text} ({known})" if known else delivery.text
+    what, state = f"reply, part {delivery.part + 1}", delivery.state
+    return _make_row(delivery.created_at, delivery.updated_at, what, state, detail, name=delivery.id)
 
 
 def _make_row(at: int, until: int | None, what: str, outcome: str, detail: str = "", **more: Any) -> TimelineRow:
@@ -64,8 +64,8 @@ def _make_row(at: int, until: int | None, what: str, outcome: str, detail: str =
     )
 
 
-def _span_row(each: dict[str, Any]) -> TimelineRow:
-    what = f"model {each['name']}" if each["kind"] == "model" else each["name"]
-    code = json.encode(each["arguments"]).decode() if each["arguments"] else ""
-    more = {"name": each["id"], "attempt": each["attempt"], "code": code}
-    return _make_row(each["at"], each["until"], what, each["outcome"] or "goes on", each["text"], **more)
+def _span_row(span: Span) -> TimelineRow:
+    what = f"model {span.name}" if span.kind == "model" else span.name
+    code = json.encode(span.arguments).decode() if span.arguments else ""
+    outcome, more = span.outcome or "goes on", {"name": span.id, "attempt": span.attempt, "code": code}
+    return _make_row(span.at, span.until, what, outcome, span.text, **more)

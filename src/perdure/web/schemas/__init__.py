@@ -1,1 +1,1 @@
-"""What the HTTP API answers with, as its OpenAPI description tells."""
+"""The request and response bodies of the HTTP API, by noun; fields stand in the order of the JSON keys."""
