@@ -127,8 +127,8 @@ def test_what_people_and_models_say_stays_text(visitor: Visitor) -> None:
     expect(page.locator(".mine")).to_have_count(2 + len(HOSTILE))
     expect(page.locator(".turn[data-state=finished]")).to_have_count(2 + len(HOSTILE))
     shown = page.evaluate(
-        "async (text) => { const { markdown } = await import('/static/markdown.js');"
-        " const box = document.createElement('div'); box.append(markdown(text)); document.body.append(box);"
+        "async (text) => { const { renderMarkdown } = await import('/static/markdown.js');"
+        " const box = document.createElement('div'); box.append(renderMarkdown(text)); document.body.append(box);"
         " return [...box.querySelectorAll('*')].map(e => e.tagName + [...e.attributes].map(a => ' ' + a.name)) }",
         said,
     )
@@ -158,8 +158,8 @@ MARKDOWN = {
 
 def test_markdown_becomes_elements_and_nothing_is_too_much_for_it(visitor: Visitor) -> None:
     made = visitor.page.evaluate(
-        "async (texts) => { const { markdown } = await import('/static/markdown.js');"
-        " return texts.map(text => { const box = document.createElement('div'); box.append(markdown(text));"
+        "async (texts) => { const { renderMarkdown } = await import('/static/markdown.js');"
+        " return texts.map(text => { const box = document.createElement('div'); box.append(renderMarkdown(text));"
         " return box.innerHTML }) }",
         list(MARKDOWN),
     )

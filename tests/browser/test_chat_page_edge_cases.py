@@ -93,7 +93,7 @@ def test_chat_whose_address_is_no_good_encoding_is_shown_all_the_same(visitor: V
 
 def test_hostile_nesting_behind_a_paragraph_is_shown_and_breaks_nothing(visitor: Visitor) -> None:
     visitor.page.evaluate(
-        "async (text) => { const { markdown } = await import('/static/markdown.js'); markdown(text) }",
+        "async (text) => { const { renderMarkdown } = await import('/static/markdown.js'); renderMarkdown(text) }",
         "a\n" + ">" * 100_000,
     )
 

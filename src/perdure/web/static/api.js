@@ -1,10 +1,10 @@
 // Calls to the gateway. They end in an answer, a refusal with its reason, or Away.
 
 /** Nobody answers: the gateway is gone, takes nothing now, or wants a login first. Nothing is lost by asking again. */
-export class Away extends Error {}
+export class GatewayUnavailable extends Error {}
 
 /** The gateway says no, and why. */
-export class Refused extends Error {
+export class HttpRefusal extends Error {
   constructor(status, { error, hint }) {
     super(error);
     this.status = status;
@@ -13,7 +13,7 @@ export class Refused extends Error {
 }
 
 /** What went wrong and what to do, as sentences. */
-export function told({ message, hint }) {
+export function errorText({ message, hint }) {
   const what = /[.!?]$/.test(message) ? message : `${message}.`;
   return hint ? `${what} ${hint}` : what;
 }
@@ -21,38 +21,38 @@ export function told({ message, hint }) {
 export const chatPath = (chat) => `/api/chats/${encodeURIComponent(chat)}`;
 
 /** The answer's JSON. A file is sent as it is, anything else as JSON. */
-export async function call(method, path, body) {
+export async function callApi(method, path, body) {
   const options = { method };
   if (body instanceof Blob) Object.assign(options, { body, headers: { "Content-Type": body.type || "application/octet-stream" } });
   else if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
-  const response = await reach(path, options);
+  const response = await fetchOk(path, options);
   return await response.json().catch(() => {
-    throw new Away("the answer broke off");
+    throw new GatewayUnavailable("the answer broke off");
   });
 }
 
 /** A response that is good. */
-export async function reach(path, options = {}) {
+export async function fetchOk(path, options = {}) {
   let response;
   try {
     response = await fetch(path, { cache: "no-store", ...options });
   } catch (error) {
-    throw new Away(error.message);
+    throw new GatewayUnavailable(error.message);
   }
   if (response.ok) return response;
   if (response.status === 401) {
-    logIn();
-    throw new Away("a login is needed");
+    goToLogin();
+    throw new GatewayUnavailable("a login is needed");
   }
-  if (response.status === 503) throw new Away("the gateway takes nothing now");
+  if (response.status === 503) throw new GatewayUnavailable("the gateway takes nothing now");
   const said = await response.json().catch(() => ({ error: `the gateway answered ${response.status}` }));
-  throw new Refused(response.status, said);
+  throw new HttpRefusal(response.status, said);
 }
 
 let leaving = false;
 
 /** Go to the login, once: whoever asks again meanwhile must not begin the way there anew. */
-function logIn() {
+function goToLogin() {
   if (!leaving) location.assign("/login");
   leaving = true;
 }

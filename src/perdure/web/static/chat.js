@@ -1,48 +1,48 @@
 // The chat page: puts its parts together and tells each what concerns it.
 
-import { told } from "./api.js";
-import { Attaching } from "./attaching.js";
+import { errorText } from "./api.js";
+import { AttachmentPicker } from "./attachments.js";
 import { Composer } from "./composer.js";
-import { Demo } from "./demo.js";
+import { ConnectionStatus } from "./connection-status.js";
+import { Conversation } from "./conversation.js";
+import { DemoPanel } from "./demo.js";
 import { find } from "./dom.js";
-import { Log } from "./log.js";
-import { Presence } from "./presence.js";
+import { followChat } from "./event-stream.js";
 import { Sidebar } from "./sidebar.js";
-import { follow } from "./stream.js";
-import { Unsent } from "./unsent.js";
+import { UnsentMessages } from "./unsent-messages.js";
 
 const { demo: isDemo, supervised } = document.body.dataset;
 const PREFIX = "/chats/";
-const SETTLES = new Set(["claimed", "finished", "failed", "cancelled", "asked", "answered", "interrupted"]);
+const SIDEBAR_MOVES = new Set(["claimed", "finished", "failed", "cancelled", "asked", "answered", "interrupted"]);
 
 let chat = "";
-let leave = () => {};
+let stopFollowing = () => {};
 
-const unsent = new Unsent({
-  acknowledged(message, answer) {
-    log.acknowledged(message, answer);
+const unsent = new UnsentMessages({
+  markAcknowledged(message, answer) {
+    conversation.markAcknowledged(message, answer);
     sidebar.refresh();
   },
-  refused: (message, error) => log.refused(message, error),
+  markRefused: (message, error) => conversation.markRefused(message, error),
 });
-const log = new Log(find("#log"), {
-  again: (message) => log.sending(unsent.again(message)),
+const conversation = new Conversation(find("#log"), {
+  resend: (message) => conversation.addUnsent(unsent.resend(message)),
   discard: (message) => unsent.discard(message),
 });
-const presence = new Presence({ supervised: supervised === "yes" });
-const sidebar = new Sidebar((name) => open(name));
-const composer = new Composer({ send: say, where: () => chat }, new Attaching());
-const demo = isDemo && new Demo({ send: say, killing, counted: (runs) => log.counted(runs) });
+const connectionStatus = new ConnectionStatus({ supervised: supervised === "yes" });
+const sidebar = new Sidebar((name) => openChat(name));
+const composer = new Composer({ send: sendMessage, currentChat: () => chat }, new AttachmentPicker());
+const demo = isDemo && new DemoPanel({ send: sendMessage, expectKill, showRuns: (runs) => conversation.showRuns(runs) });
 
-function killing() {
-  presence.killing();
-  log.away(true);
+function expectKill() {
+  connectionStatus.expectKill();
+  conversation.setAway(true);
 }
 
-const newName = () => crypto.getRandomValues(new BigUint64Array(1))[0].toString(36);
+const newChatName = () => crypto.getRandomValues(new BigUint64Array(1))[0].toString(36);
 
 /** The chat that the address names; none: a new one. */
-function named() {
+function chatFromAddress() {
   if (!location.pathname.startsWith(PREFIX)) return "";
   const name = location.pathname.slice(PREFIX.length);
   try {
@@ -53,64 +53,64 @@ function named() {
 }
 
 /** Show a chat, or begin a new one. */
-function open(name, { push = true } = {}) {
-  leave();
-  log.clear();
-  chat = name || newName();
+function openChat(name, { push = true } = {}) {
+  stopFollowing();
+  conversation.clear();
+  chat = name || newChatName();
   if (push) history.pushState(null, "", name ? PREFIX + encodeURIComponent(name) : "/");
-  for (const message of unsent.of(chat)) log.sending(message);
-  welcome(!name);
+  for (const message of unsent.ofChat(chat)) conversation.addUnsent(message);
+  showWelcome(!name);
   document.title = "Perdure";
   find("#stop").hidden = true;
-  sidebar.show(chat);
-  leave = follow(chat, { hear, connected, refused });
+  sidebar.setCurrent(chat);
+  stopFollowing = followChat(chat, { onEvent, onConnection, onRefused });
   if (matchMedia("(hover: hover)").matches) composer.words.focus({ preventScroll: true }); // else a keyboard pops up
 }
 
-function say(text, files = [], to = chat) {
+function sendMessage(text, files = [], to = chat) {
   if (to !== chat) return unsent.add(to, text, files); // somebody has gone to another chat meanwhile
   if (location.pathname === "/") history.replaceState(null, "", PREFIX + encodeURIComponent(chat));
-  welcome(false);
-  log.sending(unsent.add(chat, text, files));
-  if (!presence.here) log.waits();
+  showWelcome(false);
+  conversation.addUnsent(unsent.add(chat, text, files));
+  if (!connectionStatus.isConnected) conversation.showWaiting();
 }
 
-function hear(name, data) {
-  if (name === "gateway") return presence.stands(data);
-  if (name === "idle") return settled();
-  log.hear(name, data);
-  find("#stop").hidden = !log.open;
-  if (name === "turn" && SETTLES.has(data.move)) sidebar.refresh();
+function onEvent(name, data) {
+  if (name === "gateway") return connectionStatus.showGatewayState(data);
+  if (name === "idle") return onIdle();
+  conversation.applyEvent(name, data);
+  find("#stop").hidden = !conversation.openTurn;
+  if (name === "turn" && SIDEBAR_MOVES.has(data.move)) sidebar.refresh();
   if (name === "step" || name === "turn") demo && demo.refresh();
 }
 
 /** All that has happened so far was heard, also what happened while the gateway was gone. */
-function settled() {
-  log.settled();
-  if (presence.here) log.away(false);
+function onIdle() {
+  conversation.markLoaded();
+  if (connectionStatus.isConnected) conversation.setAway(false);
 }
 
-function connected(yes) {
+function onConnection(yes) {
   if (!yes) {
-    presence.gone();
-    log.away(true);
+    connectionStatus.markGone();
+    conversation.setAway(true);
     return;
   }
-  presence.back();
+  connectionStatus.markBack();
   unsent.flush();
   sidebar.refresh();
 }
 
-function refused(error, lost) {
-  if (lost) open(chat, { push: false }); // what we saw last is gone: read it all again
-  else log.hear("notice", { text: told(error) });
+function onRefused(error, lost) {
+  if (lost) openChat(chat, { push: false }); // what we saw last is gone: read it all again
+  else conversation.applyEvent("notice", { text: errorText(error) });
 }
 
-function welcome(yes) {
+function showWelcome(yes) {
   find("#welcome").hidden = !yes;
   if (demo) demo.show(yes);
 }
 
-find("#stop").addEventListener("click", () => say("/stop"));
-addEventListener("popstate", () => open(named(), { push: false }));
-open(named(), { push: false });
+find("#stop").addEventListener("click", () => sendMessage("/stop"));
+addEventListener("popstate", () => openChat(chatFromAddress(), { push: false }));
+openChat(chatFromAddress(), { push: false });

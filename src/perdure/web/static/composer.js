@@ -3,15 +3,15 @@
 import { find } from "./dom.js";
 
 export class Composer {
-  #at = -1; // the chosen command of the menu
+  #selectedIndex = -1; // the chosen command of the menu
 
   #sending = false; // a message whose files are on their way
 
-  /** `send(text, files, to)` is called with what was written, the files that go with it, and `where()` that was. */
-  constructor({ send, where }, attaching) {
+  /** `send(text, files, to)` is called with what was written, the files that go with it, and `currentChat()` that was. */
+  constructor({ send, currentChat }, attachments) {
     this.send = send;
-    this.where = where;
-    this.attaching = attaching;
+    this.currentChat = currentChat;
+    this.attachments = attachments;
     this.form = find("#composer");
     this.words = find("#words");
     this.menu = find("#commands");
@@ -21,40 +21,40 @@ export class Composer {
       event.preventDefault();
       this.#send();
     });
-    this.words.addEventListener("input", () => this.#changed());
-    this.words.addEventListener("keydown", (event) => this.#key(event));
+    this.words.addEventListener("input", () => this.#onInput());
+    this.words.addEventListener("keydown", (event) => this.#onKey(event));
     this.words.addEventListener("blur", () => this.#close());
     for (const option of this.options) option.addEventListener("mousedown", (event) => this.#pick(event, option));
   }
 
   fill(text) {
     this.words.value = text;
-    this.#changed();
+    this.#onInput();
     this.words.focus();
   }
 
   async #send() {
     const text = this.words.value.trim();
-    const to = this.where();
-    if (this.#sending || (!text && !this.attaching.any)) return;
+    const to = this.currentChat();
+    if (this.#sending || (!text && !this.attachments.hasFiles)) return;
     this.fill("");
     this.#sending = true;
-    const files = await this.attaching.take();
+    const files = await this.attachments.takeUploaded();
     this.#sending = false;
     if (files) this.send(text, files, to);
     else this.fill([text, this.words.value].filter(Boolean).join("\n")); // with what was typed meanwhile
   }
 
-  #key(event) {
+  #onKey(event) {
     if (event.isComposing) return; // Enter ends the word that an input method spells
-    const shown = this.#shown();
+    const shown = this.#visibleOptions();
     if (!this.menu.hidden && ["ArrowDown", "ArrowUp"].includes(event.key)) {
       event.preventDefault();
       const step = event.key === "ArrowDown" ? 1 : -1;
-      this.#choose((this.#at + step + shown.length) % shown.length);
-    } else if (!this.menu.hidden && (event.key === "Tab" || event.key === "Enter") && shown[this.#at]) {
-      if (event.key === "Enter" && shown[this.#at].dataset.name === this.words.value) return this.#submit(event);
-      this.#pick(event, shown[this.#at]);
+      this.#select((this.#selectedIndex + step + shown.length) % shown.length);
+    } else if (!this.menu.hidden && (event.key === "Tab" || event.key === "Enter") && shown[this.#selectedIndex]) {
+      if (event.key === "Enter" && shown[this.#selectedIndex].dataset.name === this.words.value) return this.#submit(event);
+      this.#pick(event, shown[this.#selectedIndex]);
     } else if (event.key === "Escape") {
       this.#close();
     } else if (event.key === "Enter" && !event.shiftKey) {
@@ -67,7 +67,7 @@ export class Composer {
     this.form.requestSubmit();
   }
 
-  #changed() {
+  #onInput() {
     // Browsers that can do this in the style sheet need no help.
     if (!CSS.supports("field-sizing", "content")) {
       this.words.style.height = "auto";
@@ -75,18 +75,18 @@ export class Composer {
     }
     const typed = this.words.value;
     for (const option of this.options) option.hidden = !option.dataset.name.startsWith(typed);
-    const any = /^\/\w*$/.test(typed) && this.#shown().length > 0;
+    const any = /^\/\w*$/.test(typed) && this.#visibleOptions().length > 0;
     this.menu.hidden = !any;
-    this.#choose(any ? 0 : -1);
+    this.#select(any ? 0 : -1);
   }
 
-  #shown() {
+  #visibleOptions() {
     return this.options.filter((option) => !option.hidden);
   }
 
-  #choose(at) {
-    this.#at = at;
-    const chosen = this.#shown()[at];
+  #select(at) {
+    this.#selectedIndex = at;
+    const chosen = this.#visibleOptions()[at];
     for (const option of this.options) option.setAttribute("aria-selected", option === chosen);
     if (chosen) this.words.setAttribute("aria-activedescendant", chosen.id);
     else this.words.removeAttribute("aria-activedescendant");
@@ -101,6 +101,6 @@ export class Composer {
 
   #close() {
     this.menu.hidden = true;
-    this.#choose(-1);
+    this.#select(-1);
   }
 }

@@ -1,19 +1,19 @@
 // The demo: examples to send, a button that kills the gateway, and how often each step really ran.
 
-import { call } from "./api.js";
+import { callApi } from "./api.js";
 import { find } from "./dom.js";
 
-export class Demo {
+export class DemoPanel {
   #timer = 0;
 
-  /** `send(text)` writes in the chat, `counted(runs)` gets the counts. */
-  constructor({ send, killing, counted }) {
+  /** `send(text)` writes in the chat, `showRuns(runs)` gets the counts. */
+  constructor({ send, expectKill, showRuns }) {
     this.panel = find("#examples");
     this.toggle = find("#more-examples");
-    this.counted = counted;
-    this.panel.addEventListener("click", (event) => this.#try(event, send));
+    this.showRuns = showRuns;
+    this.panel.addEventListener("click", (event) => this.#sendExample(event, send));
     this.toggle.addEventListener("click", () => this.show(this.panel.hidden));
-    find("#kill").addEventListener("click", () => this.#kill(killing));
+    find("#kill").addEventListener("click", () => this.#kill(expectKill));
   }
 
   show(yes) {
@@ -24,28 +24,28 @@ export class Demo {
   /** Count anew, soon. */
   refresh() {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#count(), 100);
+    this.#timer = setTimeout(() => this.#loadRuns(), 100);
   }
 
-  async #count() {
+  async #loadRuns() {
     try {
-      this.counted((await call("GET", "/api/demo/runs")).runs);
+      this.showRuns((await callApi("GET", "/api/demo/runs")).runs);
     } catch {
       // It was killed in between. The next step asks again.
     }
   }
 
-  #try(event, send) {
+  #sendExample(event, send) {
     const card = event.target.closest("button");
     if (!card) return;
     this.show(false);
     send(find("code", card).textContent);
   }
 
-  async #kill(killing) {
-    killing();
+  async #kill(expectKill) {
+    expectKill();
     try {
-      await call("POST", "/api/demo/kill");
+      await callApi("POST", "/api/demo/kill");
     } catch {
       // Dead before it could answer; that is what was asked for.
     }

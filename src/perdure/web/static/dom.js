@@ -16,14 +16,14 @@ export function el(tag, properties = {}, ...children) {
 export const find = (selector, root = document) => root.querySelector(selector);
 
 /** Milliseconds as people say them: 0.4 s, 12 s, 3 min. */
-export function duration(milliseconds) {
+export function formatDuration(milliseconds) {
   const seconds = Math.max(0, milliseconds) / 1000;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   return seconds < 120 ? `${Math.round(seconds)} s` : `${Math.round(seconds / 60)} min`;
 }
 
 /** The time of day, and the day too if it is not today. */
-export function moment(at) {
+export function formatTime(at) {
   const when = new Date(at);
   const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const today = when.toDateString() === new Date().toDateString();
@@ -31,7 +31,7 @@ export function moment(at) {
 }
 
 /** The time of day with its seconds. */
-export const clock = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+export const formatClock = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /** One, or several: plural(2, "step") is "2 steps". */
 export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;

@@ -1,32 +1,32 @@
 // What a process says, as it comes. Whoever has scrolled up to read is left there.
-import { call } from "./api.js";
+import { callApi } from "./api.js";
 import { find } from "./dom.js";
 
-const EVERY = 1000; // milliseconds between two looks
-const MOST = 400_000; // letters that are kept on the page
+const POLL_MS = 1000; // milliseconds between two looks
+const MAX_CHARACTERS = 400_000; // letters that are kept on the page
 
 const output = find("#output");
-if (output && "follow" in output.dataset) setTimeout(follow, EVERY);
+if (output && "follow" in output.dataset) setTimeout(pollOutput, POLL_MS);
 
-async function follow() {
-  const seen = await call("GET", `${output.dataset.from}?offset=${output.dataset.next}`).catch(() => null);
-  if (seen) show(seen);
+async function pollOutput() {
+  const seen = await callApi("GET", `${output.dataset.from}?offset=${output.dataset.next}`).catch(() => null);
+  if (seen) appendOutput(seen);
   const over = seen && seen.state !== "live" && seen.next >= seen.size;
-  if (over) end(seen);
-  else setTimeout(follow, EVERY);
+  if (over) showExit(seen);
+  else setTimeout(pollOutput, POLL_MS);
 }
 
-function show({ output: text, next }) {
+function appendOutput({ output: text, next }) {
   output.dataset.next = next;
   if (!text) return;
   const atEnd = output.scrollTop + output.clientHeight >= output.scrollHeight - 8;
   output.append(text);
-  if (output.textContent.length > MOST) output.textContent = output.textContent.slice(-MOST);
+  if (output.textContent.length > MAX_CHARACTERS) output.textContent = output.textContent.slice(-MAX_CHARACTERS);
   find("#output-empty").hidden = true;
   if (atEnd) output.scrollTop = output.scrollHeight;
 }
 
-function end({ state, exit_code: code, signal }) {
+function showExit({ state, exit_code: code, signal }) {
   const badge = find("#process-state .badge");
   badge.textContent = state;
   badge.className = "badge";

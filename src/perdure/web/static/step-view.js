@@ -1,8 +1,8 @@
 // One use of a tool: its name, its state as it changes, and its result for whoever wants to see it.
 
-import { duration, el } from "./dom.js";
+import { el, formatDuration } from "./dom.js";
 
-const WORDS = {
+const STATE_TEXTS = {
   wanted: "waiting",
   running: "running",
   ok: "done",
@@ -11,14 +11,14 @@ const WORDS = {
   cancelled: "cancelled",
   cut: "cut off",
 };
-const COUNTED = new Set(["step", "once"]); // the tools that leave a trace of every run
-const LIVES_ON = "attached";
-const NEVER_AGAIN = "once";
+const COUNTED_TOOLS = new Set(["step", "once"]); // the tools that leave a trace of every run
+const ATTACHED_EFFECT = "attached";
+const ONCE_EFFECT = "once";
 
-export class Step {
+export class StepView {
   #effect = "";
-  #at = 0;
-  #cut = false;
+  #startedAt = 0;
+  #wasInterrupted = false;
 
   constructor(call) {
     this.state = el("span", { className: "state" });
@@ -31,51 +31,51 @@ export class Step {
     const line = el("summary", {}, this.state, this.name, this.about, this.remark, this.runs, this.time);
     this.element = el("li", {}, el("details", { className: "step" }, line, this.result));
     this.element.dataset.call = call;
-    this.#is("wanted");
+    this.#setState("wanted");
   }
 
-  wanted(tool, about) {
+  showPlanned(tool, about) {
     this.name.textContent = tool;
     this.about.textContent = about;
   }
 
-  started({ tool, effect, at }) {
+  markStarted({ tool, effect, at }) {
     this.name.textContent = tool;
     this.#effect = effect;
-    this.#at = at;
-    this.#run();
+    this.#startedAt = at;
+    this.#showRunning();
   }
 
   /** The gateway died. What comes of that depends on what the tool does. */
-  cutOff() {
+  markInterrupted() {
     if (this.element.dataset.state !== "running") return;
-    this.#cut = true;
-    this.#is("cut");
-    this.remark.textContent = this.#effect === LIVES_ON ? "goes on without the gateway" : WORDS.cut;
+    this.#wasInterrupted = true;
+    this.#setState("cut");
+    this.remark.textContent = this.#effect === ATTACHED_EFFECT ? "goes on without the gateway" : STATE_TEXTS.cut;
   }
 
   /** Its turn runs again, and so does the step if it may be repeated. Of any other, the outcome follows. */
-  resumed() {
-    if (this.element.dataset.state === "cut" && this.#effect !== NEVER_AGAIN) this.#run();
+  markResumed() {
+    if (this.element.dataset.state === "cut" && this.#effect !== ONCE_EFFECT) this.#showRunning();
   }
 
-  #run() {
-    this.#is("running");
-    const lived = this.#effect === LIVES_ON ? "went on without the gateway" : "runs again";
-    this.remark.textContent = this.#cut ? lived : "";
+  #showRunning() {
+    this.#setState("running");
+    const lived = this.#effect === ATTACHED_EFFECT ? "went on without the gateway" : "runs again";
+    this.remark.textContent = this.#wasInterrupted ? lived : "";
   }
 
-  ended({ outcome, text, at }) {
-    this.#is(outcome);
-    const lived = this.#cut && this.#effect === LIVES_ON;
-    this.remark.textContent = outcome === "ok" ? (lived ? "went on without the gateway" : "") : WORDS[outcome];
-    this.time.textContent = this.#at ? duration(at - this.#at) : "";
+  markEnded({ outcome, text, at }) {
+    this.#setState(outcome);
+    const lived = this.#wasInterrupted && this.#effect === ATTACHED_EFFECT;
+    this.remark.textContent = outcome === "ok" ? (lived ? "went on without the gateway" : "") : STATE_TEXTS[outcome];
+    this.time.textContent = this.#startedAt ? formatDuration(at - this.#startedAt) : "";
     this.result.textContent = text;
     this.result.hidden = !text;
   }
 
-  counted(times) {
-    if (!times || !COUNTED.has(this.name.textContent)) return;
+  showRuns(times) {
+    if (!times || !COUNTED_TOOLS.has(this.name.textContent)) return;
     const { state } = this.element.dataset;
     if (state === "cut") this.runs.textContent = times === 1 ? "begun once" : `begun ${times} times`;
     else if (state === "running") this.runs.textContent = times === 1 ? "" : `run ${times}`;
@@ -86,12 +86,12 @@ export class Step {
   }
 
   /** Its turn has ended. */
-  over() {
-    if (["wanted", "running"].includes(this.element.dataset.state)) this.#is("cancelled");
+  markTurnEnded() {
+    if (["wanted", "running"].includes(this.element.dataset.state)) this.#setState("cancelled");
   }
 
-  #is(state) {
+  #setState(state) {
     this.element.dataset.state = state;
-    this.state.replaceChildren(el("span", { className: "unseen" }, WORDS[state] ?? state));
+    this.state.replaceChildren(el("span", { className: "unseen" }, STATE_TEXTS[state] ?? state));
   }
 }

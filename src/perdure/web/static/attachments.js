@@ -1,13 +1,13 @@
 // Files: chosen, dropped or pasted, sent ahead of the message that names them, and shown where they arrived.
 
-import { call } from "./api.js";
+import { callApi } from "./api.js";
 import { el, find } from "./dom.js";
 
-const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
-const FATES = { referenced: "on its way", failed: "could not be fetched" };
+const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const STATE_TEXTS = { referenced: "on its way", failed: "could not be fetched" };
 
 /** Bytes as people say them. */
-function size(bytes) {
+function formatBytes(bytes) {
   if (bytes === null || bytes === undefined) return "";
   const units = ["B", "KB", "MB", "GB"];
   const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
@@ -15,19 +15,19 @@ function size(bytes) {
 }
 
 /** The files of a message. */
-export function filesOf(attachments = []) {
-  return attachments.length ? el("ul", { className: "files" }, ...attachments.map((each) => el("li", {}, ...shown(each)))) : null;
+export function attachmentList(attachments = []) {
+  return attachments.length ? el("ul", { className: "files" }, ...attachments.map((each) => el("li", {}, ...attachmentElements(each)))) : null;
 }
 
-function shown({ id, name, media_type: kind, size: bytes, state = "fetched" }) {
-  if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, FATES[state] ?? state)];
+function attachmentElements({ id, name, media_type: kind, size: bytes, state = "fetched" }) {
+  if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, STATE_TEXTS[state] ?? state)];
   const place = `/api/attachments/${id}`;
-  const picture = PICTURES.has(kind) ? [el("img", { src: place, alt: "", loading: "lazy" })] : [];
-  return [el("a", { href: place, download: name }, ...picture, name), el("span", { className: "quiet" }, size(bytes))];
+  const picture = IMAGE_TYPES.has(kind) ? [el("img", { src: place, alt: "", loading: "lazy" })] : [];
+  return [el("a", { href: place, download: name }, ...picture, name), el("span", { className: "quiet" }, formatBytes(bytes))];
 }
 
 /** What is about to be sent along. */
-export class Attaching {
+export class AttachmentPicker {
   #chosen = []; // {name, ready: a promise of what the gateway calls it, item}
 
   constructor() {
@@ -38,17 +38,17 @@ export class Attaching {
       this.#add(input.files);
       input.value = "";
     });
-    find("#words").addEventListener("paste", (event) => this.#take(event, event.clipboardData.files));
+    find("#words").addEventListener("paste", (event) => this.#addFromEvent(event, event.clipboardData.files));
     find(".talk").addEventListener("dragover", (event) => event.preventDefault());
-    find(".talk").addEventListener("drop", (event) => this.#take(event, event.dataTransfer.files));
+    find(".talk").addEventListener("drop", (event) => this.#addFromEvent(event, event.dataTransfer.files));
   }
 
-  get any() {
+  get hasFiles() {
     return this.#chosen.length > 0;
   }
 
   /** The files, once the gateway has them all. Whatever it has not stays here, and says why. */
-  async take() {
+  async takeUploaded() {
     const wanted = [...this.#chosen];
     const known = new Map(await Promise.all(wanted.map(async (each) => [each, await each.ready])));
     const chosen = wanted.filter((each) => this.#chosen.includes(each)); // some may have been removed meanwhile
@@ -57,7 +57,7 @@ export class Attaching {
     return chosen.map((each) => known.get(each));
   }
 
-  #take(event, files) {
+  #addFromEvent(event, files) {
     if (!files.length) return;
     event.preventDefault();
     this.#add(files);
@@ -73,13 +73,13 @@ export class Attaching {
       this.#chosen.push(each);
       this.list.append(each.item);
     }
-    this.list.hidden = !this.any;
+    this.list.hidden = !this.hasFiles;
   }
 
   async #upload({ file, fate, item }) {
     try {
-      const known = await call("POST", `/api/attachments?name=${encodeURIComponent(file.name)}`, file);
-      fate.textContent = size(known.size);
+      const known = await callApi("POST", `/api/attachments?name=${encodeURIComponent(file.name)}`, file);
+      fate.textContent = formatBytes(known.size);
       return known;
     } catch (error) {
       item.classList.add("refused");
@@ -91,7 +91,7 @@ export class Attaching {
   #remove(each) {
     this.#chosen = this.#chosen.filter((other) => other !== each);
     each.item.remove();
-    this.list.hidden = !this.any;
+    this.list.hidden = !this.hasFiles;
     find("#words").focus();
   }
 }

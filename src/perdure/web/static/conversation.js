@@ -1,32 +1,32 @@
 // The conversation: messages in order, and the turns that answer them.
 
-import { told } from "./api.js";
-import { filesOf } from "./attaching.js";
-import { el, find, moment } from "./dom.js";
-import { markdown } from "./markdown.js";
-import { Turn } from "./turn.js";
+import { errorText } from "./api.js";
+import { attachmentList } from "./attachments.js";
+import { el, find, formatTime } from "./dom.js";
+import { renderMarkdown } from "./markdown.js";
+import { TurnView } from "./turn-view.js";
 
-const ADDS = new Set(["plan", "question", "approval", "preview", "trouble"]); // to what a turn shows
-const CLOSE = 80; // pixels from the end: who is nearer wants to see what comes
+const CONTENT_EVENTS = new Set(["plan", "question", "approval", "preview", "trouble"]); // to what a turn shows
+const NEAR_END_PIXELS = 80; // pixels from the end: who is nearer wants to see what comes
 
-export class Log {
+export class Conversation {
   #turns = new Map();
   #messages = new Set(); // ids of the gateway
   #unsent = new Map(); // by our own id
-  #sender;
+  #resender;
 
-  constructor(element, sender) {
+  constructor(element, resender) {
     this.element = element;
     this.scroller = element.closest(".scroller");
-    this.#sender = sender;
-    this.behind = find("#behind");
-    this.behind.addEventListener("click", () => this.#toEnd());
-    this.scroller.addEventListener("scroll", () => this.#atEnd() && (this.behind.hidden = true));
+    this.#resender = resender;
+    this.newMessagesButton = find("#behind");
+    this.newMessagesButton.addEventListener("click", () => this.#scrollToEnd());
+    this.scroller.addEventListener("scroll", () => this.#isNearEnd() && (this.newMessagesButton.hidden = true));
     // What loads or opens later moves the end, too.
-    new ResizeObserver(() => this.#follows && this.#toEnd()).observe(element);
+    new ResizeObserver(() => this.#followsEnd && this.#scrollToEnd()).observe(element);
   }
 
-  #follows = true;
+  #followsEnd = true;
 
   clear() {
     this.element.replaceChildren();
@@ -34,68 +34,68 @@ export class Log {
     this.#messages.clear();
     this.#unsent.clear();
     this.element.ariaBusy = true; // nobody wants all of it read out
-    this.behind.hidden = true;
-    this.#follows = true;
+    this.newMessagesButton.hidden = true;
+    this.#followsEnd = true;
   }
 
   /** What has happened so far is here; from now on it is news. */
-  settled() {
+  markLoaded() {
     this.element.ariaBusy = false;
   }
 
   /** The turn that has not ended, if there is one. */
-  get open() {
+  get openTurn() {
     return [...this.#turns.values()].find((turn) => turn.open);
   }
 
-  counted(runs) {
-    for (const turn of this.#turns.values()) turn.counted(runs);
+  showRuns(runs) {
+    for (const turn of this.#turns.values()) turn.showRuns(runs);
   }
 
   // ── what is heard ─────────────────────────────────────────────────────────────────────────────────────────
 
-  hear(name, data) {
-    this.#follows = this.#atEnd();
-    if (name === "message") this.#message(data);
+  applyEvent(name, data) {
+    this.#followsEnd = this.#isNearEnd();
+    if (name === "message") this.#addMessage(data);
     else if (name === "notice") this.#add(el("p", { className: "notice" }, data.text));
-    else if (name === "turn") this.#turn(data.turn).move(data);
-    else this.#happens(name, data);
-    if (this.#follows) this.#toEnd();
-    else this.behind.hidden = false;
+    else if (name === "turn") this.#turnView(data.turn).applyMove(data);
+    else this.#applyTurnEvent(name, data);
+    if (this.#followsEnd) this.#scrollToEnd();
+    else this.newMessagesButton.hidden = false;
   }
 
-  #happens(name, data) {
-    const turn = this.#turn(data.turn);
-    if (ADDS.has(name)) this.#below(turn);
+  #applyTurnEvent(name, data) {
+    const turn = this.#turnView(data.turn);
+    if (CONTENT_EVENTS.has(name)) this.#continueBelow(turn);
     turn[name]?.(data);
   }
 
-  #message({ id, author, text, at, turn, attachments, asks }) {
+  #addMessage({ id, author, text, at, turn, attachments, asks }) {
     if (this.#messages.has(id)) return;
     this.#messages.add(id);
-    if (author === "user") this.#adopt(text, id) || this.#add(this.#mine(text, at, id, filesOf(attachments)));
-    else if (turn) this.#below(this.#turn(turn)).reply(text, id, attachments, asks);
-    else this.#add(gatewaySays(text, at, id, attachments));
+    if (author === "user") this.#adoptUnsent(text, id) || this.#add(this.#ownMessage(text, at, id, attachmentList(attachments)));
+    else if (turn) this.#continueBelow(this.#turnView(turn)).addReply(text, id, attachments, asks);
+    else this.#add(gatewayMessage(text, at, id, attachments));
   }
 
   /** What we are sending may be heard of before its receipt comes: it is not shown twice. */
-  #adopt(text, id) {
+  #adoptUnsent(text, id) {
     const sent = [...this.#unsent.values()].find((each) => each.text === text && !each.arrived && !isRefused(each));
     if (!sent) return false;
     sent.arrived = id;
-    this.#arrive(sent, id);
+    this.#markArrived(sent, id);
     return true;
   }
 
-  #arrive({ element, state }, id) {
+  #markArrived({ element, state }, id) {
     state.remove();
     element.classList.remove("unsent", "refused");
     element.dataset.message = id;
   }
 
-  #turn(id) {
+  #turnView(id) {
     if (!this.#turns.has(id)) {
-      const turn = new Turn(id);
+      const turn = new TurnView(id);
       this.#turns.set(id, turn);
       this.#add(turn.element);
     }
@@ -103,8 +103,8 @@ export class Log {
   }
 
   /** What comes of an answer that somebody wrote stands below their words. */
-  #below(turn) {
-    if (turn.answered && this.#isFollowed(turn.element)) this.#add(turn.goOn());
+  #continueBelow(turn) {
+    if (turn.answered && this.#isFollowed(turn.element)) this.#add(turn.continueInNewElement());
     turn.answered = false;
     return turn;
   }
@@ -118,39 +118,39 @@ export class Log {
   // ── what is written here ──────────────────────────────────────────────────────────────────────────────────
 
   /** A message that is on its way. */
-  sending(message) {
+  addUnsent(message) {
     const state = el("p", { className: "fate small quiet", role: "status" }, message.refused ?? "Sending…");
-    const element = this.#mine(message.text, message.at, "", filesOf(message.files), state);
+    const element = this.#ownMessage(message.text, message.at, "", attachmentList(message.files), state);
     element.classList.add("unsent");
     this.#unsent.set(message.id, { element, state, text: message.text, arrived: "" });
     this.element.append(element);
-    if (message.refused) this.refused(message, { message: message.refused, hint: "" });
-    this.#toEnd();
+    if (message.refused) this.markRefused(message, { message: message.refused, hint: "" });
+    this.#scrollToEnd();
   }
 
   /** The gateway is gone, or back. */
-  away(yes) {
-    for (const turn of this.#turns.values()) turn.away(yes);
-    if (yes) this.waits();
+  setAway(yes) {
+    for (const turn of this.#turns.values()) turn.setAway(yes);
+    if (yes) this.showWaiting();
   }
 
-  waits() {
+  showWaiting() {
     for (const each of this.#unsent.values())
       if (!isRefused(each)) each.state.textContent = "Kept here; sent as soon as the gateway is back.";
   }
 
   /** The gateway has it. Its event may have come before this answer. */
-  acknowledged(message, { message: id }) {
+  markAcknowledged(message, { message: id }) {
     const shown = this.#unsent.get(message.id);
     this.#unsent.delete(message.id);
     if (!shown || shown.arrived === id) return;
     if (this.#messages.has(id)) shown.element.remove();
-    else if (shown.arrived) this.#add(this.#mine(message.text, message.at, id)); // somebody else wrote the same words
-    else this.#arrive(shown, id);
+    else if (shown.arrived) this.#add(this.#ownMessage(message.text, message.at, id)); // somebody else wrote the same words
+    else this.#markArrived(shown, id);
     this.#messages.add(id);
   }
 
-  refused(message, error) {
+  markRefused(message, error) {
     const shown = this.#unsent.get(message.id);
     if (!shown) return;
     const done = (act) => () => {
@@ -158,15 +158,15 @@ export class Log {
       this.#unsent.delete(message.id);
       act();
     };
-    const again = el("button", { className: "button slim", type: "button", onclick: done(() => this.#sender.again(message)) }, "Send again");
-    const discard = el("button", { className: "button slim plain", type: "button", onclick: done(() => this.#sender.discard(message)) }, "Discard");
+    const again = el("button", { className: "button slim", type: "button", onclick: done(() => this.#resender.resend(message)) }, "Send again");
+    const discard = el("button", { className: "button slim plain", type: "button", onclick: done(() => this.#resender.discard(message)) }, "Discard");
     shown.element.classList.add("refused");
-    shown.state.replaceChildren(`Not sent: ${told(error)} `, again, discard);
+    shown.state.replaceChildren(`Not sent: ${errorText(error)} `, again, discard);
   }
 
-  #mine(text, at, id, ...more) {
+  #ownMessage(text, at, id, ...more) {
     const words = text ? el("div", { className: "words" }, text) : null;
-    const element = el("article", { className: "mine", "aria-label": "You", title: moment(at) }, words, ...more);
+    const element = el("article", { className: "mine", "aria-label": "You", title: formatTime(at) }, words, ...more);
     element.dataset.message = id;
     return element;
   }
@@ -179,23 +179,23 @@ export class Log {
     this.element.insertBefore(element, first?.element ?? null);
   }
 
-  #atEnd() {
+  #isNearEnd() {
     const { scrollHeight, scrollTop, clientHeight } = this.scroller;
-    return scrollHeight - scrollTop - clientHeight < CLOSE;
+    return scrollHeight - scrollTop - clientHeight < NEAR_END_PIXELS;
   }
 
-  #toEnd() {
+  #scrollToEnd() {
     this.scroller.scrollTop = this.scroller.scrollHeight;
-    this.behind.hidden = true;
-    this.#follows = true;
+    this.newMessagesButton.hidden = true;
+    this.#followsEnd = true;
   }
 }
 
 const isRefused = ({ element }) => element.classList.contains("refused");
 
 /** The gateway's own words: answers to commands, notices that are kept. */
-function gatewaySays(text, at, id, attachments) {
-  const element = el("article", { className: "gateway", "aria-label": "Gateway", title: moment(at) }, markdown(text), filesOf(attachments));
+function gatewayMessage(text, at, id, attachments) {
+  const element = el("article", { className: "gateway", "aria-label": "Gateway", title: formatTime(at) }, renderMarkdown(text), attachmentList(attachments));
   element.dataset.message = id;
   return element;
 }
