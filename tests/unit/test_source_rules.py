@@ -81,10 +81,10 @@ def test_a_turn_is_moved_by_its_own_rooms_only() -> None:
 @pytest.mark.parametrize(
     ("verbs", "rooms"),
     [
-        pytest.param(("send", "edit"), {"sender", "previews", "watchers"}, id="messages"),
-        pytest.param(("find_sent",), {"sender"}, id="looking back"),
+        pytest.param(("send", "edit"), {"delivery", "previews", "inactivity_watch"}, id="messages"),
+        pytest.param(("find_sent",), {"delivery"}, id="looking back"),
         pytest.param(("glimpse",), {"previews"}, id="what is of the moment"),
-        pytest.param(("notice",), {"drain", "watchers"}, id="what nobody owes"),
+        pytest.param(("notice",), {"drain", "inactivity_watch"}, id="what nobody owes"),
     ],
 )
 def test_platforms_are_spoken_to_from_few_rooms(verbs: tuple[str, ...], rooms: set[str]) -> None:
