@@ -16,7 +16,7 @@ from perdure.core import texts
 from perdure.core.delivery import MAX_RETRY_MS, DeliveryState
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected, SendRetry
-from perdure.runtime.connections import MAX_DELAY_SECONDS
+from perdure.runtime.backoff import MAX_DELAY_SECONDS
 from perdure.runtime.wakeups import POLL_SECONDS
 from perdure.testing import SimulatedPlatform
 from perdure.testing.simulated_platform import SimulatedAdapter

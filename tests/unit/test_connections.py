@@ -10,7 +10,8 @@ import pytest
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import NotConnected
 from perdure.platforms.api import Adapter, Event
-from perdure.runtime.connections import MAX_DELAY_SECONDS, Connections
+from perdure.runtime.backoff import MAX_DELAY_SECONDS
+from perdure.runtime.connections import Connections
 from support.fast_forward_loop import FastForwardLoop
 
 Scene = Callable[[int], Exception | None]  # what the n-th connection ends with, if it does not just end

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Literal
 
 from perdure.core.address import join_parts
+from perdure.core.backoff import backoff_delay
 
 MIN_RETRY_MS = 1_000
 MAX_RETRY_MS = 300_000
@@ -76,7 +77,7 @@ def delivery_key(turn: str, part: int) -> str:
 
 def retry_delay_ms(attempts: int) -> int:
     """Milliseconds to wait after that many failed tries: doubling, up to five minutes."""
-    return int(min(MAX_RETRY_MS, MIN_RETRY_MS * 2 ** min(attempts - 1, 30)))
+    return int(backoff_delay(attempts, first=MIN_RETRY_MS, longest=MAX_RETRY_MS))
 
 
 def resolve_unknown_send(*, idempotent: bool, read_back: bool, policy: UnknownSendPolicy) -> Resolution:

@@ -18,10 +18,11 @@ from perdure.core.delivery import retry_delay_ms
 from perdure.errors import FetchRefused, FileTooLarge, NotConnected, PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.due_times import DueTimes, ProgressBackoff
-from perdure.runtime.process_records import retry_while_unavailable
+from perdure.runtime.backoff import Backoff
+from perdure.runtime.due_times import DueTimes
+from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
+from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS, WakeEvent
 from perdure.store.api import Store
 from perdure.store.attachments import PendingAttachment
 from perdure.store.ids import Clock
@@ -63,7 +64,7 @@ class AttachmentFetcher:
         self._failures = FailureLog(log)
         self._wake_event = WakeEvent()
         self._due_times = DueTimes(clock, steady)
-        self._backoff = ProgressBackoff(steady)
+        self._backoff = Backoff(steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
         self._fetching: dict[str, asyncio.Task[None]] = {}  # by key
         self._stopping = False
 
@@ -125,7 +126,7 @@ class AttachmentFetcher:
         try:
             progress = await self._fetch(awaited)
         finally:
-            self._backoff.record_result(awaited.file.id, progress=progress)
+            (self._backoff.succeeded if progress else self._backoff.failed)(awaited.file.id)
 
     async def _fetch(self, awaited: PendingAttachment) -> bool:
         """Bring one file here, or put on record that it did not come. False: nothing has changed on record."""

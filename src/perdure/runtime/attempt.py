@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -36,14 +36,14 @@ from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
 from perdure.core.recovery.note import note_for_model
 from perdure.core.storable_text import make_storable
-from perdure.errors import ModelError, TurnMoved, TurnWaits, Unavailable
+from perdure.errors import ModelError, TurnMoved, TurnWaits
 from perdure.logs import Log
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import PREVIEW_STOP_SECONDS, AnswerPreview
 from perdure.runtime.question_message import question_reply
 from perdure.runtime.recovery_slots import RecoverySlots
+from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.typing_indicator import TypingIndicator
-from perdure.runtime.wakeups import STORE_RETRY_SECONDS
 from perdure.store.api import Store
 from perdure.store.claims import Claim
 from perdure.store.ids import Clock
@@ -51,6 +51,8 @@ from perdure.store.outbox import OutboxReply
 from perdure.tools.attachments import AttachmentFiles
 
 log = Log("attempt")
+
+T = TypeVar("T")
 
 SIGN_OF_LIFE_SECONDS = 30.0  # seconds between two signs of life of an attempt that waits for a slot
 
@@ -207,7 +209,7 @@ class Attempt:
         if not self.may_have_messages and self._store.database.exclusive:
             return
         self.may_have_messages = False
-        records = await self._join_waiting_messages()
+        records = await self._when_available(self._join_waiting_messages)
         if records is None:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
         if records:
@@ -217,13 +219,9 @@ class Attempt:
             await self._lease.wait_until_valid()
 
     async def _join_waiting_messages(self) -> list[JournalRecord] | None:
-        while True:
-            try:
-                if not await self._store.queue.has_steering_message(self.key):
-                    return []
-                return await self._store.queue.join(self._row, self._rules, self._clock())
-            except Unavailable as error:
-                await self._wait_for_store(error)
+        if not await self._store.queue.has_steering_message(self.key):
+            return []
+        return await self._store.queue.join(self._row, self._rules, self._clock())
 
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
@@ -237,12 +235,11 @@ class Attempt:
 
     async def load_history(self) -> None:
         """Read the earlier turns of the session, if they were too many to come with the claim."""
-        while not self._history_loaded:
-            try:
-                records = await self._store.journal.read_before(self._row.session, self._row.first_seq)
-                self.history, self._history_loaded = visible_turns(turn_views(records)), True
-            except Unavailable as error:
-                await self._wait_for_store(error)
+        if not self._history_loaded:
+            records = await self._when_available(
+                lambda: self._store.journal.read_before(self._row.session, self._row.first_seq)
+            )
+            self.history, self._history_loaded = visible_turns(turn_views(records)), True
 
     async def append_recovery_note(self) -> None:
         """Tell the model, once, what was cut off, or what else it must know of the time before."""
@@ -284,7 +281,11 @@ class Attempt:
         return [OutboxReply(address_of(self.key), self.turn, tuple(parts), self.view.reply_to)]
 
     async def _save(self, entries: Sequence[Entry], replies: Sequence[OutboxReply] = ()) -> None:
-        records = await self._append_when_available(entries, replies)
+        # A call that ended before its cancellation keeps its result, one that returns after it has none.
+        late = self.task is None or not self.task.cancelling()
+        records = await self._when_available(
+            lambda: self._store.turns.append(self._row, entries, self._clock(), replies=replies, late=late)
+        )
         if records is None:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
         self._apply_records(records)
@@ -295,23 +296,9 @@ class Attempt:
         for record in records:
             self.view.apply(record)
 
-    async def _append_when_available(
-        self, entries: Sequence[Entry], replies: Sequence[OutboxReply]
-    ) -> list[JournalRecord] | None:
-        # A call that ended before its cancellation keeps its result, one that returns after it has none.
-        late = self.task is None or not self.task.cancelling()
-        while True:
-            try:
-                return await self._store.turns.append(
-                    self._row, entries, self._clock(), replies=replies, late=late
-                )
-            except Unavailable as error:
-                await self._wait_for_store(error)
-
-    async def _wait_for_store(self, error: Unavailable) -> None:
-        log.warning("waiting_for_store", turn=self.turn, error=error.message)
-        self.alive()  # it is the store that hangs, and not the turn
-        await asyncio.sleep(STORE_RETRY_SECONDS)
+    def _when_available(self, operation: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """Await an operation of the store as long as it takes; waiting counts as a sign of life."""
+        return retry_while_unavailable(operation, on_wait=self.alive, turn=self.turn)
 
 
 def address_of(key: str) -> Address:

@@ -14,12 +14,12 @@ from perdure.core.storable_text import make_storable
 from perdure.errors import NotConnected
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities, Event
+from perdure.runtime.backoff import MAX_DELAY_SECONDS, Backoff
 from perdure.runtime.tasks import defect_location
 
 log = Log("connections")
 
-FIRST_DELAY_SECONDS = 0.5
-MAX_DELAY_SECONDS = 60.0  # also how long an adapter must have served before a defect to be trusted again
+TRUSTED_AFTER_SECONDS = MAX_DELAY_SECONDS  # an adapter that served for so long before a defect is trusted again
 
 AcceptEvent = Callable[[Event], Awaitable[None]]
 
@@ -52,18 +52,19 @@ class Connections:
 
     async def keep_connected(self, adapter: Adapter, accept: AcceptEvent) -> None:
         """Connect, receive, and connect again after every loss, with growing pauses while it fails."""
-        pause, known = FIRST_DELAY_SECONDS, set[str]()
+        backoff, known = Backoff(), set[str]()
         while True:
             end = await self._serve(adapter, accept)
             if end.healthy:
-                pause, known = FIRST_DELAY_SECONDS, set()
+                backoff.succeeded()
+                known.clear()
             if end.defect is not None and (place := defect_location(end.defect)) not in known:
                 known.add(place)
                 log.crash("adapter_failed", end.defect, platform=adapter.name)
             self.problems[adapter.name] = make_storable(end.problem)
-            log.warning("disconnected", platform=adapter.name, problem=end.problem, retry_in=pause)
-            await asyncio.sleep(pause)
-            pause = min(MAX_DELAY_SECONDS, pause * 2)
+            delay = backoff.failed()
+            log.warning("disconnected", platform=adapter.name, problem=end.problem, retry_in=delay)
+            await asyncio.sleep(delay)
 
     async def _serve(self, adapter: Adapter, accept: AcceptEvent) -> ConnectionEnd:
         """Connect and receive, for as long as it goes well."""
@@ -81,7 +82,7 @@ class Connections:
             problem, defect = texts.platforms.adapter_failed(type(error).__name__), error
         finally:
             self.connected.pop(adapter.name, None)
-        return ConnectionEnd(problem, since is not None and clock() - since >= MAX_DELAY_SECONDS, defect)
+        return ConnectionEnd(problem, since is not None and clock() - since >= TRUSTED_AFTER_SECONDS, defect)
 
     async def _receive(self, adapter: Adapter, accept: AcceptEvent) -> None:
         self.connected[adapter.name] = adapter

@@ -25,11 +25,12 @@ from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
 from perdure.errors import NotConnected, SendRefused, SendRetry, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities
-from perdure.runtime.due_times import DueTimes, ProgressBackoff
+from perdure.runtime.backoff import Backoff
+from perdure.runtime.due_times import DueTimes
 from perdure.runtime.lease import Lease
-from perdure.runtime.process_records import retry_while_unavailable
+from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
+from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS, WakeEvent
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.notice_parts import split_notice
@@ -105,7 +106,7 @@ class DeliveryLoop:
         self._failures = FailureLog(log)
         self._wake_event = WakeEvent()
         self._due_times = DueTimes(clock, steady)
-        self._backoff = ProgressBackoff(steady)
+        self._backoff = Backoff(steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
         self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
         self._finished_rows: set[str] = set()  # rows whose sending has ended since the last look began
 
@@ -176,7 +177,7 @@ class DeliveryLoop:
                 raise Unavailable("the platform is not connected any more")
             progress = await self._resolve_or_send(row, adapter)
         finally:
-            self._backoff.record_result(row.id, progress=progress)
+            (self._backoff.succeeded if progress else self._backoff.failed)(row.id)
 
     async def _resolve_or_send(self, row: OutboxDelivery, adapter: Adapter) -> bool:
         """Take the row one step on. False: it is where it was."""

@@ -10,7 +10,6 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
 from perdure.store.ids import Clock
 
 
@@ -40,25 +39,3 @@ class DueTimes:
 
     def forget_all_but(self, names: Collection[str]) -> None:
         self._deadlines = {name: known for name, known in self._deadlines.items() if name in names}
-
-
-class ProgressBackoff:
-    """Pauses of whatever makes no progress: each is longer than the one before, up to the time of a poll."""
-
-    def __init__(self, steady: Clock) -> None:
-        self._steady = steady
-        self._pauses: dict[str, tuple[int, int]] = {}  # by name: tries without progress, and when the pause ends
-
-    def record_result(self, name: str, *, progress: bool) -> None:
-        """Take down how a try has ended: progress ends the pauses."""
-        tries = self._pauses.pop(name, (0, 0))[0] + 1
-        if not progress:
-            pause = min(POLL_SECONDS, STORE_RETRY_SECONDS * 2 ** (tries - 1))
-            self._pauses[name] = (tries, self._steady() + int(pause * 1000))
-
-    def remaining_ms(self, name: str) -> int:
-        """Milliseconds until `name` may be tried again."""
-        return max(0, self._pauses[name][1] - self._steady()) if name in self._pauses else 0
-
-    def forget_all_but(self, names: Collection[str]) -> None:
-        self._pauses = {name: pause for name, pause in self._pauses.items() if name in names}

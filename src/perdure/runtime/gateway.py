@@ -18,8 +18,8 @@ from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agent_factory import AgentFactory
+from perdure.runtime.clocks import steady_clock
 from perdure.runtime.configured_platforms import configured_adapters
-from perdure.runtime.inactivity_watch import steady_clock
 from perdure.runtime.operator_verbs import OperatorVerbs
 from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.runtime.wakeups import Feed

@@ -6,7 +6,6 @@ One loop for all attempts. What it says is of the moment: never owed, never stor
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -35,11 +34,6 @@ log = Log("watchers")
 
 CHECK_SECONDS = 1.0  # seconds between two looks
 NOTICE_SECONDS = 10.0  # seconds for saying something in passing; nobody waits for it
-
-
-def steady_clock() -> int:
-    """Milliseconds of a clock that nobody sets, and that stands still while the machine sleeps."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class WatchedAttempt(Struct, eq=False):

@@ -13,7 +13,7 @@ from perdure.errors import SendError, TurnMoved
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.lease import Lease
-from perdure.runtime.process_records import retry_while_unavailable
+from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.wakeups import WakeEvent
 from perdure.store.api import Store
 from perdure.store.ids import Clock

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol
 
 from perdure.core import texts
-from perdure.errors import OutcomeUnknown, PerdureError, Unavailable
+from perdure.errors import OutcomeUnknown, PerdureError
 from perdure.logs import Log
-from perdure.runtime.wakeups import STORE_RETRY_SECONDS
+from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import Process, ProcessEnd, ProcessRequest
@@ -17,8 +16,6 @@ from perdure.tools.keeper import CommandEnded, CommandStatus
 from perdure.tools.process_records import ProcessRecord, ProcessRecords
 
 log = Log("ledger")
-
-T = TypeVar("T")
 
 
 class ProcessStartListener(Protocol):
@@ -93,16 +90,6 @@ class DeferredProcessRecords:
 
     async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
         return await self._bound().list_for_chat(call)
-
-
-async def retry_while_unavailable(operation: Callable[[], Awaitable[T]]) -> T:
-    """Wait while the store takes no writes: nothing runs that is not on record."""
-    while True:
-        try:
-            return await operation()
-        except Unavailable as error:
-            log.warning("waiting_for_store", error=error.message)
-            await asyncio.sleep(STORE_RETRY_SECONDS)
 
 
 def tool_record(process: Process) -> ProcessRecord:

@@ -16,10 +16,11 @@ from perdure.errors import ModelError, NewerEntry, TurnMoved, TurnWaits, Unavail
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
+from perdure.runtime.backoff import Backoff
 from perdure.runtime.lease import Lease
 from perdure.runtime.previews import AnswerPreview
 from perdure.runtime.recovery_slots import RecoverySlots
-from perdure.runtime.tasks import FailureBackoff, FailureLog, GatewayTasks
+from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.runtime.typing_indicator import TypingIndicator
 from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
 from perdure.store.api import Store
@@ -94,7 +95,7 @@ class TurnRunner:
         ] = {}  # by turn; set when nobody waits for its attempt any more
         self._abandoned: set[asyncio.Task[None]] = set()
         self._failures = FailureLog(log)
-        self._backoff = FailureBackoff()  # by key
+        self._backoff = Backoff()  # by key
         self._attempt_by_key: dict[str, Attempt] = {}  # the newest attempt, by key
         self.attempts: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}  # what runs now, by turn
 
@@ -345,11 +346,11 @@ class TurnRunner:
 
     async def _fail_until_saved(self, attempt: Attempt, error: str) -> None:
         """End the turn as failed, however often that must be tried: a turn that nobody runs must not stay open."""
-        pauses = FailureBackoff()
+        backoff = Backoff()
         while True:
             if await self._failures.contain("failure_not_saved", self._fail_once(attempt, error)):
                 return
-            await asyncio.sleep(pauses.delay_after_failure())
+            await asyncio.sleep(backoff.failed())
 
     async def _fail_once(self, attempt: Attempt, error: str) -> None:
         try:

@@ -10,33 +10,12 @@ from typing import Any
 from perdure.containment import contain
 from perdure.errors import Unavailable
 from perdure.logs import Log
+from perdure.runtime.backoff import MAX_DELAY_SECONDS, Backoff
 from perdure.runtime.wakeups import STORE_RETRY_SECONDS
 
 log = Log("tasks")
 
-FIRST_DELAY_SECONDS = 0.5  # seconds until what failed is tried again
-MAX_DELAY_SECONDS = 60.0
 MAX_DEFECTS = 3  # of what fails though the store is there
-
-
-class FailureBackoff:
-    """How long to wait before each thing is tried again: twice as long with every failure in a row."""
-
-    def __init__(self) -> None:
-        self._failures: dict[str, int] = {}
-
-    def delay_after_failure(self, name: str = "") -> float:
-        """Seconds to wait, now that this has failed once more."""
-        count = self._failures[name] = self._failures.get(name, 0) + 1
-        return min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * float(2 ** min(count - 1, 10)))
-
-    def failure_count(self, name: str = "") -> int:
-        """How often this has failed in a row."""
-        return self._failures.get(name, 0)
-
-    def reset(self, name: str = "") -> None:
-        """This went well."""
-        self._failures.pop(name, None)
 
 
 class FailureLog:
@@ -60,7 +39,7 @@ class FailureLog:
         return await contain(operation, lambda error: self.report(event, error, **fields))
 
     async def delay_after(
-        self, event: str, operation: Awaitable[object], backoff: FailureBackoff, name: str = "", **fields: Any
+        self, event: str, operation: Awaitable[object], backoff: Backoff, name: str = "", **fields: Any
     ) -> float:
         """Await the work; seconds to wait before it is tried again, or 0.0 if it raised nothing.
 
@@ -73,18 +52,18 @@ class FailureLog:
             raised.append(error)
 
         if await contain(operation, report):
-            backoff.reset(name)
+            backoff.succeeded(name)
             return 0.0
-        return STORE_RETRY_SECONDS if isinstance(raised[0], Unavailable) else backoff.delay_after_failure(name)
+        return STORE_RETRY_SECONDS if isinstance(raised[0], Unavailable) else backoff.failed(name)
 
     async def retry(self, event: str, operation: Callable[[], Awaitable[object]]) -> bool:
         """Do the work, again after each failure. An outage is waited out; after three defects it is left out."""
-        pauses = FailureBackoff()
-        while pauses.failure_count() < MAX_DEFECTS:
-            pause = await self.delay_after(event, operation(), pauses)
-            if not pause:
+        backoff = Backoff()
+        while backoff.failures() < MAX_DEFECTS:
+            delay = await self.delay_after(event, operation(), backoff)
+            if not delay:
                 return True
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay)
         return False
 
 
@@ -120,14 +99,14 @@ class GatewayTasks:
         await self._failures.contain("task_failed", coroutine, task=_coroutine_name(coroutine))
 
     async def _repeat_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        pauses, clock = FailureBackoff(), asyncio.get_running_loop().time
+        backoff, clock = Backoff(), asyncio.get_running_loop().time
         while True:
             since, begun = clock(), loop()
             if await self._failures.contain("loop_failed", begun, loop=_coroutine_name(begun)):
                 return
             if clock() - since > MAX_DELAY_SECONDS:
-                pauses.reset()
-            await asyncio.sleep(pauses.delay_after_failure())
+                backoff.succeeded()
+            await asyncio.sleep(backoff.failed())
 
 
 def _coroutine_name(coroutine: Coroutine[Any, Any, None]) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 from perdure.agents.api import Agent
 from perdure.config import load_settings
 from perdure.platforms.api import Adapter
+from perdure.runtime.clocks import steady_clock
 from perdure.runtime.gateway import Gateway
-from perdure.runtime.inactivity_watch import steady_clock
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
 from perdure.testing.crashes import Crash, CrashingDatabase

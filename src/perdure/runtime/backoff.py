@@ -1,0 +1,50 @@
+"""How long to wait before something that failed is tried again, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from perdure.core.backoff import backoff_delay
+from perdure.runtime.clocks import steady_clock
+from perdure.store.ids import Clock
+
+FIRST_DELAY_SECONDS = 0.5
+MAX_DELAY_SECONDS = 60.0
+
+
+class Backoff:
+    """Counts the failures in a row of each name; every failure doubles the delay before the next try."""
+
+    def __init__(
+        self,
+        steady: Clock = steady_clock,
+        *,
+        first_seconds: float = FIRST_DELAY_SECONDS,
+        max_seconds: float = MAX_DELAY_SECONDS,
+    ) -> None:
+        self._steady = steady
+        self._first_seconds = first_seconds
+        self._max_seconds = max_seconds
+        self._failures: dict[str, tuple[int, int]] = {}  # by name: failures in a row, and when the delay ends
+
+    def failed(self, name: str = "") -> float:
+        """Count one more failure. Returns the seconds to wait before the next try."""
+        failures = self.failures(name) + 1
+        delay = backoff_delay(failures, first=self._first_seconds, longest=self._max_seconds)
+        self._failures[name] = (failures, self._steady() + int(delay * 1000))
+        return delay
+
+    def succeeded(self, name: str = "") -> None:
+        """Forget the failures of a name."""
+        self._failures.pop(name, None)
+
+    def failures(self, name: str = "") -> int:
+        """How often a name has failed in a row."""
+        return self._failures[name][0] if name in self._failures else 0
+
+    def remaining_ms(self, name: str = "") -> int:
+        """Milliseconds until a name may be tried again."""
+        return max(0, self._failures[name][1] - self._steady()) if name in self._failures else 0
+
+    def forget_all_but(self, names: Collection[str]) -> None:
+        self._failures = {name: known for name, known in self._failures.items() if name in names}
