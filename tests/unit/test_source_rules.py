@@ -70,7 +70,7 @@ def test_claiming_is_the_only_door_into_running() -> None:
     assert where(calls("TurnClaimed")) == {"store/claims.py"}
     assert where(says(r"UPDATE turns SET state = 'running'")) == {"store/claims.py"}
     # An import brings back turns that had ended or were cut off, and vets them before.
-    assert where(says(r"INSERT INTO turns")) <= {"store/claims.py", "store/transfer_load.py"}
+    assert where(says(r"INSERT INTO turns")) <= {"store/claims.py", "store/transfer.py"}
 
 
 def test_a_turn_is_moved_by_its_own_rooms_only() -> None:
@@ -113,7 +113,7 @@ def test_platforms_are_acknowledged_from_the_intake_only() -> None:
 
 
 def test_the_journal_is_only_appended_to() -> None:
-    assert where(says(r"INSERT INTO journal")) <= {"store/journal.py", "store/transfer_load.py"}
+    assert where(says(r"INSERT INTO journal")) <= {"store/journal.py", "store/transfer.py"}
     assert where(says(r"UPDATE journal")) == set()
     assert where(says(r"DELETE FROM journal")) <= {"store/erasure.py"}, "a person may ask to be forgotten"
 

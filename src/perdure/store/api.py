@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from perdure.errors import ConfigurationError
@@ -17,9 +16,8 @@ from perdure.store.goals import Goals
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
-from perdure.store.metrics import Counters
+from perdure.store.metrics import Counters, Gauges
 from perdure.store.outbox import Outbox
-from perdure.store.overview import Gauges
 from perdure.store.pairings import Pairings
 from perdure.store.people import People
 from perdure.store.previews import Previews
@@ -31,8 +29,6 @@ from perdure.store.snapshots import Snapshots
 from perdure.store.timeline import Timelines
 from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
-
-DatabaseWrapper = Callable[[Database], Database]
 
 
 class Store:

@@ -68,15 +68,6 @@ class Goals:
             lambda tx: _find_goal(tx, f"{_GOALS_OF_KEY} ORDER BY g.id DESC LIMIT 1", key=key)
         )
 
-    async def active(self) -> list[tuple[str, Goal]]:
-        """Every goal that may go on, with the key of its session."""
-        sql = f"SELECT s.key, {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session WHERE g.state = 'active'"
-        return await self._database.read(lambda tx: [(row[0], _as_goal(row[1:])) for row in tx.all(sql)])
-
-    async def end(self, key: str) -> None:
-        """After return: the key's goal does not go on."""
-        await self._database.write(end_goal(key), key=key)
-
 
 def set_goal(key: str, inbound: Inbound, budget: int) -> Transaction[bool]:
     """Set the goal of the key's session, in the place of any other. True: something else is under way first."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import Address, parent_session_key, split_parts
-from perdure.core.delivery import OPEN_DELIVERY_STATES, RESOLUTION_REMARKS, DeliveryState, delivery_key
+from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState, delivery_key
 from perdure.core.messages import Button, Outbound, SentFile
 from perdure.core.storable_text import to_json
 from perdure.store import leases, sessions
@@ -135,13 +135,6 @@ class Outbox:
         `resolved` stays on record: what was done because nobody knew whether it had arrived before.
         """
         return await self._database.write(lambda tx: _record_sent(tx, row, receipt, resolved), key=row.key, at=now)
-
-    async def count_by_state(self) -> dict[tuple[str, str | None], int]:
-        """How many rows there are in each state, and of those that were once unknown, how that was resolved.
-
-        It reads every row: ask seldom.
-        """
-        return await self._database.read(_count_by_state)
 
     async def retry_later(self, row: OutboxDelivery, due_at: int, now: int, *, problem: str, counts: bool) -> bool:
         """Owe the row again: nothing was sent. `counts` says whether this used up an attempt.
@@ -369,13 +362,6 @@ def _start_sending(tx: Tx, row: OutboxDelivery, run: str) -> bool:
         f"WHERE id = :id AND state = :state AND state IN ('{DeliveryState.OWED}', '{DeliveryState.UNKNOWN}')"
     )
     return bool(tx.run(sql, run=run, now=tx.time, id=row.id, state=row.state.value))
-
-
-def _count_by_state(tx: Tx) -> dict[tuple[str, str | None], int]:
-    names = {f"r{number}": words for number, words in enumerate(RESOLUTION_REMARKS.values())}
-    resolved = f"CASE WHEN problem IN ({', '.join(f':{name}' for name in names)}) THEN problem END"
-    rows = tx.all(f"SELECT state, {resolved} AS how, count(*) FROM outbox GROUP BY state, how", **names)
-    return {(row[0], row[1]): row[2] for row in rows}
 
 
 def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, resolved: str | None) -> bool:

@@ -10,7 +10,7 @@ from perdure.core.address import Address
 from perdure.core.delivery import DeliveryState, OutboxVerb
 from perdure.core.timeline import AttemptSpan, Span
 from perdure.core.turn import TurnState
-from perdure.store.overview import OpenCounts
+from perdure.store.metrics import OpenCounts
 from perdure.store.previews import StoredPreview
 from perdure.store.runs import Run
 
