@@ -71,10 +71,10 @@ class Attachments:
     async def hold_lease(self, pending: PendingAttachment, run: str) -> bool:
         """Say that we fetch it, and so have its conversation. False: it is somebody else's, or nobody waits."""
 
-        def work(tx: Tx) -> bool:
+        def transaction(tx: Tx) -> bool:
             return leases.hold(tx, pending.key, run) and has_pending(tx, str(pending.file.inbox))
 
-        return await self._database.write(work, key=pending.key)
+        return await self._database.write(transaction, key=pending.key)
 
     async def fetched_path(self, pending: PendingAttachment) -> str | None:
         """The path of a file that came before by the same reference, from the same platform."""
@@ -265,7 +265,7 @@ def _record_failed(tx: Tx, pending: PendingAttachment, problem: str) -> None:
     )
     if changed:
         words = texts.attachments.not_fetched(pending.file.name, problem)
-        told = OutboxReply(
+        notice = OutboxReply(
             split_session_key(pending.key)[1], f"{pending.file.inbox}.file.{pending.file.id}", (words,)
         )
-        outbox.enqueue(tx, pending.key, None, told)
+        outbox.enqueue(tx, pending.key, None, notice)

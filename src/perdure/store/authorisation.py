@@ -47,13 +47,13 @@ class Authorisation:
     def resolve_key(self, agent: str, address: Address, person: Sender) -> Transaction[str | None]:
         """The conversation that a message belongs to; a guest in a group has their own. None: who may not talk."""
 
-        def work(tx: Tx) -> str | None:
+        def transaction(tx: Tx) -> str | None:
             role = self.role(tx, address, person, for_update=True)
             if role == "guest" and address.kind != "dm":
                 return SessionKey(agent, address, person.id).text
             return None if role is None else self.usual_key(agent, address, person)
 
-        return work
+        return transaction
 
     def reject_unauthorised(self) -> Transaction[int]:
         """Put away what waits from people who may not talk where they wrote; how many messages that were.
@@ -61,14 +61,14 @@ class Authorisation:
         Their messages and commands are rejected, and their goals end. News of their processes begin no turn.
         """
 
-        def work(tx: Tx) -> int:
+        def transaction(tx: Tx) -> int:
             gone = sum(self._reject_unless_allowed(tx, row) for row in tx.all(_WAITING_MESSAGES))
             for goal, key, person in tx.all(_ACTIVE_GOALS):
                 if not self.may(tx, key, msgspec.json.decode(person, type=Sender), "talk"):
                     tx.run("UPDATE goals SET state = 'ended' WHERE id = :id AND state = 'active'", id=goal)
             return gone
 
-        return work
+        return transaction
 
     def _reject_unless_allowed(self, tx: Tx, row: tuple[str, str, str, str]) -> bool:
         message, key, kind, body = row

@@ -48,7 +48,7 @@ def begin_background_session(
     None: as many as may go on there at the same time have not ended.
     """
 
-    def work(tx: Tx) -> int | None:
+    def transaction(tx: Tx) -> int | None:
         tx.one(
             f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=home
         )  # nobody else takes the same number
@@ -62,7 +62,7 @@ def begin_background_session(
             attachments.record_reference(tx, str(message), ordinal, attachment)
         return number
 
-    return work
+    return transaction
 
 
 def _free_number(tx: Tx, home: str) -> int:

@@ -72,7 +72,7 @@ class Goals:
 def set_goal(key: str, inbound: Inbound, budget: int) -> Transaction[bool]:
     """Set the goal of the key's session, in the place of any other. True: something else is under way first."""
 
-    def work(tx: Tx) -> bool:
+    def transaction(tx: Tx) -> bool:
         session = inbox.session_for_message(tx, key)
         end_goal(key)(tx)
         last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
@@ -90,17 +90,17 @@ def set_goal(key: str, inbound: Inbound, budget: int) -> Transaction[bool]:
         )
         return _has_open_turn(tx, key) or inbox.count_waiting(tx, key) > 0
 
-    return work
+    return transaction
 
 
 def end_goal(key: str) -> Transaction[bool]:
     """End the key's goal. False: there is none that goes on."""
 
-    def work(tx: Tx) -> bool:
+    def transaction(tx: Tx) -> bool:
         goal = _find_goal(tx, _ACTIVE_GOAL, key=key)
         return goal is not None and _close(tx, goal, "ended")
 
-    return work
+    return transaction
 
 
 def is_active(tx: Tx, key: str) -> bool:
@@ -154,8 +154,8 @@ def _end_if_over(tx: Tx, key: str, goal: Goal) -> bool:
     if goal.turns < goal.budget:
         return False
     _close(tx, goal, "spent")
-    told = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
-    outbox.enqueue(tx, key, None, told)
+    notice = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
+    outbox.enqueue(tx, key, None, notice)
     return True
 
 

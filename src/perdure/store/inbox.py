@@ -96,13 +96,13 @@ class Inbox:
         `key` is the usual one, in whose order the messages of a chat are taken in.
         """
 
-        def work(tx: Tx) -> Stored | T:
+        def transaction(tx: Tx) -> Stored | T:
             there = resolve_key(tx)
             if there is None:
                 return refuse(tx)
             return _receive(tx, inbound, raw, there, kind, prepare(there), rules)
 
-        return await self._database.write(work, key=key, at=now)
+        return await self._database.write(transaction, key=key, at=now)
 
     async def reject(self, event_key: str, raw: str, problem: str, now: int) -> None:
         """Keep an event that cannot be understood, so that it may be acknowledged and looked at."""

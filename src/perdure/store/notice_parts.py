@@ -23,7 +23,7 @@ def split_notice(row: OutboxDelivery, parts: Sequence[str]) -> Transaction[bool]
     If we die inside: it is still whole, or wholly cut.
     """
 
-    def work(tx: Tx) -> bool:
+    def transaction(tx: Tx) -> bool:
         second = delivery_key(row.reply, 1)
         if not tx.run(_SHORTEN_FIRST_PART, text=parts[0], now=tx.time, id=row.id, whole=row.text, second=second):
             return False
@@ -31,7 +31,7 @@ def split_notice(row: OutboxDelivery, parts: Sequence[str]) -> Transaction[bool]
             _insert_part(tx, row, part, parts[part], last=part == len(parts) - 1)
         return True
 
-    return work
+    return transaction
 
 
 def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, *, last: bool) -> None:

@@ -31,7 +31,7 @@ class OutboxVerbResult(Struct, frozen=True):
 def resend(name: str, *, can_verify: bool) -> Transaction[OutboxVerbResult]:
     """Send a row again. `certain`: its platform can tell whether it is there, so that no duplicate is feared."""
 
-    def work(tx: Tx) -> OutboxVerbResult:
+    def transaction(tx: Tx) -> OutboxVerbResult:
         row = outbox.get(tx, name, for_update=True)
         if row is None or OutboxVerb.RESEND not in OUTBOX_VERBS[row.state]:
             return OutboxVerbResult("unknown" if row is None else "refused", row)
@@ -39,13 +39,13 @@ def resend(name: str, *, can_verify: bool) -> Transaction[OutboxVerbResult]:
             return _send_now(tx, row)
         return _enqueue_copy(tx, row)
 
-    return work
+    return transaction
 
 
 def drop(name: str) -> Transaction[OutboxVerbResult]:
     """Give up a row that was not sent, or of which nobody knows: its lane is free."""
 
-    def work(tx: Tx) -> OutboxVerbResult:
+    def transaction(tx: Tx) -> OutboxVerbResult:
         row = outbox.get(tx, name, for_update=True)
         if row is None or OutboxVerb.DROP not in OUTBOX_VERBS[row.state]:
             return OutboxVerbResult("unknown" if row is None else "refused", row)
@@ -54,7 +54,7 @@ def drop(name: str) -> Transaction[OutboxVerbResult]:
             previews.enqueue_ended_notice(tx, row.key, row.turn, row.edits)
         return OutboxVerbResult("dropped", row)
 
-    return work
+    return transaction
 
 
 def _send_now(tx: Tx, row: OutboxDelivery) -> OutboxVerbResult:

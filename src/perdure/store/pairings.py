@@ -96,12 +96,12 @@ def reject_unknown_person(
     The same event again changes nothing, and so does whatever else they write for a while.
     """
 
-    def work(tx: Tx) -> PairingRefusal:
+    def transaction(tx: Tx) -> PairingRefusal:
         if not inbox.reject(tx, event_key, raw[:MAX_RAW_CHARACTERS], problem):
             return "again"
         return "silent" if code is None else _offer_code(tx, inbound, key, code)
 
-    return work
+    return transaction
 
 
 def _offer_code(tx: Tx, inbound: Inbound, key: str, code: str) -> PairingRefusal:
@@ -127,10 +127,10 @@ def _offer_code(tx: Tx, inbound: Inbound, key: str, code: str) -> PairingRefusal
         until=tx.time + CODE_LIFETIME_MS,
     )
     assert request.startswith(outbox.PAIRING_PREFIX), "or else the code would be shown to others"
-    told = OutboxReply(
+    notice = OutboxReply(
         inbound.address, f"{request}.{tx.time}", (texts.people.pairing_code(code),), inbound.message
     )
-    outbox.enqueue(tx, key, None, told)
+    outbox.enqueue(tx, key, None, notice)
     return "told"
 
 

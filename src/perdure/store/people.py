@@ -33,11 +33,11 @@ class People:
     async def admit(self, person: Person, after: Transaction[object] = _nothing) -> None:
         """After return: the person is known, with this role and name, and `then` is done, in one transaction."""
 
-        def work(tx: Tx) -> None:
+        def transaction(tx: Tx) -> None:
             admit(tx, person)
             after(tx)
 
-        await self._database.write(work)
+        await self._database.write(transaction)
 
     async def remove(
         self, platform: str, person: str, chat: str | None = None, after: Transaction[object] = _nothing
@@ -47,14 +47,14 @@ class People:
         False: they were unknown before.
         """
 
-        def work(tx: Tx) -> bool:
+        def transaction(tx: Tx) -> bool:
             there = "" if chat is None else " AND chat = :chat"
             sql = f"DELETE FROM people WHERE platform = :platform AND person = :person{there}"
             gone = tx.run(sql, platform=platform, person=person, **({} if chat is None else {"chat": chat}))
             after(tx)
             return bool(gone)
 
-        return await self._database.write(work)
+        return await self._database.write(transaction)
 
     async def find(self, platform: str, person: str, chat: str = EVERYWHERE) -> Person | None:
         sql = f"SELECT {_COLUMNS} FROM people WHERE platform = :platform AND person = :person AND chat = :chat"

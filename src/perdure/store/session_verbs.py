@@ -67,7 +67,7 @@ def stop(
     Of the messages that wait, those before a place in the chat are counted; with `everything`, dropped.
     """
 
-    def work(tx: Tx) -> StopResult:
+    def transaction(tx: Tx) -> StopResult:
         turn = transitions.current_turn(tx, key)
         ended = turn if turn is not None and (bound is None or turn.id == bound) else None
         if ended is not None:
@@ -81,13 +81,13 @@ def stop(
             ended.id if ended else None, len(withdrawn), inbox.count_waiting(tx, key, before=before), dropped
         )
 
-    return work
+    return transaction
 
 
 def renew(key: str, *, before: int = MAX_POSITION) -> Transaction[RenewResult]:
     """Begin a fresh session: the open turn is cancelled, and messages that wait before a place are dropped."""
 
-    def work(tx: Tx) -> RenewResult:
+    def transaction(tx: Tx) -> RenewResult:
         turn = transitions.current_turn(tx, key)
         if turn is not None:
             transitions.cancel(tx, turn, CancelReason.RESET)
@@ -96,7 +96,7 @@ def renew(key: str, *, before: int = MAX_POSITION) -> Transaction[RenewResult]:
         reports.convert_orphans_to_notices(tx, key)
         return RenewResult(session, turn.id if turn else None, dropped)
 
-    return work
+    return transaction
 
 
 def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Transaction[str | None]:
@@ -105,7 +105,7 @@ def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Tr
     Whatever runs, waits for a person, or has a process of its own is not idle.
     """
 
-    def work(tx: Tx) -> str | None:
+    def transaction(tx: Tx) -> str | None:
         session, turn = sessions.current(tx, key), transitions.current_turn(tx, key)
         if (
             session is None
@@ -128,20 +128,20 @@ def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Tr
         reports.convert_orphans_to_notices(tx, key)
         return fresh
 
-    return work
+    return transaction
 
 
 def drop(key: str, *, bound: str | None = None) -> Transaction[DropResult]:
     """Give up the key's interrupted turn, if it is the bound one."""
 
-    def work(tx: Tx) -> DropResult:
+    def transaction(tx: Tx) -> DropResult:
         turn = transitions.current_turn(tx, key)
         if turn is None or turn.state is not TurnState.INTERRUPTED or (bound is not None and turn.id != bound):
             return DropResult(None, over=transitions.is_over(tx, bound))
         transitions.cancel(tx, turn, CancelReason.DROPPED)
         return DropResult(turn.id)
 
-    return work
+    return transaction
 
 
 def suspend(key: str) -> Transaction[SuspendResult]:
@@ -150,7 +150,7 @@ def suspend(key: str) -> Transaction[SuspendResult]:
     A message that had joined its turn is such a one.
     """
 
-    def work(tx: Tx) -> SuspendResult:
+    def transaction(tx: Tx) -> SuspendResult:
         turn = transitions.current_turn(tx, key)
         if turn is not None:
             left = return_entries(transitions.read_view(tx, turn))
@@ -158,7 +158,7 @@ def suspend(key: str) -> Transaction[SuspendResult]:
             return SuspendResult(True, turn.id)
         return SuspendResult(sessions.suspend(tx, key), None)
 
-    return work
+    return transaction
 
 
 def resume(
@@ -166,7 +166,7 @@ def resume(
 ) -> Transaction[ResumeResult]:
     """Go on with the bound turn, or what was set aside; with an id, bring that session here first."""
 
-    def work(tx: Tx) -> ResumeResult:
+    def transaction(tx: Tx) -> ResumeResult:
         turn = transitions.current_turn(tx, key)
         if session:
             return _move_session(tx, key, session, request, turn)
@@ -181,7 +181,7 @@ def resume(
         _reopen_session(tx, key, current.id, request)
         return ResumeResult("session", current.id)
 
-    return work
+    return transaction
 
 
 def _resume_turn(tx: Tx, turn: Turn, run: str, by: Sender) -> ResumeResult:

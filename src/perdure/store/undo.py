@@ -41,11 +41,11 @@ class UndoResult(Struct, frozen=True):
 def undo_turn(key: str, by: Sender, *, before: int = MAX_POSITION) -> Transaction[UndoResult]:
     """Take back the last turn of the key's session, if that has ended and nothing waits before a place."""
 
-    def work(tx: Tx) -> UndoResult:
+    def transaction(tx: Tx) -> UndoResult:
         found = _last_turn(tx, key, before)
         return found if isinstance(found, UndoResult) else _undo_turn(tx, key, found, by)
 
-    return work
+    return transaction
 
 
 def retry_turn(
@@ -56,7 +56,7 @@ def retry_turn(
     `message` is what the answer is attached to if the first one was written in another chat.
     """
 
-    def work(tx: Tx) -> UndoResult:
+    def transaction(tx: Tx) -> UndoResult:
         found = _last_turn(tx, key, before)
         if isinstance(found, UndoResult):
             return found
@@ -76,7 +76,7 @@ def retry_turn(
         _repeat_reports(tx, key, found.session, causes, f"{RETRY_KEY_PREFIX}{command}")
         return taken
 
-    return work
+    return transaction
 
 
 def _last_turn(tx: Tx, key: str, before: int) -> Turn | UndoResult:
