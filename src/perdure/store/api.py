@@ -1,4 +1,4 @@
-"""The store: one truth, by noun. Each method says what is durable after it returns."""
+"""The store: a class per noun over one database. Each method says what is durable after it returns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from perdure.store.turns import Turns
 
 
 class Store:
-    """Every noun over one database."""
+    """The classes of the store, over one database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -63,7 +63,7 @@ class Store:
 
     @property
     def problem(self) -> str | None:
-        """Why writes are not done at the moment, in words, or None."""
+        """A sentence that says why writes fail at the moment, or None."""
         return self.database.problem
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ class Store:
 
 
 async def open_database(url: str, *, home: Path, clock: Clock = wall_clock) -> Database:
-    """Open, make or migrate the database at a URL; take the locks that make us its gateway."""
+    """Open, make or migrate the database at a URL, and take the locks of its gateway."""
     if url.startswith("sqlite:///"):
         from perdure.store.backends.sqlite import open_sqlite  # only the database in use is loaded
 

@@ -1,4 +1,4 @@
-"""Cutting a notice into parts when it is known how much its platform takes; replies are cut before that."""
+"""Splits a notice into parts once its platform's maximum length is known; replies are split earlier."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHORTEN_FIRST_PART = (
 
 
 def split_notice(row: OutboxDelivery, parts: Sequence[str]) -> Transaction[bool]:
-    """Cut a row that is the whole of its reply, and is not being sent, into parts. False: it is not so any more.
+    """Split an owed row that is the whole of its reply into parts. False: the row has changed meanwhile.
 
-    After return: it is the first part, and the others stand right behind it in its lane.
-    If we die inside: it is still whole, or wholly cut.
+    After return: the row is the first part, and the others stand right behind it in its lane.
+    If we die inside: the row is still whole, or completely split.
     """
 
     def transaction(tx: Tx) -> bool:

@@ -32,16 +32,16 @@ class Transfer:
         self._database = database
 
     async def keys(self) -> list[str]:
-        """Every key that has a session, in an order that is the same on every database."""
+        """Return every key that has a session, in an order that is the same on every database."""
         rows = await self._database.read(lambda tx: tx.all("SELECT DISTINCT key FROM sessions"))
         return sorted(row[0] for row in rows)
 
     async def dump(self, key: str) -> list[ExportedSession]:
-        """The sessions of a key as of one moment, so that what moves between them is in one of them."""
+        """Read the sessions of a key in one snapshot, so that a row that moves between them is in one of them."""
         return await self._database.read(lambda tx: dump_key(tx, key))
 
     async def load(self, session: ExportedSession) -> bool:
-        """Write a session that is not here yet. False: it is here already, and the same in everything.
+        """Write a session that is not in the database yet. False: exactly this session is there already.
 
         After return: all of it is durable. `RecordRefused` means that nothing of it was written.
         If we die inside: all of it is there, or nothing.
@@ -51,18 +51,18 @@ class Transfer:
         except PerdureError:
             raise
         except Exception as error:
-            # The drivers have no common error, and what one record does wrong must not keep out the others.
+            # The drivers have no common error, and one faulty record must not stop the others.
             raise RecordRefused("", f"the database refused it: {type(error).__name__}: {error}") from error
 
     async def require_no_gateway(self) -> None:
-        """Refuse to go on beside a living gateway of another home; one of ours would hold the lock."""
+        """Raise if a gateway of another home runs on this database; a gateway of this home would hold the lock."""
         if self._database.exclusive:
             return
         row = await self._database.read(
             lambda tx: tx.one(
                 "SELECT instance FROM runs WHERE ended_at IS NULL AND heartbeat_at BETWEEN :since AND :until",
                 since=tx.lease_clock() - LEASE_MS,
-                until=tx.lease_clock() + LEASE_MS,  # later than that, it is of a clock that was set back since
+                until=tx.lease_clock() + LEASE_MS,  # a later heartbeat is from before a clock was set back
             )
         )
         if row is not None:
@@ -73,7 +73,7 @@ class Transfer:
 
 
 def _load_session(tx: Tx, session: ExportedSession) -> bool:
-    """Write the session and all that belongs to it. False: exactly this is here already."""
+    """Write a session and all that belongs to it. False: exactly this is in the database already."""
     known = dump_session(tx, session.id)
     if known is not None:
         if comparable_facts(known) == comparable_facts(session):
@@ -108,7 +108,7 @@ def _keys(session: ExportedSession) -> list[str]:
 
 
 def _raise_lease_counters(tx: Tx, session: ExportedSession, key: str) -> None:
-    """Make the key's lease, or move it on: what comes later has a higher epoch, turn number and place."""
+    """Make or raise the key's lease, so that later epochs, turn numbers and positions are higher."""
     turns = [turn for turn in session.turns if turn.key == key]
     places = {message.position for message in session.inbox if message.key == key}
     places |= {row.position for row in session.outbox if row.key == key and row.position is not None}
@@ -127,7 +127,7 @@ def _raise_lease_counters(tx: Tx, session: ExportedSession, key: str) -> None:
 
 
 def _refuse_duplicates(tx: Tx, key: str, generations: set[int], positions: set[int]) -> None:
-    """Two turns of a chat with one number, or two messages at one place, would hide each other."""
+    """Refuse a turn number or a position of the chat that is used already."""
     rows = tx.all("SELECT generation FROM turns WHERE key = :key", key=key)
     if taken := generations & {row[0] for row in rows}:
         raise RecordRefused(".turns", f"{key} has a turn of the number {min(taken)} here already")
@@ -159,7 +159,7 @@ def _load_message(tx: Tx, session: str, message: ExportedMessage, path: str) -> 
 
 
 def _normalised_json(body: Raw) -> str:
-    """The body as we would have written it, however the file spells and indents it."""
+    """Return the body as we would have written it, however the file formats it."""
     return to_json(msgspec.json.decode(body))
 
 
