@@ -66,7 +66,14 @@ class Attachments:
 
     async def pending(self, run: str) -> list[PendingAttachment]:
         """Return the files that messages wait for, where the lease is ours or free, in the order of the chats."""
-        return await self._database.read(lambda tx: _pending(tx, run))
+
+        def transaction(tx: Tx) -> list[PendingAttachment]:
+            selects = (f"{sql} AND {leases.OURS_OR_IDLE}" for sql in (_PENDING_OF_MESSAGES, _PENDING_OF_GOALS))
+            rows = [row for sql in selects for row in tx.all(sql, run=run)]
+            rows.sort(key=lambda row: (row[11], row[13], row[14]))  # sorted here: SQLite would read all messages
+            return [PendingAttachment(StoredAttachment(*row[:11]), row[11], row[12]) for row in rows]
+
+        return await self._database.read(transaction)
 
     async def hold_lease(self, pending: PendingAttachment, run: str) -> bool:
         """Take the lease of the key before fetching. False: another run has it, or no message waits any more."""
@@ -234,16 +241,6 @@ def has_pending(tx: Tx, message: str) -> bool:
     """Say whether a file of a message is still to be fetched."""
     sql = "SELECT 1 FROM attachments WHERE inbox = :inbox AND state = 'referenced' LIMIT 1"
     return tx.one(sql, inbox=message) is not None
-
-
-def _pending(tx: Tx, run: str) -> list[PendingAttachment]:
-    rows = [
-        row
-        for sql in (_PENDING_OF_MESSAGES, _PENDING_OF_GOALS)
-        for row in tx.all(f"{sql} AND {leases.OURS_OR_IDLE}", run=run)
-    ]
-    rows.sort(key=lambda row: (row[11], row[13], row[14]))  # sorted here: SQLite would read all messages
-    return [PendingAttachment(StoredAttachment(*row[:11]), row[11], row[12]) for row in rows]
 
 
 def _fetched_path(tx: Tx, pending: PendingAttachment) -> str | None:

@@ -114,7 +114,11 @@ class Inbox:
 
     async def chat_messages(self, key: str, after: int, limit: int = 500) -> list[ChatMessage]:
         """Return what the people in a chat see after a position, in order."""
-        return await self._database.read(lambda tx: _chat_messages(tx, key, after, limit))
+        return await self._database.read(
+            lambda tx: [
+                _as_chat_message(tx, row) for row in tx.all(_CHAT_MESSAGES, key=key, after=after, limit=limit)
+            ]
+        )
 
     async def position_of(self, key: str, message: str) -> int | None:
         """Return the position of a message, ours or a person's, in its chat."""
@@ -284,10 +288,6 @@ _CHAT_MESSAGES = (
     "UNION ALL SELECT position, id, 'agent', text, updated_at, turn, file, reply FROM outbox "
     f"WHERE key = :key AND state = '{DeliveryState.SENT}' AND position > :after ORDER BY 1 LIMIT :limit"
 )
-
-
-def _chat_messages(tx: Tx, key: str, after: int, limit: int) -> list[ChatMessage]:
-    return [_as_chat_message(tx, row) for row in tx.all(_CHAT_MESSAGES, key=key, after=after, limit=limit)]
 
 
 def _as_chat_message(tx: Tx, row: Row) -> ChatMessage:

@@ -118,7 +118,13 @@ class Outbox:
 
     async def lane_heads(self, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
         """The first open row of every lane of these platforms whose session is ours or free."""
-        return await self._database.read(lambda tx: _lane_heads(tx, run, platforms))
+        sql = (
+            f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o "
+            f"JOIN leases ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_IDLE} "
+            "GROUP BY o.lane) ORDER BY id"
+        )
+        rows = await self._database.read(lambda tx: tx.all(sql, run=run))
+        return [row for row in map(_as_delivery, rows) if row.address.platform in platforms]
 
     async def start_sending(self, row: OutboxDelivery, run: str, now: int) -> bool:
         """Mark the row as being sent. False: it is not ours to send, or was withdrawn.
@@ -154,7 +160,12 @@ class Outbox:
 
     async def record_refused(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
         """Drop a row that the platform will never accept, with the rest of its reply, and free the lane."""
-        return await self._database.write(lambda tx: _record_refused(tx, row, problem), key=row.key, at=now)
+        sql = (
+            f"UPDATE outbox SET state = '{DeliveryState.REFUSED}', run = NULL, problem = :problem, "
+            f"updated_at = :now WHERE reply = :reply AND lane = :lane AND {DELIVERY_IS_OPEN}"
+        )
+        values = {"problem": problem, "now": now, "reply": row.reply, "lane": row.lane}
+        return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key, at=now)
 
     async def send_as_new_message(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
         """Owe the row as a message of its own, because the message that it should replace cannot be edited."""
@@ -345,15 +356,6 @@ def _select(tx: Tx, condition: str, **values: str | int) -> list[OutboxDelivery]
     return [_as_delivery(row) for row in tx.all(f"SELECT {_COLUMNS} FROM outbox WHERE {condition}", **values)]
 
 
-def _lane_heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o JOIN leases "
-        f"ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_IDLE} GROUP BY o.lane) ORDER BY id",
-        run=run,
-    )
-    return [row for row in map(_as_delivery, rows) if row.address.platform in platforms]
-
-
 def _start_sending(tx: Tx, row: OutboxDelivery, run: str) -> bool:
     if not leases.hold(tx, row.key, run):
         return False
@@ -380,11 +382,3 @@ def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, resolved: str | None
     elif row.has_pairing_code:  # its one recipient has it
         tx.run("UPDATE outbox SET text = :text WHERE id = :id", text=row.public_text, id=row.id)
     return bool(changed)
-
-
-def _record_refused(tx: Tx, row: OutboxDelivery, problem: str) -> bool:
-    sql = (
-        f"UPDATE outbox SET state = '{DeliveryState.REFUSED}', run = NULL, problem = :problem, updated_at = :now "
-        f"WHERE reply = :reply AND lane = :lane AND {DELIVERY_IS_OPEN}"
-    )
-    return bool(tx.run(sql, problem=problem, now=tx.time, reply=row.reply, lane=row.lane))

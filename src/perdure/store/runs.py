@@ -72,7 +72,25 @@ class Runs:
 
     async def reap(self, run: str) -> int:
         """End the runs whose heartbeat is silent; return how many there were. Never our own."""
-        return await self._database.write(lambda tx: _reap(tx, run))
+
+        def transaction(tx: Tx) -> int:
+            now = tx.lease_clock()
+            # A heartbeat in the future: the clock was set back, and the run's silence is counted from now.
+            tx.run(
+                "UPDATE runs SET heartbeat_at = :now "
+                "WHERE ended_at IS NULL AND heartbeat_at > :now AND id <> :run",
+                now=now,
+                run=run,
+            )
+            return tx.run(
+                "UPDATE runs SET ended_at = :now, ending = 'lost' "
+                "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
+                now=now,
+                limit=now - LEASE_MS,
+                run=run,
+            )
+
+        return await self._database.write(transaction)
 
     async def end(self, run: str) -> None:
         """Record a clean stop. After return: the run's leases are free."""
@@ -103,23 +121,6 @@ def of_turn(tx: Tx, records: Sequence[JournalRecord]) -> list[Run]:
     sql = f"SELECT {', '.join(Run.__struct_fields__)} FROM runs WHERE id = :run"
     found = [tx.one(sql, run=name) for name in sorted(names)]
     return [Run(*row) for row in found if row is not None]
-
-
-def _reap(tx: Tx, run: str) -> int:
-    now = tx.lease_clock()
-    # A heartbeat in the future: the clock was set back, and the run's silence is counted from now.
-    tx.run(
-        "UPDATE runs SET heartbeat_at = :now WHERE ended_at IS NULL AND heartbeat_at > :now AND id <> :run",
-        now=now,
-        run=run,
-    )
-    return tx.run(
-        "UPDATE runs SET ended_at = :now, ending = 'lost' "
-        "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
-        now=now,
-        limit=now - LEASE_MS,
-        run=run,
-    )
 
 
 def request_restart(run: str, key: str) -> Transaction[bool]:

@@ -67,15 +67,29 @@ class Sessions:
 
     async def newest_of_key(self, key: str, limit: int = 10) -> list[tuple[Session, str]]:
         """Return the newest sessions of a key, the newest first, each with its first text."""
-        return await self._database.read(lambda tx: _newest_of_key(tx, key, limit))
+        sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id DESC LIMIT :limit"
+        return await self._database.read(lambda tx: _with_first_texts(tx, tx.all(sql, key=key, limit=limit)))
 
     async def recent_by_prefix(self, prefix: str, limit: int) -> list[tuple[Session, str]]:
         """Return the current sessions of keys with that prefix, the last used first, each with its first text."""
-        return await self._database.read(lambda tx: _recent_by_prefix(tx, prefix, limit))
+        sql = (
+            f"SELECT {_COLUMNS} FROM sessions WHERE {SESSION_IS_CURRENT} AND substr(key, 1, :length) = :prefix "
+            "ORDER BY updated_at DESC, id DESC LIMIT :limit"
+        )
+        values = {"length": len(prefix), "prefix": prefix, "limit": limit}
+        return await self._database.read(lambda tx: _with_first_texts(tx, tx.all(sql, **values)))
 
     async def find_by_name(self, name: str) -> list[Session]:
         """Return the session of that id, or all sessions that a key has had, background sessions included."""
-        return await self._database.read(lambda tx: _find_by_name(tx, name))
+
+        def transaction(tx: Tx) -> list[Session]:
+            found = get(tx, name)
+            if found is not None:
+                return [found]
+            rows = tx.all(f"SELECT {_COLUMNS} FROM sessions ORDER BY id") if name.startswith("agent:") else []
+            return [_as_session(row) for row in rows if name in (row[1], parent_session_key(row[1]))]
+
+        return await self._database.read(transaction)
 
     async def recovery(self, session: str) -> RecoveryState:
         """Derive the session's recovery state from its journal."""
@@ -185,26 +199,7 @@ def _as_session(row: Row) -> Session:
     return Session(*(*row[:2], SessionState(row[2]), *row[3:]))
 
 
-def _find_by_name(tx: Tx, name: str) -> list[Session]:
-    found = get(tx, name)
-    if found is not None:
-        return [found]
-    rows = tx.all(f"SELECT {_COLUMNS} FROM sessions ORDER BY id") if name.startswith("agent:") else []
-    return [_as_session(row) for row in rows if name in (row[1], parent_session_key(row[1]))]
-
-
-def _newest_of_key(tx: Tx, key: str, limit: int) -> list[tuple[Session, str]]:
-    sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id DESC LIMIT :limit"
-    found = [_as_session(row) for row in tx.all(sql, key=key, limit=limit)]
-    return [(session, _first_text(tx, session.id)) for session in found]
-
-
-def _recent_by_prefix(tx: Tx, prefix: str, limit: int) -> list[tuple[Session, str]]:
-    sql = (
-        f"SELECT {_COLUMNS} FROM sessions WHERE {SESSION_IS_CURRENT} AND substr(key, 1, :length) = :prefix "
-        "ORDER BY updated_at DESC, id DESC LIMIT :limit"
-    )
-    rows = tx.all(sql, length=len(prefix), prefix=prefix, limit=limit)
+def _with_first_texts(tx: Tx, rows: list[Row]) -> list[tuple[Session, str]]:
     return [(session, _first_text(tx, session.id)) for session in map(_as_session, rows)]
 
 
