@@ -90,7 +90,7 @@ async def test_b101_removal_puts_away_what_waits_in_the_same_transaction(gateway
     assert await gateway.store.database.write(sweep) == 0, "she is known"
     assert await gateway.store.people.remove("web", "eve", None, sweep)
     assert await states(gateway) == {"hers": "rejected", "/order": "rejected", "his": "waiting"}
-    assert await gateway.store.goals.active() == []
+    assert await gateway.store.database.read(lambda tx: tx.all("SELECT 1 FROM goals WHERE state = 'active'")) == []
     claim = await gateway.claims()
     assert claim is not None
     assert [cause.text for cause in (await gateway.view(claim.turn)).causes] == ["his"]

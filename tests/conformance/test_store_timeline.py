@@ -8,7 +8,7 @@ import pytest
 from perdure.core.journal import ModelAsked, RecoveryDecided, TurnClaimed, TurnRequeued
 from perdure.core.turn import TurnState
 from perdure.store import session_verbs
-from perdure.store.overview import OpenCounts
+from perdure.store.metrics import OpenCounts
 from perdure.store.sessions import SessionFilter
 from perdure.store.transitions import Turn
 from support.store_gateway import StoreGateway, key_of

@@ -1,8 +1,7 @@
-"""The store: one truth, by noun. Each method says what is durable after it returns."""
+"""The store: a class per noun over one database. Each method says what is durable after it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from perdure.errors import ConfigurationError
@@ -17,9 +16,8 @@ from perdure.store.goals import Goals
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
-from perdure.store.metrics import Counters
+from perdure.store.metrics import Counters, Gauges
 from perdure.store.outbox import Outbox
-from perdure.store.overview import Gauges
 from perdure.store.pairings import Pairings
 from perdure.store.people import People
 from perdure.store.previews import Previews
@@ -32,11 +30,9 @@ from perdure.store.timeline import Timelines
 from perdure.store.transfer import Transfer
 from perdure.store.turns import Turns
 
-DatabaseWrapper = Callable[[Database], Database]
-
 
 class Store:
-    """Every noun over one database."""
+    """The classes of the store, over one database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -67,7 +63,7 @@ class Store:
 
     @property
     def problem(self) -> str | None:
-        """Why writes are not done at the moment, in words, or None."""
+        """A sentence that says why writes fail at the moment, or None."""
         return self.database.problem
 
     async def close(self) -> None:
@@ -75,7 +71,7 @@ class Store:
 
 
 async def open_database(url: str, *, home: Path, clock: Clock = wall_clock) -> Database:
-    """Open, make or migrate the database at a URL; take the locks that make us its gateway."""
+    """Open, make or migrate the database at a URL, and take the locks of its gateway."""
     if url.startswith("sqlite:///"):
         from perdure.store.backends.sqlite import open_sqlite  # only the database in use is loaded
 

@@ -1,7 +1,7 @@
-"""Attachments: files that came with messages, were uploaded for one, or are sent by a turn.
+"""Attachments: files that arrived with messages, were uploaded for one, or are sent by a turn.
 
-The row says where the bytes are, the folder of that name in the home has them. A row is written behind its bytes,
-and removed before them: so bytes without a row are nobody's, and never the other way round.
+The row has the path of the file below the home. A row is written after its file, and removed before it: so there
+may be a file without a row, which nobody needs, but never a row without its file.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from perdure.store.outbox import OutboxReply
 _COLUMNS = (
     "a.id, a.inbox, a.turn, a.name, a.reference, a.media_type, a.size, a.state, a.path, a.problem, a.attempts"
 )
-# The joins are in this order, or SQLite would rather walk through all files there ever were.
+# The order of the joins keeps SQLite from reading all attachments there ever were.
 _REFERENCED_FILES = (
     f"SELECT {_COLUMNS}, i.key, a.due_at, i.position, a.ordinal FROM inbox i CROSS JOIN attachments a "
     "CROSS JOIN leases WHERE a.inbox = i.id AND a.state = 'referenced' AND leases.key = i.key"
 )
 _PENDING_OF_MESSAGES = f"{_REFERENCED_FILES} AND i.state = 'waiting' AND i.kind = 'message'"
-# Of commands, only what came with one that has set a goal which has not begun.
+# Of commands, only those that set a goal whose first turn has not begun.
 _PENDING_OF_GOALS = (
     f"{_REFERENCED_FILES.replace('FROM inbox i', 'FROM goals g CROSS JOIN sessions s CROSS JOIN inbox i')} "
     "AND g.state = 'active' AND g.turns = 0 AND s.id = g.session AND i.key = s.key AND i.kind = 'command' "
@@ -34,7 +34,7 @@ _PENDING_OF_GOALS = (
 
 
 class StoredAttachment(Struct, frozen=True):
-    """A row."""
+    """A row of the table `attachments`."""
 
     id: str
     inbox: str | None
@@ -50,7 +50,7 @@ class StoredAttachment(Struct, frozen=True):
 
 
 class PendingAttachment(Struct, frozen=True):
-    """A file that is to be fetched, for the conversation of a key."""
+    """A file that is to be fetched, for a message of a key."""
 
     file: StoredAttachment
     key: str
@@ -65,25 +65,32 @@ class Attachments:
         return self._database.ids.new("att")
 
     async def pending(self, run: str) -> list[PendingAttachment]:
-        """The files that messages wait for in conversations which are ours or free, in the order of the chats."""
-        return await self._database.read(lambda tx: _pending(tx, run))
+        """Return the files that messages wait for, where the lease is ours or free, in the order of the chats."""
+
+        def transaction(tx: Tx) -> list[PendingAttachment]:
+            selects = (f"{sql} AND {leases.OURS_OR_IDLE}" for sql in (_PENDING_OF_MESSAGES, _PENDING_OF_GOALS))
+            rows = [row for sql in selects for row in tx.all(sql, run=run)]
+            rows.sort(key=lambda row: (row[11], row[13], row[14]))  # sorted here: SQLite would read all messages
+            return [PendingAttachment(StoredAttachment(*row[:11]), row[11], row[12]) for row in rows]
+
+        return await self._database.read(transaction)
 
     async def hold_lease(self, pending: PendingAttachment, run: str) -> bool:
-        """Say that we fetch it, and so have its conversation. False: it is somebody else's, or nobody waits."""
+        """Take the lease of the key before fetching. False: another run has it, or no message waits any more."""
 
-        def work(tx: Tx) -> bool:
+        def transaction(tx: Tx) -> bool:
             return leases.hold(tx, pending.key, run) and has_pending(tx, str(pending.file.inbox))
 
-        return await self._database.write(work, key=pending.key)
+        return await self._database.write(transaction, key=pending.key)
 
     async def fetched_path(self, pending: PendingAttachment) -> str | None:
-        """The path of a file that came before by the same reference, from the same platform."""
+        """Return the path of a file that was fetched before by the same reference, from the same platform."""
         return await self._database.read(lambda tx: _fetched_path(tx, pending))
 
     async def record_fetched(self, pending: PendingAttachment, path: str, size: int) -> bool:
-        """Record that the bytes are here. After return: the message no longer waits for this file.
+        """Record that the file is on disk. After return: the message no longer waits for this file.
 
-        False: the message is gone, and nobody wants the bytes.
+        False: the message is gone, and nobody needs the file.
         """
         sql = (
             "UPDATE attachments SET state = 'fetched', path = :path, size = :size "
@@ -93,7 +100,7 @@ class Attachments:
         return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=pending.key)
 
     async def retry_later(self, pending: PendingAttachment, due_at: int, *, counts: bool) -> None:
-        """Try again later. After return: the try counts, whatever happens to us, if it was one."""
+        """Set the time of the next attempt. After return: this attempt counts, if `counts`."""
         sql = (
             "UPDATE attachments SET attempts = attempts + :used, due_at = :due_at "
             "WHERE id = :id AND state = 'referenced'"
@@ -102,7 +109,7 @@ class Attachments:
         await self._database.write(lambda tx: tx.run(sql, **values), key=pending.key)
 
     async def record_failed(self, pending: PendingAttachment, problem: str, now: int) -> None:
-        """Give a file up, and owe the chat the news. After return: the message no longer waits for it."""
+        """Give up a file, and tell the chat. After return: the message no longer waits for it."""
         await self._database.write(lambda tx: _record_failed(tx, pending, problem), key=pending.key, at=now)
 
     async def record_upload(
@@ -115,7 +122,7 @@ class Attachments:
         *,
         id: str,  # noqa: A002
     ) -> StoredAttachment:
-        """Record a file that somebody sent ahead of the message that will name it."""
+        """Record a file that was uploaded before the message that will name it."""
         file = StoredAttachment(
             id, None, None, display_file_name(name), id, safe_media_type(kind), size, "fetched", path, None, 0
         )
@@ -128,14 +135,14 @@ class Attachments:
         return StoredAttachment(*row) if row else None
 
     async def of_turns(self, turns: list[str]) -> list[StoredAttachment]:
-        """The files that these turns have sent."""
+        """Return the files that these turns have sent."""
         sql = f"SELECT {_COLUMNS} FROM attachments a WHERE a.turn = :turn ORDER BY a.id"
         return await self._database.read(
             lambda tx: [StoredAttachment(*row) for turn in turns for row in tx.all(sql, turn=turn)]
         )
 
     async def delete_unused(self, before: int) -> list[str]:
-        """Forget what was uploaded before a moment and named by no message; their ids."""
+        """Delete the rows of uploads from before a time that no message names; return their ids."""
         sql = f"SELECT id FROM attachments WHERE {_UNUSED} AND created_at < :before"
         if not await self._database.read(lambda tx: tx.one(f"{sql} LIMIT 1", before=before)):
             return []
@@ -143,7 +150,7 @@ class Attachments:
         return await self._database.write(lambda tx: [row[0] for row in tx.all(delete, before=before)])
 
     async def ids_without_row(self, ids: list[str]) -> list[str]:
-        """Of these ids, those that no row has."""
+        """Return those of the ids that no row has."""
         sql = "SELECT 1 FROM attachments WHERE id = :id"
         return await self._database.read(lambda tx: [name for name in ids if tx.one(sql, id=name) is None])
 
@@ -155,7 +162,7 @@ _UNUSED = "inbox IS NULL AND turn IS NULL"
 
 
 def record_reference(tx: Tx, message: str, ordinal: int, attachment: Attachment) -> None:
-    """Write down that a file came with a message; one that was uploaded for it is here already."""
+    """Record a file that arrived with a message; an upload that the message names is adopted."""
     adopted = tx.run(
         f"UPDATE attachments SET inbox = :inbox, ordinal = :ordinal WHERE id = :id AND {_UNUSED}",
         inbox=message,
@@ -178,7 +185,7 @@ def record_reference(tx: Tx, message: str, ordinal: int, attachment: Attachment)
 
 
 def insert(tx: Tx, file: StoredAttachment) -> None:
-    """Write down a file that is here, once."""
+    """Insert the row of a file that is on disk, once."""
     tx.run(
         "INSERT INTO attachments (id, ordinal, turn, name, reference, media_type, size, state, path, created_at) "
         "VALUES (:id, 0, :turn, :name, :reference, :media_type, :size, :state, :path, :now) "
@@ -189,7 +196,7 @@ def insert(tx: Tx, file: StoredAttachment) -> None:
 
 
 def record_sent(tx: Tx, reply: OutboxReply, turn: str) -> None:
-    """Write down a file that a turn sends, so that it can be had, and goes with its session."""
+    """Record a file that a turn sends, so that it can be downloaded, and is erased with its session."""
     if (file := reply.file) is not None:
         named = (file.name, file.id, file.media_type, file.size)
         insert(tx, StoredAttachment(file.id, None, turn, *named, "fetched", file.path, None, 0))
@@ -199,13 +206,13 @@ _INSERTED_FIELDS = ("id", "turn", "name", "reference", "media_type", "size", "st
 
 
 def of_message(tx: Tx, message: str) -> list[StoredAttachment]:
-    """The files of a message, in their order."""
+    """Return the files of a message, in their order."""
     sql = f"SELECT {_COLUMNS} FROM attachments a WHERE a.inbox = :inbox ORDER BY a.ordinal"
     return [StoredAttachment(*row) for row in tx.all(sql, inbox=message)]
 
 
 def as_attachments(tx: Tx, message: str) -> tuple[Attachment, ...]:
-    """The files of a message as its turn keeps them."""
+    """Return the files of a message as its turn records them."""
     return tuple(
         Attachment(file.name, file.reference, file.media_type, file.size, file.path, file.problem)
         for file in of_message(tx, message)
@@ -213,37 +220,27 @@ def as_attachments(tx: Tx, message: str) -> tuple[Attachment, ...]:
 
 
 def has_files(body: str) -> bool:
-    """Whether a message came with files, as far as its body says; a quote within a text is never bare."""
+    """Say whether a message's body lists files; quotes within its text are escaped, so they never match."""
     return '"attachments":[]' not in body
 
 
 def any_pending(tx: Tx, rows: list[Row]) -> bool:
-    """Whether a file of one of these messages, (id, body, …), is still to be fetched."""
+    """Say whether a file of one of these messages, (id, body, …), is still to be fetched."""
     return any(has_files(row[1]) and has_pending(tx, row[0]) for row in rows)
 
 
 def before_first_pending(tx: Tx, rows: list[Row]) -> list[Row]:
-    """The messages before the first that waits for a file: nobody is heard before those who wrote earlier."""
-    for place, row in enumerate(rows):
+    """Return the messages before the first that waits for a file, so that none overtakes an earlier one."""
+    for index, row in enumerate(rows):
         if any_pending(tx, [row]):
-            return rows[:place]
+            return rows[:index]
     return rows
 
 
 def has_pending(tx: Tx, message: str) -> bool:
-    """Whether a file of a message is still to be fetched."""
+    """Say whether a file of a message is still to be fetched."""
     sql = "SELECT 1 FROM attachments WHERE inbox = :inbox AND state = 'referenced' LIMIT 1"
     return tx.one(sql, inbox=message) is not None
-
-
-def _pending(tx: Tx, run: str) -> list[PendingAttachment]:
-    rows = [
-        row
-        for sql in (_PENDING_OF_MESSAGES, _PENDING_OF_GOALS)
-        for row in tx.all(f"{sql} AND {leases.OURS_OR_IDLE}", run=run)
-    ]
-    rows.sort(key=lambda row: (row[11], row[13], row[14]))  # not by SQLite, which would walk through all messages
-    return [PendingAttachment(StoredAttachment(*row[:11]), row[11], row[12]) for row in rows]
 
 
 def _fetched_path(tx: Tx, pending: PendingAttachment) -> str | None:
@@ -265,7 +262,7 @@ def _record_failed(tx: Tx, pending: PendingAttachment, problem: str) -> None:
     )
     if changed:
         words = texts.attachments.not_fetched(pending.file.name, problem)
-        told = OutboxReply(
+        notice = OutboxReply(
             split_session_key(pending.key)[1], f"{pending.file.inbox}.file.{pending.file.id}", (words,)
         )
-        outbox.enqueue(tx, pending.key, None, told)
+        outbox.enqueue(tx, pending.key, None, notice)

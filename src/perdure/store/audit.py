@@ -1,4 +1,4 @@
-"""Questions about a whole database, for whoever checks from outside what a gateway did. Each is one snapshot."""
+"""Queries over a whole database, for checks of a gateway from outside. Each reads one snapshot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.core.entries import (
 from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
 from perdure.store.database import Database, Tx
 
-# One question, so that nothing is overlooked on its way from one table to the other.
+# One query, so that nothing is missed that moves from one table to another.
 _UNFINISHED = (
     f"SELECT 1 FROM turns WHERE {TURN_IS_OPEN} "
     f"UNION ALL SELECT 1 FROM outbox WHERE {DELIVERY_IS_OPEN} "
@@ -33,7 +33,7 @@ _ENTRIES = (
 
 
 class AuditedTurn(Struct, frozen=True):
-    """A turn."""
+    """A turn and its state."""
 
     id: str
     key: str
@@ -41,7 +41,7 @@ class AuditedTurn(Struct, frozen=True):
 
 
 class AuditedMessage(Struct, frozen=True):
-    """What became of a message, and the turn that it is part of."""
+    """The state of a message, and the turn that it is part of."""
 
     event_key: str
     state: str
@@ -49,7 +49,7 @@ class AuditedMessage(Struct, frozen=True):
 
 
 class AuditedCall(Struct, frozen=True):
-    """A call of a tool that was begun, and its end if there is one."""
+    """A tool call that was started, and its result if there is one."""
 
     turn: str
     key: str
@@ -66,17 +66,17 @@ class TurnEpochs(Struct, frozen=True):
 
 
 class StoreAudit:
-    """Reads all there is; nothing of a running gateway needs it."""
+    """Reads whole tables; a running gateway does not use it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def is_idle(self) -> bool:
-        """Whether nothing is under way: no turn, no reply, no message, no process."""
+        """Say whether nothing is open: no turn, no reply, no message, no process."""
         return not await self._all(_UNFINISHED)
 
     async def turns(self, since: str = "") -> list[AuditedTurn]:
-        """Every turn behind the one of that id, in the order in which they began."""
+        """Return every turn after the one of that id, in the order of their ids."""
         rows = await self._all("SELECT id, key, state FROM turns WHERE id > :since ORDER BY id", since=since)
         return [AuditedTurn(*row) for row in rows]
 
@@ -84,7 +84,7 @@ class StoreAudit:
         return [AuditedMessage(*row) for row in await self._all("SELECT event_key, state, turn FROM inbox")]
 
     async def calls(self, since: str = "") -> list[AuditedCall]:
-        """Every call of the turns behind the one of that id."""
+        """Return every tool call of the turns after the one of that id."""
         begun: dict[tuple[str, str], ToolStarted] = {}
         ends: dict[tuple[str, str], ToolEnded] = {}
         for turn, entry in await self._entries("'tool_started', 'tool_ended'", since):
@@ -95,35 +95,35 @@ class StoreAudit:
         return [AuditedCall(at[0], started.key, started.tool, ends.get(at)) for at, started in begun.items()]
 
     async def final_answers(self, since: str = "") -> Counter[str]:
-        """How many final answers a model gave, by turn; but for turns that further words have joined."""
+        """Count a model's final answers by turn, except for turns that further messages have joined."""
         entries = await self._entries("'model_answered', 'joined'", since)
         joined = {turn for turn, entry in entries if isinstance(entry, MessagesJoined)}
         finals = [turn for turn, entry in entries if isinstance(entry, ModelAnswered) and not entry.calls]
         return Counter(turn for turn in finals if turn not in joined)
 
     async def cancelled_turns(self, why: str) -> set[str]:
-        """The turns that were cancelled for that reason."""
+        """Return the turns that were cancelled for that reason."""
         entries = await self._entries("'cancelled'")
         return {turn for turn, entry in entries if isinstance(entry, TurnCancelled) and entry.why == why}
 
     async def turns_with_expired_replies(self) -> set[str]:
-        """The turns of which a reply, or a part of one, was given up."""
+        """Return the turns of which a reply, or a part of one, has expired."""
         sql = f"SELECT turn FROM outbox WHERE state = '{DeliveryState.EXPIRED}' AND turn IS NOT NULL"
         rows = await self._all(sql)
         return {row[0] for row in rows}
 
     async def lost_commands(self) -> list[str]:
-        """The commands of processes whose end nobody knows."""
+        """Return the commands of lost processes."""
         return [row[0] for row in await self._all("SELECT command FROM processes WHERE state = 'lost'")]
 
     async def interruptions(self) -> list[tuple[str, Entry]]:
-        """Interruptions, notes and questions to the model, in the order of the journal, each with its turn."""
+        """Return interruptions, notes and model requests in the order of the journal, each with its turn."""
         return await self._entries("'interrupted', 'noted', 'model_asked'")
 
     async def epochs(self, since: str = "") -> list[TurnEpochs]:
-        """The epochs of the turns behind the one of that id."""
+        """Return the epochs of the turns after the one of that id."""
 
-        def look(tx: Tx) -> list[TurnEpochs]:
+        def transaction(tx: Tx) -> list[TurnEpochs]:
             turns = tx.all("SELECT id, epoch FROM turns WHERE id > :since ORDER BY id", since=since)
             rows = tx.all(_ENTRIES.format(kinds="'claimed', 'interrupted'"), since=since)
             entries: dict[str, list[Entry]] = {}
@@ -131,7 +131,7 @@ class StoreAudit:
                 entries.setdefault(turn, []).append(decode_entry(kind, version, body))
             return [TurnEpochs(turn, epoch, tuple(entries.get(turn, ()))) for turn, epoch in turns]
 
-        return await self._database.read(look)
+        return await self._database.read(transaction)
 
     async def _entries(self, kinds: str, since: str = "") -> list[tuple[str, Entry]]:
         rows = await self._all(_ENTRIES.format(kinds=kinds), since=since)

@@ -1,7 +1,7 @@
-"""Admission: who may what, asked inside a transaction, so that the answer is true when that is committed.
+"""Authorisation: who may do what, checked inside a transaction, so that the answer holds when it commits.
 
-What waits from people who may no longer talk is swept away whenever rights were taken: at their removal, and at a
-start, which may be one with another configuration.
+Waiting messages of people who may no longer talk are rejected whenever rights may have been lost: when a person is
+removed, and at every start, whose configuration may differ.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from perdure.store.database import Transaction, Tx
 
 
 class Authorisation:
-    """The lists of the configuration, and the people who are known by name."""
+    """Combines the allow lists of the configuration with the people that are stored by name."""
 
     def __init__(self, lists: Callable[[str], AllowLists], *, per_person: bool = False) -> None:
-        """`lists` gives those of a platform. `per_person`: in groups, each has a conversation of their own."""
+        """`lists` returns the lists of a platform. `per_person`: in groups, each person has their own session."""
         self._lists = cache(lists)
         self._per_person = per_person
 
     def role(self, tx: Tx, address: Address, person: Sender, *, for_update: bool = False) -> Role | None:
-        """What somebody is in a chat; None: nobody knows them there."""
+        """Return a person's role in a chat; None: they are unknown there."""
         lists = self._lists(address.platform)
         if person.id in lists.owners:
             return "owner"
@@ -35,40 +35,40 @@ class Authorisation:
         return lists.role_of(person.id, address.chat, named.get(address.chat), named.get(people.EVERYWHERE))
 
     def may(self, tx: Tx, key: str, person: Sender, right: Right) -> bool:
-        """Whether somebody may do something in a conversation."""
+        """Say whether a person has a right in the session of a key."""
         there = decode_session_key(key)
         return has_right(self.role(tx, there.address, person), right, shared=there.shared)
 
     def usual_key(self, agent: str, address: Address, person: Sender) -> str:
-        """The conversation that a message belongs to, unless its sender is a guest."""
+        """Return the key that a message belongs to, unless its sender is a guest."""
         own = self._per_person and address.kind != "dm"
         return SessionKey(agent, address, person.id if own else None).text
 
     def resolve_key(self, agent: str, address: Address, person: Sender) -> Transaction[str | None]:
-        """The conversation that a message belongs to; a guest in a group has their own. None: who may not talk."""
+        """Return the key that a message belongs to; a guest in a group has their own. None: they may not talk."""
 
-        def work(tx: Tx) -> str | None:
+        def transaction(tx: Tx) -> str | None:
             role = self.role(tx, address, person, for_update=True)
             if role == "guest" and address.kind != "dm":
                 return SessionKey(agent, address, person.id).text
             return None if role is None else self.usual_key(agent, address, person)
 
-        return work
+        return transaction
 
     def reject_unauthorised(self) -> Transaction[int]:
-        """Put away what waits from people who may not talk where they wrote; how many messages that were.
+        """Reject the waiting messages of people who may not talk where they wrote; return how many there were.
 
-        Their messages and commands are rejected, and their goals end. News of their processes begin no turn.
+        Their messages and commands are rejected, their goals end, and reports of their processes begin no turn.
         """
 
-        def work(tx: Tx) -> int:
+        def transaction(tx: Tx) -> int:
             gone = sum(self._reject_unless_allowed(tx, row) for row in tx.all(_WAITING_MESSAGES))
             for goal, key, person in tx.all(_ACTIVE_GOALS):
                 if not self.may(tx, key, msgspec.json.decode(person, type=Sender), "talk"):
                     tx.run("UPDATE goals SET state = 'ended' WHERE id = :id AND state = 'active'", id=goal)
             return gone
 
-        return work
+        return transaction
 
     def _reject_unless_allowed(self, tx: Tx, row: tuple[str, str, str, str]) -> bool:
         message, key, kind, body = row
@@ -90,5 +90,5 @@ _ACTIVE_GOALS = (
 
 
 def not_allowed_reason(person: Sender) -> str:
-    """Why somebody's message is not taken."""
+    """Return the reason with which a person's message is rejected."""
     return f"{person.id} is not allowed here"

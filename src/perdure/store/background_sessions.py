@@ -1,7 +1,7 @@
-"""Works: what somebody asked for in the background of a chat, each a session of its own.
+"""Background sessions: tasks that a person started beside a chat, each in a session of its own.
 
-The key of a work is that of the chat with a number; its words go to that chat. Which works there are, and what
-each is doing, is read from their turns and messages.
+The key of a background session is the chat's key with a number, and its replies go to that chat. Which background
+sessions are unfinished, and the state of each, is read from their turns and messages.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from perdure.store.database import Database, Transaction, Tx
 
 
 class BackgroundSession(Struct, frozen=True):
-    """A work that has not ended."""
+    """A background session that has not ended."""
 
     number: int
     key: str
     state: TurnState
-    turn: str | None  # None: its message waits
+    turn: str | None  # None: its message still waits for a turn
     text: str
 
 
@@ -32,26 +32,25 @@ class BackgroundSessions:
         self._database = database
 
     async def unfinished(self, home: str) -> list[BackgroundSession]:
-        """The works of a chat that have not ended, in the order of their numbers."""
+        """Return the unfinished background sessions of a chat, in the order of their numbers."""
         return await self._database.read(lambda tx: _unfinished(tx, home))
 
     async def exists(self, key: str) -> bool:
-        """Whether there has ever been a work of that key."""
+        """Say whether there has ever been a background session of that key."""
         return await self._database.read(lambda tx: _exists(tx, key))
 
 
 def begin_background_session(
     home: str, inbound: Inbound, event: str, max_unfinished: int
 ) -> Transaction[int | None]:
-    """Store what is to be done in the background of a chat, as a session of its own; its number.
+    """Store a message as the beginning of a background session of a chat; return the session's number.
 
-    None: as many as may go on there at the same time have not ended.
+    None: the chat has as many unfinished background sessions as it may have.
     """
 
-    def work(tx: Tx) -> int | None:
-        tx.one(
-            f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=home
-        )  # nobody else takes the same number
+    def transaction(tx: Tx) -> int | None:
+        # Under this lock nobody else takes the same number.
+        tx.one(f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=home)
         if len(_unfinished(tx, home)) >= max_unfinished:
             return None
         number = _free_number(tx, home)
@@ -62,11 +61,11 @@ def begin_background_session(
             attachments.record_reference(tx, str(message), ordinal, attachment)
         return number
 
-    return work
+    return transaction
 
 
 def _free_number(tx: Tx, home: str) -> int:
-    """A number that no work of the chat has: the next one, found in a few looks however many there were."""
+    """Return the lowest number after all that the chat has used, found by bisection."""
     taken, free = 0, 1
     while _exists(tx, background_session_key(home, free)):
         taken, free = free, free * 2
@@ -87,15 +86,15 @@ _WAITING = "SELECT DISTINCT key FROM inbox WHERE state = 'waiting'"
 def _unfinished(tx: Tx, home: str) -> list[BackgroundSession]:
     found: dict[str, tuple[TurnState, str | None]] = {row[0]: (TurnState.QUEUED, None) for row in tx.all(_WAITING)}
     found |= {row[0]: (TurnState(row[1]), row[2]) for row in tx.all(_OPEN_TURNS)}
-    works = [
+    unfinished = [
         BackgroundSession(number, key, state, turn, _first_text(tx, key))
         for key, (state, turn) in found.items()
         if (number := background_number(key)) is not None and parent_session_key(key) == home
     ]
-    return sorted(works, key=lambda work: work.number)
+    return sorted(unfinished, key=lambda session: session.number)
 
 
 def _first_text(tx: Tx, key: str) -> str:
-    """What the work began with."""
+    """Return the text of the message that the background session began with."""
     row = tx.one("SELECT body FROM inbox WHERE key = :key ORDER BY position LIMIT 1", key=key)
     return msgspec.json.decode(row[0], type=Inbound).text if row else ""

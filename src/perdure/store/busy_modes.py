@@ -1,4 +1,4 @@
-"""What a message finds when it is stored: the mode of its conversation, a turn that runs, and those that wait."""
+"""Busy sessions: the queue mode of a key, the turn that a message interrupts, and the queue's limits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from perdure.store.outbox import OutboxReply
 
 
 def mode_of(tx: Tx, key: str, default: QueueMode) -> QueueMode:
-    """What a message does now that finds this conversation busy."""
+    """Return what a message does that arrives while a turn of the key runs."""
     row = tx.one("SELECT mode FROM leases WHERE key = :key", key=key)
     mode: QueueMode | None = row[0] if row else None
     return mode or default
 
 
 def cancel_replaced_turn(tx: Tx, key: str, manner: QueueMode | None) -> str | None:
-    """End the turn that runs, for good, if a message of this manner does so; its id."""
+    """Cancel the running turn if a message of this mode interrupts it; return the turn's id."""
     turn = transitions.current_turn(tx, key) if manner == "interrupt" else None
     if turn is None or not interrupts_turn(manner, turn.state):
         return None
@@ -27,7 +27,7 @@ def cancel_replaced_turn(tx: Tx, key: str, manner: QueueMode | None) -> str | No
 
 
 def current_turn_id(tx: Tx, key: str) -> str | None:
-    """The turn that a command is about which is given now."""
+    """Return the id of the key's open turn, which a command given now is about."""
     turn = transitions.current_turn(tx, key)
     return turn.id if turn else None
 
@@ -36,7 +36,7 @@ def current_turn_id(tx: Tx, key: str) -> str | None:
 
 
 def is_queue_full(tx: Tx, key: str, cap: int) -> bool:
-    """Whether no more messages may wait here. They are counted only if there may be so many."""
+    """Say whether the key's queue is full. Messages are counted only if there may be that many."""
     row = tx.one(_MAX_WAITING, key=key)
     return row is not None and row[0] is not None and row[0] >= cap and _has_waiting(tx, key, cap)
 
@@ -48,7 +48,7 @@ _MAX_WAITING = (
 
 
 def _has_waiting(tx: Tx, key: str, count: int) -> bool:
-    """Whether so many wait, or more."""
+    """Say whether at least `count` messages wait."""
     sql = (
         "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
         "ORDER BY position LIMIT 1 OFFSET :others"
@@ -57,7 +57,7 @@ def _has_waiting(tx: Tx, key: str, count: int) -> bool:
 
 
 def reject_queue_full(tx: Tx, inbound: Inbound, raw: str, key: str, cap: int) -> Stored | None:
-    """Put on record that a message was not taken; the chat is told when that begins. None: it is here already."""
+    """Record that a message was refused; the chat is told of the first one. None: it was stored already."""
     session, message = sessions.ensure_current(tx, key), tx.ids.new("in")
     refused = tx.one(
         "INSERT INTO inbox (id, event_key, key, session, state, raw, problem, received_at) VALUES "
@@ -75,13 +75,13 @@ def reject_queue_full(tx: Tx, inbound: Inbound, raw: str, key: str, cap: int) ->
     if refused is None:
         return None
     if tx.run("UPDATE leases SET full_since = :now WHERE key = :key AND full_since IS NULL", now=tx.time, key=key):
-        told = OutboxReply(inbound.address, f"full.{message}", (texts.queue.full(cap),), inbound.message)
-        outbox.enqueue(tx, key, None, told)
+        notice = OutboxReply(inbound.address, f"full.{message}", (texts.queue.full(cap),), inbound.message)
+        outbox.enqueue(tx, key, None, notice)
     return Stored(refused[0], session, key, fresh=True, fate=Fate.FULL)
 
 
 def clear_full_notice(tx: Tx, key: str, cap: int) -> None:
-    """Forget that the chat was told once half of what waited is gone: before, it would be told all the time."""
+    """Allow another notice of a full queue once half of it is empty; earlier, notices would repeat."""
     row = tx.one("SELECT 1 FROM leases WHERE key = :key AND full_since IS NOT NULL", key=key)
     if row is not None and not _has_waiting(tx, key, cap // 2 + 1):
         tx.run("UPDATE leases SET full_since = NULL WHERE key = :key", key=key)
@@ -91,5 +91,5 @@ def clear_full_notice(tx: Tx, key: str, cap: int) -> None:
 
 
 def add_expired(tx: Tx, key: str, count: int) -> None:
-    """Remember that so many messages were too old: the chat is told of all of them at once."""
+    """Count messages that were too old: the chat is told of all of them at once."""
     tx.run("UPDATE leases SET untold = untold + :count WHERE key = :key", key=key, count=count)

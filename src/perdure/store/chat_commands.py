@@ -31,7 +31,7 @@ class ChatCommand(Struct, frozen=True):
     address: Address
     message: str
     received_at: int
-    position: int  # its place in the chat: what came behind it is none of its business
+    position: int  # in the chat: messages behind the command are not affected by it
     attachments: tuple[Attachment, ...] = ()
     longest: int | None = None  # how long one message may be where its answer goes
 
@@ -41,7 +41,7 @@ class ChatCommands:
         self._database = database
 
     async def waiting(self, run: str) -> list[ChatCommand]:
-        """Commands of sessions that are ours or free, in the order in which they came."""
+        """Return the waiting commands of keys whose lease is ours or free, in the order of their arrival."""
         return await self._database.read(
             lambda tx: [_as_command(row) for row in tx.all(_WAITING_COMMANDS, run=run)]
         )
@@ -49,7 +49,7 @@ class ChatCommands:
     async def execute(
         self, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str], now: int
     ) -> T | None:
-        """Carry out a command and owe its answer, in one transaction; None if that was done before.
+        """Execute a command and put its answer in the outbox, in one transaction; None: it was executed before.
 
         After return: both are durable. If we die inside: both are, or the command still waits.
         """
@@ -58,7 +58,7 @@ class ChatCommands:
         )
 
     async def execute_verb(self, key: str, verb: Transaction[T], *, at: int | None = None) -> T:
-        """Carry out an operator's verb on one key."""
+        """Run an operator's verb on one key."""
         return await self._database.write(verb, key=key, at=at)
 
 
@@ -74,8 +74,8 @@ _WAITING_COMMANDS = (
 def _as_command(row: Row) -> ChatCommand:
     inbound = msgspec.json.decode(row[4], type=Inbound)
     sender, address, message = inbound.sender, inbound.address, inbound.message
-    said = (inbound.text, sender, address, message)
-    return ChatCommand(row[0], row[1], row[2], row[3], *said, row[5], row[6], inbound.attachments)
+    content = (inbound.text, sender, address, message)
+    return ChatCommand(row[0], row[1], row[2], row[3], *content, row[5], row[6], inbound.attachments)
 
 
 def _execute(tx: Tx, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str]) -> T | None:

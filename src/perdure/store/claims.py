@@ -1,4 +1,4 @@
-"""Claiming: the one door into running. A claim takes the turn that was begun, or begins one from what waits."""
+"""Claims: the only way to a running turn. A claim takes the key's open turn, or begins one from its queue."""
 
 from __future__ import annotations
 
@@ -28,23 +28,22 @@ class Claim(Struct, frozen=True):
 
     turn: Turn
     records: tuple[JournalRecord, ...]
-    earlier: (
-        tuple[tuple[str, JournalRecord], ...] | None
-    )  # the entries of earlier turns, each with its turn; or too many
+    # The entries of earlier turns, each with its turn's id; None: there are too many to read them here.
+    earlier: tuple[tuple[str, JournalRecord], ...] | None
     more_waiting: bool  # further messages wait for their turn, or a goal may go on
-    superseded: bool = False  # the turn before it was ended for its sake, and may have left something behind
+    superseded: bool = False  # the turn before it was cancelled for it, and may have left effects behind
 
 
 RESUMED_BY_MESSAGE = RecoveryDecided(RecoveryChoice.RESUME, "a message came, and joins it", rule="message")
 
-# A person's, not ours: news of a process answers no question, and joins no turn that may look for itself.
+# Only messages of people: a report about a process answers no question and joins no interrupted turn.
 _WAITING_MESSAGES = (
     "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
     f"AND position > :after AND {queue.BEFORE_COMMANDS} ORDER BY position"
 )
 _NEXT_MESSAGE = f"{_WAITING_MESSAGES} LIMIT 1"
 _JOINING_MESSAGES = _WAITING_MESSAGES.replace("position > :after", "(position > :after OR manner = 'steer')")
-_ASIDES = (  # which kinds there may be is said as in the index of these rows
+_ASIDES = (  # the first condition on `kind` is that of the partial index
     "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('report', 'aside') "
     "AND kind = 'aside' AND session = :session ORDER BY position"
 )
@@ -82,16 +81,16 @@ def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | 
 
 
 def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | None:
-    """What a new message does to an interrupted turn that was held back: it supersedes it, or joins it.
+    """Let a new message supersede or join an interrupted turn that was held back, or that waits for a slot.
 
-    So it does to one that waits for a slot. Until a decision was made, while only messages from before the
-    interruption wait, and until the files of the message are here, nothing happens.
+    Nothing happens before a decision was made, while only messages from before the interruption wait, or while
+    the message still waits for its files.
     """
     view = read_view(tx, turn)
     if view.last_decision is None or view.last_interruption is None or leases.holder(tx, turn.key) != run:
         return turn
     if view.last_decision.evidence.get(ALONE_EVIDENCE):
-        return turn  # recoveries run one at a time: the message brings it to the head of the line
+        return turn  # recoveries run one at a time: the message moves this one to the head of the queue
     superseded = view.last_decision.rule in HELD_BACK_RULES
     row = tx.one(_NEXT_MESSAGE, key=turn.key, after=0 if superseded else view.last_interruption.position)
     if row is None or (rules.await_files and attachments.any_pending(tx, [row])):
@@ -103,7 +102,7 @@ def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn 
 
 
 def _claim_queued(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Claim | None:
-    """Only from our own hands: a queued turn of a dead run first goes through the recoverer."""
+    """Claim a queued turn of ours; the queued turn of a dead run is first taken over by recovery."""
     if leases.holder(tx, turn.key) != run:
         return None
     lease = leases.take(tx, turn.key, run)
@@ -130,9 +129,9 @@ def _claim_queued(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Claim | No
 
 
 def _join_messages(tx: Tx, turn: Turn, rules: QueueRules) -> list[MessagesJoined]:
-    """Messages that arrived while the turn was interrupted become part of it, now that it goes on.
+    """Let messages join the turn that arrived while it was interrupted, now that it goes on.
 
-    So do those from before that want to steer it, or else they would be heard behind those that came later.
+    Steering messages from before the interruption join, too, or they would be read after later ones.
     """
     last = read_view(tx, turn).unreported_interruption()
     rows = [] if last is None else tx.all(_JOINING_MESSAGES + tx.for_update, key=turn.key, after=last.position)
@@ -144,7 +143,7 @@ def _join_messages(tx: Tx, turn: Turn, rules: QueueRules) -> list[MessagesJoined
 
 def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
     lease = leases.take(tx, key, run)
-    # Only under the lease is it certain what waits: whoever had it may have begun a turn since we looked.
+    # The queue is certain only under the lease: its holder may have begun a turn since we looked.
     if lease is None or current_turn(tx, key) is not None:
         return None
     rows = queue.next_rows(tx, key, rules)
@@ -170,7 +169,7 @@ def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
     for cause in rows:
         if cause[2] != "report":
             continue
-        # It is this turn now that the process belongs to: its next words are no words from an earlier time.
+        # The process now belongs to this turn, so its next report is not one about an earlier turn.
         sql = "UPDATE processes SET generation = :generation WHERE id = (SELECT raw FROM inbox WHERE id = :cause)"
         tx.run(sql, generation=generation, cause=cause[0])
     entries = [TurnBegan(tuple(causes)), TurnClaimed(run, epoch, 1)]

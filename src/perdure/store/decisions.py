@@ -1,4 +1,4 @@
-"""Decisions: what recovery decided about interruptions, newest first."""
+"""Decisions of recovery about interruptions, the newest first."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from perdure.core.entries import JournalRecord, RecoveryDecided, TurnInterrupted
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import MAX_SEQ, as_record
 
-CURSOR = re.compile(r"([0-9]{1,18})\.(s_[0-9a-z]{1,60})\.([0-9]{1,18})")  # as `Mark.place` writes it
+CURSOR = re.compile(r"([0-9]{1,18})\.(s_[0-9a-z]{1,60})\.([0-9]{1,18})")  # as `InterruptionMark.cursor` writes it
 _COLUMNS = "seq, at, kind, version, body, session, turn"
 
 
 class InterruptionMark(Struct, frozen=True):
-    """An interruption, and its place among all of them."""
+    """An interruption; its cursor orders it among all interruptions."""
 
     session: str
     turn: str
@@ -50,16 +50,16 @@ class Decisions:
         self._database = database
 
     async def page(self, after: str = "", limit: int = 50) -> tuple[list[DecisionRecord], str | None]:
-        """The decisions about so many interruptions, the newest first, and where to go on.
+        """Return the decisions about `limit` interruptions, the newest first, and the next page's cursor.
 
-        The interruptions are those before the place `after`; they have an index of their own, decisions none.
+        The interruptions are those before the cursor `after`; they have an index, decisions have none.
         """
         return await self._database.read(lambda tx: _page(tx, after, limit))
 
 
 def _page(tx: Tx, after: str, limit: int) -> tuple[list[DecisionRecord], str | None]:
-    place = CURSOR.fullmatch(after)
-    at, session, seq = (int(place[1]), place[2], int(place[3])) if place else (MAX_SEQ, "", 0)
+    cursor = CURSOR.fullmatch(after)
+    at, session, seq = (int(cursor[1]), cursor[2], int(cursor[3])) if cursor else (MAX_SEQ, "", 0)
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM journal WHERE kind = 'interrupted' "
         "AND (at < :at OR (at = :at AND (session < :session OR (session = :session AND seq < :seq)))) "
@@ -76,7 +76,7 @@ def _page(tx: Tx, after: str, limit: int) -> tuple[list[DecisionRecord], str | N
 
 
 def _decisions_about(tx: Tx, mark: InterruptionMark) -> Sequence[DecisionRecord]:
-    """The decisions between an interruption and the next one of the same turn."""
+    """Return the decisions between an interruption and the next one of the same turn."""
     rows = tx.all(
         f"SELECT {', '.join('j.' + name for name in _COLUMNS.split(', '))}, t.key FROM journal j "
         "JOIN turns t ON t.id = j.turn WHERE j.turn = :turn AND j.kind IN ('decided', 'interrupted') "

@@ -1,7 +1,7 @@
-"""Erasing sessions: the intent first, then, when nothing of it moves any more, every row.
+"""Erasure of sessions: first the intent is recorded, then, once nothing of the session moves, every row goes.
 
-Begun and not finished, an erasing is found at the next start. Its session is closed from the beginning on: whoever
-writes meanwhile writes to a fresh one.
+An erasure that was begun and not finished is found at the next start. Its session is closed from the beginning:
+messages that arrive meanwhile begin a fresh one.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _TURNS = "SELECT id FROM turns WHERE session = :session"
 # A message belongs to the session of its turn, and without one to the session that received it.
 _MESSAGES = f"SELECT id FROM inbox WHERE turn IN ({_TURNS}) OR (session = :session AND turn IS NULL)"
 _FILES = f"inbox IN ({_MESSAGES}) OR turn IN ({_TURNS})"
-MAX_ROWS_PER_TRANSACTION = 500  # rows that go in one transaction
+MAX_ROWS_PER_TRANSACTION = 500  # so that no other transaction waits for long
 _NEVER_TAKEN = "state IN ('rejected', 'expired', 'withdrawn', 'deleted')"
 
 
 class BegunErasure(Struct, frozen=True):
-    """An erasing that is under way."""
+    """An erasure that was begun."""
 
     session: str
     key: str
-    turns: tuple[str, ...]  # all of them; their commands must end first
-    ended: tuple[str, ...]  # those that had not ended by themselves
+    turns: tuple[str, ...]  # every turn of the session; their commands must end first
+    ended: tuple[str, ...]  # the turns that the erasure cancelled
     files: tuple[str, ...]  # the paths of its attachments
 
 
 class ErasedSession(Struct, frozen=True):
-    """What was removed of a session."""
+    """How many rows of a session were removed."""
 
     session: str
     key: str
@@ -54,18 +54,18 @@ class Erasure:
         self._database = database
 
     async def begin(self, session: str, now: int, *, idle_since: int | None = None) -> BegunErasure | None:
-        """Say that a session is to be erased, and end what moves in it. None: there is none of that id.
+        """Record that a session is to be erased, and end what is open in it. None: there is no such session.
 
-        With `idle_since`, only if nothing has happened in it since then, and nothing is under way or owed.
-        After return: nothing begins in it any more, and its erasing is finished whatever happens to us.
+        With `idle_since`, only if nothing has happened in it since then, and nothing is open in it.
+        After return: nothing begins in it any more, and the next start finishes the erasure if we do not.
         """
         return await self._database.write(lambda tx: _begin(tx, session, idle_since), key=session, at=now)
 
     async def finish(self, session: str, now: int) -> ErasedSession | None:
-        """Remove every row of a session, some at a time, so that nobody waits for long. None: nothing was left.
+        """Delete every row of a session, some at a time. None: nothing was left.
 
-        After return: nothing of it is left but what `erased` says, and the files that are named there.
-        If we die inside: some rows are gone; the rest goes when it is done again.
+        After return: only its tombstones are left, and the files that they name.
+        If we die inside: some rows are gone; the next call deletes the rest.
         """
         found = await self._database.read(lambda tx: sessions.get(tx, session))
         gone: Counter[str] = Counter()
@@ -77,37 +77,37 @@ class Erasure:
         if found is None:
             return None
         replies = gone["outbox"] + gone[NOTICES]
-        kept = (gone["turns"], gone["inbox"], replies, gone["attachments"], gone["processes"])
-        return ErasedSession(session, found.key, *kept)
+        counts = (gone["turns"], gone["inbox"], replies, gone["attachments"], gone["processes"])
+        return ErasedSession(session, found.key, *counts)
 
     async def was_erased(self, session: str) -> bool:
-        """Whether there was a session of that id, which was erased."""
+        """Say whether a session of that id was erased."""
         sql = "SELECT 1 FROM erased WHERE name = :name AND kind = 'session'"
         return await self._database.read(lambda tx: tx.one(sql, name=session) is not None)
 
     async def unfinished(self) -> list[str]:
-        """The sessions whose erasing was begun and not finished."""
+        """Return the sessions whose erasure was begun and not finished."""
         sql = (
             "SELECT e.name FROM erased e JOIN sessions s ON s.id = e.name WHERE e.kind = 'session' ORDER BY e.name"
         )
         return await self._database.read(lambda tx: [row[0] for row in tx.all(sql)])
 
     async def files_to_remove(self) -> tuple[set[str], set[str]]:
-        """The turns whose commands' files are to go, and the paths of other files that are."""
+        """Return the turns whose command directories are to be removed, and the paths of other files."""
         return await self._database.read(lambda tx: (tombstones.names(tx, "turn"), tombstones.names(tx, "file")))
 
     async def idle_sessions(self, before: int, limit: int) -> list[str]:
-        """Sessions in which nothing has happened since, and nothing is under way or owed; the oldest first."""
+        """Return sessions in which nothing has happened since a time, and nothing is open; the oldest first."""
         sql = f"{_IDLE} ORDER BY s.updated_at, s.id LIMIT :limit"
         return await self._database.read(lambda tx: [row[0] for row in tx.all(sql, before=before, limit=limit)])
 
     async def delete_old_events(self, before: int, now: int, limit: int) -> int:
-        """Remove events that were received before, and came to nothing; how many there were, up to a limit."""
+        """Delete up to `limit` events from before a time that began nothing; return how many there were."""
         found = await self._database.read(lambda tx: _old_events(tx, before, limit))
         return await self._database.write(lambda tx: _delete_events(tx, found), at=now) if found else 0
 
     async def delete_expired_tombstones(self, now: int) -> int:
-        """Let go of what is left of what was erased long ago."""
+        """Delete the tombstones of what was erased long ago; return how many there were."""
         if not await self._database.read(tombstones.has_expired, at=now):
             return 0
         return await self._database.write(tombstones.delete_expired, at=now)
@@ -117,9 +117,7 @@ def _begin(tx: Tx, session: str, idle_since: int | None) -> BegunErasure | None:
     found = sessions.get(tx, session)
     if found is None:
         return None
-    tx.one(
-        f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=found.key
-    )  # no turn begins before we have ended
+    tx.one(f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=found.key)  # no turn begins meanwhile
     if idle_since is not None and not tx.one(f"{_IDLE} AND s.id = :id", before=idle_since, id=session):
         return None
     tombstones.record(tx, "session", [session])
@@ -133,7 +131,7 @@ def _file_paths(tx: Tx, session: str) -> tuple[str, ...]:
 
 
 def _end_session(tx: Tx, session: str) -> tuple[str, ...]:
-    """End what moves in a session, and let nobody hear of it; the turns that had not ended."""
+    """End what is open in a session without notices; return the turns that were open."""
     rows = tx.all(f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session AND {TURN_IS_OPEN}", session=session)
     for turn in map(as_turn, rows):
         transitions.cancel(tx, turn, CancelReason.DROPPED)
@@ -155,10 +153,10 @@ def _end_session(tx: Tx, session: str) -> tuple[str, ...]:
 
 
 def delete_some_rows(tx: Tx, session: str) -> Counter[str] | None:
-    """Remove some rows, a bounded number; how many of which table. None: nothing of the session is left."""
+    """Delete a bounded number of rows; return how many of which table. None: nothing of the session is left."""
     if sessions.get(tx, session) is None:
         return None
-    _end_session(tx, session)  # somebody may have brought it back meanwhile
+    _end_session(tx, session)  # a person may have reopened the session meanwhile
     gone: Counter[str] = Counter()
     for table in _TABLES:
         room = MAX_ROWS_PER_TRANSACTION - gone.total()
@@ -169,7 +167,7 @@ def delete_some_rows(tx: Tx, session: str) -> Counter[str] | None:
             return gone
     tx.run(
         "UPDATE inbox SET session = (SELECT t.session FROM turns t WHERE t.id = inbox.turn) "
-        "WHERE session = :session",  # what it received, and another took
+        "WHERE session = :session",  # messages that this session received, and a turn of another took
         session=session,
     )
     gone["sessions"] = tx.run("DELETE FROM sessions WHERE id = :session", session=session)
@@ -177,8 +175,8 @@ def delete_some_rows(tx: Tx, session: str) -> Counter[str] | None:
 
 
 NOTICES = "notices"
-# What is to be removed, in an order that leaves no row which names one that is gone. Of the journal the end goes
-# first: what is left of it can be read at any time.
+# The rows to delete, in an order that leaves no row which refers to a deleted one. The journal is deleted from its
+# end: the rest of it stays readable.
 _TABLES = {
     NOTICES: "",
     "attachments": f"SELECT id FROM attachments WHERE {_FILES}",
@@ -194,8 +192,10 @@ _ID_COLUMNS = {"previews": "delivery_key", "journal": "session = :session AND se
 
 
 def _delete_from(tx: Tx, table: str, session: str, room: int) -> int:
-    """Remove rows of a table, and keep what must be kept of their names."""
-    order = "" if table == "journal" else " ORDER BY 1"  # so that the same rows are meant each time
+    """Delete rows of a table, and record the tombstones that they need."""
+    order = (
+        "" if table == "journal" else " ORDER BY 1"
+    )  # so that each of the statements below selects the same rows
     due = f"{_TABLES[table]}{order} LIMIT :room"
     values = {"session": session, "room": room}
     if table == "attachments":
@@ -206,7 +206,7 @@ def _delete_from(tx: Tx, table: str, session: str, room: int) -> int:
         tombstones.record(tx, "event", (tombstones.event_digest(row[0]) for row in events))
     elif table == "turns":
         tombstones.record(tx, "turn", (row[0] for row in tx.all(due, **values)))
-        tx.run(f"UPDATE inbox SET bound = NULL WHERE bound IN ({due})", **values)  # of what others received
+        tx.run(f"UPDATE inbox SET bound = NULL WHERE bound IN ({due})", **values)  # of messages of other sessions
     return tx.run(f"DELETE FROM {table} WHERE {_ID_COLUMNS.get(table, 'id')} IN ({due})", **values)
 
 
@@ -218,7 +218,7 @@ _KEYS_OF_SESSION = (  # a session may have been in several chats
 
 
 def _delete_notices(tx: Tx, session: str, room: int) -> int:
-    """Answers to commands, and what else is of no turn; of a chat that has no other session, all of it."""
+    """Delete the session's replies of no turn, such as answers to commands; of its only chat, all of them."""
     named = {row[0] for table in ("turns", "inbox", "processes", "goals") for row in _ids_in(tx, table, session)}
     keys = {parent_session_key(row[0]) for row in tx.all(_KEYS_OF_SESSION, session=session)}
     mine = tx.one(
@@ -260,7 +260,7 @@ def _old_events(tx: Tx, before: int, limit: int) -> list[str]:
 
 
 def _delete_events(tx: Tx, events: Sequence[str]) -> int:
-    """Remove those that still came to nothing: an event that was rejected may have been taken in since."""
+    """Delete those events that still began nothing: a rejected event may have been stored since."""
     count = 0
     for event in events:
         row = tx.one(f"SELECT event_key FROM inbox WHERE id = :id AND {_NEVER_TAKEN}{tx.for_update}", id=event)

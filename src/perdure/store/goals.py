@@ -1,8 +1,8 @@
-"""Goals: what a session works towards by itself, one turn after the other.
+"""Goals: tasks that a session pursues by itself, one turn after the other.
 
-Whether a goal goes on is not stored but seen: its session has completed a turn, and nothing else waits. So it
-survives a crash at any point, and a person's message goes first. The turn and its cause are written together, in
-the transaction that claims the turn, and the cause's key is that of one turn of one goal.
+Whether a goal goes on is not stored but derived: its session has completed a turn, and nothing else waits. So a
+goal survives a crash at any point, and a person's message goes first. The turn and its cause are written together,
+in the transaction that claims the turn, and the cause's event key names one turn of one goal.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _GOALS_OF_KEY = (
     f"WHERE s.key = :key AND s.state = '{SessionState.OPEN}'"
 )
 _ACTIVE_GOAL = f"{_GOALS_OF_KEY} AND g.state = 'active'"
-# A turn that was taken back is none that was completed.
+# An undone turn does not count as completed.
 _LAST_TURN_STATE = (
     "SELECT CASE WHEN EXISTS (SELECT 1 FROM journal u WHERE u.session = t.session AND u.seq > t.first_seq "
     "AND u.turn = t.id AND u.kind = 'undone') THEN 'undone' ELSE t.state END "
     "FROM turns t WHERE t.session = {session} ORDER BY t.first_seq DESC LIMIT 1"
 )
-# The keys whose goal goes on: its first turn begins as soon as it can, a later one after one that completed. The
-# joins are made in this order, so that only goals are looked at that are active, however many sessions there are.
+# The keys whose goal goes on: its first turn begins as soon as it can, a later one after a completed one. The
+# order of the joins makes SQLite read only active goals, however many sessions there are.
 DUE_KEYS = (
     "SELECT s.key FROM goals g CROSS JOIN sessions s CROSS JOIN leases l "
     f"WHERE s.id = g.session AND l.key = s.key AND g.state = 'active' AND s.state = '{SessionState.OPEN}' "
@@ -52,9 +52,9 @@ class Goal(Struct, frozen=True):
     text: str
     person: Sender  # who set it
     message: str  # the platform's id of the message that set it
-    since: int  # the journal's last entry before it
-    budget: int  # how many turns it may begin
-    turns: int  # how many it has begun
+    since: int  # the seq of the last journal entry before the goal was set
+    budget: int  # how many turns the goal may begin
+    turns: int  # how many turns it has begun
     state: str
 
 
@@ -63,25 +63,16 @@ class Goals:
         self._database = database
 
     async def of_key(self, key: str) -> Goal | None:
-        """The newest goal of the key's open session."""
+        """Return the newest goal of the key's open session."""
         return await self._database.read(
             lambda tx: _find_goal(tx, f"{_GOALS_OF_KEY} ORDER BY g.id DESC LIMIT 1", key=key)
         )
 
-    async def active(self) -> list[tuple[str, Goal]]:
-        """Every goal that may go on, with the key of its session."""
-        sql = f"SELECT s.key, {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session WHERE g.state = 'active'"
-        return await self._database.read(lambda tx: [(row[0], _as_goal(row[1:])) for row in tx.all(sql)])
-
-    async def end(self, key: str) -> None:
-        """After return: the key's goal does not go on."""
-        await self._database.write(end_goal(key), key=key)
-
 
 def set_goal(key: str, inbound: Inbound, budget: int) -> Transaction[bool]:
-    """Set the goal of the key's session, in the place of any other. True: something else is under way first."""
+    """Set the goal of the key's session instead of any other. True: a turn or a message goes first."""
 
-    def work(tx: Tx) -> bool:
+    def transaction(tx: Tx) -> bool:
         session = inbox.session_for_message(tx, key)
         end_goal(key)(tx)
         last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
@@ -99,26 +90,26 @@ def set_goal(key: str, inbound: Inbound, budget: int) -> Transaction[bool]:
         )
         return _has_open_turn(tx, key) or inbox.count_waiting(tx, key) > 0
 
-    return work
+    return transaction
 
 
 def end_goal(key: str) -> Transaction[bool]:
-    """End the key's goal. False: there is none that goes on."""
+    """End the key's active goal. False: there is none."""
 
-    def work(tx: Tx) -> bool:
+    def transaction(tx: Tx) -> bool:
         goal = _find_goal(tx, _ACTIVE_GOAL, key=key)
         return goal is not None and _close(tx, goal, "ended")
 
-    return work
+    return transaction
 
 
 def is_active(tx: Tx, key: str) -> bool:
-    """Whether the key's session has a goal that may go on."""
+    """Say whether the key's session has an active goal."""
     return tx.one(_ACTIVE_GOAL, key=key) is not None
 
 
 def is_due(tx: Tx, key: str) -> bool:
-    """Whether the key's goal goes on now: nothing is under way, nothing waits, and the last turn was completed."""
+    """Say whether the goal goes on now: no turn is open, nothing waits, and the last turn was completed."""
     goal = _find_goal(tx, _ACTIVE_GOAL, key=key)
     if goal is None or _has_open_turn(tx, key) or _anything_waits(tx, key) or not _may_go_on(tx, goal):
         return False
@@ -127,27 +118,27 @@ def is_due(tx: Tx, key: str) -> bool:
 
 
 def next_causes(tx: Tx, key: str) -> list[Cause]:
-    """What begins the goal's next turn, on record in the inbox; nothing if it is not due, or comes to its end."""
+    """Store and return the causes of the goal's next turn; none if it is not due, or has reached its end."""
     goal = _find_goal(tx, _ACTIVE_GOAL, key=key) if is_due(tx, key) else None
     if goal is None or _end_if_over(tx, key, goal):
         return []
     number = goal.turns + 1
     tx.run("UPDATE goals SET turns = :number WHERE id = :id", number=number, id=goal.id)
-    said = Inbound(split_session_key(key)[1], goal.message, goal.person, goal.text)
-    row = inbox.insert(tx, said, "", key, goal.session, "wish", event=f"goal:{goal.id}:{number}")
+    inbound = Inbound(split_session_key(key)[1], goal.message, goal.person, goal.text)
+    row = inbox.insert(tx, inbound, "", key, goal.session, "wish", event=f"goal:{goal.id}:{number}")
     if row is None:
-        return []  # this very turn has begun before
-    told = texts.goals.turn_note(number, goal.budget)
+        return []  # this turn has begun before
+    note = texts.goals.turn_note(number, goal.budget)
     command = _command_of_goal(tx, key, goal) if number == 1 else None
     files = attachments.as_attachments(tx, command) if command else ()
     return [
         Cause(row, goal.text, goal.person, goal.message, attachments=files),
-        Cause(row, told, goal.person, goal.message, note=True),
+        Cause(row, note, goal.person, goal.message, note=True),
     ]
 
 
 def _command_of_goal(tx: Tx, key: str, goal: Goal) -> str | None:
-    """The command that set a goal: one of the last of its chat, since its first turn begins now."""
+    """Return the command that set a goal: one of the chat's last, because the goal's first turn begins now."""
     sql = "SELECT id, body FROM inbox WHERE key = :key AND kind = 'command' ORDER BY position DESC LIMIT 50"
     rows = tx.all(sql, key=key)
     return next(
@@ -156,28 +147,28 @@ def _command_of_goal(tx: Tx, key: str, goal: Goal) -> str | None:
 
 
 def _end_if_over(tx: Tx, key: str, goal: Goal) -> bool:
-    """Whether the model has said so, or the budget is used up; then that is recorded, and the latter told."""
-    said = _find_outcome(tx, goal)
-    if said is not None:
-        return _close(tx, goal, said)
+    """Close the goal if the model said so or its budget is spent, of which the chat is told; True: it is over."""
+    outcome = _find_outcome(tx, goal)
+    if outcome is not None:
+        return _close(tx, goal, outcome)
     if goal.turns < goal.budget:
         return False
     _close(tx, goal, "spent")
-    told = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
-    outbox.enqueue(tx, key, None, told)
+    notice = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
+    outbox.enqueue(tx, key, None, notice)
     return True
 
 
 def _find_outcome(tx: Tx, goal: Goal) -> GoalOutcome | None:
-    """What the model has said of the goal since that was set, in whichever turn."""
+    """Return what the model has said about the goal since it was set, in any turn."""
     rows = tx.all(
         "SELECT body FROM journal WHERE session = :session AND seq > :since AND kind = 'finished' "
         f"AND turn NOT IN ({UNDONE_TURNS}) ORDER BY seq",
         session=goal.session,
         since=goal.since,
     )
-    said = (goal_outcome(msgspec.json.decode(row[0], type=TurnFinished).text) for row in rows)
-    return next((found for found in said if found is not None), None)
+    outcomes = (goal_outcome(msgspec.json.decode(row[0], type=TurnFinished).text) for row in rows)
+    return next((outcome for outcome in outcomes if outcome is not None), None)
 
 
 def _close(tx: Tx, goal: Goal, state: str) -> bool:
@@ -195,7 +186,7 @@ def _has_open_turn(tx: Tx, key: str) -> bool:
 
 
 def _anything_waits(tx: Tx, key: str) -> bool:
-    """Whether anything is to be done first: a message, a report, or a command, which may be about the goal."""
+    """Say whether a message, a report or a command waits, which goes first and may be about the goal."""
     sql = "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'aside'"
     return tx.one(sql, key=key) is not None
 

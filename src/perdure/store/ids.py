@@ -1,4 +1,4 @@
-"""Ids are made by us: unique, and sorted by the time they were made."""
+"""Ids: unique, and sorted by the time at which they were made."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # sorts like its values; no letters that look like digits
 _RANDOM_BITS = 62
-_LENGTH = 22  # of five bits each: 48 of time, 62 of chance
-ID_GAP = 1024  # numbers that stay free behind each id, for what must stand right behind it
+_LENGTH = 22  # characters of five bits each: 48 bits of time, 62 random bits
+ID_GAP = 1024  # numbers that stay free behind each id, for rows that must sort right behind it
 
 Clock = Callable[[], int]
 
 
 def wall_clock() -> int:
-    """UTC in milliseconds."""
+    """Return the time, UTC in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -29,7 +29,7 @@ class Ids:
         self._lock = threading.Lock()
 
     def new(self, prefix: str, *, after: str | None = None) -> str:
-        """A new id, behind `after` too, which a clock may have made that ran ahead of ours."""
+        """Return a new id, greater than `after`, too, which may come from a clock that was ahead of ours."""
         fresh = (self._clock() << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS - 1)
         if after is not None and (last := _decode(after)) >= fresh:
             fresh = last + 1 + secrets.randbits(_RANDOM_BITS - 1)
@@ -39,16 +39,16 @@ class Ids:
 
 
 def id_after(identity: str, steps: int) -> str:
-    """An id so close behind another that no third is between them, but for those of fewer steps.
+    """Return an id right behind another: only those of fewer steps are between them.
 
-    `steps` are less than `ROOM`.
+    `steps` is less than `ID_GAP`.
     """
     prefix = identity.rpartition("_")[0]
     return f"{prefix}_{_encode(_decode(identity) + steps)}"
 
 
 def is_before(one: str, other: str) -> bool:
-    """Whether an id was made before another: within a process that holds whatever happens to the clock."""
+    """Say whether an id was made before another; within a process this holds even if the clock is set back."""
     return _decode(one) < _decode(other)
 
 

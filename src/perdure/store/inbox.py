@@ -1,4 +1,4 @@
-"""The inbox: what was received, stored before the platform is told so, and acting once."""
+"""The inbox: received messages and commands, stored once, before the platform gets an acknowledgement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 InboxKind = Literal["message", "command", "wish", "report", "aside", "change"]
 
-MAX_POSITION = 1 << 62  # behind every place of every chat
+MAX_POSITION = 1 << 62  # greater than every position of every chat
 UNLIMITED_RULES = QueueRules()
 MAX_REJECTED_EVENTS = 1000  # events that nobody understood, or whose sender nobody knows: the newest
 
@@ -41,7 +41,7 @@ class ChatAttachment(Struct, frozen=True):
 
 
 class ChatMessage(Struct, frozen=True, omit_defaults=True):
-    """A message as the people in a chat see it, theirs or ours, with its place in the chat."""
+    """A message as the people in a chat see it, theirs or ours, with its position in the chat."""
 
     position: int
     id: str
@@ -50,7 +50,7 @@ class ChatMessage(Struct, frozen=True, omit_defaults=True):
     at: int
     turn: str | None
     attachments: tuple[ChatAttachment, ...] = ()
-    asks: str | None = None  # the name of the question that it asks
+    asks: str | None = None  # the id of the question that the message asks
 
 
 class Inbox:
@@ -67,12 +67,12 @@ class Inbox:
         prepare: Transaction[object] = lambda tx: None,
         rules: QueueRules = UNLIMITED_RULES,
     ) -> Stored:
-        """Take a message or a command in, once; of a new one, `first` is done before, in the same transaction.
+        """Store a message or a command, once; before a new one, `prepare` runs in the same transaction.
 
-        The rules say what it does to a turn that runs, and whether it is taken at all.
+        The rules say what the message does to a running turn, and whether it is accepted at all.
 
-        After return: it will be answered, whatever happens to us; the platform may be told so.
-        If we die inside: it is here or not; delivered again, it acts once.
+        After return: the message will be answered, whatever happens to us, and may be acknowledged.
+        If we die inside: it is stored or not; a message that is delivered again acts once.
         """
         return await self._database.write(
             lambda tx: _receive(tx, inbound, raw, key, kind, prepare, rules), key=key, at=now
@@ -91,33 +91,37 @@ class Inbox:
         refuse: Transaction[T],
         rules: QueueRules = UNLIMITED_RULES,
     ) -> Stored | T:
-        """Like `receive`, if the sender may come in: `door` says to which key, and `refuse` is done if to none.
+        """Like `receive`, for the key that `resolve_key` returns; if it returns none, `refuse` runs instead.
 
-        `key` is the usual one, in whose order the messages of a chat are taken in.
+        `key` is the usual key of the chat, by which its messages are stored in order.
         """
 
-        def work(tx: Tx) -> Stored | T:
+        def transaction(tx: Tx) -> Stored | T:
             there = resolve_key(tx)
             if there is None:
                 return refuse(tx)
             return _receive(tx, inbound, raw, there, kind, prepare(there), rules)
 
-        return await self._database.write(work, key=key, at=now)
+        return await self._database.write(transaction, key=key, at=now)
 
     async def reject(self, event_key: str, raw: str, problem: str, now: int) -> None:
-        """Keep an event that cannot be understood, so that it may be acknowledged and looked at."""
+        """Store an event that cannot be understood, so that it can be acknowledged and inspected."""
         await self._database.write(lambda tx: reject(tx, event_key, raw, problem), key=event_key, at=now)
 
     async def count_waiting(self, key: str, after: int = 0) -> int:
-        """How many messages of a key wait for their turn, of those behind a place in the chat."""
+        """Return how many messages of a key wait for their turn after a position in the chat."""
         return await self._database.read(lambda tx: count_waiting(tx, key, after))
 
     async def chat_messages(self, key: str, after: int, limit: int = 500) -> list[ChatMessage]:
-        """What the people in a chat see behind a place, in order."""
-        return await self._database.read(lambda tx: _chat_messages(tx, key, after, limit))
+        """Return what the people in a chat see after a position, in order."""
+        return await self._database.read(
+            lambda tx: [
+                _as_chat_message(tx, row) for row in tx.all(_CHAT_MESSAGES, key=key, after=after, limit=limit)
+            ]
+        )
 
     async def position_of(self, key: str, message: str) -> int | None:
-        """The place of a message, ours or a person's, in its chat."""
+        """Return the position of a message, ours or a person's, in its chat."""
         row = await self._database.read(
             lambda tx: tx.one(
                 "SELECT position FROM inbox WHERE key = :key AND id = :id "
@@ -169,7 +173,7 @@ def _require_known(tx: Tx, inbound: Inbound) -> Stored:
 
 
 def _store_expired(tx: Tx, inbound: Inbound, raw: str, key: str, kind: InboxKind) -> Stored | None:
-    """Put on record that a message was too old when it came."""
+    """Store a message that was too old when it arrived, as expired."""
     session = sessions.ensure_current(tx, key)
     message = insert(tx, inbound, raw, key, session, kind, state="expired")
     if message is None:
@@ -179,16 +183,16 @@ def _store_expired(tx: Tx, inbound: Inbound, raw: str, key: str, kind: InboxKind
 
 
 def session_for_message(tx: Tx, key: str) -> str:
-    """The id of the session for a message. If it is a fresh one because one was set aside, the chat is told."""
-    session, set_aside = sessions.ensure_open(tx, key)
-    if set_aside is not None:
-        told = texts.recovery.new_session_after_suspension(set_aside)
-        outbox.enqueue(tx, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{session}", (told,)))
+    """Return the session's id for a message; if it replaces a suspended session, tell the chat."""
+    session, suspended = sessions.ensure_open(tx, key)
+    if suspended is not None:
+        notice = texts.recovery.new_session_after_suspension(suspended)
+        outbox.enqueue(tx, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{session}", (notice,)))
     return session
 
 
 def find(tx: Tx, event_key: str) -> Stored | None:
-    """What became of an event that came before. One that was not taken has no place in the chat."""
+    """Return what became of an event that arrived before. A refused message has no position in the chat."""
     row = tx.one(
         "SELECT id, session, key, state, position FROM inbox WHERE event_key = :event AND key IS NOT NULL",
         event=event_key,
@@ -199,8 +203,8 @@ def find(tx: Tx, event_key: str) -> Stored | None:
     return Stored(row[0], row[1], row[2], fresh=False, fate=fate)
 
 
-# An event that was rejected is taken in after all if it is understood when it comes again. One that another
-# gateway has taken in, while we waited for the chat's next place, stays as it is.
+# A rejected event is stored after all if it is understood when it arrives again. An event that another gateway
+# stored, while we waited for the chat's next position, stays as it is.
 _INSERT = (
     "INSERT INTO inbox (id, event_key, key, session, kind, state, bound, body, raw, position, received_at, "
     "manner, sent_at) VALUES (:id, :event, :key, :session, :kind, :state, :bound, :body, :raw, :position, :now, "
@@ -223,7 +227,7 @@ def insert(
     manner: QueueMode | None = None,
     state: Literal["waiting", "expired", "obeyed"] = "waiting",
 ) -> str | None:
-    """Write a row that waits, once; a command is bound to the turn that is current now."""
+    """Insert a row, once; a command is bound to the current turn. None: the event was stored before."""
     row = tx.one(
         _INSERT,
         id=tx.ids.new("in"),
@@ -248,7 +252,7 @@ def insert(
 
 
 def reject(tx: Tx, event_key: str, raw: str, problem: str) -> bool:
-    """Keep an event that begins nothing, and not too many of them. False: it is here already, or was erased."""
+    """Store a rejected event, a bounded number of them. False: it was stored already, or erased."""
     if tombstones.is_erased_event(tx, event_key):
         return False
     new = tx.run(
@@ -264,7 +268,7 @@ def reject(tx: Tx, event_key: str, raw: str, problem: str) -> bool:
     return bool(new)
 
 
-_REJECTED = "state = 'rejected' AND key IS NULL"  # repeated word for word: only so does SQLite use their index
+_REJECTED = "state = 'rejected' AND key IS NULL"  # word for word as in the partial index
 _DELETE_OLD_REJECTED = (
     f"DELETE FROM inbox WHERE {_REJECTED} AND id <= "
     f"(SELECT id FROM inbox WHERE {_REJECTED} ORDER BY id DESC LIMIT 1 OFFSET :kept)"
@@ -272,7 +276,7 @@ _DELETE_OLD_REJECTED = (
 
 
 def reject_waiting(tx: Tx, message: str, problem: str) -> None:
-    """Reject what was taken in and still waits."""
+    """Reject a row that still waits."""
     sql = "UPDATE inbox SET state = 'rejected', problem = :problem WHERE id = :id AND state = 'waiting'"
     tx.run(sql, problem=problem, id=message)
 
@@ -286,13 +290,9 @@ _CHAT_MESSAGES = (
 )
 
 
-def _chat_messages(tx: Tx, key: str, after: int, limit: int) -> list[ChatMessage]:
-    return [_as_chat_message(tx, row) for row in tx.all(_CHAT_MESSAGES, key=key, after=after, limit=limit)]
-
-
 def _as_chat_message(tx: Tx, row: Row) -> ChatMessage:
-    position, message, author, said, at, turn, _, reply = row
-    text = msgspec.json.decode(said, type=Inbound).text if author == "user" else said
+    position, message, author, content, at, turn, _, reply = row
+    text = msgspec.json.decode(content, type=Inbound).text if author == "user" else content
     return ChatMessage(
         position,
         message,
@@ -306,7 +306,7 @@ def _as_chat_message(tx: Tx, row: Row) -> ChatMessage:
 
 
 def _chat_attachments(tx: Tx, row: Row) -> tuple[ChatAttachment, ...]:
-    """The files of a row of `_SEEN`."""
+    """Return the files of a row of `_CHAT_MESSAGES`."""
     if row[2] == "agent":
         return (msgspec.json.decode(row[6], type=ChatAttachment),) if row[6] else ()
     found = attachments.of_message(tx, row[1]) if attachments.has_files(row[3]) else []
@@ -314,9 +314,9 @@ def _chat_attachments(tx: Tx, row: Row) -> tuple[ChatAttachment, ...]:
 
 
 def withdraw(tx: Tx, key: str, before: int) -> int:
-    """Drop the messages of a key that wait for their turn before a place in the chat; how many there were.
+    """Withdraw the messages of a key that wait before a position in the chat; return how many there were.
 
-    Of what the gateway itself has to tell, only what nobody would be told by itself.
+    Of the gateway's own rows, asides are withdrawn, too; reports stay, because they begin a turn themselves.
     """
     sql = (
         "UPDATE inbox SET state = 'withdrawn' "
@@ -338,12 +338,12 @@ _COUNT_WAITING = (
 
 
 def assign_to_turn(tx: Tx, message: str, turn: str) -> None:
-    """Give a message to a turn."""
+    """Make a message a part of a turn."""
     tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
 
 
 def as_cause(tx: Tx, row: Row) -> Cause:
-    """A row (id, body, kind) as a turn keeps it: why it began, or what joined it, with its files."""
+    """Return a row (id, body, kind), with its files, as the cause that a turn records."""
     inbound = msgspec.json.decode(row[1], type=Inbound)
     return Cause(
         row[0],

@@ -17,9 +17,9 @@ _OF_TURN = (
     "SELECT seq, at, kind, version, body FROM journal WHERE session = :session AND seq >= :first_seq "
     "AND turn = :turn ORDER BY seq"
 )
-MAX_SEQ = 1 << 62  # behind every entry of every session
-MAX_INLINE_ENTRIES = 300  # entries that are read beside something else, about thirty turns
-# The turns of a session that were taken back.
+MAX_SEQ = 1 << 62  # greater than the seq of every entry
+MAX_INLINE_ENTRIES = 300  # entries that a claim reads itself: about thirty turns
+# The turns of a session that were undone.
 UNDONE_TURNS = "SELECT u.turn FROM journal u WHERE u.session = :session AND u.kind = 'undone'"
 
 
@@ -28,20 +28,20 @@ class Journal:
         self._database = database
 
     async def of_turn(self, session: str, turn: str) -> list[JournalRecord]:
-        """The entries of one turn."""
+        """Return the entries of one turn."""
         return await self._database.read(lambda tx: read_turn(tx, session, turn))
 
     async def read_before(self, session: str, seq: int) -> list[tuple[str, JournalRecord]]:
-        """The session's entries before a place, each with its turn; of those that were summed up, none.
+        """Return the session's entries before a seq, each with its turn, except those that were compacted.
 
-        The turn in which the summary ends is given whole: half a turn cannot be folded.
+        The turn in which the summary ends is returned whole: half a turn cannot be folded.
         """
         return await self._database.read(
             lambda tx: _read_before(tx, session, seq, compacted_through(tx, session, seq))
         )
 
     async def read_after(self, session: str, seq: int, limit: int = 500) -> list[tuple[str, JournalRecord]]:
-        """The session's entries behind a place, each with the turn it belongs to."""
+        """Return the session's entries after a seq, each with its turn."""
         rows = await self._database.read(
             lambda tx: tx.all(
                 "SELECT seq, at, kind, version, body, turn FROM journal "
@@ -55,7 +55,7 @@ class Journal:
 
 
 def compacted_through(tx: Tx, session: str, before: int = MAX_SEQ) -> int:
-    """The seq of the last entry that a summary stands for, of those made before a place; 0 if there is none."""
+    """Return the last seq that the newest summary before a seq stands for; 0 if there is no summary."""
     row = tx.one(
         "SELECT body FROM journal WHERE session = :session AND kind = 'compacted' AND seq < :seq "
         "ORDER BY seq DESC LIMIT 1",
@@ -66,7 +66,7 @@ def compacted_through(tx: Tx, session: str, before: int = MAX_SEQ) -> int:
 
 
 def read_before_if_short(tx: Tx, session: str, seq: int) -> list[tuple[str, JournalRecord]] | None:
-    """What `Journal.before` gives, or nothing if it is so much that others would have to wait for it."""
+    """Return what `Journal.read_before` does, or None if there is so much that other transactions would wait."""
     if seq == 1:
         return []
     through = compacted_through(tx, session, seq)
@@ -86,7 +86,7 @@ def _read_before(tx: Tx, session: str, seq: int, through: int) -> list[tuple[str
 
 
 def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry]) -> list[JournalRecord]:
-    """Write the entries behind the last one of the session; the records have their texts as they are stored."""
+    """Append entries to the session's journal; the returned records have their texts as they are stored."""
     records = []
     for given in entries:
         body, entry = encode_storable(given)

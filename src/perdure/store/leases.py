@@ -1,6 +1,6 @@
-"""Leases: the numbered right of one run to work on the session of a key.
+"""Leases: the right of one run to work on a key, with an epoch that grows with every claim.
 
-The lease of a dead run is free. The epoch grows with every claim, and fences whoever held the lease before.
+The lease of a dead run is free. The epoch fences the run that held the lease before.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _HOLD = f"UPDATE leases SET run = :run WHERE key = :key AND {_RUN_IS_ALIVE} AND 
 
 
 def take(tx: Tx, key: str, run: str) -> tuple[int, int] | None:
-    """Take the lease of a key that is free or ours already; its new epoch and its newest turn's number."""
+    """Take a key's lease if it is free or ours; return its new epoch and the number of the newest turn."""
     row = tx.one(_TAKE, key=key, run=run)
     return (row[0], row[1]) if row else None
 
 
 def hold(tx: Tx, key: str, run: str) -> bool:
-    """Have the lease of a key that is ours already, or free with no turn begun."""
+    """Hold a key's lease without a new epoch, if it is ours, or free and the key has no open turn."""
     return bool(tx.run(_HOLD, key=key, run=run))
 
 
 def holder(tx: Tx, key: str) -> str | None:
-    """The run that has the lease of a key, dead or alive."""
+    """Return the run that has the lease of a key, dead or alive."""
     row = tx.one("SELECT run FROM leases WHERE key = :key", key=key)
     return row[0] if row else None

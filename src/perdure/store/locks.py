@@ -1,7 +1,7 @@
-"""One gateway per home and per database file, proved by a lock of the operating system.
+"""File locks of the operating system, which allow one gateway per home and per database file.
 
-The lock ends with the process that holds it, however it ends: a zombie or a recycled process id never looks
-alive. The process id in the file is there for people to read, and nothing else.
+A lock ends with the process that holds it, however the process ends: a zombie or a reused process id never counts
+as alive. The process id in the file is only for people to read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FileLock:
 
 
 def lock_holder(lock: Path) -> int | None:
-    """The process that holds a lock; None if nobody does."""
+    """Return the id of the process that holds a lock; None if no process does."""
     try:
         with lock.open() as file:
             try:

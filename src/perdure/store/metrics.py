@@ -1,7 +1,8 @@
-"""Tallies: how much there was of everything since the database began, counted a few rows at a time.
+"""Metrics: `Gauges` counts what is open now, `Counters` what has ended since the database was made.
 
-What is over stays as it is, so it is counted once, and only the newest rows again each time. An erased session
-stays in the count while the process lives: whoever reads a counter takes a fall for a restart.
+Rows that have ended never change, so `Counters` counts them once, a slice at a time, and recounts only the newest
+rows. An erased session stays in the count while the process lives: a monitoring system takes a counter that
+falls for a restart.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from msgspec import Struct, field
 
 from perdure.core.address import split_parts
 from perdure.core.delivery import OPEN_DELIVERY_STATES
+from perdure.core.session import SessionState
 from perdure.core.turn import OPEN_STATES
-from perdure.store.conditions import DELIVERY_IS_OPEN
+from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 
 SLICE_ROWS = 2_000
-RECOUNTED_ROWS = 500  # among them, one with an earlier id may still come
+RECOUNTED_ROWS = 500  # a row with an earlier id than these may still be inserted among them
 OPEN_TURNS, OPEN_REPLIES = frozenset[str](OPEN_STATES), frozenset[str](OPEN_DELIVERY_STATES)
 
 _INTERRUPTED = (  # by the index of the marks
@@ -34,15 +36,55 @@ _DECIDED = (
 EndedCounts = Counter[tuple[str, str]]
 
 
+class OpenCounts(Struct, frozen=True):
+    """Open turns by state, suspended sessions, open replies by state, waiting messages, running processes."""
+
+    queued: int = 0
+    running: int = 0
+    waiting: int = 0
+    interrupted: int = 0
+    suspended: int = 0
+    owed: int = 0
+    sending: int = 0
+    unknown: int = 0
+    messages: int = 0  # that wait for their turn
+    processes: int = 0  # background processes whose end is not on record
+
+
+class Gauges:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def counts(self) -> OpenCounts:
+        """Count what is open, in one snapshot, from the indexes of open rows."""
+
+        def transaction(tx: Tx) -> OpenCounts:
+            turns = tx.all(f"SELECT state, count(*) FROM turns WHERE {TURN_IS_OPEN} GROUP BY state")
+            replies = tx.all(f"SELECT state, count(*) FROM outbox WHERE {DELIVERY_IS_OPEN} GROUP BY state")
+            return OpenCounts(
+                **{row[0]: row[1] for row in (*turns, *replies)},
+                suspended=_count(tx, f"sessions WHERE state = '{SessionState.SUSPENDED}'"),
+                messages=_count(tx, "inbox WHERE state = 'waiting' AND kind = 'message'"),
+                processes=_count(tx, "processes WHERE state = 'live'"),
+            )
+
+        return await self._database.read(transaction)
+
+
+def _count(tx: Tx, rows: str) -> int:
+    row = tx.one(f"SELECT count(*) FROM {rows}")
+    return row[0] if row else 0
+
+
 class CountedDecision(Struct, frozen=True):
-    """As much of a decision's entry as is counted."""
+    """The fields of a decision's journal entry that are counted."""
 
     decision: str
     rule: str = ""
 
 
 class RecoveryCounts(Struct, frozen=True):
-    """How often a turn was cut off, what was decided about it (and by which rule), and how runs ended."""
+    """How often turns were interrupted, the decisions about them by choice and rule, and how runs ended."""
 
     interruptions: int
     decisions: Counter[tuple[str, str]]
@@ -50,27 +92,27 @@ class RecoveryCounts(Struct, frozen=True):
 
 
 class TableCounter(Struct):
-    """The count of a table so far: what is over, up to a place, and what is not over before it."""
+    """The count of a table up to a cursor: the rows that have ended, and the ids of those still open."""
 
-    select: str  # id, where, state
+    select: str  # of id, lane and state
     open_states: frozenset[str]
     cursor: str = ""
     ended: EndedCounts = field(default_factory=Counter)
     open: set[str] = field(default_factory=set)
 
     def add_slice(self, rows: list[Row]) -> None:
-        """Count rows up to a place, for good, as far as they are over."""
+        """Count the next rows for good, as far as they have ended, and move the cursor behind them."""
         self.ended += self.count_ended(rows)
         self.open |= {row[0] for row in rows if row[2] in self.open_states}
         self.cursor = rows[-1][0]
 
     def recount_open(self, rows: list[Row]) -> None:
-        """Count what was not over before. What is not there any more was erased."""
+        """Count the rows that were open before and have ended since; a row that is missing was erased."""
         self.ended += self.count_ended(rows)
         self.open = {row[0] for row in rows if row[2] in self.open_states}
 
     def count_ended(self, rows: list[Row]) -> EndedCounts:
-        """What is over among rows, by platform and state."""
+        """Count the rows that have ended, by platform and state."""
         lanes = Counter((row[1], row[2]) for row in rows if row[2] not in self.open_states)
         found: EndedCounts = Counter()
         for (lane, state), count in lanes.items():
@@ -82,7 +124,7 @@ class Counters:
     def __init__(
         self, database: Database, slice_rows: int = SLICE_ROWS, recounted_rows: int = RECOUNTED_ROWS
     ) -> None:
-        """`together` rows are counted for good at a time, and the `newest` never."""
+        """Rows are counted for good `slice_rows` at a time; the newest `recounted_rows` are counted every time."""
         self._database = database
         self._slice_rows = slice_rows
         self._recounted_rows = recounted_rows
@@ -90,15 +132,15 @@ class Counters:
         self._replies = TableCounter("SELECT id, lane, state FROM outbox", OPEN_REPLIES)
 
     async def ended_turns(self) -> EndedCounts:
-        """Turns that are over, by state; where they were is left empty. One caller at a time."""
-        return await self._count(self._turns)
+        """Count the turns that have ended, by state; their platform is left empty. One caller at a time."""
+        return await self._count_ended(self._turns)
 
     async def ended_replies(self) -> EndedCounts:
-        """Replies that are over, by platform and state. One caller at a time."""
-        return await self._count(self._replies)
+        """Count the replies that have ended, by platform and state. One caller at a time."""
+        return await self._count_ended(self._replies)
 
     async def open_replies(self) -> EndedCounts:
-        """Replies that are not over, by platform and state, from their own index."""
+        """Count the open replies, by platform and state, from the index of open rows."""
         rows = await self._read(
             f"SELECT count(*), lane, state FROM outbox WHERE {DELIVERY_IS_OPEN} GROUP BY lane, state"
         )
@@ -108,39 +150,39 @@ class Counters:
         return found
 
     async def recoveries(self) -> RecoveryCounts:
-        """Counted anew each time: takes as long as there were interruptions."""
+        """Count interruptions, decisions and ended runs. The cost grows with the number of interruptions."""
         interruptions, decisions = 0, Counter[tuple[str, str]]()
         after, more = "", True
         while more:
             [(last, marks, sessions)] = await self._read(_INTERRUPTED, after=after, slice=self._slice_rows)
             for [body] in await self._read(_DECIDED, after=after, last=last or ""):
-                decided = msgspec.json.decode(body, type=CountedDecision)
-                decisions[decided.decision, decided.rule] += 1
+                decision = msgspec.json.decode(body, type=CountedDecision)
+                decisions[decision.decision, decision.rule] += 1
             interruptions += int(marks or 0)
             after, more = last or "", sessions == self._slice_rows
         runs = await self._read("SELECT ending, count(*) FROM runs WHERE ending IS NOT NULL GROUP BY ending")
         return RecoveryCounts(interruptions, decisions, dict(runs))
 
-    async def _count(self, table: TableCounter) -> EndedCounts:
+    async def _count_ended(self, table: TableCounter) -> EndedCounts:
         table.recount_open(await self._open_rows(table))
         while True:
-            most = self._slice_rows + self._recounted_rows
+            limit = self._slice_rows + self._recounted_rows
             rows = await self._read(
-                f"{table.select} WHERE id > :place ORDER BY id LIMIT :most", place=table.cursor, most=most
+                f"{table.select} WHERE id > :cursor ORDER BY id LIMIT :limit", cursor=table.cursor, limit=limit
             )
-            if len(rows) < most:
+            if len(rows) < limit:
                 return table.ended + table.count_ended(rows)
             table.add_slice(rows[: self._slice_rows])
 
     async def _open_rows(self, table: TableCounter) -> list[Row]:
-        def work(tx: Tx) -> list[Row]:
+        def transaction(tx: Tx) -> list[Row]:
             found = [tx.one(f"{table.select} WHERE id = :id", id=each) for each in table.open]
             return [row for row in found if row is not None]
 
-        return await self._database.read(work)
+        return await self._database.read(transaction)
 
     async def _read(self, sql: str, **values: Any) -> list[Row]:
-        def work(tx: Tx) -> list[Row]:
+        def transaction(tx: Tx) -> list[Row]:
             return tx.all(sql, **values)
 
-        return await self._database.read(work)
+        return await self._database.read(transaction)

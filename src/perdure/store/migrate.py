@@ -1,7 +1,7 @@
-"""A database is made, recognised, brought up to date, or refused untouched.
+"""Makes a new database, migrates an older one, and refuses a foreign or damaged one without writing to it.
 
-A new database is made from `schema.sql` alone. Alembic, whose import costs more than the rest of the start
-together, is loaded only when an older database has to be brought up to date.
+A new database is made from `schema.sql` alone. Alembic, whose import costs more than the rest of a start together,
+is imported only to migrate an older database.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REVISIONS = (
 HEAD = REVISIONS[-1]
 APPLICATION_ID = 0x50455244  # "PERD", in the header of every SQLite file of ours
 
-_VERSION_TABLE = (  # as Alembic would make it
+_VERSION_TABLE = (  # as Alembic makes it
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
@@ -40,7 +40,7 @@ _WAL_FRAME_HEADER_BYTES = 24
 
 
 def schema() -> list[str]:
-    """The statements that make a new database, its version included."""
+    """Return the statements that make a new database, its version included."""
     text = resources.files("perdure.store").joinpath("schema.sql").read_text()
     lines = [line.split("--", 1)[0] for line in text.splitlines()]
     return [
@@ -51,7 +51,7 @@ def schema() -> list[str]:
 
 
 def check_revision(revision: str | None, name: str) -> bool:
-    """Whether the database is of the newest version; one that we do not know is refused."""
+    """Say whether a database is of the newest version; an unknown version is refused."""
     if revision in REVISIONS:
         return revision == HEAD
     raise DatabaseRefused(
@@ -64,7 +64,7 @@ def check_revision(revision: str | None, name: str) -> bool:
 
 
 def prepare_sqlite(path: Path) -> None:
-    """Make the file if there is none, bring an older one up to date, refuse one that is not ours."""
+    """Make the file if there is none, migrate an older one, refuse one that is not ours."""
     if not path.exists():
         _make_sqlite(path)
     elif not is_current_sqlite(path):
@@ -72,13 +72,13 @@ def prepare_sqlite(path: Path) -> None:
 
 
 def is_current_sqlite(path: Path) -> bool:
-    """Whether the file is of the newest version; one that is not ours is refused, and none is written to."""
+    """Say whether the file is of the newest version; refuse one that is not ours. The file is not written to."""
     _refuse_damaged(path)
     return check_revision(_sqlite_revision(path), str(path))
 
 
 def _make_sqlite(path: Path) -> None:
-    """Make the database beside its place and move it there whole: a crash leaves no half-made file."""
+    """Make the database under another name and rename it: a crash leaves no half-made file."""
     draft = path.with_name(path.name + ".new")
     for leftover in (draft, draft.with_name(draft.name + "-journal")):
         leftover.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def _make_sqlite(path: Path) -> None:
 
 
 def _refuse_damaged(path: Path) -> None:
-    """Look at the header alone, without SQLite: it would begin to repair what it opens."""
+    """Read the header without SQLite, which would begin to repair the file."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     size = path.stat().st_size
@@ -115,7 +115,7 @@ def _refuse_damaged(path: Path) -> None:
     page_size, pages = struct.unpack(">H", header[16:18])[0], struct.unpack(">I", header[28:32])[0]
     page_size = 65536 if page_size == 1 else page_size
     pages, logged = _wal_pages(path.with_name(path.name + "-wal"), page_size, pages)
-    # Pages that the file lacks are no loss if a crash left them in the log: SQLite completes the file from there.
+    # Pages missing in the file are no loss if they are in the log: SQLite completes the file from there.
     if any(page not in logged for page in range(size // page_size + 1, pages + 1)):
         raise DatabaseRefused(
             f"{path} is truncated: it has {size} of {page_size * pages} bytes", hint=_RESTORE_HINT
@@ -123,7 +123,7 @@ def _refuse_damaged(path: Path) -> None:
 
 
 def _wal_pages(log: Path, page_size: int, pages: int) -> tuple[int, set[int]]:
-    """How many pages the database has once its log is taken into account, and which of them are in the log."""
+    """Return how many pages the database has with its log, and which of them are in the log."""
     committed: set[int] = set()
     pending: set[int] = set()
     if not log.exists():
@@ -167,7 +167,7 @@ _LOCK_MIGRATION = "SELECT pg_advisory_xact_lock(1346720324)"  # "PERD": two gate
 
 
 def prepare_postgres(execute: Callable[[str], list[tuple[Any, ...]]], url: str, name: str) -> None:
-    """The same inside one transaction of the caller's, on a database that may be empty."""
+    """Make, migrate or refuse the database, inside one transaction of the caller."""
     execute(_LOCK_MIGRATION)
     tables = {row[0] for row in execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}
     if not tables:
@@ -188,7 +188,7 @@ def prepare_postgres(execute: Callable[[str], list[tuple[Any, ...]]], url: str, 
 
 
 def upgrade(url: str, scripts: Path | None = None) -> None:
-    """Bring the database at an SQLAlchemy URL to the newest version, in one transaction."""
+    """Migrate the database at an SQLAlchemy URL to the newest version, in one transaction."""
     from alembic import command  # rarely needed, and slow to import
     from alembic.config import Config
     from sqlalchemy import create_engine
@@ -196,7 +196,7 @@ def upgrade(url: str, scripts: Path | None = None) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(scripts or Path(__file__).with_name("migrations")))
-    # The driver would begin a transaction only at the first change of a row, and leave the tables out of it.
+    # The driver would begin its transaction at the first change of a row, after the changes of tables.
     sqlite = url.startswith("sqlite:")
     engine = create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None} if sqlite else {})
     with engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""Cutting a notice into parts when it is known how much its platform takes; replies are cut before that."""
+"""Splits a notice into parts once its platform's maximum length is known; replies are split earlier."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SHORTEN_FIRST_PART = (
 
 
 def split_notice(row: OutboxDelivery, parts: Sequence[str]) -> Transaction[bool]:
-    """Cut a row that is the whole of its reply, and is not being sent, into parts. False: it is not so any more.
+    """Split an owed row that is the whole of its reply into parts. False: the row has changed meanwhile.
 
-    After return: it is the first part, and the others stand right behind it in its lane.
-    If we die inside: it is still whole, or wholly cut.
+    After return: the row is the first part, and the others stand right behind it in its lane.
+    If we die inside: the row is still whole, or completely split.
     """
 
-    def work(tx: Tx) -> bool:
+    def transaction(tx: Tx) -> bool:
         second = delivery_key(row.reply, 1)
         if not tx.run(_SHORTEN_FIRST_PART, text=parts[0], now=tx.time, id=row.id, whole=row.text, second=second):
             return False
@@ -31,7 +31,7 @@ def split_notice(row: OutboxDelivery, parts: Sequence[str]) -> Transaction[bool]
             _insert_part(tx, row, part, parts[part], last=part == len(parts) - 1)
         return True
 
-    return work
+    return transaction
 
 
 def _insert_part(tx: Tx, row: OutboxDelivery, part: int, text: str, *, last: bool) -> None:

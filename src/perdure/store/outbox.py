@@ -1,7 +1,7 @@
-"""The outbox: what is owed to people, in one lane per address.
+"""The outbox: replies and notices to be delivered, in one lane per address.
 
 owed → sending → sent | unknown | refused | expired | withdrawn. A row is `sending` on disk before the platform
-hears of it, so a crash in between leaves a send whose outcome is unknown, and never one that nobody knows of.
+is called, so a crash in between leaves a send whose outcome is unknown, never a send without a record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import Address, parent_session_key, split_parts
-from perdure.core.delivery import OPEN_DELIVERY_STATES, RESOLUTION_REMARKS, DeliveryState, delivery_key
+from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState, delivery_key
 from perdure.core.messages import Button, Outbound, SentFile
 from perdure.core.storable_text import to_json
 from perdure.store import leases, sessions
@@ -27,9 +27,9 @@ _COLUMNS = (
     "id, delivery_key, lane, key, turn, reply, part, text, reply_to, state, attempts, due_at, receipt, problem, "
     "position, created_at, updated_at, buttons, edits, file"
 )
-PAGE_WINDOW_ROWS = 5_000  # rows that one page looks at: what it seeks may be rare among them
+PAGE_WINDOW_ROWS = 5_000  # rows that one page reads at most: the wanted states may be rare among them
 MAX_ID = "z" * 30  # behind every id
-PAIRING_PREFIX = "pair_"  # how the names of replies begin that tell a code
+PAIRING_PREFIX = "pair_"  # begins the names of replies that contain a pairing code
 INSERT_DELIVERY = (
     "INSERT INTO outbox (id, delivery_key, lane, key, turn, reply, part, text, reply_to, buttons, edits, "
     "file, state, attempts, due_at, created_at, updated_at) VALUES (:id, :delivery_key, :lane, :key, "
@@ -41,14 +41,14 @@ _IS_THIS_SEND = f"state = '{DeliveryState.SENDING}' AND attempts = :attempts"
 
 
 class OutboxReply(Struct, frozen=True):
-    """A reply to owe, cut into its parts."""
+    """A reply to be delivered, split into its parts."""
 
     address: Address
     reply: str  # names the reply; parts of one reply stand or fall together
     parts: tuple[str, ...]
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()  # under the last part
-    edits: str | None = None  # the receipt of a message whose place the first part takes
+    edits: str | None = None  # the receipt of the message that the first part replaces by an edit
     file: SentFile | None = None  # the reply is this file; its one part is the caption
 
 
@@ -73,12 +73,12 @@ class OutboxDelivery(Struct, frozen=True):
     created_at: int
     updated_at: int
     buttons: str | None  # as JSON
-    edits: str | None  # the receipt of the message whose place it takes
+    edits: str | None  # the receipt of the message that this row replaces by an edit
     file: str | None  # as JSON
 
     @property
     def delay_ms(self) -> int:
-        """Milliseconds that the row was to wait when its due time was set: with it, `updated_at` was."""
+        """Milliseconds between the change that set the due time and the due time."""
         return self.due_at - self.updated_at
 
     @property
@@ -87,12 +87,12 @@ class OutboxDelivery(Struct, frozen=True):
 
     @property
     def has_pairing_code(self) -> bool:
-        """Whether the text tells a code with which whoever reads it is let in."""
+        """Whether the text contains a pairing code, with which any reader could be let in."""
         return self.reply.startswith(PAIRING_PREFIX)
 
     @property
     def public_text(self) -> str:
-        """The text for others than whom it is for."""
+        """The text with the pairing code removed, for everybody but its recipient."""
         return texts.people.PAIRING_CODE_HIDDEN if self.has_pairing_code else self.text
 
     def outbound(self, text: str | None = None) -> Outbound:
@@ -101,12 +101,12 @@ class OutboxDelivery(Struct, frozen=True):
 
     @property
     def sent_file(self) -> SentFile | None:
-        """The file that the message is."""
+        """The file that this row sends, if it sends one."""
         return msgspec.json.decode(self.file, type=SentFile) if self.file else None
 
 
 class OutboxPage(Struct, frozen=True):
-    """Some rows, and where to go on; nowhere if these are the last."""
+    """Some rows, and the cursor of the next page; None after the last page."""
 
     rows: list[OutboxDelivery]
     after: str | None
@@ -118,10 +118,16 @@ class Outbox:
 
     async def lane_heads(self, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
         """The first open row of every lane of these platforms whose session is ours or free."""
-        return await self._database.read(lambda tx: _lane_heads(tx, run, platforms))
+        sql = (
+            f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o "
+            f"JOIN leases ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_IDLE} "
+            "GROUP BY o.lane) ORDER BY id"
+        )
+        rows = await self._database.read(lambda tx: tx.all(sql, run=run))
+        return [row for row in map(_as_delivery, rows) if row.address.platform in platforms]
 
     async def start_sending(self, row: OutboxDelivery, run: str, now: int) -> bool:
-        """Say that the row is about to be sent. False: it is not ours to send, or was withdrawn.
+        """Mark the row as being sent. False: it is not ours to send, or was withdrawn.
 
         After return: if we die now, the send counts as unknown.
         """
@@ -132,56 +138,54 @@ class Outbox:
     ) -> bool:
         """Record the receipt. After return: the row is sent for good, and has its place in the chat.
 
-        `resolved` stays on record: what was done because nobody knew whether it had arrived before.
+        `resolved` stays on record: how an earlier send of unknown outcome was resolved.
         """
         return await self._database.write(lambda tx: _record_sent(tx, row, receipt, resolved), key=row.key, at=now)
 
-    async def count_by_state(self) -> dict[tuple[str, str | None], int]:
-        """How many rows there are in each state, and of those that were once unknown, how that was resolved.
-
-        It reads every row: ask seldom.
-        """
-        return await self._database.read(_count_by_state)
-
     async def retry_later(self, row: OutboxDelivery, due_at: int, now: int, *, problem: str, counts: bool) -> bool:
-        """Owe the row again: nothing was sent. `counts` says whether this used up an attempt.
+        """Put the row back: nothing was sent. `counts` says whether this used up an attempt.
 
-        One that was unknown before this try still is: what may have arrived then is not forgotten.
+        A row that was unknown before this attempt stays unknown: an earlier send may have arrived.
         """
-        state = "unknown" if row.state is DeliveryState.UNKNOWN else "owed"
+        state = row.state if row.state is DeliveryState.UNKNOWN else DeliveryState.OWED
         changes = f"state = '{state}', run = NULL, due_at = :due_at, attempts = attempts + :used"
         return await self._update(
             row, changes, now, _IS_THIS_SEND, problem=problem, due_at=due_at, used=int(counts)
         )
 
     async def record_unknown(self, row: OutboxDelivery, due_at: int, now: int, *, problem: str) -> bool:
-        """Nobody knows whether the row was sent. It holds its lane until that is resolved."""
+        """Record that the outcome of the send is unknown. The row blocks its lane until that is resolved."""
         changes = f"state = '{DeliveryState.UNKNOWN}', run = NULL, due_at = :due_at, attempts = attempts + 1"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem, due_at=due_at)
 
     async def record_refused(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
-        """The platform will never take this row: drop it with the rest of its reply, and free the lane."""
-        return await self._database.write(lambda tx: _record_refused(tx, row, problem), key=row.key, at=now)
+        """Drop a row that the platform will never accept, with the rest of its reply, and free the lane."""
+        sql = (
+            f"UPDATE outbox SET state = '{DeliveryState.REFUSED}', run = NULL, problem = :problem, "
+            f"updated_at = :now WHERE reply = :reply AND lane = :lane AND {DELIVERY_IS_OPEN}"
+        )
+        values = {"problem": problem, "now": now, "reply": row.reply, "lane": row.lane}
+        return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=row.key, at=now)
 
     async def send_as_new_message(self, row: OutboxDelivery, now: int, *, problem: str) -> bool:
-        """The message that the row was to take the place of cannot be edited: owe it as one of its own."""
+        """Owe the row as a message of its own, because the message that it should replace cannot be edited."""
         changes = f"state = '{DeliveryState.OWED}', run = NULL, due_at = :now, edits = NULL"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem)
 
     async def replace_file_with_text(self, row: OutboxDelivery, text: str, now: int, *, problem: str) -> bool:
-        """The platform does not take the file: owe words in its place."""
+        """Owe a text instead of the file, which the platform does not accept."""
         changes = f"state = '{DeliveryState.OWED}', run = NULL, due_at = :now, file = NULL, text = :text"
         return await self._update(row, changes, now, _IS_THIS_SEND, problem=problem, text=text)
 
     async def expire(
         self, row: OutboxDelivery, now: int, *, problem: str, notice: OutboxReply | None = None
     ) -> bool:
-        """Not to be sent any more. The row stays on record as expired, and the notice tells of it."""
+        """Give up an open row: it stays on record as expired, and the notice says so in the chat."""
         changes = f"state = '{DeliveryState.EXPIRED}', run = NULL"
         return await self._update(row, changes, now, DELIVERY_IS_OPEN, notice=notice, problem=problem)
 
     async def mark_orphans_unknown(self, now: int) -> int:
-        """Rows that a dead run was sending become unknown; how many there were."""
+        """Make the rows unknown that a dead run was sending; return how many there were."""
         sql = (
             f"UPDATE outbox SET state = '{DeliveryState.UNKNOWN}', run = NULL, attempts = attempts + 1, "
             "due_at = :now, updated_at = :now, problem = 'the gateway died while sending' "
@@ -190,7 +194,7 @@ class Outbox:
         return await self._database.write(lambda tx: tx.run(sql, now=now), at=now)
 
     async def enqueue(self, key: str, reply: OutboxReply, now: int) -> None:
-        """Owe a notice that belongs to no turn. After return: it will be sent once."""
+        """Put a notice of no turn in its lane. After return: it will be sent once."""
         await self._database.write(lambda tx: enqueue(tx, key, None, reply), key=key, at=now)
 
     async def of_turn(self, turn: str) -> list[OutboxDelivery]:
@@ -217,7 +221,7 @@ class Outbox:
         return found[0] if found else None
 
     async def execute_verb(self, key: str, verb: Transaction[T], *, at: int | None = None) -> T:
-        """Carry out what is to be done with a row of that key. After return: it is durable."""
+        """Run an operator's verb on a row of that key. After return: its effect is durable."""
         return await self._database.write(verb, key=key, at=at)
 
     async def _update(
@@ -232,31 +236,31 @@ class Outbox:
         sql = f"UPDATE outbox SET {changes}, problem = :problem, updated_at = :now WHERE id = :id AND {guard}"
         values |= {"id": row.id, "attempts": row.attempts, "now": now}
 
-        def work(tx: Tx) -> bool:
+        def transaction(tx: Tx) -> bool:
             changed = bool(tx.run(sql, **values))
             if changed and notice is not None:
                 enqueue(tx, row.key, None, notice)
             return changed
 
-        return await self._database.write(work, key=row.key, at=now)
+        return await self._database.write(transaction, key=row.key, at=now)
 
 
 def resent_reply_name(row: OutboxDelivery) -> str:
-    """Names what is sent again for a row, so that it is once; a code stays known as one."""
+    """Return the name of the reply that repeats a row, the same each time; it keeps the pairing prefix."""
     return f"{PAIRING_PREFIX if row.has_pairing_code else ''}{row.id}.again"
 
 
 def enqueue(tx: Tx, key: str, turn: str | None, reply: OutboxReply) -> None:
     """Put a reply in its lane, once: the same reply again changes nothing.
 
-    What work in the background has to say stands, as all that is said in a chat, under the chat's own key.
+    Replies of a background session stand under the key of their chat, like everything else sent there.
     """
     key = parent_session_key(key)
     buttons = to_json(reply.buttons) if reply.buttons else None
     file = to_json(reply.file) if reply.file else None
     lane = reply.address.lane
     if turn is None:
-        sessions.ensure_lease(tx, key)  # a notice may be the first that this chat hears of us
+        sessions.ensure_lease(tx, key)  # a notice may be the first message of a chat
     for part, text in enumerate(reply.parts):
         last = tx.one(f"SELECT max(id) FROM outbox WHERE lane = :lane AND {DELIVERY_IS_OPEN}", lane=lane)
         tx.run(
@@ -279,9 +283,9 @@ def enqueue(tx: Tx, key: str, turn: str | None, reply: OutboxReply) -> None:
 
 
 def withdraw_unsent(tx: Tx, key: str) -> list[tuple[str, str | None]]:
-    """Take back what was not sent yet of the turns of a key: the turn of each part, and what it was to edit.
+    """Withdraw the unsent parts of the replies of a key's turns; return each part's turn, and what it edits.
 
-    What work in the background has to say is in the chat's lane, and under the chat's key, but not the chat's own.
+    Replies of background sessions stay: they are in the chat's lane and under its key, but of other turns.
     """
     rows = tx.all(
         f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
@@ -295,7 +299,7 @@ def withdraw_unsent(tx: Tx, key: str) -> list[tuple[str, str | None]]:
 
 
 def withdraw_turn(tx: Tx, turn: str) -> list[str]:
-    """Take back what was not sent yet of one turn; the receipts of the messages that it was to edit."""
+    """Withdraw the unsent replies of one turn; return the receipts of the messages that they should edit."""
     rows = tx.all(
         f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
         f"WHERE turn = :turn AND state = '{DeliveryState.OWED}' RETURNING edits",
@@ -306,7 +310,7 @@ def withdraw_turn(tx: Tx, turn: str) -> list[str]:
 
 
 def withdraw_notice(tx: Tx, lane: str, reply: str) -> bool:
-    """Take back a notice that was not sent yet. False: it was, or there is none."""
+    """Withdraw a notice that was not sent yet. False: it was sent, or there is none."""
     sql = (
         f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
         f"WHERE {DELIVERY_IS_OPEN} AND lane = :lane AND reply = :reply AND state = '{DeliveryState.OWED}'"
@@ -319,16 +323,16 @@ def of_turn(tx: Tx, turn: str) -> list[OutboxDelivery]:
 
 
 def get(tx: Tx, name: str, *, for_update: bool = False) -> OutboxDelivery | None:
-    """A row by its id; held, nobody else changes it before we commit."""
+    """Return a row by its id; with `for_update`, nobody else changes it before we commit."""
     row = tx.one(f"SELECT {_COLUMNS} FROM outbox WHERE id = :name{tx.for_update if for_update else ''}", name=name)
     return _as_delivery(row) if row else None
 
 
 def _page(tx: Tx, states: Sequence[DeliveryState], after: str, limit: int) -> OutboxPage:
-    """What is open has its own index; the others are picked from the newest rows, a window of them at a time."""
+    """Read open rows from their index; rows in other states from a window of the newest rows."""
     wanted = ", ".join(f"'{state}'" for state in states)
     if set(states) <= set(OPEN_DELIVERY_STATES):
-        # Not by the bare id: SQLite would rather walk through all rows in their order than sort the few open ones.
+        # Not by the bare id: SQLite would read all rows in their order rather than sort the few open ones.
         name = "(id || '')"
         condition = (
             f"{DELIVERY_IS_OPEN} AND state IN ({wanted}) AND {name} < :after ORDER BY {name} DESC LIMIT :limit"
@@ -352,15 +356,6 @@ def _select(tx: Tx, condition: str, **values: str | int) -> list[OutboxDelivery]
     return [_as_delivery(row) for row in tx.all(f"SELECT {_COLUMNS} FROM outbox WHERE {condition}", **values)]
 
 
-def _lane_heads(tx: Tx, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o JOIN leases "
-        f"ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_IDLE} GROUP BY o.lane) ORDER BY id",
-        run=run,
-    )
-    return [row for row in map(_as_delivery, rows) if row.address.platform in platforms]
-
-
 def _start_sending(tx: Tx, row: OutboxDelivery, run: str) -> bool:
     if not leases.hold(tx, row.key, run):
         return False
@@ -369,13 +364,6 @@ def _start_sending(tx: Tx, row: OutboxDelivery, run: str) -> bool:
         f"WHERE id = :id AND state = :state AND state IN ('{DeliveryState.OWED}', '{DeliveryState.UNKNOWN}')"
     )
     return bool(tx.run(sql, run=run, now=tx.time, id=row.id, state=row.state.value))
-
-
-def _count_by_state(tx: Tx) -> dict[tuple[str, str | None], int]:
-    names = {f"r{number}": words for number, words in enumerate(RESOLUTION_REMARKS.values())}
-    resolved = f"CASE WHEN problem IN ({', '.join(f':{name}' for name in names)}) THEN problem END"
-    rows = tx.all(f"SELECT state, {resolved} AS how, count(*) FROM outbox GROUP BY state, how", **names)
-    return {(row[0], row[1]): row[2] for row in rows}
 
 
 def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, resolved: str | None) -> bool:
@@ -391,14 +379,6 @@ def _record_sent(tx: Tx, row: OutboxDelivery, receipt: str, resolved: str | None
     )
     if not changed:
         sessions.release_position(tx, row.key)
-    elif row.has_pairing_code:  # it was for one pair of eyes, and has reached them
+    elif row.has_pairing_code:  # its one recipient has it
         tx.run("UPDATE outbox SET text = :text WHERE id = :id", text=row.public_text, id=row.id)
     return bool(changed)
-
-
-def _record_refused(tx: Tx, row: OutboxDelivery, problem: str) -> bool:
-    sql = (
-        f"UPDATE outbox SET state = '{DeliveryState.REFUSED}', run = NULL, problem = :problem, updated_at = :now "
-        f"WHERE reply = :reply AND lane = :lane AND {DELIVERY_IS_OPEN}"
-    )
-    return bool(tx.run(sql, problem=problem, now=tx.time, reply=row.reply, lane=row.lane))

@@ -1,6 +1,6 @@
-"""Mending: what an operator does about a row of the outbox, as the table `core.delivery.MENDS` allows it.
+"""Outbox verbs: an operator resends or drops a row of the outbox, as `core.delivery.OUTBOX_VERBS` allows.
 
-What has failed stays on record as it is: sent again, it is a row of its own, once, which names the first one.
+A failed row stays on record as it is: its resend is one row of its own, whose name contains the first one's id.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from perdure.store.outbox import OutboxDelivery, OutboxReply
 
 
 class OutboxVerbResult(Struct, frozen=True):
-    """What came of it. `what` is hurried, due, again, before, dropped, refused or unknown."""
+    """The result of a verb. `outcome` is hurried, due, again, before, dropped, refused or unknown."""
 
     outcome: str
-    row: OutboxDelivery | None = None  # as it was
-    again: str | None = None  # the row that goes out in its place
+    row: OutboxDelivery | None = None  # as it was before the verb
+    again: str | None = None  # the id of the row that is sent instead
 
     @property
     def done(self) -> bool:
@@ -29,9 +29,9 @@ class OutboxVerbResult(Struct, frozen=True):
 
 
 def resend(name: str, *, can_verify: bool) -> Transaction[OutboxVerbResult]:
-    """Send a row again. `certain`: its platform can tell whether it is there, so that no duplicate is feared."""
+    """Send a row again. `can_verify`: the platform can tell whether it has arrived, so there is no duplicate."""
 
-    def work(tx: Tx) -> OutboxVerbResult:
+    def transaction(tx: Tx) -> OutboxVerbResult:
         row = outbox.get(tx, name, for_update=True)
         if row is None or OutboxVerb.RESEND not in OUTBOX_VERBS[row.state]:
             return OutboxVerbResult("unknown" if row is None else "refused", row)
@@ -39,13 +39,13 @@ def resend(name: str, *, can_verify: bool) -> Transaction[OutboxVerbResult]:
             return _send_now(tx, row)
         return _enqueue_copy(tx, row)
 
-    return work
+    return transaction
 
 
 def drop(name: str) -> Transaction[OutboxVerbResult]:
-    """Give up a row that was not sent, or of which nobody knows: its lane is free."""
+    """Give up a row that was not sent, or whose outcome is unknown; its lane becomes free."""
 
-    def work(tx: Tx) -> OutboxVerbResult:
+    def transaction(tx: Tx) -> OutboxVerbResult:
         row = outbox.get(tx, name, for_update=True)
         if row is None or OutboxVerb.DROP not in OUTBOX_VERBS[row.state]:
             return OutboxVerbResult("unknown" if row is None else "refused", row)
@@ -54,25 +54,25 @@ def drop(name: str) -> Transaction[OutboxVerbResult]:
             previews.enqueue_ended_notice(tx, row.key, row.turn, row.edits)
         return OutboxVerbResult("dropped", row)
 
-    return work
+    return transaction
 
 
 def _send_now(tx: Tx, row: OutboxDelivery) -> OutboxVerbResult:
-    """Try it now, and not when its pause is over; what its platform can tell is asked first, as always."""
+    """Make the row due now; the platform is still asked first whether an unknown send has arrived."""
     sql = "UPDATE outbox SET due_at = :now WHERE id = :id AND due_at > :now"
     return OutboxVerbResult("hurried" if tx.run(sql, now=tx.time, id=row.id) else "due", row)
 
 
 def _enqueue_copy(tx: Tx, row: OutboxDelivery) -> OutboxVerbResult:
-    """Owe the same words as a row of its own; if an earlier try may have arrived, they say so."""
+    """Enqueue the same text as a row of its own; if an earlier send may have arrived, the text says so."""
     name = outbox.resent_reply_name(row)
     key = delivery_key(name, 0)
     if known := tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key):
         return OutboxVerbResult("before", row, known[0])
     buttons = msgspec.json.decode(row.buttons, type=tuple[Button, ...]) if row.buttons else ()
     text = texts.delivery.maybe_duplicate(row.text).strip() if row.attempts else row.text
-    owed = OutboxReply(row.address, name, (text,), row.reply_to, buttons, file=row.sent_file)
-    outbox.enqueue(tx, row.key, row.turn, owed)
+    copy = OutboxReply(row.address, name, (text,), row.reply_to, buttons, file=row.sent_file)
+    outbox.enqueue(tx, row.key, row.turn, copy)
     made = tx.one("SELECT id FROM outbox WHERE delivery_key = :key", key=key)
     assert made is not None, f"no row {key} right after making it"
     if row.state in OPEN_DELIVERY_STATES:

@@ -1,7 +1,7 @@
-"""Pairings: codes by which people whom nobody knows ask to be let in, and the trying of codes.
+"""Pairings: the codes by which unknown people ask to be let in, and attempts to use a code.
 
-A code is told once, in the chat of whoever asked, and kept only as a digest. Everything is bounded, however many
-strangers write: the codes that are open, how often each person is told one, and how often a wrong one is tried.
+A code is sent once, to the chat of the person who asked, and stored only as a digest. Everything is bounded,
+however many strangers write: the open codes, the codes sent to each person, and the attempts with wrong codes.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from perdure.store.database import Database, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 from perdure.store.people import EVERYWHERE, Person
 
-CODE_ALPHABET = "ABCDEFGHJKMNPQRSTWXYZ23456789"  # nothing that is easily taken for another
+CODE_ALPHABET = "ABCDEFGHJKMNPQRSTWXYZ23456789"  # without characters that look alike
 CODE_LENGTH = 8
-CODE_LIFETIME_MS = 3_600_000  # how long a code is good
-CODE_INTERVAL_MS = 600_000  # nobody is told a code more often
-MAX_OPEN_CODES = 20  # codes of one platform at a time
-MAX_WRONG_CODES = 10  # wrong ones
-WRONG_CODES_WINDOW_MS = 600_000  # within that time
-MAX_RAW_CHARACTERS = 2000  # characters of what a stranger sent
+CODE_LIFETIME_MS = 3_600_000
+CODE_INTERVAL_MS = 600_000  # at least this long between two codes for one person
+MAX_OPEN_CODES = 20  # of one platform
+MAX_WRONG_CODES = 10  # attempts within the window below
+WRONG_CODES_WINDOW_MS = 600_000
+MAX_RAW_CHARACTERS = 2000  # that are stored of a stranger's event
 
 PairingRefusal = Literal["told", "quiet", "full", "silent", "again"]
 
 
 class PairingRequest(Struct, frozen=True):
-    """Somebody who asks to be let in."""
+    """A person who asks to be let in."""
 
     id: str
     platform: str
@@ -47,22 +47,22 @@ class PairingRequest(Struct, frozen=True):
 
 
 class PairingResult(Struct, frozen=True):
-    """What came of a code: paired, wrong, expired, or limited, and then when one may be tried again."""
+    """The outcome of a code; after too many wrong ones, `again_at` is the time of the next attempt."""
 
     outcome: Literal["paired", "wrong", "expired", "limited"]
     person: Person | None = None
-    key: str = ""  # of the chat that is told
+    key: str = ""  # of the chat that gets the notice
     again_at: int = 0
 
 
 def new_code() -> str:
-    """A code that nobody can guess, in two groups that are easily read aloud."""
+    """Return a new random code, in two groups that are easy to read aloud."""
     letters = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH))
     return f"{letters[:4]}-{letters[4:]}"
 
 
 def code_digest(code: str) -> str:
-    """What is kept of a code, however it is written."""
+    """Return the stored digest of a code, however the code is written."""
     letters = "".join(letter for letter in code.upper() if letter.isalnum())
     return hashlib.sha256(letters.encode()).hexdigest()
 
@@ -75,15 +75,15 @@ class Pairings:
         self._database = database
 
     async def open_requests(self, now: int) -> list[PairingRequest]:
-        """Whoever has a code that is still good, the first first."""
+        """Return the requests whose code has not expired, the oldest first."""
         sql = f"SELECT {_COLUMNS} FROM pairings WHERE expires_at > :now ORDER BY id"
         return await self._database.read(lambda tx: [PairingRequest(*row) for row in tx.all(sql, now=now)])
 
     async def pair(self, code: str, role: Role, now: int, *, here: bool = False) -> PairingResult:
-        """Let in whoever has that code, on the whole platform or only `here`, in the chat where they asked.
+        """Admit the person with that code, on the whole platform or only `here`, in the chat where they asked.
 
-        After return: they are known and will be told so, and the code is spent; or the wrong try is on record.
-        If we die inside: all of it, or nothing.
+        After return: the person is stored and will be told, and the code is used up; or the wrong attempt counts.
+        If we die inside: all of it is done, or nothing.
         """
         return await self._database.write(lambda tx: _pair(tx, code, role, here=here), at=now)
 
@@ -91,17 +91,17 @@ class Pairings:
 def reject_unknown_person(
     event_key: str, raw: str, inbound: Inbound, key: str, problem: str, *, code: str | None
 ) -> Transaction[PairingRefusal]:
-    """Keep what a stranger sent as rejected, and tell them a code, if there is one for them and it is time.
+    """Store a stranger's event as rejected, and send them a code, if there is one and none was sent lately.
 
-    The same event again changes nothing, and so does whatever else they write for a while.
+    The same event again changes nothing, and further events get no code for a while.
     """
 
-    def work(tx: Tx) -> PairingRefusal:
+    def transaction(tx: Tx) -> PairingRefusal:
         if not inbox.reject(tx, event_key, raw[:MAX_RAW_CHARACTERS], problem):
             return "again"
         return "silent" if code is None else _offer_code(tx, inbound, key, code)
 
-    return work
+    return transaction
 
 
 def _offer_code(tx: Tx, inbound: Inbound, key: str, code: str) -> PairingRefusal:
@@ -127,10 +127,10 @@ def _offer_code(tx: Tx, inbound: Inbound, key: str, code: str) -> PairingRefusal
         until=tx.time + CODE_LIFETIME_MS,
     )
     assert request.startswith(outbox.PAIRING_PREFIX), "or else the code would be shown to others"
-    told = OutboxReply(
+    notice = OutboxReply(
         inbound.address, f"{request}.{tx.time}", (texts.people.pairing_code(code),), inbound.message
     )
-    outbox.enqueue(tx, key, None, told)
+    outbox.enqueue(tx, key, None, notice)
     return "told"
 
 
@@ -147,7 +147,7 @@ _SAVE_REQUEST = (
 
 
 def _restart_future_codes(tx: Tx) -> None:
-    """Codes that were asked for later than now: the clock was set back, and their hour begins again."""
+    """Restart the lifetime of codes that were asked for in the future: the clock was set back."""
     sql = "UPDATE pairings SET asked_at = :now, expires_at = :until WHERE asked_at > :now"
     tx.run(sql, now=tx.time, until=tx.time + CODE_LIFETIME_MS)
 
@@ -178,7 +178,7 @@ def _pair(tx: Tx, code: str, role: Role, *, here: bool) -> PairingResult:
 
 
 def _find_request(tx: Tx, code: str) -> PairingRequest | None:
-    """The request of a code. Every one is compared, each in constant time: how long it takes tells nothing."""
+    """Return the request of a code. All are compared, each in constant time, so that the time tells nothing."""
     digest, found = code_digest(code), None
     for row in tx.all(f"SELECT digest, {_COLUMNS} FROM pairings ORDER BY id{tx.for_update}"):
         if hmac.compare_digest(row[0], digest):

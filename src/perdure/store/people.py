@@ -1,4 +1,4 @@
-"""People: who is known by name, as what, and where."""
+"""People: persons that are stored by name, with their role, in one chat or on a whole platform."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 from perdure.core.roles import Role
 from perdure.store.database import Database, Transaction, Tx
 
-EVERYWHERE = ""  # the chat of somebody who is known on the whole platform
+EVERYWHERE = ""  # the chat of a person whose role holds on the whole platform
 
 
 class Person(Struct, frozen=True):
@@ -31,30 +31,30 @@ class People:
         self._database = database
 
     async def admit(self, person: Person, after: Transaction[object] = _nothing) -> None:
-        """After return: the person is known, with this role and name, and `then` is done, in one transaction."""
+        """Store a person with this role and name, and run `after`, in one transaction."""
 
-        def work(tx: Tx) -> None:
+        def transaction(tx: Tx) -> None:
             admit(tx, person)
             after(tx)
 
-        await self._database.write(work)
+        await self._database.write(transaction)
 
     async def remove(
         self, platform: str, person: str, chat: str | None = None, after: Transaction[object] = _nothing
     ) -> bool:
-        """After return: the person is unknown in that chat, or wherever they were known, and `then` is done.
+        """Delete a person in that chat, or wherever they were known, and run `after`, in one transaction.
 
         False: they were unknown before.
         """
 
-        def work(tx: Tx) -> bool:
+        def transaction(tx: Tx) -> bool:
             there = "" if chat is None else " AND chat = :chat"
             sql = f"DELETE FROM people WHERE platform = :platform AND person = :person{there}"
             gone = tx.run(sql, platform=platform, person=person, **({} if chat is None else {"chat": chat}))
             after(tx)
             return bool(gone)
 
-        return await self._database.write(work)
+        return await self._database.write(transaction)
 
     async def find(self, platform: str, person: str, chat: str = EVERYWHERE) -> Person | None:
         sql = f"SELECT {_COLUMNS} FROM people WHERE platform = :platform AND person = :person AND chat = :chat"
@@ -62,7 +62,7 @@ class People:
         return Person(*row) if row else None
 
     async def page(self, after: tuple[str, str, str] = ("", "", ""), limit: int = 100) -> list[Person]:
-        """People in the order of their platforms, ids and chats, beginning behind the one with these."""
+        """Return people in the order of their platforms, ids and chats, beginning behind `after`."""
         platform, person, chat = after
         sql = (
             f"SELECT {_COLUMNS} FROM people WHERE (platform, person, chat) > (:platform, :person, :chat) "
@@ -73,7 +73,7 @@ class People:
 
 
 def admit(tx: Tx, person: Person) -> None:
-    """Make somebody known; who is so already keeps the first date."""
+    """Store a person; one who is stored already keeps the first date."""
     sql = (
         f"INSERT INTO people ({_COLUMNS}) VALUES ({_PLACEHOLDERS}) ON CONFLICT (platform, person, chat) "
         "DO UPDATE SET role = excluded.role, name = excluded.name"
@@ -82,9 +82,9 @@ def admit(tx: Tx, person: Person) -> None:
 
 
 def roles(tx: Tx, platform: str, person: str, chat: str, *, for_update: bool = False) -> dict[str, Role]:
-    """The roles that somebody has by name, by chat: in this one, and everywhere.
+    """Return a person's stored roles by chat: in this one, and everywhere.
 
-    With `hold`, nobody takes them away before this transaction ends.
+    With `for_update`, nobody deletes them before this transaction ends.
     """
     rows = tx.all(
         "SELECT chat, role FROM people WHERE platform = :platform AND person = :person "

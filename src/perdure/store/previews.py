@@ -1,8 +1,8 @@
-"""Previews: what people see of an answer while it grows, on platforms where a message can be edited.
+"""Previews: messages that show an answer while it grows, on platforms where a message can be edited.
 
-sending → shown → settled, or lost. A preview is on record before the platform hears of it, and it is never the
-answer: whatever ends the turn takes its place. One whose receipt never came is lost: it may stand in the chat,
-and only `trace` names it.
+sending → shown → settled, or lost. A preview is on record before the platform is called, and it is never the
+answer: the reply that ends the turn replaces it. A preview without a receipt is lost: it may still stand in the
+chat, and only `trace` names it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Preview(Struct, frozen=True):
     delivery_key: str
     turn: str
     key: str
-    receipt: str | None = None  # the platform's id of it, once that is known
+    receipt: str | None = None  # the platform's id of the message, once it is known
 
 
 class StoredPreview(Struct, frozen=True):
-    """A preview as it is on record."""
+    """A row of the table `previews`."""
 
     delivery_key: str
     state: str
@@ -38,14 +38,14 @@ class Previews:
         self._database = database
 
     async def begin(self, turn: str, key: str, epoch: int, now: int) -> Preview | None:
-        """The turn's preview: the one that is shown already, or a new one, about to be sent. None: not ours.
+        """Return the turn's shown preview, or a new one that is about to be sent. None: the turn is not ours.
 
-        After return: if we die before the receipt is recorded, the new one counts as lost.
+        After return: if we die before the receipt is recorded, a new preview counts as lost.
         """
         return await self._database.write(lambda tx: _begin(tx, turn, key, epoch), key=key, at=now)
 
     async def record_shown(self, preview: Preview, receipt: str, now: int) -> bool:
-        """Record the receipt. False: the turn ended meanwhile; then the preview is edited to say so."""
+        """Record the receipt. False: the turn ended meanwhile, and a notice will replace the preview."""
         return await self._database.write(lambda tx: _record_shown(tx, preview, receipt), key=preview.key, at=now)
 
 
@@ -85,7 +85,7 @@ def _record_shown(tx: Tx, preview: Preview, receipt: str) -> bool:
 
 
 def settle(tx: Tx, turn: str) -> str | None:
-    """The turn ends: the receipt of its preview, whose place something must take, or None if there is none."""
+    """End the turn's previews; return the receipt of the one that must be replaced, or None."""
     shown = tx.one("SELECT receipt FROM previews WHERE turn = :turn AND state = 'shown'", turn=turn)
     tx.run(
         "UPDATE previews SET state = CASE state WHEN 'shown' THEN 'settled' ELSE 'lost' END "
@@ -96,7 +96,7 @@ def settle(tx: Tx, turn: str) -> str | None:
 
 
 def enqueue_ended_notice(tx: Tx, key: str, turn: str, receipt: str) -> None:
-    """Owe the sentence that takes the place of a preview which no answer follows."""
+    """Put a notice in the outbox that replaces a preview after which no answer comes."""
     reply = OutboxReply(
         split_session_key(key)[1], f"{turn}.ended.{receipt}", (texts.delivery.PREVIEW_UNFINISHED,), edits=receipt
     )
@@ -104,7 +104,7 @@ def enqueue_ended_notice(tx: Tx, key: str, turn: str, receipt: str) -> None:
 
 
 def of_turn(tx: Tx, turn: str) -> list[StoredPreview]:
-    """The previews of a turn, in order."""
+    """Return the previews of a turn, in order."""
     rows = tx.all(
         "SELECT delivery_key, state, receipt, created_at FROM previews WHERE turn = :turn ORDER BY created_at",
         turn=turn,

@@ -1,7 +1,7 @@
-"""Processes: commands that go on in the background, and what the people and turns that began them hear of them.
+"""Processes: commands that run in the background, and the reports of their ends and output matches.
 
-A process is on record before anything of it runs. Its end, and the words that tell of it, are one transaction; so
-are what was found in its output and the notice of that. Whoever has seen the end by themselves is told no more.
+A process is on record before anything of it runs. Its end and the report of it are one transaction; so are the
+matches in its output and their notice. A turn that has seen the end in a tool result gets no report.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from perdure.store.database import Database, Row, Tx
 from perdure.store.inbox import InboxKind
 from perdure.store.outbox import OutboxReply
 
-NOTICE_INTERVAL_MS = 15_000  # one notice of matches at most
-ABANDONED_AFTER_MS = 86_400_000  # an installation whose last run was silent for so long has gone for good
-MAX_STRIKES = 3  # windows in a row with matches beyond their notice: then nobody watches any more
+NOTICE_INTERVAL_MS = 15_000  # between two notices of matches
+ABANDONED_AFTER_MS = 86_400_000  # an installation without a heartbeat for this long is gone for good
+MAX_STRIKES = 3  # notice intervals in a row with further matches, after which watching stops
 
 _OPEN_TURN = f"SELECT 1 FROM turns WHERE key = :key AND {TURN_IS_OPEN}"
 
@@ -34,13 +34,13 @@ class Process(Struct, frozen=True):
     """A process's row."""
 
     id: str
-    key: str  # the chat and thread that began it, which hear of it
+    key: str  # of the session that began it, which gets its reports
     session: str
     turn: str
     call: str
     generation: int
     person: str
-    instance: str  # the installation that has its files
+    instance: str  # the installation on which it runs
     directory: str
     command: str
     notify: int
@@ -60,12 +60,12 @@ class Process(Struct, frozen=True):
 
     @property
     def active_patterns(self) -> list[str]:
-        """The patterns that are looked for; none once they were switched off."""
+        """The patterns that are watched for; none once watching has stopped."""
         return msgspec.json.decode(self.patterns, type=list[str]) if self.watching else []
 
     @property
     def needs_report(self) -> bool:
-        """Whether anybody is to hear of its end, which makes up for matches that had no notice of their own."""
+        """Whether its end is reported: if that was asked for, or if there are matches without a notice."""
         off = self.patterns != "[]" and not self.watching
         return bool(self.notify or self.unnoticed or off)
 
@@ -82,7 +82,7 @@ class ProcessRequest(Struct, frozen=True):
 
 
 class ProcessEnd(Struct, frozen=True):
-    """How a process ended; lost if nobody can tell."""
+    """How a process ended; `lost` if that is unknown."""
 
     lost: bool = False
     exit_code: int | None = None
@@ -90,21 +90,21 @@ class ProcessEnd(Struct, frozen=True):
 
 
 class OutputScan(Struct, frozen=True):
-    """What a look at the output has found."""
+    """The result of one scan of the output."""
 
     count: int
-    since: int  # where it began to look
+    since: int  # the offset at which the scan began
     until: int
-    slow: bool = False  # looking takes too long
-    quiet: bool = False  # it is told with the end, which is seen already
+    slow: bool = False  # the patterns take too long to match
+    quiet: bool = False  # no notice: the process has ended, and its report will mention the matches
 
 
 class MatchNotice(Struct, frozen=True):
-    """What a notice of matches has to say."""
+    """The content of a notice of matches."""
 
-    count: int  # what was found by the last look
-    before: int  # what was found since the notice before, and was not told
-    last: bool  # there are too many, and nobody watches any more
+    count: int  # matches of the last scan
+    before: int  # matches since the last notice, of which there was no notice
+    last: bool  # there are too many matches, and watching stops
 
 
 _COLUMN_NAMES = Process.__struct_fields__
@@ -120,7 +120,7 @@ class Processes:
         self._database = database
 
     async def record(self, request: ProcessRequest, run: str, now: int) -> Process:
-        """The process of a call, new or known. After return: it is on record, before anything of it has run."""
+        """Return the process of a call, new or known. After return: it is on record, before it has started."""
         return await self._database.write(lambda tx: _record(tx, request, run), at=now)
 
     async def record_end(
@@ -132,11 +132,11 @@ class Processes:
         *,
         starter_allowed: bool = True,
     ) -> str | None:
-        """Record the end, and tell whoever wishes to hear of it: by a turn, or by a notice where none may begin.
+        """Record the end, and report it: by a turn, or by a notice where no turn may begin.
 
-        Not `heard`: whoever began it may not talk any more, so that it begins none, and only others hear of it.
-        After return: both are durable; None means that the end was on record before.
-        If we die inside: both are, or the next look finds the end again.
+        Without `starter_allowed`, whoever started it may no longer talk: no turn begins, and only others get a
+        notice. After return: the end and its report are durable; None means that the end was on record before.
+        If we die inside: both are, or the next look at the process finds the end again.
         """
         return await self._database.write(
             lambda tx: _record_end(tx, process.id, end, format_report, starter_allowed=starter_allowed),
@@ -145,7 +145,7 @@ class Processes:
         )
 
     async def delete(self, process: Process) -> None:
-        """Nothing of it ever ran, nor will. After return: it is not on record."""
+        """Delete the record of a process that never started, and never will."""
         sql = "DELETE FROM processes WHERE id = :id AND state = 'live'"
         await self._database.write(lambda tx: tx.run(sql, id=process.id), key=process.key)
 
@@ -158,10 +158,10 @@ class Processes:
         *,
         starter_allowed: bool = True,
     ) -> str | None:
-        """Record how far the output was looked at; tell what was found, at most once in a while.
+        """Record how far the output was scanned; send a notice of matches, at most one per interval.
 
-        After return: what was found is told, or counted for the next notice. None: nothing is told now.
-        If we die inside: that is so, or the same piece of output is looked at again.
+        After return: the matches are in a notice, or counted for the next one. None: there is no notice now.
+        If we die inside: that is so, or the same piece of output is scanned again.
         """
         return await self._database.write(
             lambda tx: _record_matches(tx, process.id, matches, format_notice, starter_allowed=starter_allowed),
@@ -173,35 +173,35 @@ class Processes:
         return _first(await self._select("id = :id", id=process))
 
     async def in_directory(self, directory: str) -> Process | None:
-        """The process that was begun in a directory."""
+        """Return the process of a command directory."""
         return _first(await self._select("directory = :directory", directory=directory))
 
     async def of_chat(self, turn: str, limit: int = 50) -> list[Process]:
-        """The processes of a turn's chat, the newest first, those that run before the others."""
+        """Return the processes of a turn's key, the live ones first, then the newest first."""
         condition = "key = (SELECT key FROM turns WHERE id = :turn) ORDER BY state <> 'live', id DESC LIMIT :limit"
         return await self._select(condition, turn=turn, limit=limit)
 
     async def live(self, key: str | None = None) -> list[Process]:
-        """Every process that has not ended as far as we know, or those of one key."""
+        """Return every live process, or those of one key."""
         if key is not None:
             return await self._select("state = 'live' AND key = :key ORDER BY id", key=key)
-        found = await self._select("state = 'live'")  # sorted here: SQLite would walk through all of them by id
+        found = await self._select("state = 'live'")  # sorted here: SQLite would read all rows by their ids
         return sorted(found, key=lambda process: process.id)
 
     async def abandoned(self) -> list[Process]:
-        """The living ones of installations that were not heard of for so long that they will hardly return."""
+        """Return the live processes of installations that are gone for good."""
         found = await self._database.read(
             lambda tx: tx.all(_ABANDONED, limit=tx.lease_clock() - ABANDONED_AFTER_MS)
         )
         return [Process(*row) for row in found]
 
     async def live_directories(self) -> set[str]:
-        """Where processes run that have not ended as far as we know."""
+        """Return the command directories of the live processes."""
         sql = "SELECT directory FROM processes WHERE state = 'live'"
         return await self._database.read(lambda tx: {row[0] for row in tx.all(sql)})
 
     async def page(self, after: str = "", limit: int = 100, *, newest: bool = False) -> list[Process]:
-        """Processes in the order of their ids, or against it, beginning behind `after`."""
+        """Return processes in the order of their ids, or with `newest` in reverse, beginning behind `after`."""
         if newest:
             return await self._select("id < :after ORDER BY id DESC LIMIT :limit", after=after or "z", limit=limit)
         return await self._select("id > :after ORDER BY id LIMIT :limit", after=after, limit=limit)
@@ -249,7 +249,7 @@ def _record(tx: Tx, request: ProcessRequest, run: str) -> Process:
 
 
 def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
-    """Where a turn is, and who spoke last in it."""
+    """Return a turn's key, session and generation, and the person who spoke last in it."""
     row = tx.one("SELECT key, session, generation FROM turns WHERE id = :turn", turn=turn)
     assert row is not None, f"there is no turn {turn}"
     causes = fold(journal.read_turn(tx, row[1], turn)).causes
@@ -278,7 +278,7 @@ def _record_end(
 
 
 def _mark_ended(tx: Tx, process: str, end: ProcessEnd, told: str) -> Process | None:
-    """Record the end once; None: it is on record already."""
+    """Record the end, once; None: it is on record already."""
     row = tx.one(
         "UPDATE processes SET state = :state, exit_code = :code, signal = :signal, ended_at = :now, told = :told "
         f"WHERE id = :id AND state = 'live' RETURNING {_COLUMNS}",
@@ -293,23 +293,23 @@ def _mark_ended(tx: Tx, process: str, end: ProcessEnd, told: str) -> Process | N
 
 
 def _report(tx: Tx, process: Process, event: str, text: str, kind: InboxKind, *, starter_allowed: bool) -> str:
-    """Let the session hear of it; if that is no longer the one that people talk to, the chat."""
+    """Report to the process's session; if that is no longer the open one, send a notice to the chat."""
     session, address = sessions.current(tx, process.key), split_session_key(process.key)[1]
     if not starter_allowed and address.kind == "dm":
         return "nobody"
     left = session is None or session.id != process.session or session.state is not SessionState.OPEN
     if left or not starter_allowed:
-        owed = OutboxReply(
+        notice = OutboxReply(
             address, f"{process.id}.{event}", (texts.background.label(background_number(process.key), text),)
         )
-        outbox.enqueue(tx, process.key, None, owed)
+        outbox.enqueue(tx, process.key, None, notice)
         return "notice"
     reports.insert(tx, process, f"process:{process.id}:{event}", text, kind)
     return kind
 
 
 def mark_seen(tx: Tx, sight: ObservedExit) -> None:
-    """Somebody has seen the end: from now on nobody is told of it, nor of anything before it."""
+    """Record that a turn has seen the end of a process; the process's unread reports are withdrawn."""
     process = _get_for_update(tx, sight.process)
     if process is None:
         return
@@ -319,7 +319,7 @@ def mark_seen(tx: Tx, sight: ObservedExit) -> None:
 
 
 def _withdraw_end_report(tx: Tx, process: Process) -> None:
-    """Of an end that is on record: what was not heard yet is not said any more."""
+    """Withdraw the unread report of an end that is already on record, and record that the end was seen."""
     lane, reply = split_session_key(process.key)[1].lane, f"{process.id}.ended"
     heard = not reports.is_waiting(tx, process.key, f"process:{process.id}:ended")
     heard = heard and not outbox.withdraw_notice(tx, lane, reply)
@@ -341,7 +341,7 @@ def _record_matches(
     row = _get_for_update(tx, process)
     if row is None or row.state != "live" or not row.watching or row.scanned != matches.since:
         return None
-    # A clock that was set back makes nobody wait.
+    # If the clock was set back, the notice is not early.
     early = row.noticed_at is not None and 0 <= tx.time - row.noticed_at < NOTICE_INTERVAL_MS and not matches.slow
     if matches.quiet or early or not (matches.count + row.unnoticed or matches.slow):
         _count_unnoticed(tx, row, matches)
@@ -372,6 +372,6 @@ def _count_unnoticed(tx: Tx, row: Process, matches: OutputScan) -> None:
 
 
 def _has_newer_turn(tx: Tx, row: Process) -> bool:
-    """Whether the turn that a process belongs to still works, or a newer one has begun since."""
+    """Say whether the process's turn is still open, or a newer turn of its key has begun."""
     newest = tx.one(f"SELECT generation FROM leases WHERE key = :key{tx.for_update}", key=row.key)
     return bool(newest and newest[0] > row.generation) or tx.one(_OPEN_TURN, key=row.key) is not None

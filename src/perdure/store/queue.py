@@ -1,4 +1,4 @@
-"""The queue: what waits for its turn, what of it goes together, and what may be done to it until it begins."""
+"""The queue: waiting messages, which of them share a turn, and how they are edited, expired or steered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
 
-# A message behind a command waits until that is obeyed: `/new` and then "hello" is a hello to the new session.
+# A message behind a command waits until the command was executed: after `/new`, "hello" goes to the new session.
 BEFORE_COMMANDS = (
     "position < coalesce((SELECT min(c.position) FROM inbox c "
     f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {inbox.MAX_POSITION})"
@@ -43,7 +43,7 @@ class Queue:
         self._database = database
 
     async def mode(self, key: str, default: QueueMode) -> QueueMode:
-        """What a message does that finds the conversation busy."""
+        """Return what a message does that arrives while a turn of the key runs."""
         return await self._database.read(lambda tx: busy_modes.mode_of(tx, key, default))
 
     async def amend(
@@ -56,41 +56,41 @@ class Queue:
         resolve_key: Transaction[str | None],
         rules: QueueRules,
     ) -> Stored:
-        """Edit or delete a message that has not begun, once; `door` says in which conversation it is, if in any.
+        """Edit or delete a waiting message, once; `resolve_key` returns the key of its session, if it has one.
 
-        After return: it has its new words, or is gone, whatever happens to us; or its fate says why not.
-        If we die inside: it is as before or as after; delivered again, the change acts once.
+        After return: the change is durable, or the returned fate says why it was not made.
+        If we die inside: the message is as before or as after; a change that is delivered again acts once.
         """
 
-        def work(tx: Tx) -> Stored:
+        def transaction(tx: Tx) -> Stored:
             there = resolve_key(tx)
             if there is None:
                 return Stored("", "", key, fresh=False, fate=Fate.UNKNOWN)
             return _amend(tx, inbound, raw, there, rules)
 
-        return await self._database.write(work, key=key, at=now)
+        return await self._database.write(transaction, key=key, at=now)
 
     async def has_steering_message(self, key: str) -> bool:
-        """Whether a message waits that wants to be heard by the turn that runs."""
+        """Say whether a message waits that is to steer the running turn."""
         return await self._database.read(lambda tx: tx.one(f"{_STEERING} LIMIT 1", key=key) is not None)
 
     async def join(self, turn: Turn, rules: QueueRules, now: int) -> list[JournalRecord] | None:
-        """Let the messages that want it join a turn that runs, in order; None: the turn has moved on.
+        """Let the steering messages join a running turn, in order; None: the turn has moved on.
 
-        After return: they are a part of the turn, and begin no other.
-        If we die inside: they are, or they still wait.
+        After return: the messages are a part of the turn, and begin no other turn.
+        If we die inside: they are a part of the turn, or they still wait.
         """
         return await self._database.write(lambda tx: _join(tx, turn, rules), key=turn.key, at=now)
 
     async def expire_old(self, before: int) -> list[str]:
-        """Give up the messages and commands that were sent before a moment and have not begun; of which keys."""
+        """Expire the waiting messages and commands that were sent before a time; return their keys."""
         keys = await self._database.read(lambda tx: [row[0] for row in tx.all(_KEYS_WITH_OLD, before=before)])
         for key in keys:
             await self._database.write(_expire_key(key, before), key=key)
         return keys
 
     async def notify_expired(self, now: int) -> list[str]:
-        """Owe each chat the news of what was too old to be answered, once; the keys of those chats."""
+        """Put a notice of its expired messages in each chat's lane, once; return the keys of those chats."""
         sql = "SELECT key FROM leases WHERE untold > 0 ORDER BY key"
         keys = await self._database.read(lambda tx: [row[0] for row in tx.all(sql)])
         for key in keys:
@@ -102,7 +102,7 @@ class Queue:
 
 
 def is_ready(tx: Tx, key: str, rules: QueueRules) -> bool:
-    """Whether a turn may begin from what waits, as far as one can tell without the lease."""
+    """Say whether a turn may begin from the waiting messages, as far as one can tell without the lease."""
     row = _first(tx, key)
     return row is not None and (
         _is_too_old(row, rules.too_old_before(tx.time)) or bool(_rows_of_turn(tx, key, row, rules))
@@ -110,9 +110,9 @@ def is_ready(tx: Tx, key: str, rules: QueueRules) -> bool:
 
 
 def next_rows(tx: Tx, key: str, rules: QueueRules) -> list[Row]:
-    """The rows that begin the next turn, (id, body, kind, …); none if nothing waits, or more may still come.
+    """Return the rows that begin the next turn, (id, body, kind, …); none if nothing waits, or more may come.
 
-    What is found too old is given up on the way.
+    Messages that are too old expire on the way.
     """
     while (row := _first(tx, key, tx.for_update)) is not None:
         if not _is_too_old(row, rules.too_old_before(tx.time)):
@@ -122,19 +122,19 @@ def next_rows(tx: Tx, key: str, rules: QueueRules) -> list[Row]:
 
 
 def has_waiting(tx: Tx, key: str) -> bool:
-    """Whether anything waits that will begin a turn."""
+    """Say whether a row waits that will begin a turn."""
     return tx.one(_FIRST_WAITING, key=key) is not None
 
 
 def _first(tx: Tx, key: str, for_update: str = "") -> Row | None:
-    """What interrupts goes first; otherwise the order is that of the chat."""
+    """Return the first waiting row: interrupting messages first, then in the order of the chat."""
     return tx.one(f"{_INTERRUPTING} LIMIT 1{for_update}", key=key) or tx.one(
         f"{_FIRST_WAITING}{for_update}", key=key
     )
 
 
 def _rows_of_turn(tx: Tx, key: str, row: Row, rules: QueueRules, for_update: str = "") -> list[Row]:
-    """The message and those that belong to its turn. Nobody reads the whole queue where there are none."""
+    """Return a message with those that share its turn; the rest of the queue is read only if some may."""
     rows, before = [row], rules.too_old_before(tx.time)
     if _as_waiting(row).may_share_turn:
         rows = [each for each in _candidate_rows(tx, key, row, for_update) if not _is_too_old(each, before)]
@@ -194,30 +194,30 @@ def _expire(tx: Tx, key: str, messages: list[str]) -> None:
 
 
 def _expire_key(key: str, before: int) -> Transaction[None]:
-    def work(tx: Tx) -> None:
+    def transaction(tx: Tx) -> None:
         _lock_queue(tx, key)
         gone = tx.run(
             f"UPDATE inbox SET state = 'expired' WHERE key = :key AND {_TOO_OLD}", key=key, before=before
         )
         busy_modes.add_expired(tx, key, gone)
 
-    return work
+    return transaction
 
 
 def _notify_key(key: str) -> Transaction[None]:
-    def work(tx: Tx) -> None:
+    def transaction(tx: Tx) -> None:
         untold = _lock_queue(tx, key)
         if not untold:
-            return  # another gateway has told it
+            return  # another gateway has told the chat
         tx.run("UPDATE leases SET untold = 0 WHERE key = :key", key=key)
-        told = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.queue.expired(untold),))
-        outbox.enqueue(tx, key, None, told)
+        notice = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.queue.expired(untold),))
+        outbox.enqueue(tx, key, None, notice)
 
-    return work
+    return transaction
 
 
 def _lock_queue(tx: Tx, key: str) -> int:
-    """Let nobody else do anything with this queue; how many messages its chat is still to be told of."""
+    """Lock a key's queue for this transaction; return how many expired messages its chat was not told of."""
     row = tx.one(f"SELECT untold FROM leases WHERE key = :key{tx.for_update}", key=key)
     return row[0] if row else 0
 
@@ -251,7 +251,7 @@ def _amend(tx: Tx, change: Inbound, raw: str, key: str, rules: QueueRules) -> St
 
 
 def _edit(tx: Tx, message: str, key: str, inbound: Inbound, rules: QueueRules) -> str | None:
-    """Give a message other words: they may make a command of it, or of a command a message. What it ended."""
+    """Change a message's text, which may turn it into a command or back; return the turn that it ended."""
     row = tx.one("SELECT manner, kind FROM inbox WHERE id = :id", id=message)
     was: QueueMode | None = row[0] if row else None
     ordered = read_command(inbound.text) is not None
@@ -280,9 +280,9 @@ def _update_message(
 
 
 class QueuedCommand(Struct, frozen=True):
-    """What became of the words of a command."""
+    """The result of turning a command into a message."""
 
-    taken: bool  # False: too many wait already
+    taken: bool  # False: the queue is full
     busy: bool = False  # whether a turn is under way
     before: int = 0  # messages that wait before it
 
@@ -290,9 +290,9 @@ class QueuedCommand(Struct, frozen=True):
 def convert_to_message(
     command: ChatCommand, words: str, manner: QueueMode, rules: QueueRules
 ) -> Transaction[QueuedCommand]:
-    """Make the command a message that says only these words, where it stands, in a manner of its own."""
+    """Turn a command into a message with these words, at the same position, with its own queue mode."""
 
-    def work(tx: Tx) -> QueuedCommand:
+    def transaction(tx: Tx) -> QueuedCommand:
         if busy_modes.is_queue_full(tx, command.key, rules.cap):
             return QueuedCommand(False)
         turn, before = (
@@ -301,26 +301,26 @@ def convert_to_message(
         )
         session = inbox.session_for_message(tx, command.key)
         row = tx.one("SELECT body FROM inbox WHERE id = :id", id=command.id)
-        assert row is not None, f"the order {command.id} vanished"
-        said = replace(msgspec.json.decode(row[0], type=Inbound), text=words)
-        _update_message(tx, command.id, said, "message", manner, None)
+        assert row is not None, f"the command {command.id} vanished"
+        inbound = replace(msgspec.json.decode(row[0], type=Inbound), text=words)
+        _update_message(tx, command.id, inbound, "message", manner, None)
         tx.run("UPDATE inbox SET session = :session WHERE id = :id", session=session, id=command.id)
         return QueuedCommand(
             True, turn is not None and turn.state in (TurnState.RUNNING, TurnState.QUEUED), before
         )
 
-    return work
+    return transaction
 
 
 class ModeSwitch(Struct, frozen=True):
     mode: QueueMode
-    ended: str | None  # the turn that a message ended which came right behind
+    ended: str | None  # the turn that was ended by a message right behind the command
 
 
 def switch_mode(key: str, mode: QueueMode, since: int) -> Transaction[ModeSwitch]:
-    """Switch the mode of a conversation. Only messages that came behind a place in the chat follow it."""
+    """Switch the queue mode of a key; messages after a position in the chat follow the new mode."""
 
-    def work(tx: Tx) -> ModeSwitch:
+    def transaction(tx: Tx) -> ModeSwitch:
         tx.run("UPDATE leases SET mode = :mode WHERE key = :key", mode=mode, key=key)
         moved = tx.run(
             "UPDATE inbox SET manner = :mode WHERE key = :key AND state = 'waiting' AND kind = 'message' "
@@ -331,4 +331,4 @@ def switch_mode(key: str, mode: QueueMode, since: int) -> Transaction[ModeSwitch
         )
         return ModeSwitch(mode, busy_modes.cancel_replaced_turn(tx, key, mode) if moved else None)
 
-    return work
+    return transaction

@@ -1,4 +1,4 @@
-"""News: words of ours that wait in the inbox, to begin a turn or to be taken along by the next one."""
+"""Reports: texts of the gateway in the inbox, which begin a turn or join the next one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.store.outbox import OutboxReply
 
 
 class ReportSubject(Protocol):
-    """What a note is about: who is concerned, and where."""
+    """The process that a report is about: whose it is, and in which session."""
 
     @property
     def id(self) -> str: ...
@@ -30,13 +30,13 @@ class ReportSubject(Protocol):
 
 
 def insert(tx: Tx, about: ReportSubject, event: str, text: str, kind: InboxKind) -> None:
-    """Write words of ours that wait for a turn, once. `raw` says what they are about."""
+    """Insert a report that waits for a turn, once. Its `raw` column names its subject."""
     note = Inbound(split_session_key(about.key)[1], "", Sender(about.person), text)
     inbox.insert(tx, note, about.id, about.key, about.session, kind, event=event)
 
 
 def withdraw(tx: Tx, key: str, about: str) -> None:
-    """Take back whatever waits to be told of something."""
+    """Withdraw the waiting reports about a subject."""
     tx.run(
         "UPDATE inbox SET state = 'withdrawn' WHERE key = :key AND state = 'waiting' "
         "AND kind IN ('report', 'aside') AND raw = :about",
@@ -51,13 +51,13 @@ def is_waiting(tx: Tx, key: str, event: str) -> bool:
 
 
 def convert_orphans_to_notices(tx: Tx, key: str) -> None:
-    """Reports for a session that nobody talks to any more become notices to the chat: they begin no turn."""
+    """Turn the reports of a session that is no longer open into notices to the chat, which begin no turn."""
     for row in tx.all(_ORPHANED_REPORTS, key=key):
         _withdraw_and_notify(tx, row, "notice")
 
 
 def convert_to_notice(tx: Tx, message: str) -> None:
-    """News of somebody's who may not talk any more begin no turn: at most, others in the chat hear of it."""
+    """Withdraw a report whose person may no longer talk; others in the chat get a notice instead."""
     row = tx.one(_WAITING_REPORT, id=message)
     if row is not None:
         alone = split_session_key(row[4])[1].kind == "dm" or row[5] == "aside"
@@ -65,7 +65,7 @@ def convert_to_notice(tx: Tx, message: str) -> None:
 
 
 def _withdraw_and_notify(tx: Tx, row: Row, told: str) -> None:
-    """Withdraw what waits for a turn, and say it in the chat, if it is to be told there."""
+    """Withdraw a report; if `told` is "notice", send its text to the chat instead."""
     tx.run("UPDATE inbox SET state = 'withdrawn' WHERE id = :id", id=row[0])
     tx.run("UPDATE processes SET told = :told WHERE id = :id AND told = 'report'", told=told, id=row[2])
     if told == "notice":

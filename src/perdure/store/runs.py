@@ -1,7 +1,7 @@
-"""Runs: every start of every gateway, and how it ended.
+"""Runs: every start of every gateway, its heartbeat, and how it ended.
 
-A run is alive until it has an ending. Its own process ends it cleanly; another gateway ends it as lost, when it
-holds the lock of the same home or file, or when the heartbeat has been silent for too long.
+A run is alive until it has an ending. Its own process ends it cleanly. Another gateway ends it as lost, when that
+gateway holds the lock of the same home or file, or when the run's heartbeat has been silent for too long.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from perdure.core.exit_report import ExitReport, GatewayLaunch
 from perdure.store import outbox
 from perdure.store.database import Database, Transaction, Tx
 
-LEASE_MS = 30_000  # a run that was silent for so long is dead
+LEASE_MS = 30_000  # a run without a heartbeat for this long is dead
 RECENT_MS = 300_000
-MAX_PAST_RUNS = 20  # runs
+MAX_PAST_RUNS = 20  # earlier runs that a start looks at
 
 
 class Run(Struct, frozen=True):
@@ -35,7 +35,7 @@ class Run(Struct, frozen=True):
 
 
 class RunStart(Struct, frozen=True):
-    """How a run began, and how those before it ended."""
+    """A run that has begun, and how many runs before it died."""
 
     run: str
     unclean_in_a_row: int  # how many runs of this installation died one after another, up to now
@@ -47,19 +47,19 @@ class Runs:
         self._database = database
 
     async def begin(self, instance: str, version: str, launch: GatewayLaunch | None = None) -> RunStart:
-        """Begin a run, end those that our locks prove dead, and tell whoever asked for the restart.
+        """Begin a run, end the runs that our locks prove dead, and answer whoever asked for the restart.
 
-        `launch` is what the supervisor says of this start and of the deaths before it.
+        `launch` is the supervisor's record of this start and of the deaths before it.
 
         After return: the run is on record, and the sessions of dead runs may be taken over.
         If we die inside: at most a run that the next start ends as lost.
         """
         sole, run = self._database.exclusive, self._database.ids.new("run")
-        said = launch or GatewayLaunch("")
-        return await self._database.write(lambda tx: _begin(tx, run, instance, version, said, exclusive=sole))
+        launched = launch or GatewayLaunch("")
+        return await self._database.write(lambda tx: _begin(tx, run, instance, version, launched, exclusive=sole))
 
     async def record_heartbeat(self, run: str) -> bool:
-        """Say that the run is alive. False: it was declared dead meanwhile, and must stop."""
+        """Record that the run is alive. False: it was declared dead meanwhile, and must stop."""
         return await self._database.write(
             lambda tx: bool(
                 tx.run(
@@ -72,7 +72,25 @@ class Runs:
 
     async def reap(self, run: str) -> int:
         """End the runs whose heartbeat is silent; return how many there were. Never our own."""
-        return await self._database.write(lambda tx: _reap(tx, run))
+
+        def transaction(tx: Tx) -> int:
+            now = tx.lease_clock()
+            # A heartbeat in the future: the clock was set back, and the run's silence is counted from now.
+            tx.run(
+                "UPDATE runs SET heartbeat_at = :now "
+                "WHERE ended_at IS NULL AND heartbeat_at > :now AND id <> :run",
+                now=now,
+                run=run,
+            )
+            return tx.run(
+                "UPDATE runs SET ended_at = :now, ending = 'lost' "
+                "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
+                now=now,
+                limit=now - LEASE_MS,
+                run=run,
+            )
+
+        return await self._database.write(transaction)
 
     async def end(self, run: str) -> None:
         """Record a clean stop. After return: the run's leases are free."""
@@ -96,7 +114,7 @@ class Runs:
 
 
 def of_turn(tx: Tx, records: Sequence[JournalRecord]) -> list[Run]:
-    """The runs that had the turn of these records."""
+    """Return the runs that claimed or interrupted the turn of these records."""
     entries = [record.entry for record in records]
     claimed = {entry.run for entry in entries if isinstance(entry, TurnClaimed)}
     names = claimed | {entry.run for entry in entries if isinstance(entry, TurnInterrupted) and entry.run}
@@ -105,25 +123,8 @@ def of_turn(tx: Tx, records: Sequence[JournalRecord]) -> list[Run]:
     return [Run(*row) for row in found if row is not None]
 
 
-def _reap(tx: Tx, run: str) -> int:
-    now = tx.lease_clock()
-    # A heartbeat later than now: the clock was set back, and the silence of its run is counted from here.
-    tx.run(
-        "UPDATE runs SET heartbeat_at = :now WHERE ended_at IS NULL AND heartbeat_at > :now AND id <> :run",
-        now=now,
-        run=run,
-    )
-    return tx.run(
-        "UPDATE runs SET ended_at = :now, ending = 'lost' "
-        "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
-        now=now,
-        limit=now - LEASE_MS,
-        run=run,
-    )
-
-
 def request_restart(run: str, key: str) -> Transaction[bool]:
-    """Remember who asked for a restart of this run. False: somebody has asked before."""
+    """Record who asked for a restart of this run. False: somebody has asked before."""
     sql = "UPDATE runs SET restart_for = :key WHERE id = :run AND restart_for IS NULL AND ended_at IS NULL"
     return lambda tx: bool(tx.run(sql, key=key, run=run))
 
@@ -159,7 +160,7 @@ def _begin(tx: Tx, run: str, instance: str, version: str, launch: GatewayLaunch,
 
 
 def _record_exit(tx: Tx, death: ExitReport) -> None:
-    """Put on record how the run of that launch died; a run that ended by its own hand did not die."""
+    """Record how the run of that launch died; a run that stopped cleanly did not die."""
     tx.run(
         "UPDATE runs SET died_at = :at, exit_code = :code "
         "WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = 'lost')",
@@ -170,7 +171,7 @@ def _record_exit(tx: Tx, death: ExitReport) -> None:
 
 
 def _notify_restart_requesters(tx: Tx) -> None:
-    """Owe "I am back" to every session that asked for a restart; the reply's name makes it once."""
+    """Put "I am back" in the lane of every session that asked for a restart; the reply's name is unique."""
     asked = tx.all(
         "SELECT r.id, r.restart_for FROM runs r WHERE r.restart_for IS NOT NULL AND r.ended_at IS NOT NULL "
         "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.delivery_key = 'back.' || r.id || ':0')"

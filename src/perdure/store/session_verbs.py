@@ -1,6 +1,6 @@
-"""What a person or an operator may do to a session: each verb is one transaction.
+"""Session verbs: stop, renew, drop, suspend and resume, by a person or an operator, each in one transaction.
 
-Each function gives a work for the store; runtime and operations say who may use it.
+Each function returns a transaction for the database; runtime and operations decide who may use it.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class SuspendResult(Struct, frozen=True):
 
 class DropResult(Struct, frozen=True):
     turn: str | None  # the turn that was given up, if any
-    over: bool = False  # whether there was nothing left of the one that was meant
+    over: bool = False  # the turn that was meant has ended for good
 
 
 class ResumeResult(Struct, frozen=True):
-    """What came of the wish to go on. `what` is turn, session, running, nothing, over or unknown."""
+    """The result of a resume. `outcome` is turn, session, running, nothing, over or unknown."""
 
     outcome: str
     session: str | None = None
@@ -62,12 +62,12 @@ class ResumeResult(Struct, frozen=True):
 def stop(
     key: str, bound: str | None, *, everything: bool = False, before: int = MAX_POSITION
 ) -> Transaction[StopResult]:
-    """End the bound turn, if it is still the current one, for good; withdraw what was not sent yet.
+    """Cancel the bound turn, if it is still the current one, and withdraw unsent replies.
 
-    Of the messages that wait, those before a place in the chat are counted; with `everything`, dropped.
+    Messages that wait before a position in the chat are counted; with `everything`, they are dropped.
     """
 
-    def work(tx: Tx) -> StopResult:
+    def transaction(tx: Tx) -> StopResult:
         turn = transitions.current_turn(tx, key)
         ended = turn if turn is not None and (bound is None or turn.id == bound) else None
         if ended is not None:
@@ -81,13 +81,13 @@ def stop(
             ended.id if ended else None, len(withdrawn), inbox.count_waiting(tx, key, before=before), dropped
         )
 
-    return work
+    return transaction
 
 
 def renew(key: str, *, before: int = MAX_POSITION) -> Transaction[RenewResult]:
-    """Begin a fresh session: the open turn is cancelled, and messages that wait before a place are dropped."""
+    """Begin a fresh session: cancel the open turn, and drop the messages that wait before a position."""
 
-    def work(tx: Tx) -> RenewResult:
+    def transaction(tx: Tx) -> RenewResult:
         turn = transitions.current_turn(tx, key)
         if turn is not None:
             transitions.cancel(tx, turn, CancelReason.RESET)
@@ -96,16 +96,16 @@ def renew(key: str, *, before: int = MAX_POSITION) -> Transaction[RenewResult]:
         reports.convert_orphans_to_notices(tx, key)
         return RenewResult(session, turn.id if turn else None, dropped)
 
-    return work
+    return transaction
 
 
 def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Transaction[str | None]:
-    """Begin a fresh session if a rule says so, and tell the chat; the old one's interrupted turn is cancelled.
+    """Begin a fresh session if a reset rule is due, and tell the chat; an interrupted turn is cancelled.
 
-    Whatever runs, waits for a person, or has a process of its own is not idle.
+    A session whose turn runs or waits for a person, or which has a live process, is not idle.
     """
 
-    def work(tx: Tx) -> str | None:
+    def transaction(tx: Tx) -> str | None:
         session, turn = sessions.current(tx, key), transitions.current_turn(tx, key)
         if (
             session is None
@@ -123,34 +123,34 @@ def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Tr
         if turn is not None:
             transitions.cancel(tx, turn, CancelReason.RESET)
         fresh = sessions.renew(tx, key, reason=reason)
-        told = texts.recovery.new_session_after_reset(reason, session.id)
-        outbox.enqueue(tx, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{fresh}", (told,)))
+        notice = texts.recovery.new_session_after_reset(reason, session.id)
+        outbox.enqueue(tx, key, None, OutboxReply(split_session_key(key)[1], f"fresh.{fresh}", (notice,)))
         reports.convert_orphans_to_notices(tx, key)
         return fresh
 
-    return work
+    return transaction
 
 
 def drop(key: str, *, bound: str | None = None) -> Transaction[DropResult]:
-    """Give up the key's interrupted turn, if it is the bound one."""
+    """Cancel the key's interrupted turn, if it is the bound one."""
 
-    def work(tx: Tx) -> DropResult:
+    def transaction(tx: Tx) -> DropResult:
         turn = transitions.current_turn(tx, key)
         if turn is None or turn.state is not TurnState.INTERRUPTED or (bound is not None and turn.id != bound):
             return DropResult(None, over=transitions.is_over(tx, bound))
         transitions.cancel(tx, turn, CancelReason.DROPPED)
         return DropResult(turn.id)
 
-    return work
+    return transaction
 
 
 def suspend(key: str) -> Transaction[SuspendResult]:
-    """Set the key's session aside: it does not go on by itself, and the next message begins a fresh one.
+    """Suspend the key's session: it does not go on by itself, and the next message begins a fresh one.
 
-    A message that had joined its turn is such a one.
+    A message that had joined the session's turn waits again, as such a next message.
     """
 
-    def work(tx: Tx) -> SuspendResult:
+    def transaction(tx: Tx) -> SuspendResult:
         turn = transitions.current_turn(tx, key)
         if turn is not None:
             left = return_entries(transitions.read_view(tx, turn))
@@ -158,15 +158,15 @@ def suspend(key: str) -> Transaction[SuspendResult]:
             return SuspendResult(True, turn.id)
         return SuspendResult(sessions.suspend(tx, key), None)
 
-    return work
+    return transaction
 
 
 def resume(
     key: str, run: str, request: Inbound, *, session: str = "", bound: str | None = None
 ) -> Transaction[ResumeResult]:
-    """Go on with the bound turn, or what was set aside; with an id, bring that session here first."""
+    """Resume the bound turn, or the suspended session; with a session's id, move that session here first."""
 
-    def work(tx: Tx) -> ResumeResult:
+    def transaction(tx: Tx) -> ResumeResult:
         turn = transitions.current_turn(tx, key)
         if session:
             return _move_session(tx, key, session, request, turn)
@@ -181,11 +181,11 @@ def resume(
         _reopen_session(tx, key, current.id, request)
         return ResumeResult("session", current.id)
 
-    return work
+    return transaction
 
 
 def _resume_turn(tx: Tx, turn: Turn, run: str, by: Sender) -> ResumeResult:
-    """Requeue an interrupted turn because a person said so, whatever was decided before."""
+    """Requeue an interrupted turn because a person asked for it, whatever was decided before."""
     if turn.state is not TurnState.INTERRUPTED or leases.holder(tx, turn.key) != run:
         return ResumeResult("running", turn.session)
     asked = RecoveryDecided(RecoveryChoice.RESUME, "a person asked for it", {"by": by.id}, rule=PERSON_RULE)
@@ -194,7 +194,7 @@ def _resume_turn(tx: Tx, turn: Turn, run: str, by: Sender) -> ResumeResult:
 
 
 def _move_session(tx: Tx, key: str, session: str, request: Inbound, turn: Turn | None) -> ResumeResult:
-    """Move a session here. It leaves where it was: an id is never at two addresses."""
+    """Move a session to this key, away from its former one: a session is never at two addresses."""
     found = sessions.get(tx, session)
     if found is None:
         return ResumeResult("unknown")
@@ -210,7 +210,7 @@ def _move_session(tx: Tx, key: str, session: str, request: Inbound, turn: Turn |
 
 
 def _reopen_session(tx: Tx, key: str, session: str, request: Inbound) -> None:
-    """Open a session again, and let its work go on if it was set aside: the wish is a cause without words."""
+    """Reopen a session; if a suspension ended its last turn, a cause without words begins the next one."""
     sessions.reopen(tx, session)
     if transitions.suspended_turn(tx, session) is not None:
         inbox.insert(tx, request, "", key, session, "wish")

@@ -1,4 +1,4 @@
-"""Sessions: conversations with a stable key and a current id."""
+"""Sessions: conversations, each with a stable key and an id until it begins anew; and their recovery state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Session(Struct, frozen=True):
 
 
 class SessionFilter(Struct, frozen=True):
-    """Which sessions are wanted: by their state, that of their turn, or their key; the newest first, or last."""
+    """Selects sessions by their state, their turn's state or their key; the newest first, or last."""
 
     state: str = ""
     turn: str = ""
@@ -51,38 +51,52 @@ class Sessions:
         return await self._database.read(lambda tx: get(tx, session))
 
     async def current(self, key: str) -> Session | None:
-        """The session that the next message to this key belongs to."""
+        """Return the session that the next message to this key belongs to."""
         return await self._database.read(lambda tx: current(tx, key))
 
     async def page(
         self, after: str = "", limit: int = 100, matching: SessionFilter | None = None
     ) -> list[Session]:
-        """Sessions in the order of their ids, beginning behind `after`; of those, the ones that are wanted."""
+        """Return the sessions that match, in the order of their ids, beginning behind `after`."""
         return await self._database.read(lambda tx: _page(tx, after, limit, matching or SessionFilter()))
 
     async def of_key(self, key: str) -> list[Session]:
-        """The sessions that a key has had, oldest first."""
+        """Return the sessions that a key has had, the oldest first."""
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id"
         return await self._database.read(lambda tx: [_as_session(row) for row in tx.all(sql, key=key)])
 
     async def newest_of_key(self, key: str, limit: int = 10) -> list[tuple[Session, str]]:
-        """The newest sessions of a key, the newest first, each with the words that it began with."""
-        return await self._database.read(lambda tx: _newest_of_key(tx, key, limit))
+        """Return the newest sessions of a key, the newest first, each with its first text."""
+        sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id DESC LIMIT :limit"
+        return await self._database.read(lambda tx: _with_first_texts(tx, tx.all(sql, key=key, limit=limit)))
 
     async def recent_by_prefix(self, prefix: str, limit: int) -> list[tuple[Session, str]]:
-        """The current sessions of keys that begin so, the last used first, each with its first words."""
-        return await self._database.read(lambda tx: _recent_by_prefix(tx, prefix, limit))
+        """Return the current sessions of keys with that prefix, the last used first, each with its first text."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM sessions WHERE {SESSION_IS_CURRENT} AND substr(key, 1, :length) = :prefix "
+            "ORDER BY updated_at DESC, id DESC LIMIT :limit"
+        )
+        values = {"length": len(prefix), "prefix": prefix, "limit": limit}
+        return await self._database.read(lambda tx: _with_first_texts(tx, tx.all(sql, **values)))
 
     async def find_by_name(self, name: str) -> list[Session]:
-        """The session of that id; or all that a key has had, with the work in its background."""
-        return await self._database.read(lambda tx: _find_by_name(tx, name))
+        """Return the session of that id, or all sessions that a key has had, background sessions included."""
+
+        def transaction(tx: Tx) -> list[Session]:
+            found = get(tx, name)
+            if found is not None:
+                return [found]
+            rows = tx.all(f"SELECT {_COLUMNS} FROM sessions ORDER BY id") if name.startswith("agent:") else []
+            return [_as_session(row) for row in rows if name in (row[1], parent_session_key(row[1]))]
+
+        return await self._database.read(transaction)
 
     async def recovery(self, session: str) -> RecoveryState:
-        """The session's recovery state, derived from its journal."""
+        """Derive the session's recovery state from its journal."""
         return await self._database.read(lambda tx: read_recovery(tx, session))
 
     async def generation(self, key: str) -> int:
-        """The number of the key's newest turn."""
+        """Return the number of the key's newest turn."""
         row = await self._database.read(
             lambda tx: tx.one("SELECT generation FROM leases WHERE key = :key", key=key)
         )
@@ -90,7 +104,7 @@ class Sessions:
 
 
 def ensure_open(tx: Tx, key: str) -> tuple[str, str | None]:
-    """The id of the session for a new message, and of the suspended one that it takes the place of, if any."""
+    """Return the id of the session for a new message, and of the suspended session that it replaces, if any."""
     row = tx.one(_CURRENT_SESSION, key=key)
     if row is None:
         return _create(tx, key, None), None
@@ -100,7 +114,7 @@ def ensure_open(tx: Tx, key: str) -> tuple[str, str | None]:
 
 
 def ensure_current(tx: Tx, key: str) -> str:
-    """The id of the key's current session, in whatever state it is."""
+    """Return the id of the key's current session, which may be suspended."""
     row = tx.one(_CURRENT_SESSION, key=key)
     return row[0] if row is not None else _create(tx, key, None)
 
@@ -127,7 +141,7 @@ def close_current(tx: Tx, key: str) -> None:
 
 
 def ensure_lease(tx: Tx, key: str) -> None:
-    """After this the key has a lease, free if it is new, and so a place in the order of its chat."""
+    """Make the key's lease if there is none. The lease also counts the positions in the chat."""
     tx.run(_NEW_LEASE, key=key)
 
 
@@ -141,7 +155,7 @@ def _create(tx: Tx, key: str, reason: str | None) -> str:
 
 
 def next_position(tx: Tx, key: str) -> int:
-    """The next place in the order of what is seen in a chat."""
+    """Return the chat's next position, by which its messages are ordered."""
     row = tx.one("UPDATE leases SET position = position + 1 WHERE key = :key RETURNING position", key=key)
     assert row is not None, f"no lease row for {key}"
     position: int = row[0]
@@ -149,12 +163,12 @@ def next_position(tx: Tx, key: str) -> int:
 
 
 def release_position(tx: Tx, key: str) -> None:
-    """Undo `next_position` in the same transaction: nothing came to stand there."""
+    """Undo `next_position` in the same transaction: the position was not used."""
     tx.run("UPDATE leases SET position = position - 1 WHERE key = :key", key=key)
 
 
 def suspend(tx: Tx, key: str) -> bool:
-    """Set the key's open session aside. False: it has none."""
+    """Suspend the key's open session. False: it has none."""
     sql = (
         f"UPDATE sessions SET state = '{SessionState.SUSPENDED}', updated_at = :now "
         f"WHERE key = :key AND state = '{SessionState.OPEN}'"
@@ -172,7 +186,7 @@ def get(tx: Tx, session: str) -> Session | None:
 
 
 def current(tx: Tx, key: str) -> Session | None:
-    """The key's session that is not closed."""
+    """Return the key's session that is not closed."""
     return _one(tx, f"key = :value AND {SESSION_IS_CURRENT}", key)
 
 
@@ -185,26 +199,7 @@ def _as_session(row: Row) -> Session:
     return Session(*(*row[:2], SessionState(row[2]), *row[3:]))
 
 
-def _find_by_name(tx: Tx, name: str) -> list[Session]:
-    found = get(tx, name)
-    if found is not None:
-        return [found]
-    rows = tx.all(f"SELECT {_COLUMNS} FROM sessions ORDER BY id") if name.startswith("agent:") else []
-    return [_as_session(row) for row in rows if name in (row[1], parent_session_key(row[1]))]
-
-
-def _newest_of_key(tx: Tx, key: str, limit: int) -> list[tuple[Session, str]]:
-    sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id DESC LIMIT :limit"
-    found = [_as_session(row) for row in tx.all(sql, key=key, limit=limit)]
-    return [(session, _first_text(tx, session.id)) for session in found]
-
-
-def _recent_by_prefix(tx: Tx, prefix: str, limit: int) -> list[tuple[Session, str]]:
-    sql = (
-        f"SELECT {_COLUMNS} FROM sessions WHERE {SESSION_IS_CURRENT} AND substr(key, 1, :length) = :prefix "
-        "ORDER BY updated_at DESC, id DESC LIMIT :limit"
-    )
-    rows = tx.all(sql, length=len(prefix), prefix=prefix, limit=limit)
+def _with_first_texts(tx: Tx, rows: list[Row]) -> list[tuple[Session, str]]:
     return [(session, _first_text(tx, session.id)) for session in map(_as_session, rows)]
 
 
@@ -245,7 +240,7 @@ def _page(tx: Tx, after: str, limit: int, matching: SessionFilter) -> list[Sessi
 
 
 def read_recovery(tx: Tx, session: str) -> RecoveryState:
-    """Read the marks and the last delivery; nearly every session has no mark, and then that is all."""
+    """Read the marks and, if there are any, the last delivery; nearly every session has no mark."""
     rows = tx.all(
         "SELECT j.seq, j.at, j.body, j.turn, t.state FROM journal j JOIN turns t ON t.id = j.turn "
         f"WHERE j.session = :session AND j.kind = 'interrupted' AND j.turn NOT IN ({UNDONE_TURNS}) ORDER BY j.seq",
@@ -262,7 +257,7 @@ def _mark(tx: Tx, session: str, row: Row) -> Mark:
 
 
 def _cancel_reason(tx: Tx, session: str, turn: str, state: str) -> str | None:
-    """Why the turn was cancelled, if it was."""
+    """Return why the turn was cancelled, if it was."""
     if state != TurnState.CANCELLED:
         return None
     row = tx.one(
@@ -274,7 +269,7 @@ def _cancel_reason(tx: Tx, session: str, turn: str, state: str) -> str | None:
 
 
 def _last_delivered_seq(tx: Tx, session: str) -> int:
-    """The seq at which the newest turn ended whose every reply has arrived; 0 if there is none."""
+    """Return the seq at which the newest turn with only delivered replies ended; 0 if there is none."""
     row = tx.one(
         "SELECT max(j.seq) FROM turns t JOIN journal j ON j.session = t.session AND j.turn = t.id "
         "AND j.seq >= t.first_seq AND j.kind = 'finished' "

@@ -1,4 +1,4 @@
-"""Situations: all that is known of a session or a message at one moment, read in one snapshot."""
+"""Snapshots: the state of a session, or the trace of a message, each read in one transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perdure.store.sessions import Session
 
 
 class MessageTrace(Struct, frozen=True):
-    """The life of a message: from its arrival to the receipts of what came of it."""
+    """A message, with its turn's journal, replies, previews and runs."""
 
     message: str
     event_key: str
@@ -40,20 +40,20 @@ class Snapshots:
         self._database = database
 
     async def of_session(self, session: Session) -> SessionSnapshot:
-        """What `/why` tells of."""
+        """Read what `/why` explains."""
         return await self._database.read(lambda tx: _read_snapshot(tx, session))
 
     async def find_session(self, name: str) -> Session | None:
-        """A session by its id, or the current one by its key."""
+        """Return a session by its id, or the current session of a key."""
         return await self._database.read(lambda tx: sessions.get(tx, name) or sessions.current(tx, name))
 
     async def trace_message(self, name: str) -> MessageTrace | None:
-        """The life of a message, named by our id of it, its event key, or the id that the platform gave it."""
+        """Trace a message, named by its inbox id, its event key, or the platform's id of it."""
         return await self._database.read(lambda tx: _trace_message(tx, name))
 
 
 def _read_snapshot(tx: Tx, session: Session) -> SessionSnapshot:
-    # The last turn is all that is explained, however long the conversation has grown.
+    # Only the last turn is explained, however long the conversation is.
     last = tx.one(
         "SELECT id, first_seq FROM turns WHERE session = :id ORDER BY generation DESC LIMIT 1", id=session.id
     )
@@ -70,7 +70,7 @@ def _read_snapshot(tx: Tx, session: Session) -> SessionSnapshot:
     )
 
 
-# Turns that wait for a slot, the one that began first before the others: their newest entry is the decision.
+# The turns that wait for a slot, the oldest first: their newest entry is the decision to resume.
 _SLOT_QUEUE = (
     "SELECT t.key FROM turns t JOIN leases l ON l.key = t.key JOIN journal j ON j.session = t.session "
     f"AND j.seq = (SELECT max(n.seq) FROM journal n WHERE n.session = t.session) WHERE t.{TURN_IS_OPEN} "
@@ -81,13 +81,13 @@ _RESUME_PATTERN = f'%"rule":"{RecoveryRule.RESUME}"%'
 
 
 def _turns_ahead(tx: Tx, key: str, view: TurnView) -> int | None:
-    """How many turns get a slot before the one of this key; None: it waits for none."""
+    """Return how many turns get a slot before the key's turn; None: it waits for no slot."""
     if not awaits_slot(view):
         return None
-    line = [row[0] for row in tx.all(_SLOT_QUEUE, key=key, resumed=_RESUME_PATTERN)]
+    queue = [row[0] for row in tx.all(_SLOT_QUEUE, key=key, resumed=_RESUME_PATTERN)]
     if view.last_decision is not None and view.last_decision.evidence.get(ALONE_EVIDENCE):
-        line.sort(key=lambda other: not inbox.count_waiting(tx, other))  # who wrote comes first
-    return line.index(key) if key in line else 0
+        queue.sort(key=lambda other: not inbox.count_waiting(tx, other))  # keys with a waiting message first
+    return queue.index(key) if key in queue else 0
 
 
 _MESSAGE = "SELECT id, event_key, kind, state, key, problem, received_at, turn, session FROM inbox WHERE "

@@ -1,4 +1,4 @@
-"""Lives: all that is on record of one turn, and the turns of a session, newest first. Every read has its limit."""
+"""Timelines: the whole record of one turn, and summaries of a session's turns, with a limit on every read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.store.previews import StoredPreview
 from perdure.store.runs import Run
 from perdure.store.transitions import TURN_COLUMNS, Turn, as_turn, get
 
-MAX_ROWS = 2_000  # entries, messages or replies of one turn
+MAX_ROWS = 2_000  # of each table, for one turn
 
 
 class TurnMessage(Struct, frozen=True):
@@ -31,7 +31,7 @@ class TurnMessage(Struct, frozen=True):
 
 
 class TurnHistory(Struct, frozen=True):
-    """A turn from the events that it began with to the receipts of its replies."""
+    """A turn, from the messages that it began with to the receipts of its replies."""
 
     turn: Turn
     messages: list[TurnMessage]
@@ -39,7 +39,7 @@ class TurnHistory(Struct, frozen=True):
     deliveries: list[OutboxDelivery]
     previews: list[StoredPreview]
     runs: list[Run]
-    whole: bool  # False: there are more entries than are read at once
+    whole: bool  # False: the turn has more entries than `MAX_ROWS`
 
 
 class TurnSummary(Struct, frozen=True):
@@ -55,11 +55,11 @@ class Timelines:
         self._database = database
 
     async def of_turn(self, turn: str) -> TurnHistory | None:
-        """A turn's life, read in one snapshot."""
+        """Read the history of a turn in one snapshot."""
         return await self._database.read(lambda tx: _read_history(tx, turn))
 
     async def turns_of_session(self, session: str, after: str = "", limit: int = 50) -> list[TurnSummary]:
-        """The turns of a session, the newest first, beginning before `after`."""
+        """Return the turns of a session, the newest first, beginning before `after`."""
         return await self._database.read(lambda tx: _read_summaries(tx, session, after, limit))
 
 

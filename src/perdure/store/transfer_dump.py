@@ -1,8 +1,8 @@
-"""How a session is read whole, as of one moment.
+"""Reads a session as an export record, with its turns, messages and replies.
 
-A message belongs to the session of its turn, and without one to the session that received it. A notice, which has
-no turn, goes with the current session of its key. Events that were rejected, people, processes and goals stay
-behind.
+A message belongs to the session of its turn, and without a turn to the session that received it. A notice, which
+has no turn, belongs to the current session of its key. Rejected events, people, processes and goals are not
+exported.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _DELIVERY_COLUMNS = ", ".join(f"o.{name}" for name in ExportedDelivery.__struct_
 
 
 def dump_key(tx: Tx, key: str) -> list[ExportedSession]:
-    """Every session of a key."""
+    """Read every session of a key."""
     rows = tx.all(f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE key = :key", key=key)
     return [_dump_row(tx, row) for row in sorted(rows)]
 
 
 def dump_session(tx: Tx, session: str) -> ExportedSession | None:
-    """The session of that id, if there is one."""
+    """Read the session of that id, if there is one."""
     row = tx.one(f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE id = :id", id=session)
     return _dump_row(tx, row) if row else None
 
@@ -107,7 +107,7 @@ def _messages(tx: Tx, session: str, keys: Iterable[str]) -> tuple[ExportedMessag
 
 
 def _attachments(tx: Tx, key: str) -> dict[str, list[ExportedAttachment]]:
-    """The files of a key's messages. Their bytes stay behind, so one that was fetched is to be fetched again."""
+    """Return the files of a key's messages. Their bytes are not exported, so they are to be fetched again."""
     files: dict[str, list[ExportedAttachment]] = defaultdict(list)
     sql = f"SELECT {_ATTACHMENT_COLUMNS} FROM attachments a JOIN inbox i ON i.id = a.inbox WHERE i.key = :key"
     for row in sorted(tx.all(sql, key=key), key=lambda row: (row[0], row[2])):
@@ -125,7 +125,7 @@ def _deliveries(tx: Tx, session: str, key: str) -> tuple[ExportedDelivery, ...]:
 
 
 def _current_session_id(tx: Tx, key: str) -> str:
-    """The key's current session, or its newest if none is current."""
+    """Return the id of the key's current session, or of its newest if none is current."""
     rows = tx.all("SELECT state, id FROM sessions WHERE key = :key", key=key)
     session: str = max((state != SessionState.CLOSED, session) for state, session in rows)[1]
     return session
@@ -137,7 +137,7 @@ def _delivery(row: Row) -> ExportedDelivery:
         delivery = replace(delivery, text=texts.people.PAIRING_CODE_HIDDEN)
     if delivery.state != DeliveryState.SENDING:
         return delivery
-    # Wherever it is imported, nobody will ever hear how this send ended.
+    # After an import, the outcome of this send cannot be known.
     return replace(
         delivery, state=DeliveryState.UNKNOWN.value, attempts=delivery.attempts + 1, problem=EXPORTED_WHILE_SENDING
     )

@@ -1,7 +1,7 @@
-"""Moves of a turn: its row and its journal entries are written in the same transaction.
+"""Transitions of a turn: its row and its journal entries change in the same transaction.
 
-Each is guarded by the state and the epoch that the caller believes in. A guard that fails is a return value: the
-caller no longer owns the turn.
+Each transition is guarded by the state and the epoch that the caller has read. A guard that fails is a return
+value: the caller no longer owns the turn.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def as_turn(row: Row) -> Turn:
 
 
 def current_turn(tx: Tx, key: str) -> Turn | None:
-    """The key's turn that was begun and not ended, if there is one."""
+    """Return the key's open turn, if there is one."""
     row = tx.one(f"SELECT {TURN_COLUMNS} FROM turns WHERE key = :key AND {TURN_IS_OPEN}", key=key)
     return as_turn(row) if row else None
 
@@ -77,7 +77,7 @@ def read_view(tx: Tx, turn: Turn) -> TurnView:
 
 
 def append_facts(tx: Tx, turn: Turn, entries: Sequence[Entry], *, late: bool = True) -> list[JournalRecord] | None:
-    """Facts that move nothing. Some are accepted late, unless not even they may be: always from the same epoch."""
+    """Append entries that move nothing. With `late`, a result counts after an interruption of the same epoch."""
     guard = _ACCEPTS_LATE_FACTS if late and all(entry.late for entry in entries) else _IS_RUNNING
     if tx.one(guard + tx.for_update, turn=turn.id, epoch=turn.epoch) is None:
         return None
@@ -86,7 +86,7 @@ def append_facts(tx: Tx, turn: Turn, entries: Sequence[Entry], *, late: bool = T
 
 
 def _return_messages(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
-    """Let the messages that leave the turn wait again, each at its place in the chat."""
+    """Put the messages that leave the turn back into the queue, each at its position in the chat."""
     sql = "UPDATE inbox SET state = 'waiting', turn = NULL WHERE id = :id AND turn = :turn AND state = 'taken'"
     for message in (each for entry in entries if isinstance(entry, MessagesReturned) for each in entry.messages):
         tx.run(sql, id=message, turn=turn.id)
@@ -129,10 +129,10 @@ def transition(
 
 
 def _may_move(state: TurnState, entries: Sequence[Entry]) -> bool:
-    """Whether whoever writes these entries may still move the turn.
+    """Say whether the writer of these entries may still move the turn.
 
-    A decision is about an interrupted turn: what a person has done to it meanwhile is the last word. And a turn
-    that is interrupted or queued has no attempt any more: what an earlier one still returns does not count.
+    A decision is about an interrupted turn: if a person has moved the turn meanwhile, the decision is dropped.
+    An interrupted or queued turn has no attempt: what an earlier attempt still returns does not count.
     """
     decided = any(isinstance(entry, RecoveryDecided) for entry in entries)
     by_attempt = any(entry.move in ATTEMPT_MOVES for entry in entries)
@@ -142,7 +142,7 @@ def _may_move(state: TurnState, entries: Sequence[Entry]) -> bool:
 
 
 def _replace_preview(tx: Tx, turn: Turn, replies: Sequence[OutboxReply]) -> Sequence[OutboxReply]:
-    """What ends a turn takes the place of its preview; if nothing is said, the preview says that itself."""
+    """Let the first reply of an ending turn replace its preview; without a reply, a notice replaces it."""
     receipt = previews.settle(tx, turn.id)
     if receipt is None:
         return replies
@@ -153,18 +153,18 @@ def _replace_preview(tx: Tx, turn: Turn, replies: Sequence[OutboxReply]) -> Sequ
 
 
 def cancel(tx: Tx, turn: Turn, why: CancelReason) -> bool:
-    """End a turn that was begun, whoever has it now. False: it had ended already."""
+    """Cancel an open turn, whoever runs it. False: it had ended already."""
     return transition(tx, turn, [TurnCancelled(why)], ()) is not None
 
 
 def is_over(tx: Tx, turn: str | None) -> bool:
-    """Whether nothing is left of a turn: it has ended, and was not set aside to be brought back."""
+    """Say whether a turn is over for good: it has ended, and not by a suspension that can be resumed."""
     meant = get(tx, turn) if turn else None
     return meant is not None and meant.state in FINAL_STATES and suspended_turn(tx, meant.session) != meant.id
 
 
 def suspended_turn(tx: Tx, session: str) -> str | None:
-    """The session's last turn, if it was ended by a suspension, so that there may be work to go on with."""
+    """Return the session's last turn if a suspension ended it, so that it can be resumed."""
     row = tx.one(
         "SELECT turn, body FROM journal WHERE session = :session AND kind = 'cancelled' AND turn = "
         "(SELECT id FROM turns WHERE session = :session ORDER BY first_seq DESC LIMIT 1) "
@@ -180,18 +180,18 @@ def suspended_turn(tx: Tx, session: str) -> str | None:
 
 
 def _with_missing_results(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> list[Entry]:
-    """A turn that ends leaves no call without a result: no model provider would accept its transcript."""
+    """Add a result for every open call of an ending turn: providers refuse a transcript with open calls."""
     view = read_view(tx, turn)
     wished = [call.request.id for call in view.open_calls]
     wished += [call.id for entry in entries if isinstance(entry, ModelAnswered) for call in entry.calls]
     ended = {entry.call for entry in entries if isinstance(entry, ToolEnded)}
     results = [ToolEnded(call, "cancelled", texts.tool_calls.CANCELLED) for call in wished if call not in ended]
-    end = max(place for place, entry in enumerate(entries) if entry.move is not None)
+    end = max(index for index, entry in enumerate(entries) if entry.move is not None)
     return [*entries[:end], *results, *entries[end:]]
 
 
 def _with_position(tx: Tx, entry: Entry, key: str) -> Entry:
-    """An interruption, and a question, remember how far the chat had come."""
+    """Record in an interruption or a question the chat's position at that time."""
     if isinstance(entry, TurnInterrupted | QuestionAsked):
         return msgspec.structs.replace(entry, position=_chat_position(tx, key))
     return entry
@@ -203,7 +203,7 @@ def _chat_position(tx: Tx, key: str) -> int:
 
 
 class RequestOutcome(Struct, frozen=True):
-    """What becomes of a queued turn that a person asked for: it stays queued, or its question is put again."""
+    """What becomes of a queued turn that a person asked for: it stays queued, or its question is asked again."""
 
     again: QuestionAsked | None = None
     owed: tuple[OutboxReply, ...] = ()
@@ -217,7 +217,7 @@ def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, check_request:
     if before == run or row is None or row.state in FINAL_STATES:
         return None
     lease = leases.take(tx, key, run)
-    # The epoch first: from here on the old owner, who may be less dead than declared, cannot move the turn.
+    # The epoch first: from here on the old owner, which may still be alive, cannot move the turn.
     fenced = lease and tx.one(
         f"UPDATE turns SET epoch = :epoch, updated_at = :now WHERE id = :turn AND {TURN_IS_OPEN} "
         f"RETURNING {TURN_COLUMNS}",

@@ -31,9 +31,9 @@ class Turns:
         self._database = database
 
     async def claim(self, key: str, run: str, now: int, rules: QueueRules = UNLIMITED_RULES) -> Claim | None:
-        """Claim the key's next turn: the one begun before, or a new one from what waits, or else from its goal.
+        """Claim the key's next turn: its open turn, or a new one from its queue, or else from its goal.
 
-        The rules say what goes together, and what is too old.
+        The rules say which messages share a turn, and which are too old.
 
         After return: the turn is running under a new epoch of ours; nobody else claims it while we live.
         If we die inside: nothing, or a running turn that the next start finds lost.
@@ -41,7 +41,7 @@ class Turns:
         return await self._database.write(lambda tx: claim(tx, key, run, rules), key=key, at=now)
 
     async def claimable_keys(self, run: str) -> list[str]:
-        """The keys whose next turn this run may claim."""
+        """Return the keys whose next turn this run may claim."""
         return await self._database.read(lambda tx: [row[0] for row in tx.all(_CLAIMABLE, run=run)])
 
     async def append(
@@ -53,9 +53,9 @@ class Turns:
         replies: Sequence[OutboxReply] = (),
         late: bool = True,
     ) -> list[JournalRecord] | None:
-        """Append facts, and make the moves and owe the replies that go with them, all or nothing.
+        """Append entries, with the moves they make and the replies that go with them, all or nothing.
 
-        The result of a call is taken also when the turn was interrupted meanwhile, unless `late` is False.
+        A tool result counts even if the turn was interrupted meanwhile, unless `late` is False.
 
         After return: everything is durable; None means that the turn has moved on and nothing was written.
         If we die inside: all of it may be there, or none.
@@ -73,9 +73,9 @@ class Turns:
         now: int,
         check_request: RequestCheck = lambda tx, turn, view: None,
     ) -> Turn | None:
-        """Take over a turn whose run is dead. If it was queued or running, it is now interrupted.
+        """Take over a turn whose run is dead. A queued or running turn becomes interrupted.
 
-        `requested` is asked about a queued one: whether a person asked for it, so that it is carried out instead.
+        `check_request` says whether a person asked for a queued turn, which then is not interrupted.
 
         After return: the turn is ours under a new epoch; None means that there was no need.
         If we die inside: it is taken over, or the next start does so.
@@ -85,22 +85,22 @@ class Turns:
         )
 
     async def lost(self) -> list[Turn]:
-        """Turns that were begun and not ended, and whose run is dead."""
+        """Return the open turns whose run is dead."""
         return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(_LOST)])
 
     async def interrupted(self, run: str) -> list[Turn]:
-        """Turns of this run that wait for a decision, or were held back by one."""
+        """Return the interrupted turns of this run: they wait for a decision, or were held back by one."""
         return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(_INTERRUPTED, run=run)])
 
     async def get(self, turn: str) -> Turn | None:
         return await self._database.read(lambda tx: get(tx, turn))
 
     async def current(self, key: str) -> Turn | None:
-        """The key's turn that was begun and not ended."""
+        """Return the key's open turn."""
         return await self._database.read(lambda tx: current_turn(tx, key))
 
     async def open(self, states: Sequence[TurnState], limit: int = 50) -> list[Turn]:
-        """The turns in these states, none of them ended, the oldest first."""
+        """Return the turns in these open states, the oldest first."""
         sql = (
             f"SELECT {TURN_COLUMNS} FROM turns WHERE {TURN_IS_OPEN} AND {state_in(states)} ORDER BY "
             "began_at, id LIMIT :limit"
@@ -108,7 +108,7 @@ class Turns:
         return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(sql, limit=limit)])
 
     async def of_session(self, session: str) -> list[Turn]:
-        """The session's turns in order."""
+        """Return the session's turns in order."""
         return await self._database.read(
             lambda tx: [
                 as_turn(row)
@@ -137,15 +137,17 @@ _LOST = _SELECT_TURNS + (
 _INTERRUPTED = _SELECT_TURNS + (
     f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
     f"AND t.state = '{TurnState.INTERRUPTED}' AND l.run = :run "
-    "ORDER BY t.began_at, t.id"  # by the id alone, SQLite would rather walk through all turns than sort a few
+    "ORDER BY t.began_at, t.id"  # by the id alone, SQLite would read all turns rather than sort a few
 )
 
 
 def _append(
     tx: Tx, turn: Turn, entries: Sequence[Entry], replies: Sequence[OutboxReply], *, late: bool
 ) -> list[JournalRecord] | None:
-    """Whoever reads of the end of a process has seen it: only then, and from then on, nobody else is told."""
-    files = [reply for reply in replies if reply.file is not None]  # they go with a result, which moves nothing
+    """Append entries; a process whose end is in a written tool result is reported to nobody afterwards."""
+    files = [
+        reply for reply in replies if reply.file is not None
+    ]  # files are sent with a tool result, which moves nothing
     moves = len(files) < len(replies) or any(entry.move for entry in entries)
     written = transition(tx, turn, entries, replies) if moves else append_facts(tx, turn, entries, late=late)
     if written is not None:

@@ -1,7 +1,7 @@
-"""Taking the last turn back, and asking the same again: each is one transaction, together with its answer.
+"""Undo and retry of a session's last turn, each in one transaction together with the command's answer.
 
-Nothing is deleted: an entry says that the turn was taken back, and no model is told of it any more. The command is
-obeyed before anything that came behind it begins, so the last turn is the one that stands above it in the chat.
+Nothing is deleted: a journal entry says that the turn was undone, and models do not see the turn any more. The
+command is executed before anything behind it begins, so the last turn is the one above it in the chat.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ _LAST_TURN = (
 
 
 class UndoResult(Struct, frozen=True):
-    """What came of the wish. `what` is done, running, waiting, summed, unasked or nothing."""
+    """The result of an undo. `outcome` is done, running, waiting, summed, unasked or nothing."""
 
     outcome: str
     words: str = ""  # what the turn was about
-    acted: bool = False  # its tools did something, which stays done
-    process_running: bool = False  # a command that it began still runs
+    acted: bool = False  # its tools had effects, which are not undone
+    process_running: bool = False  # a process that the turn started still runs
     goal: bool = False  # the session has a goal, which does not go on by itself now
 
 
 def undo_turn(key: str, by: Sender, *, before: int = MAX_POSITION) -> Transaction[UndoResult]:
-    """Take back the last turn of the key's session, if that has ended and nothing waits before a place."""
+    """Undo the last turn of the key's session, if it has ended and nothing waits before a position."""
 
-    def work(tx: Tx) -> UndoResult:
+    def transaction(tx: Tx) -> UndoResult:
         found = _last_turn(tx, key, before)
         return found if isinstance(found, UndoResult) else _undo_turn(tx, key, found, by)
 
-    return work
+    return transaction
 
 
 def retry_turn(
     key: str, by: Sender, *, command: str, message: str, before: int = MAX_POSITION
 ) -> Transaction[UndoResult]:
-    """The same, and let its message wait for a turn again, as the order of that id wants it.
+    """Undo the last turn, and queue its message again at the position of the command of that id.
 
-    `message` is what the answer is attached to if the first one was written in another chat.
+    `message` is the message to reply to if the undone turn's message was written in another chat.
     """
 
-    def work(tx: Tx) -> UndoResult:
+    def transaction(tx: Tx) -> UndoResult:
         found = _last_turn(tx, key, before)
         if isinstance(found, UndoResult):
             return found
@@ -76,12 +76,12 @@ def retry_turn(
         _repeat_reports(tx, key, found.session, causes, f"{RETRY_KEY_PREFIX}{command}")
         return taken
 
-    return work
+    return transaction
 
 
 def _last_turn(tx: Tx, key: str, before: int) -> Turn | UndoResult:
-    """The turn to take back, or why there is none."""
-    tx.one(f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=key)  # no turn begins before we have ended
+    """Return the turn to undo, or the reason why there is none."""
+    tx.one(f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=key)  # no turn begins meanwhile
     if transitions.current_turn(tx, key) is not None:
         return UndoResult("running")
     if inbox.count_waiting(tx, key, before=before):
@@ -106,7 +106,7 @@ def _undo_turn(tx: Tx, key: str, turn: Turn, by: Sender) -> UndoResult:
 
 
 def _text_of_turn(view: TurnView) -> str:
-    """What a person wrote, or else whatever began the turn."""
+    """Return the text that a person wrote, or else the text that the turn began with."""
     written = [cause.text for cause in view.causes if not cause.note and cause.text.strip()]
     return next(iter([*written, *(cause.text for cause in view.causes)]), "")
 
@@ -120,28 +120,28 @@ def _had_effects(view: TurnView) -> bool:
 
 
 def _is_from_person(tx: Tx, cause: Cause) -> bool:
-    """Whether a person wrote it, and not a goal, a wish to go on, or we ourselves."""
+    """Say whether a cause is a person's message, not a goal, a request to resume or a report."""
     row = tx.one("SELECT kind FROM inbox WHERE id = :id", id=cause.inbox)
     return not cause.note and not cause.wish and (row is None or row[0] not in ("wish", "report", "aside"))
 
 
 def _repeat_message(tx: Tx, key: str, session: str, again: Inbound, event: str, position: int) -> None:
-    """Let the message wait, at the place of its command, in a session that goes on if it was set aside."""
+    """Queue the message at the position of its command; a suspended session is reopened."""
     current = sessions.get(tx, session)
     if current is not None and current.state is SessionState.SUSPENDED:
         sessions.reopen(tx, session)
     message = inbox.insert(tx, again, "", key, session, "message", event=event)
     if message is None:
         return
-    if position < MAX_POSITION:  # or else what came behind the command would be answered first
-        tx.run("UPDATE inbox SET position = :place WHERE id = :id", place=position, id=message)
+    if position < MAX_POSITION:  # or messages behind the command would be answered first
+        tx.run("UPDATE inbox SET position = :position WHERE id = :id", position=position, id=message)
         sessions.release_position(tx, key)
     for ordinal, file in enumerate(again.attachments):
         attachments.record_reference(tx, message, ordinal, file)
 
 
 def _repeat_reports(tx: Tx, key: str, session: str, causes: Sequence[Cause], event: str) -> None:
-    """What the turn was told of processes beside its message is told again with it."""
+    """Queue the reports again that the undone turn got beside its message."""
     for number, cause in enumerate(cause for cause in causes if cause.note):
         row = tx.one("SELECT raw FROM inbox WHERE id = :id", id=cause.inbox)
         note = Inbound(split_session_key(key)[1], "", cause.sender, cause.text)

@@ -1,10 +1,10 @@
-"""The store on PostgreSQL: the same transaction functions, a few writer threads, each for its share of the keys.
+"""The PostgreSQL backend: a few writer threads, each for its share of the keys, and a few threads that read.
 
-What differs from SQLite: several gateways share the database, leases are judged by the server's clock, and a
-connection may be cut at the very moment of a commit. Each writer has a row that counts its transactions, and
-every transaction first counts up by one from where it must be. After a lost acknowledgement the transaction is
-simply made again: an unfinished twin on the server holds that row and so makes us wait; a finished one has
-counted already, and then the results we hold are the truth.
+What differs from SQLite: several gateways share the database, leases expire by the server's clock, and a
+connection may break during a commit. Each writer has a row that counts its database transactions, and every
+transaction first raises that count by one from its expected value. After a lost acknowledgement the transaction is
+run again: if the first one is unfinished on the server, it holds the row, and we wait; if it was committed, the
+count has changed, and the results of the first run are valid.
 """
 
 from __future__ import annotations
@@ -37,13 +37,11 @@ T = TypeVar("T")
 
 WRITER_COUNT = 3
 READER_COUNT = 3
-UNREACHABLE_SECONDS = (
-    10.0  # seconds for which an unreachable server is asked again before a write is reported as not done
-)
+UNREACHABLE_SECONDS = 10.0  # of reconnecting, after which a write is reported as not done
 _RECONNECT_SECONDS = 0.2
 _NAMED_VALUE = re.compile(r"(?<!:):([a-z_]+)")
-# A dead connection is noticed, and an abandoned transaction ends, even when nothing announces it. Without the last
-# one, a connection on which something was just said would be waited for until TCP gives up: a quarter of an hour.
+# These detect a dead connection, and end an abandoned transaction, without a message from the other side. Without
+# the last one, a statement on a dead connection would wait until TCP gives up, after a quarter of an hour.
 _CONNECT_OPTIONS = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -55,7 +53,7 @@ _SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET lock_t
 _SERVER_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _COUNT_TRANSACTION = "UPDATE writers SET transactions = :next WHERE id = :id AND transactions = :done"
 _IN_DOUBT_HINT = "The server was gone when the gateway stopped. The next start reads what was really written."
-# Errors after which the same transaction may be made again at once: nothing of it was kept.
+# Errors after which the same transaction can be run again at once: nothing of it was written.
 _RETRYABLE_ERRORS = (
     pg.SerializationFailure,
     pg.DeadlockDetected,
@@ -66,7 +64,7 @@ _RETRYABLE_ERRORS = (
 
 @lru_cache(maxsize=512)
 def _psycopg_sql(sql: str) -> str:
-    """Our `:name` as psycopg's `%(name)s`."""
+    """Return the SQL with psycopg's `%(name)s` instead of our `:name`."""
     return _NAMED_VALUE.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
@@ -96,7 +94,7 @@ class PostgresTx:
 
 
 class PostgresConnection:
-    """The connection of one writer thread; it reconnects, and resolves commits whose outcome was lost."""
+    """The connection of one writer thread; it reconnects, and resolves commits of unknown outcome."""
 
     def __init__(self, url: str, name: str, ids: Ids) -> None:
         self._url = url
@@ -108,7 +106,7 @@ class PostgresConnection:
         self.problem: str | None = None
 
     def commit_batch(self, jobs: Sequence[Job]) -> list[Any]:
-        results: list[Any] | None = None  # of a transaction whose commit may have reached the server
+        results: list[Any] | None = None  # of a batch whose commit may have reached the server
         deadline = time.monotonic() + UNREACHABLE_SECONDS
         while True:
             try:
@@ -126,7 +124,7 @@ class PostgresConnection:
                 self._disconnect()
                 self.problem = f"the database server does not answer: {error}"
                 if results is not None:
-                    # While a commit is in doubt there is nothing to report yet: only the server knows.
+                    # While a commit is in doubt, only the server knows its outcome, so nothing is reported.
                     if self._closing:
                         raise StoreBroken(
                             f"nobody knows whether it was written: {error}", hint=_IN_DOUBT_HINT
@@ -142,7 +140,7 @@ class PostgresConnection:
         return results
 
     def _run_transaction(self, jobs: Sequence[Job]) -> list[Any] | None:
-        """Make the transaction; None if it turns out to have been made before."""
+        """Run the jobs in one database transaction; None: an earlier run of it was committed after all."""
         connection = self._ensure_connection()
         counting = PostgresTx(connection, self._ids, 0)
         try:
@@ -180,18 +178,18 @@ class PostgresConnection:
             self._connection = None
 
     def stop_waiting(self) -> None:
-        """Stop waiting for a server that does not answer."""
+        """Give up a server that does not answer, because the database is being closed."""
         self._closing = True
 
     def close(self) -> None:
         if self._connection is not None:
-            with suppress(psycopg.OperationalError):  # the server has gone: a row that counts stays behind
+            with suppress(psycopg.OperationalError):  # the server is gone: the writer's row stays behind
                 self._connection.execute("DELETE FROM writers WHERE id = %s", [self._name])
         self._disconnect()
 
 
 class _CommitInDoubt(Exception):
-    """The connection broke while the commit was on its way."""
+    """The connection broke during the commit."""
 
     def __init__(self, results: list[Any]) -> None:
         super().__init__()
@@ -208,7 +206,7 @@ class PostgresDatabase:
         self._lock = lock
         self._clock = clock
         self.ids = Ids(clock)
-        name = Ids().new("writer")  # by the real clock: a clock of tests must not make the same name twice
+        name = Ids().new("writer")  # by the real clock, so that the name is unique
         self._connections = [PostgresConnection(url, f"{name}.{n}", self.ids) for n in range(WRITER_COUNT)]
         self._writers = [WriterThread(f"perdure-writer-{n}", link) for n, link in enumerate(self._connections)]
         self._readers = ReaderPool(READER_COUNT)
@@ -264,7 +262,7 @@ class PostgresDatabase:
 
 
 async def open_postgres(url: str, *, home: Path, clock: Clock = wall_clock) -> PostgresDatabase:
-    """Lock the home, make or migrate the tables, and open. A database that is refused was not written to."""
+    """Lock the home, make or migrate the tables, and open the database; a refused one is not written to."""
     lock = FileLock(home / "lock")
     lock.take()
     try:

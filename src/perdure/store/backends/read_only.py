@@ -1,4 +1,4 @@
-"""A database opened to look at: without a lock and without writing, beside the gateway that works on it."""
+"""A database opened only for reading, without a lock, while a gateway may be using it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _DriverConnection(Protocol):
 
 
 class ReadOnlyDatabase:
-    """Reads consistent snapshots, one at a time; a write is refused."""
+    """Runs reading transactions, one at a time; refuses to write."""
 
     exclusive = False
 
@@ -72,7 +72,7 @@ class ReadOnlyDatabase:
 
 
 async def open_read_only(url: str) -> Database:
-    """Open the database at a URL, which may be in use; one that is missing, foreign or outdated is refused."""
+    """Open the database at a URL, which may be in use; refuse a missing, foreign or outdated one."""
     opens: dict[str, Callable[[str], ReadOnlyDatabase]] = {
         "sqlite:///": _open_sqlite,
         "postgresql://": _open_postgres,
@@ -91,9 +91,7 @@ def _open_sqlite(url: str) -> ReadOnlyDatabase:
 
     path = Path(url.removeprefix("sqlite:///"))
     if not path.exists():
-        raise DatabaseRefused(
-            f"there is no database at {path}", hint="Start the gateway once, or correct store.url."
-        )
+        raise DatabaseRefused(f"there is no database at {path}", hint=_ABSENT_HINT)
     if not migrate.is_current_sqlite(path):
         raise DatabaseRefused(f"{path} was written by an older Perdure", hint=_OLDER_HINT)
     connection = sqlite3.connect(

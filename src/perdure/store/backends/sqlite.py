@@ -25,7 +25,7 @@ PRAGMAS = (
     "foreign_keys = ON",
     "temp_store = MEMORY",
     "secure_delete = ON",  # deleted rows are overwritten, not only unlinked
-    # Commits of many sessions touch many pages: a larger log and cache keep checkpoints and reads apart from them.
+    # Commits of many sessions touch many pages: a larger log and cache make checkpoints and disk reads rare.
     "wal_autocheckpoint = 8000",
     "cache_size = -65536",
 )
@@ -34,13 +34,13 @@ BUSY_TIMEOUT_MS = 10_000
 _PRIMARY_CODE_MASK = 0xFF  # SQLite's extended error codes carry the primary code in their lowest byte
 
 
-# What a statement can be at fault for, and what says that the file itself is damaged or no database at all.
+# Errors of a single statement, and errors that mean that the file is damaged or no database.
 STATEMENT_ERRORS = frozenset((sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT))
 DAMAGE_ERRORS = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """SQLite's own code; an error of Python's module alone has none, and is a fault of the statement."""
+    """Return SQLite's primary code; an error of Python's module has none, and is a fault of the statement."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE_MASK
 
 
@@ -67,7 +67,7 @@ class SqliteTx:
 
 
 class SqliteConnection:
-    """The writing connection. After a failed sync nobody knows what is on the disk: it writes no more."""
+    """The writing connection. After a failed sync, the content of the disk is unknown, and it writes no more."""
 
     def __init__(self, connection: sqlite3.Connection, ids: Ids, clock: Clock) -> None:
         self._connection = connection
@@ -105,7 +105,7 @@ class SqliteConnection:
         self.problem = None
 
     def _commit_error(self, error: BaseException) -> StoreError:
-        """A commit failed beside SQLite, without memory for one: it is undone, or nobody can know."""
+        """Roll back after a commit that failed outside SQLite, for lack of memory; or say that it is in doubt."""
         if self._connection.in_transaction:
             self._rollback()
             return Unavailable(f"not written: {type(error).__name__}: {error}")
@@ -117,7 +117,7 @@ class SqliteConnection:
             self._connection.execute("ROLLBACK")
 
     def _store_error(self, error: sqlite3.Error) -> Exception:
-        """Say whether the transaction was not done, or whether nobody can know."""
+        """Return the error that says whether nothing was written, or whether that is unknown."""
         code = primary_code(error)
         explained: StoreError
         if code == sqlite3.SQLITE_FULL:
@@ -141,7 +141,7 @@ class SqliteConnection:
 
 
 class SqliteDatabase:
-    """One file, one gateway."""
+    """A SQLite file, used by one gateway."""
 
     exclusive = True
 
@@ -204,7 +204,7 @@ class SqliteDatabase:
 def open_sqlite(
     path: Path, *, home: Path, clock: Clock = wall_clock, max_pages: int | None = None
 ) -> SqliteDatabase:
-    """Lock, check, make or migrate the file, and open it. A file that is refused was not written to."""
+    """Lock, check, make or migrate the file, and open it; a refused file is not written to."""
     locks = [FileLock(home / "lock")]
     if path.parent.resolve() != home.resolve():
         locks.append(FileLock(path.with_name(path.name + ".lock")))

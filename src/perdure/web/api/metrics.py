@@ -15,8 +15,7 @@ from starlette.responses import Response
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.ids import wall_clock
-from perdure.store.metrics import RecoveryCounts
-from perdure.store.overview import OpenCounts
+from perdure.store.metrics import OpenCounts, RecoveryCounts
 from perdure.version import __version__
 from perdure.web.routes import route
 

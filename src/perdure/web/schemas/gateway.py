@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from perdure.operations.resources import ListedDecisionResource, SettingResource, TurnResource
-from perdure.store.overview import OpenCounts
+from perdure.store.metrics import OpenCounts
 
 
 class HealthResponse(Struct, frozen=True):
