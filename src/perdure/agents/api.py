@@ -1,4 +1,4 @@
-"""The contracts of an agent and of a model."""
+"""The contracts of an agent, of the turn that it works on, and of a model."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ class TurnContext(Protocol):
         """
 
     async def listen(self) -> None:
-        """Take in what people wrote meanwhile and want heard: it joins the turn, and is in its view.
+        """Let the messages join the turn that people wrote meanwhile to steer it; they are in its view then.
 
-        To be called between two steps, where the next one can heed it; it costs nothing where nobody has
-        written. Whoever never calls it loses nothing: what was not heard gets a turn of its own.
+        Call it between two steps, so that the next step can use them; it costs nothing if nobody has written. An
+        agent that never calls it loses nothing: messages that did not join get a turn of their own.
 
-        If we die inside: it has joined, or still waits.
+        If we die inside: the messages have joined, or still wait.
         """
 
     @property
     def shows(self) -> bool:
-        """Whether anybody sees an answer grow: the platform can edit its messages."""
+        """Whether people see an answer grow, because the platform can edit its messages."""
 
     def show(self, text: str) -> None:
-        """Let people see the answer so far. Returns at once; of several texts in a row only the newest is shown.
+        """Show people the answer so far. Returns at once; of several texts in a row only the newest is shown.
 
-        Nothing that is shown is the answer: only the reply is, and it takes the place of what was shown.
+        A preview is not the answer: the reply is, and it replaces the preview.
         """
 
     def find(self, file: Attachment) -> str | None:
-        """Where a file that came with a message can be read; None: it is not here, or not any more."""
+        """The path of a file that came with a message; None if it is not on this machine, or not any more."""
 
     def alive(self) -> None:
-        """Give a sign of life: something came of what runs. `append` and `show` give one themselves.
+        """Report that the turn makes progress. `append` and `show` report that themselves.
 
-        A turn that gives none for long is taken to hang, and ended; how long it takes does not matter.
+        A turn that reports none for long counts as hanging and is ended, however long it has run.
         """
 
     async def ask(
@@ -75,38 +75,38 @@ class TurnContext(Protocol):
     ) -> NoReturn:
         """Ask a person, and end this attempt by raising `TurnWaits`; `also` is journalled with the question.
 
-        With `approves`, the id of a call, the question is whether that call may run: what a person decides
-        is in the view's `verdicts`, and plain text is no decision.
+        With `approves`, the id of a call, the question is whether that call may run: the decision is in the view's
+        `verdicts`, and plain text is no decision.
 
-        After: the question is owed to the chat, and the turn waits for ever if need be. The answer is in the
-        view of the next attempt.
-        If we die inside: it is asked, or the next attempt asks it.
+        After return by `TurnWaits`: the question is in the outbox, and the turn waits for ever if need be. The
+        answer is in the view of the next attempt.
+        If we die inside: the question is asked, or the next attempt asks it.
         """
 
 
 class Agent(Protocol):
-    """Whoever turns a message into a reply. Every effect is journalled before and after."""
+    """Turns a message into a reply. It journals every effect before and after."""
 
     async def run(self, context: TurnContext) -> Reply:
         """Carry the turn to its reply, from wherever its journal ends.
 
         After return: the gateway commits the reply, the end of the turn and its delivery in one transaction.
-        If we die inside: it is called again with the journal as it was left.
+        If we die inside: the next attempt calls it again, with the journal as it was left.
         """
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a model is asked."""
+    """One request to a model."""
 
     messages: Sequence[Message]
     step: int
-    history_count: int = 0  # how many of the messages belong to earlier turns
+    history_count: int = 0  # messages at the beginning that belong to earlier turns
     system_prompt: str = ""
     tools: Sequence[Tool] = ()
     purpose: Literal["answer", "summary"] = "answer"
 
 
-PreviewCallback = Callable[[str], None]  # takes the text of an answer as far as it has come
+PreviewCallback = Callable[[str], None]  # gets the text of an answer so far
 
 
 class Model(Protocol):
@@ -116,14 +116,14 @@ class Model(Protocol):
 
     @property
     def window(self) -> int:
-        """How many tokens it reads and writes in all, as far as that is known now."""
+        """How many tokens the model reads and writes in all, as far as that is known now."""
 
     async def close(self) -> None:
-        """Let go of whatever it holds. Nobody asks it afterwards."""
+        """Release its connections. Nobody calls it afterwards."""
 
     async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
-        """Answer once, whole; `hear` is told, while it grows, what the answer is so far.
+        """Answer once, completely; `show_preview` gets the answer so far while it grows.
 
         `ModelError` says, for people, why there is no answer; `ContextTooLong` that the request was too long.
-        If we die inside: nothing of it was kept, and the same is asked again.
+        If we die inside: nothing was journalled, and the next attempt makes the same request.
         """

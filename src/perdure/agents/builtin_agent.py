@@ -1,4 +1,4 @@
-"""The built-in agent: look at the journal, take the next action, append what came of it."""
+"""The built-in agent: reads the next action from the journal, carries it out, and appends its result."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from perdure.core.recovery.tail import is_final_response, is_length_limited
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ContextTooLong, ModelError
 
-MAX_INCOMPLETE_RESPONSES = 3  # responses in a row that end without an end; then the turn fails
-WITHHELD_FINISH_REASONS = frozenset(("content_filter", "refusal", "safety"))  # asking again would not help
-MAX_IDENTICAL_RESPONSES = 10  # times that a model may wish for the very same; half of them are granted
+MAX_INCOMPLETE_RESPONSES = 3  # in a row; then the turn fails
+WITHHELD_FINISH_REASONS = frozenset(("content_filter", "refusal", "safety"))  # a retry would not help
+MAX_IDENTICAL_RESPONSES = 10  # in a row that request the same calls; half of them run
 
 
 class Bounds(Struct, frozen=True):
@@ -31,9 +31,9 @@ class Bounds(Struct, frozen=True):
 
     max_steps: int = 90  # model calls
     max_tokens: int | None = None
-    max_result_chars: int = 30_000  # characters of one result that the model reads
-    call_timeout_seconds: float = 600.0  # seconds that one call may take
-    retry_backoff_seconds: float = 1.0  # seconds before a failed model call is made again; doubled with every try
+    max_result_chars: int = 30_000  # of one tool result that the model reads
+    call_timeout_seconds: float = 600.0  # for one tool call
+    retry_backoff_seconds: float = 1.0  # before the first retry of a model call; doubles
 
 
 class AskModel(Struct, frozen=True):
@@ -52,7 +52,7 @@ AgentAction = AskModel | RunCalls | Finish
 
 
 def next_action(view: TurnView) -> AgentAction:
-    """What the journal calls for next. Of a partly finished set of calls, only the missing ones."""
+    """The next action by the journal. Of a partly finished set of calls it runs only the missing ones."""
     if view.open_calls:
         return RunCalls(tuple(view.open_calls))
     if view.responses and is_final_response(view.responses[-1]) and view.content[-1].entry is view.responses[-1]:
@@ -61,10 +61,10 @@ def next_action(view: TurnView) -> AgentAction:
 
 
 def count_identical_responses(responses: Sequence[ModelAnswered]) -> int:
-    """How many responses in a row, up to the newest, wish for the very same."""
-    wishes = [[(call.tool, call.arguments) for call in response.calls] for response in responses]
+    """How many responses in a row, up to the newest, request the same calls."""
+    requested = [[(call.tool, call.arguments) for call in response.calls] for response in responses]
     count = 0
-    while count < len(wishes) and wishes[-1] and wishes[-1 - count] == wishes[-1]:
+    while count < len(requested) and requested[-1] and requested[-1 - count] == requested[-1]:
         count += 1
     return count
 
@@ -104,39 +104,43 @@ class BuiltinAgent:
         """Ask the model. A final answer is not appended here: it is committed with the end of the turn."""
         await context.listen()
         self._check_bounds(context.view, step)
-        talk = build_conversation(context.history, context.view, context.find)
-        begins = measure_instructions(self._system_prompt, list(tools.values()))
-        shortener = Compactor(
-            self._model, context, step, talk, begins, partial(self._respond_with_retries, context)
+        conversation = build_conversation(context.history, context.view, context.find)
+        preamble = measure_instructions(self._system_prompt, list(tools.values()))
+        compactor = Compactor(
+            self._model, context, step, conversation, preamble, partial(self._respond_with_retries, context)
         )
-        if await shortener.compact_if_full():
+        if await compactor.compact_if_full():
             return None
-        if (unfinished := shortener.truncated_answer) is not None:  # nothing more can be left out for its sake
+        if (unfinished := compactor.truncated_answer) is not None:  # compacting more would not make room for it
             return Reply(texts.turns.model_reply(unfinished.text, cut=True))
         await context.append(ModelAsked(step, self._model.name))
         try:
-            answered = await self._respond(context, step, talk, tools)
+            answered = await self._respond(context, step, conversation, tools)
         except ContextTooLong as refused:
-            await shortener.compact_to_fit(refused)
+            await compactor.compact_to_fit(refused)
             return None
-        cut = is_length_limited(answered)
-        if is_final_response(answered) or (cut and not fills_window(answered, self._model.window)):
-            return Reply(texts.turns.model_reply(answered.text, cut=cut), (answered,))
+        truncated = is_length_limited(answered)
+        if is_final_response(answered) or (truncated and not fills_window(answered, self._model.window)):
+            return Reply(texts.turns.model_reply(answered.text, cut=truncated), (answered,))
         await context.append(answered)
         return None
 
     async def _respond(
-        self, context: TurnContext, step: int, talk: Conversation, tools: Mapping[str, Tool]
+        self, context: TurnContext, step: int, conversation: Conversation, tools: Mapping[str, Tool]
     ) -> ModelAnswered:
         request = ModelRequest(
-            talk.messages, step, len(talk.previous_messages), self._system_prompt, tuple(tools.values())
+            conversation.messages,
+            step,
+            len(conversation.previous_messages),
+            self._system_prompt,
+            tuple(tools.values()),
         )
         return await self._respond_with_retries(context, request, context.show if context.shows else None)
 
     async def _respond_with_retries(
         self, context: TurnContext, request: ModelRequest, show_preview: PreviewCallback | None = None
     ) -> ModelAnswered:
-        """A whole answer of the model, however many tries that takes."""
+        """A complete answer of the model, after as many retries as are allowed."""
         return await ask_with_retries(
             context,
             request.step,
@@ -150,15 +154,15 @@ class BuiltinAgent:
             raise ModelError(texts.turns.too_many_steps(self._bounds.max_steps))
         if self._bounds.max_tokens is not None and view.tokens >= self._bounds.max_tokens:
             raise ModelError(texts.turns.too_many_tokens(view.tokens, self._bounds.max_tokens))
-        cut_off = [
+        incomplete = [
             one
             for one in view.responses[-MAX_INCOMPLETE_RESPONSES:]
             if not (one.calls or is_final_response(one) or is_length_limited(one))
         ]
-        if len(cut_off) == MAX_INCOMPLETE_RESPONSES or any(
-            one.finish in WITHHELD_FINISH_REASONS for one in cut_off
+        if len(incomplete) == MAX_INCOMPLETE_RESPONSES or any(
+            one.finish in WITHHELD_FINISH_REASONS for one in incomplete
         ):
-            raise ModelError(texts.turns.incomplete_answer(cut_off[-1].finish, cut_off[-1].text))
+            raise ModelError(texts.turns.incomplete_answer(incomplete[-1].finish, incomplete[-1].text))
         if count_identical_responses(view.responses) >= MAX_IDENTICAL_RESPONSES:
             raise ModelError(texts.turns.repeated_calls(MAX_IDENTICAL_RESPONSES))
 
@@ -167,31 +171,31 @@ class BuiltinAgent:
     async def _run_calls(
         self, context: TurnContext, calls: Sequence[CallProgress], tools: Mapping[str, Tool]
     ) -> None:
-        """Run the calls side by side; a question to a person comes when everything else is done."""
-        hands = ToolCallRunner(
+        """Run the calls side by side; a question to a person waits until the others have their results."""
+        runner = ToolCallRunner(
             context,
             tools,
             max_result_chars=self._bounds.max_result_chars,
             timeout=self._bounds.call_timeout_seconds,
         )
-        questions = [call for call in calls if hands.needs_person(call)]
+        questions = [call for call in calls if runner.needs_person(call)]
         if len(questions) == len(calls):
-            await hands.ask_person(questions[0])
+            await runner.ask_person(questions[0])
             return
-        tired = count_identical_responses(context.view.responses) > MAX_IDENTICAL_RESPONSES // 2
+        repeated = count_identical_responses(context.view.responses) > MAX_IDENTICAL_RESPONSES // 2
         try:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
                     if call not in questions:
-                        work = hands.refuse(call, texts.tool_calls.REPEATED) if tired else hands.perform(call)
-                        group.create_task(_fail_if_cancelled(work))
+                        run = runner.refuse(call, texts.tool_calls.REPEATED) if repeated else runner.perform(call)
+                        group.create_task(_fail_if_cancelled(run))
         except BaseExceptionGroup as failures:
-            first = failures.exceptions[0]  # the first that cannot be journalled ends them all
+            first = failures.exceptions[0]  # the first failure that cannot be journalled ends all calls
             raise first from first.__cause__
 
 
 async def _fail_if_cancelled(call_run: Coroutine[None, None, None]) -> None:
-    """Do the work. A task group would overlook that it was cancelled by nobody but itself."""
+    """Run one call. A task group would ignore a call that cancels itself; here that is an error."""
     try:
         await call_run
     except asyncio.CancelledError as error:

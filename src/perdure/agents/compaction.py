@@ -1,4 +1,4 @@
-"""A conversation that has grown too long for its model is shortened: the model sums up its older part."""
+"""Shortens a conversation that has grown too long for its model: the model summarises its older part."""
 
 from __future__ import annotations
 
@@ -23,20 +23,16 @@ from perdure.core.journal import ConversationCompacted, ModelAnswered, ModelAske
 from perdure.core.recovery.tail import is_final_response, is_length_limited
 from perdure.errors import ContextTooLong, ModelError
 
-MAX_SUMMARY_REQUESTS = (
-    5  # at a summary whose request is too long itself; each sends half as much as the one before
-)
-MAX_TRUNCATED_ANSWERS = (
-    3  # of one turn; then the conversation is not shortened any more for the sake of its answer
-)
-MIN_SUMMARY_TOKENS = 64  # tokens, of a summary and of what it is made from
+MAX_SUMMARY_REQUESTS = 5  # for one summary, if the request itself is too long; each sends half of the one before
+MAX_TRUNCATED_ANSWERS = 3  # of one turn; then the conversation is not shortened for its answer any more
+MIN_SUMMARY_TOKENS = 64  # of a summary, and of the text that it summarises
 SUMMARY_PROMPT_TOKENS = measure_instructions(texts.compaction.SYSTEM_PROMPT, ()).tokens + estimate_tokens(
     [UserMessage(texts.compaction.request(""))]
 )
 
 
 def fills_window(response: ModelAnswered, window: int) -> bool:
-    """Whether a response was cut off because the model's window was full."""
+    """Whether a response was truncated because the context window was full."""
     return (
         is_length_limited(response)
         and response.usage.input + response.usage.output >= window * FULL_WINDOW_FRACTION
@@ -64,7 +60,7 @@ class Compactor:
         self._request_tokens = preamble.tokens + estimate_tokens(conversation.messages)
 
     async def compact_if_full(self) -> bool:
-        """Shorten what is nearly full, or what left too little room for its answer. False: nothing was changed."""
+        """Shorten a conversation that is nearly full or has truncated its answer. False: nothing was changed."""
         room = self._preamble.room(self._model.window)
         if found := self.truncated_answer:
             if sum(map(is_length_limited, self._context.view.responses)) >= MAX_TRUNCATED_ANSWERS:
@@ -76,7 +72,7 @@ class Compactor:
         return await self._compact(room)
 
     async def compact_to_fit(self, refused: ContextTooLong) -> None:
-        """Shorten what was refused as too long, or say which part of it is too long to be shortened."""
+        """Shorten a conversation that was refused as too long; `ModelError` if it cannot be shortened enough."""
         alone = refused.fits and self._preamble.tokens >= refused.fits
         room = self._preamble.room(refused.fits or self._request_tokens // 2)
         if alone or not await self._compact(min(room, estimate_tokens(self._conversation.messages) // 2)):
@@ -84,7 +80,7 @@ class Compactor:
 
     @property
     def truncated_answer(self) -> ModelAnswered | None:
-        """The answer that was cut off because it filled the window, if nothing was summed up since."""
+        """The answer that was truncated by a full context window, if nothing was summarised since."""
         for record in reversed(self._context.view.records):
             if isinstance(record.entry, ModelAnswered):
                 return record.entry if fills_window(record.entry, self._model.window) else None
@@ -93,36 +89,40 @@ class Compactor:
         return None
 
     def _too_long_reason(self, fits: int) -> str:
-        window, begins = self._model.window, self._preamble
-        if begins.tokens >= fits:
-            return texts.compaction.instructions_too_long(window, begins.prompt, begins.tools, begins.tool_count)
-        now = [message for told in self._conversation.current for message in told.messages]
-        return texts.compaction.message_too_long(window, estimate_tokens(now), begins.tokens)
+        window, preamble = self._model.window, self._preamble
+        if preamble.tokens >= fits:
+            return texts.compaction.instructions_too_long(
+                window, preamble.prompt, preamble.tools, preamble.tool_count
+            )
+        now = [message for group in self._conversation.current for message in group.messages]
+        return texts.compaction.message_too_long(window, estimate_tokens(now), preamble.tokens)
 
     async def _compact(self, room: int) -> bool:
-        """Let the model sum up as much as it can read at once. False: there is nothing to leave out."""
+        """Let the model summarise as much as it can read at once. False: there is nothing to summarise."""
         readable = max(int(self._model.window * COMPACTION_THRESHOLD) - SUMMARY_PROMPT_TOKENS, MIN_SUMMARY_TOKENS)
         for _ in range(MAX_SUMMARY_REQUESTS):
-            where = find_cut(self._conversation, room, readable)
-            if where is None:
+            cut = find_cut(self._conversation, room, readable)
+            if cut is None:
                 return False
             try:
-                summed = await self._ask_for_summary(where)
+                summary = await self._ask_for_summary(cut)
             except ContextTooLong as refused:
                 readable = max(min(readable, refused.fits or readable) // 2, MIN_SUMMARY_TOKENS)
                 continue
             except ModelError as error:
                 raise ModelError(texts.compaction.failed(error.message)) from error
-            text = clip_to_tokens(summed.text, max(int(room * RETAINED_FRACTION), MIN_SUMMARY_TOKENS))
-            await self._context.append(ConversationCompacted(where.through, text, summed.usage))
+            text = clip_to_tokens(summary.text, max(int(room * RETAINED_FRACTION), MIN_SUMMARY_TOKENS))
+            await self._context.append(ConversationCompacted(cut.through, text, summary.usage))
             return True
         raise ModelError(texts.compaction.failed(texts.compaction.TRANSCRIPT_REFUSED))
 
-    async def _ask_for_summary(self, where: CompactionCut) -> ModelAnswered:
+    async def _ask_for_summary(self, cut: CompactionCut) -> ModelAnswered:
         await self._context.append(ModelAsked(self._step, self._model.name))
-        asking = [UserMessage(texts.compaction.request(where.transcript))]
-        request = ModelRequest(asking, self._step, system_prompt=texts.compaction.SYSTEM_PROMPT, purpose="summary")
-        summed = await self._ask_model(request)
-        if not summed.text.strip() or not (is_final_response(summed) or is_length_limited(summed)):
+        messages = [UserMessage(texts.compaction.request(cut.transcript))]
+        request = ModelRequest(
+            messages, self._step, system_prompt=texts.compaction.SYSTEM_PROMPT, purpose="summary"
+        )
+        summary = await self._ask_model(request)
+        if not summary.text.strip() or not (is_final_response(summary) or is_length_limited(summary)):
             raise ModelError(texts.compaction.EMPTY_SUMMARY)
-        return summed
+        return summary

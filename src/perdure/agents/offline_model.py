@@ -1,7 +1,7 @@
-"""The offline model: a message whose lines are actions is a script, run in order, one model step each.
+"""The offline model: runs a message whose lines are actions as a script, one action in each model step.
 
-It needs no key and no network, forgets nothing and invents nothing: what it does next is read from the
-conversation, so a script goes on after a crash exactly where its journal ends.
+It needs no key and no network. It reads its next action from the conversation, so that a script continues after a
+crash exactly where its journal ends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.agents.api import ModelRequest, PreviewCallback
+from perdure.agents.tool_calls import CLARIFY
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
@@ -27,8 +28,8 @@ STEP_VERBS = frozenset(
 )
 TOOL_BY_VERB = {"run": ("shell", "command"), "danger": ("danger", "command"), "send": ("send_file", "path")}
 MAX_FLOOD_CHARS = 1_000_000
-WINDOW_TOKENS = 1_000_000_000  # it reads whatever there is, unless it is told to read less
-WORD_SECONDS = 0.2  # seconds that a streamed word takes
+WINDOW_TOKENS = 1_000_000_000  # everything fits, unless a smaller window is configured
+WORD_SECONDS = 0.2  # for each streamed word
 
 
 class ScriptAction(Struct, frozen=True):
@@ -38,7 +39,7 @@ class ScriptAction(Struct, frozen=True):
 
 
 def parse_script(text: str) -> list[ScriptAction] | None:
-    """The actions of a message, or None if it is no script: then it is just a message."""
+    """The actions of a message; None if some line is no action: then it is an ordinary message."""
     actions = [_parse_line(line.strip()) for line in text.splitlines() if line.strip()]
     script = [action for action in actions if action is not None]
     return script if script and len(script) == len(actions) else None
@@ -53,7 +54,7 @@ def _parse_line(line: str) -> ScriptAction | None:
 
 
 class ScriptPlan(Struct, frozen=True):
-    """What the messages that are not answered yet ask for: steps first, then what to say."""
+    """What the unanswered messages ask for: steps first, then the texts of the answer."""
 
     steps: list[ScriptAction]
     final_actions: list[ScriptAction]
@@ -82,7 +83,7 @@ class OfflineModel:
         self.window = window or WINDOW_TOKENS
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: this model holds no connection."""
 
     async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         if request.purpose == "summary":
@@ -91,26 +92,26 @@ class OfflineModel:
         plan = plan_for([message for message in since if isinstance(message, UserMessage)])
         if not plan.steps + plan.final_actions:
             return _final(request.step, "\n".join(_process_reports(since)))
-        taken = _count_taken_steps(since, request)
-        if taken < len(plan.steps):
-            return _action_response(request, plan.steps[taken])
-        said = [_final_text(action) for action in plan.final_actions]
-        text = "\n".join(said) if said else _joined_results(since)
+        steps_taken = _count_taken_steps(since, request)
+        if steps_taken < len(plan.steps):
+            return _action_response(request, plan.steps[steps_taken])
+        answers = [_final_text(action) for action in plan.final_actions]
+        text = "\n".join(answers) if answers else _joined_results(since)
         if any(action.verb == "stream" for action in plan.final_actions):
             await _stream_words(text, show_preview)
         return _final(request.step, text)
 
 
 async def _stream_words(text: str, show_preview: PreviewCallback | None) -> None:
-    """Take one's time over every word."""
-    for place in [found.end() for found in re.finditer(r"\S+", text)]:
+    """Show a text word by word, with a pause after each."""
+    for end in [found.end() for found in re.finditer(r"\S+", text)]:
         if show_preview is not None:
-            show_preview(text[:place])
+            show_preview(text[:end])
         await asyncio.sleep(WORD_SECONDS)
 
 
 def _unanswered_messages(request: ModelRequest) -> Sequence[Message]:
-    """The messages of this turn; of one that began without words, from the last words before it on."""
+    """The messages of this turn; if nobody wrote in it, the messages from the last user message on."""
     now = request.messages[request.history_count :]
     if any(isinstance(message, UserMessage) for message in now) or _process_reports(now):
         return now
@@ -119,10 +120,10 @@ def _unanswered_messages(request: ModelRequest) -> Sequence[Message]:
 
 
 def _count_taken_steps(since: Sequence[Message], request: ModelRequest) -> int:
-    """How many steps were taken. One that may be repeated, and was cancelled with its turn, is taken again."""
+    """How many steps are done. A repeatable step that was cancelled with its turn is done again."""
     now = request.messages[request.history_count :]
-    told = sum(isinstance(message, AssistantMessage) for message in now)
-    taken = [True] * (request.step - 1 - told)  # steps of this turn that were compacted
+    shown = sum(isinstance(message, AssistantMessage) for message in now)
+    taken = [True] * (request.step - 1 - shown)  # steps of this turn that were compacted
     for message in since:
         match message:
             case AssistantMessage():
@@ -133,7 +134,7 @@ def _count_taken_steps(since: Sequence[Message], request: ModelRequest) -> int:
 
 
 def _process_reports(messages: Sequence[Message]) -> list[str]:
-    """What the gateway tells of processes: the offline model passes it on."""
+    """The gateway's reports about processes, which the offline model passes on."""
     notices = [message for message in messages if isinstance(message, NoteMessage) and message.is_report]
     return [texts.phrases.report_text(message.text) for message in notices]
 
@@ -142,14 +143,14 @@ def _action_response(request: ModelRequest, action: ScriptAction) -> ModelAnswer
     step = request.step
     if action.verb in ("background", "watch", "process"):
         tool = "process" if action.verb == "process" else "shell"
-        wish = ToolCall(f"c{step}.1", tool, _process_arguments(request, action))
-        return ModelAnswered(step, "", (wish,), "tool_calls", TokenUsage(1, 1))
+        call = ToolCall(f"c{step}.1", tool, _process_arguments(request, action))
+        return ModelAnswered(step, "", (call,), "tool_calls", TokenUsage(1, 1))
     if action.verb == "parallel":
         return _calls(step, "step", [name.strip() for name in action.argument.split(",") if name.strip()], 0.0)
     if action.verb == "ask":
         question, *options = [part.strip() for part in action.argument.split("|")]
-        wish = ToolCall(f"c{step}.1", "clarify", {"question": question, "options": options})
-        return ModelAnswered(step, "", (wish,), "tool_calls", TokenUsage(1, 1))
+        call = ToolCall(f"c{step}.1", CLARIFY, {"question": question, "options": options})
+        return ModelAnswered(step, "", (call,), "tool_calls", TokenUsage(1, 1))
     if action.verb in TOOL_BY_VERB:
         tool, argument = TOOL_BY_VERB[action.verb]
         command = ToolCall(f"c{step}.1", tool, {argument: action.argument})
@@ -158,15 +159,15 @@ def _action_response(request: ModelRequest, action: ScriptAction) -> ModelAnswer
 
 
 def _process_arguments(request: ModelRequest, action: ScriptAction) -> dict[str, Any]:
-    """The arguments of an action with a process; one that looks after a process means the newest."""
+    """The arguments of an action on a process; `process` means the newest one."""
     if action.verb == "background":
         return {"command": action.argument, "background": True}
     word, _, rest = action.argument.partition(" ")
     if action.verb == "watch":
         patterns = {"watch_patterns": [word], "notify_on_complete": False}
         return {"command": rest.strip(), "background": True} | patterns
-    said = [message.text for message in request.messages if isinstance(message, ToolMessage)]
-    known = [process for text in said for process in _PROCESS.findall(text)]
+    results = [message.text for message in request.messages if isinstance(message, ToolMessage)]
+    known = [process for text in results for process in _PROCESS.findall(text)]
     return {"action": word, "id": known[-1] if known else "", "text": rest.strip()}
 
 
@@ -197,7 +198,7 @@ def _calls(step: int, tool: str, names: Sequence[str], seconds: float) -> ModelA
 def _flood_size(text: str) -> int:
     if not text.isdecimal():
         raise ModelError(texts.offline_model.flood_usage(text))
-    return min(int(text[:20]), MAX_FLOOD_CHARS)  # Python reads no number of thousands of digits
+    return min(int(text[:20]), MAX_FLOOD_CHARS)  # Python refuses numbers of thousands of digits
 
 
 def _final(step: int, text: str) -> ModelAnswered:
@@ -205,7 +206,7 @@ def _final(step: int, text: str) -> ModelAnswered:
 
 
 def _joined_results(since: Sequence[Message]) -> str:
-    """What came of the steps, for a script that says nothing itself."""
+    """The results of the steps, as the answer of a script without one."""
     return (
         "\n".join(message.text for message in since if isinstance(message, ToolMessage))
         or texts.offline_model.DONE

@@ -1,4 +1,4 @@
-"""Bringing tool calls to their results: the intent on disk, then the tool, then the result on disk."""
+"""Brings tool calls to their results: journals the intent, runs the tool, journals the result."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ CLARIFY = "clarify"  # the tool that asks a person
 
 
 async def _refuse_direct_run(use: Use) -> str:
-    raise ToolFailed(
-        texts.questions.QUESTION_MISSING
-    )  # a question ends the attempt: `Calls.clarify` puts it, nobody runs it
+    """Refuse to run `clarify` as a tool: `ToolCallRunner.ask_person` asks the question, which ends the attempt."""
+    raise ToolFailed(texts.questions.QUESTION_MISSING)
 
 
 CLARIFY_TOOL = Tool(
@@ -41,24 +40,24 @@ CLARIFY_TOOL = Tool(
 
 
 class ToolCallRunner:
-    """The hands of an agent in one turn."""
+    """Runs the tool calls of one turn, and asks the person where a call needs one."""
 
     def __init__(
         self, context: TurnContext, tools: Mapping[str, Tool], *, max_result_chars: int, timeout: float
     ) -> None:
         self._context = context
         self._tools = tools
-        self._max_result_chars = max_result_chars  # characters of one result that the model reads
+        self._max_result_chars = max_result_chars  # of one result that the model reads
         self._timeout = timeout
 
     def needs_person(self, call: CallProgress) -> bool:
-        """Whether a person must be asked before the call can have its result."""
+        """Whether the call needs an answer or an approval of a person first."""
         if call.request.problem or call.request.tool == CLARIFY:
             return not call.request.problem
         return call.request.id not in self._context.view.verdicts and bool(self._approval_reason(call))
 
     async def ask_person(self, call: CallProgress) -> None:
-        """Ask the person, or take the answer that came."""
+        """Ask the person, or append the answer that came as the result of the call."""
         if call.request.tool == CLARIFY:
             await self._clarify(call)
             return
@@ -66,7 +65,7 @@ class ToolCallRunner:
         await self._context.ask(call.request.id, text, texts.approvals.OPTIONS, approves=call.request.id)
 
     def _approval_reason(self, call: CallProgress) -> str:
-        """Why a person must approve the call; empty if nobody must, or it has begun already."""
+        """Why a person must approve the call; empty if nobody must, or if the call has started already."""
         tool = self._tools.get(call.request.tool)
         if tool is None or tool.guard is None or call.started is not None:
             return ""
@@ -90,10 +89,10 @@ class ToolCallRunner:
             await self._run_tool(call, tool, verdict.by.id if verdict is not None else "")
 
     async def refuse(self, call: CallProgress, why: str) -> None:
-        """Give a call that is not run its result, so that the model can do something else."""
+        """Append an error as the result of a call that is not run, so that the model can do something else."""
         request = call.request
-        began = () if call.started else (ToolStarted(request.id, request.tool, Effect.PURE, ""),)
-        await self._context.append(*began, ToolEnded(request.id, "error", why))
+        started = () if call.started else (ToolStarted(request.id, request.tool, Effect.PURE, ""),)
+        await self._context.append(*started, ToolEnded(request.id, "error", why))
 
     async def _clarify(self, call: CallProgress) -> None:
         request, answer = call.request, self._context.view.answer
@@ -107,8 +106,8 @@ class ToolCallRunner:
         if not question:
             await self.refuse(call, texts.questions.QUESTION_MISSING)
             return
-        began = ToolStarted(request.id, CLARIFY, Effect.PURE, self._idempotency_key(call))
-        await self._context.ask(request.id, question, options, *(() if call.started else (began,)))
+        started = ToolStarted(request.id, CLARIFY, Effect.PURE, self._idempotency_key(call))
+        await self._context.ask(request.id, question, options, *(() if call.started else (started,)))
 
     async def _run_tool(self, call: CallProgress, tool: Tool, approved_by: str) -> None:
         key = call.started.key if call.started else self._idempotency_key(call)
@@ -135,7 +134,7 @@ class ToolCallRunner:
 
 
 async def _preparation_problem(tool: Tool, key: str) -> str:
-    """Let a tool make ready what the evidence of its call is kept in; why it could not, if it could not."""
+    """Let a tool prepare the storage of its evidence; return why that failed, or an empty text."""
     try:
         if tool.prepare is not None:
             await tool.prepare(key)
@@ -161,6 +160,6 @@ async def _run_with_timeout(tool: Tool, use: Use, timeout: float) -> tuple[ToolO
         late = texts.tool_calls.timed_out(timeout)
         repeatable = REMEDIES[tool.effect] is Remedy.REPEAT
         return ("error", late) if repeatable else ("unknown", texts.tool_calls.outcome_unknown(late))
-    except BaseException as error:  # noqa: BLE001 reason: a tool may fail in any way; the model is told
+    except BaseException as error:  # noqa: BLE001 reason: a tool may fail in any way; the model gets the error
         raise_uncontained(error)
         return "error", texts.tool_calls.failed(error)

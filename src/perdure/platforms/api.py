@@ -1,7 +1,7 @@
 """The contract between the gateway and a chat platform.
 
-An adapter only translates: it hands events over, and sends what it is told to send. It keeps nothing that must
-survive a crash, decides nothing, and never answers by itself.
+An adapter only translates: it hands events to the gateway, and sends the messages that the gateway gives it. It
+keeps nothing that must survive a crash, decides nothing, and never answers by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perdure.errors import FetchRefused, PerdureError, SendRefused
 
 
 class MenuEntry(Struct, frozen=True):
-    """A command, for a platform that shows what people may write."""
+    """A chat command, for a platform that shows a menu of commands."""
 
     name: str  # without the slash
     usage: str
@@ -29,25 +29,25 @@ class MenuEntry(Struct, frozen=True):
 
 
 class Capabilities(Struct, frozen=True):
-    """What is true of a platform.
+    """What a platform can do, as its adapter claims.
 
-    The conformance suite proves what an adapter claims to do. `grows`, `edit_every`, `show_after` and the seconds
-    of `typing_every` ask nothing of it: they are when the gateway, which keeps to them, calls `edit` and `typing`.
+    The conformance suite proves these claims. `grows`, `edit_every`, `show_after` and the seconds of
+    `typing_every` ask nothing of the adapter: they say when the gateway calls `edit` and `typing`.
     """
 
     idempotent_send: bool = False  # the same delivery key twice is one message
-    read_back: bool = False  # `find_sent` can tell whether a delivery key is there
+    read_back: bool = False  # `find_sent` can tell whether a delivery key was sent
     keeps_missed: bool = False  # events that were not acknowledged come again
-    threads: bool = False  # a chat has threads, each a conversation of its own that is answered in it
+    threads: bool = False  # a chat has threads, each a conversation of its own
     buttons: bool = False  # choices can be shown under a message
     edit: bool = False  # a message can be edited
-    grows: bool = True  # where messages can be edited: people see an answer grow, and the model is asked to stream
+    grows: bool = True  # with `edit`: people see an answer grow, and the model streams
     edit_every: float = 1.5  # seconds before a growing answer is edited again
-    show_after: float = 0.0  # seconds that an answer must have grown before people see it grow
-    typing_every: float | None = None  # `typing` shows that we type, for so many seconds; None: it shows nothing
+    show_after: float = 0.0  # seconds before people see an answer grow
+    typing_every: float | None = None  # `typing` shows that we type, for so many seconds; None: never
     live: bool = False  # `glimpse` shows a growing answer, and leaves nothing behind
     files: bool = False  # a message can be a file
-    max_file: int | None = None  # bytes of the largest that it takes; it is never asked to send a larger one
+    max_file: int | None = None  # bytes; the gateway never sends a larger file
     max_length: int | None = None  # of one message, in UTF-16 units
 
 
@@ -58,18 +58,18 @@ async def _ignore(_: PerdureError) -> None: ...
 
 
 class Event(Struct, frozen=True):
-    """Something that happened on the platform, raw and, where possible, understood."""
+    """One event of the platform: its raw text and, where the adapter could read it, its message."""
 
     raw: str
     key: str  # the same for every delivery of the same event
     inbound: Inbound | None = None
-    problem: str | None = None  # why it could not be understood
+    problem: str | None = None  # why it could not be read
     ack: Callable[[Stored | None], Awaitable[None]] = _nothing  # called once the event is stored, never before
     fail: Callable[[PerdureError], Awaitable[None]] = _ignore  # called if it could not be stored
 
 
 class WebhookResponse(Struct, frozen=True):
-    """What a platform hears that has posted something to us."""
+    """The answer to a platform that has posted an event."""
 
     status: int = 200
     body: str = ""
@@ -106,55 +106,56 @@ class Adapter(ABC):
         """
 
     async def edit(self, receipt: Receipt, outbound: Outbound) -> None:
-        """Put a message in the place of one that is there; asked only where `edit` is claimed.
+        """Replace a message that was sent; called only where `edit` is claimed.
 
-        After return: it stands there. The same edit again changes nothing. `SendRefused`: it cannot be edited.
+        After return: the new message is there. The same edit again changes nothing. `SendRefused`: it cannot be
+        edited.
         """
         raise SendRefused(f"{self.name} cannot edit messages")
 
     async def glimpse(self, address: Address, turn: str, text: str) -> None:  # noqa: B027 reason: most have none
-        """Show an answer as far as it has come, for the moment; asked only where `live` is claimed."""
+        """Show the answer so far, without storing it; called only where `live` is claimed."""
 
     async def typing(self, address: Address) -> None:  # noqa: B027 reason: most platforms show none
-        """Show, for a few seconds, that an answer is under way; asked only where `typing_every` is claimed.
+        """Show, for a few seconds, that an answer is under way; called only where `typing_every` is claimed.
 
-        It is asked again for as long as that is so. Nobody waits for it, and nobody misses it when it fails.
+        The gateway calls it again until the answer is there. It does not wait for it, and ignores its failure.
         """
 
     async def notice(self, address: Address, text: str) -> None:
-        """Show something of the moment: nobody owes it, and nobody misses it when it fails."""
+        """Show a text that is not in the outbox; its failure is ignored."""
         await self.send(Outbound(address, text, f"notice:{secrets.token_hex(8)}"))
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:  # noqa: B027 reason: most platforms show none
-        """Publish the menu of commands; called once, after the first `connect`. Nobody waits for it."""
+        """Publish the menu of commands; called once, after the first `connect`; the gateway does not wait."""
 
     @property
     def takes_posts(self) -> bool:
-        """Whether the platform posts events by itself, to `/hooks/` and our name on the gateway's web server."""
+        """Whether the platform posts events to `/hooks/<name of the adapter>` on the gateway's web server."""
         return False
 
     async def take_post(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
-        """Take what somebody has posted, if it is the platform; asked only where `takes_posts` is so.
+        """Take a posted event, if the platform itself posted it; called only where `takes_posts` is true.
 
-        The names of the headers are in small letters. After return with a status below 300: the event is stored.
-        If we die inside: it may be, and the platform posts it again.
+        The names of the headers are in lower case. After return with a status below 300: the event is stored.
+        If we die inside: it may be stored, and the platform posts it again.
         """
         return WebhookResponse(404)
 
     async def find_sent(self, key: str) -> Receipt | None:
-        """The receipt of a delivery key that is on the platform; asked only where `read_back` is claimed."""
+        """The receipt of a delivery key that was sent; called only where `read_back` is claimed."""
         return None
 
     async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
-        """Yield the bytes of a file that came with a message, as they come.
+        """Yield the bytes of a file that came with a message, as they arrive.
 
-        `FetchRefused`: it will never be had. Any other error: it may be tried again, from the beginning.
+        `FetchRefused`: the file will never be available. After any other error the gateway may fetch it again.
         """
         raise FetchRefused(texts.attachments.PLATFORM_CANNOT_FETCH)
-        yield b""  # so that whoever cannot, can at least be asked
+        yield b""  # makes this function a generator
 
-    async def close(self) -> None:  # noqa: B027 reason: most platforms have nothing to let go of
-        """Let go of the platform."""
+    async def close(self) -> None:  # noqa: B027 reason: most platforms have nothing to release
+        """Release the connections to the platform."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""The web platform: people who talk to the gateway over its own HTTP API.
+"""The web platform: chats over the gateway's own HTTP API.
 
-Here we are the platform: what a person sees in a chat is read from the inbox and the outbox themselves, so a
-message is on the platform as soon as its row says so, and sending it again changes nothing.
+The gateway is the platform here: people read a chat from the inbox and the outbox themselves. So a message is
+delivered as soon as its row says so, and sending it again changes nothing.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from perdure.platforms.api import Adapter, Capabilities, Event
 
 
 class ChatSubscription(Struct, frozen=True, eq=False):
-    """Somebody who follows a chat now."""
+    """A client that follows a chat now."""
 
     notices: deque[str]
-    previews: dict[str, str]  # the newest text of answers that grow, by turn
+    previews: dict[str, str]  # the newest text of growing answers, by turn
     wake: Callable[[], None]
 
 
 class WebAdapter(Adapter):
-    """Takes messages from the HTTP API, and answers each call once its message is stored."""
+    """Receives messages from the HTTP API, and answers each request once its message is stored."""
 
     name = "web"
     capabilities = Capabilities(idempotent_send=True, live=True, files=True)
@@ -40,10 +40,10 @@ class WebAdapter(Adapter):
         self._subscriptions: dict[Address, set[ChatSubscription]] = {}
 
     async def connect(self) -> None:
-        """We are always there."""
+        """Do nothing: this platform is always connected."""
 
     async def submit(self, inbound: Inbound) -> Stored:
-        """Hand a message over. After return: it is stored. An error: it is not."""
+        """Hand a message over. After return it is stored; if this raises, it is not."""
         outcome: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
 
         async def ack(stored: Stored | None) -> None:
@@ -70,13 +70,13 @@ class WebAdapter(Adapter):
         return Receipt(outbound.key)
 
     async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
-        """What was uploaded is here from the beginning; whatever is asked for is not."""
+        """Refuse: uploaded files are stored with their message, so that nothing remains to be fetched."""
         raise FetchRefused(texts.attachments.NOT_UPLOADED)
         yield b""
 
     @contextmanager
     def subscribe(self, address: Address, wake: Callable[[], None]) -> Iterator[ChatSubscription]:
-        """Collect what is of the moment in a chat while somebody follows it, and wake them for each."""
+        """Collect the notices and previews of a chat while a client follows it; call `wake` for each."""
         reader = ChatSubscription(deque(), {}, wake)
         self._subscriptions.setdefault(address, set()).add(reader)
         try:
@@ -87,13 +87,13 @@ class WebAdapter(Adapter):
                 del self._subscriptions[address]
 
     async def notice(self, address: Address, text: str) -> None:
-        """Show it to whoever follows the chat now; it is kept for nobody else."""
+        """Show a notice to the clients that follow the chat now; it is not stored."""
         for reader in self._subscriptions.get(address, ()):
             reader.notices.append(text)
             reader.wake()
 
     async def glimpse(self, address: Address, turn: str, text: str) -> None:
-        """Show a growing answer to whoever follows the chat now; who is slow sees only its newest text."""
+        """Show a growing answer to the clients that follow the chat now; a slow one sees only its newest text."""
         for reader in self._subscriptions.get(address, ()):
             reader.previews[turn] = text
             reader.wake()

@@ -1,4 +1,4 @@
-"""Starts the keeper for a gateway of 0.2.0 whose files were replaced beneath it. The program is in `keeper/`."""
+"""Starts the keeper by the path that a gateway of 0.2.0 knows, for one version; the program is in `keeper/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever `agent.entrypoint` names, as an agent."""
+"""Makes an agent of the object that `agent.entrypoint` names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HINT = "docs/writing-an-agent.md shows one of each."
 
 
 def as_agent(found: Any, name: str) -> Agent:
-    """The agent that this object is, or that is made of it; `name` is where it came from."""
+    """The object itself, if it is an agent, or an agent that wraps it; `name` is its entry point."""
     if inspect.isclass(found):
         raise _not_an_agent(
             name, f"it is the class {found.__name__}", f"Name an object: add `agent = {found.__name__}(…)`."
@@ -30,7 +30,7 @@ def as_agent(found: Any, name: str) -> Agent:
 
 
 def _wrap_pydantic_agent(found: Any, name: str) -> Agent:
-    from pydantic_ai.agent import AbstractAgent  # whoever made this object has loaded it already
+    from pydantic_ai.agent import AbstractAgent  # loaded already, by the module that made this object
 
     from perdure.agents.custom.pydantic_agent import PydanticAgent
 

@@ -7,9 +7,9 @@
 
     agent = FunctionAgent(answer)
 
-After a crash the function begins anew, and goes through it as before: a step that has its result on record gives
-that and does not run. So whatever has an effect, takes long or gives something else every time is a step; between
-steps the function only decides.
+After a crash the function starts again from its first line: a step whose result is in the journal returns that
+result and does not run. So everything that has an effect, takes long or is not deterministic belongs in a step;
+between steps the function only decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AgentFunction = Callable[[StepContext], Awaitable[str]]
 
 
 class FunctionAgent:
-    """An agent that is a function: it gets a `StepContext` and returns the reply."""
+    """An agent that is an async function, which gets a `StepContext` and returns the reply."""
 
     def __init__(self, function: AgentFunction) -> None:
         if not inspect.iscoroutinefunction(function):
@@ -42,33 +42,33 @@ class FunctionAgent:
         self._name = getattr(function, "__qualname__", repr(function))
 
     async def run(self, context: TurnContext) -> Reply:
-        """Go through the function, once for what the turn began with and once for what joined it each time.
+        """Call the function once for the first message of the turn, and once for each group that joined it.
 
-        So what joined a turn that was cut off does not change what its first steps are asked.
+        So messages that join an interrupted turn do not change the arguments of its first steps.
         """
-        fenced, story = GuardedTurn(context), _continued_turns(context)
-        before = len(context.history) + 1 - len(story)
-        history = build_conversation(context.history[:before], story[0], context.find).previous_messages
-        said: list[str] = []
-        while len(said) < len(messages := _messages_to_answer(story, context)):
-            message = messages[len(said)]
+        guarded, turns = GuardedTurn(context), _continued_turns(context)
+        before = len(context.history) + 1 - len(turns)
+        history = build_conversation(context.history[:before], turns[0], context.find).previous_messages
+        answers: list[str] = []
+        while len(answers) < len(messages := _messages_to_answer(turns, context)):
+            message = messages[len(answers)]
             if message is None:
-                said.append("")
+                answers.append("")
                 continue
-            past = RecordedSteps.from_turns(story, part=len(said) + 1)
-            said.append(await self._call_function(fenced, StepContext(fenced, past, message, history)))
-            history = [*history, UserMessage(message), AssistantMessage(said[-1])]
-        text = "\n\n".join(filter(str.strip, said))
+            recorded = RecordedSteps.from_turns(turns, part=len(answers) + 1)
+            answers.append(await self._call_function(guarded, StepContext(guarded, recorded, message, history)))
+            history = [*history, UserMessage(message), AssistantMessage(answers[-1])]
+        text = "\n\n".join(filter(str.strip, answers))
         closing = ModelAnswered(len(context.view.responses) + 1, text, (), "stop")
         return Reply(text, (closing,) if text else ())
 
     async def _call_function(self, guarded: GuardedTurn, context: StepContext) -> str:
         try:
             text = await self._function(context)
-        except SystemExit as error:  # or the whole gateway would end
+        except SystemExit as error:  # it would end the whole gateway
             raise RuntimeError(f"{self._name} wanted to end the process, with {error.code!r}") from error
         except Exception as error:  # reason: a function of somebody else may fail in any way
-            guarded.raise_if_ended()  # what ended the turn goes before what the function made of it
+            guarded.raise_if_ended()  # the end of the turn matters more than what the function made of it
             reason = next(_explained_errors(error), None)
             if reason is None:
                 raise
@@ -80,25 +80,25 @@ class FunctionAgent:
 
 
 def _continued_turns(context: TurnContext) -> list[TurnView]:
-    """This turn, and the ones before it that were set aside, if somebody only wishes them to go on."""
-    story, before = [context.view], list(context.history)
+    """This turn, and the suspended turns before it that its messages only ask to continue."""
+    turns, before = [context.view], list(context.history)
     while (
         before
-        and all(cause.wish for cause in story[0].causes)
+        and all(cause.wish for cause in turns[0].causes)
         and before[-1].ended == TurnCancelled(CancelReason.SUSPENDED)
     ):
-        story.insert(0, before.pop())
-    return story
+        turns.insert(0, before.pop())
+    return turns
 
 
 def _messages_to_answer(turns: Sequence[TurnView], context: TurnContext) -> list[str | None]:
-    """What is to be answered: one text for the message that began it, one for each time that others joined.
+    """The texts to answer: one for the message that began the turn, one for each group that joined it.
 
-    None stands for those that joined and left it again, so that the parts behind them keep their numbers.
+    None stands for a group that joined and left again, so that the groups behind it keep their numbers.
     """
     found: list[str | None] = []
     for view in turns:
-        worded = {told.seq: told.messages for told in build_conversation((), view, context.find).current}
+        worded = {group.seq: group.messages for group in build_conversation((), view, context.find).current}
         for record in view.records:
             if record.seq in worded and isinstance(record.entry, TurnBegan | MessagesJoined):
                 found.append("\n\n".join(_full_text(message) for message in worded[record.seq]))
@@ -112,7 +112,7 @@ def _full_text(message: Message) -> str:
 
 
 def _explained_errors(error: BaseException) -> Iterator[OutcomeUnknown | StepChanged]:
-    """The errors that have a sentence for people, also those that a task group has bundled."""
+    """The errors that have a sentence for people, also those inside of an exception group."""
     if isinstance(error, OutcomeUnknown | StepChanged):
         yield error
     elif isinstance(error, BaseExceptionGroup):

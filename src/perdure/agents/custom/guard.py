@@ -1,4 +1,4 @@
-"""A turn for agents that others write: once it is over for them, it stays over."""
+"""A turn for agents that others write, which raises the error that ended it again at every later step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from perdure.core.messages import Attachment
 
 
 class GuardedTurn:
-    """A turn that remembers why nothing more can be saved in it.
+    """A turn that remembers why nothing more can be journalled in it.
 
-    The code of an agent may catch whatever it likes, also the news that its turn was stopped, waits for a
-    person or cannot be saved. It gets the same news again at its next step, and at its end.
+    The code of an agent may catch any error, also the one that says that its turn was stopped, waits for a person
+    or cannot be saved. It gets the same error again at its next step, and at its end.
     """
 
     def __init__(self, context: TurnContext) -> None:
@@ -66,17 +66,17 @@ class GuardedTurn:
 
     @contextmanager
     def _remember_end(self) -> Iterator[None]:
-        """Remember what ends the turn, if something does."""
+        """Remember the error that ends the turn, if one does."""
         self.raise_if_ended()
         try:
             yield
-        except asyncio.CancelledError:  # may be a deadline of the agent's own, which is not the end of the turn
+        except asyncio.CancelledError:  # may be a timeout of the agent's own, which does not end the turn
             raise
-        except BaseException as error:  # reason: whatever it is, it is said again to whoever goes on
+        except BaseException as error:  # reason: whatever it is, later calls raise it again
             self._ended_by = error
             raise
 
     def raise_if_ended(self) -> None:
-        """Say again why the turn is over, if it is."""
+        """Raise the error that ended the turn again, if one did."""
         if self._ended_by is not None:
             raise self._ended_by

@@ -1,9 +1,9 @@
-"""An agent of pydantic-ai as an agent of Perdure.
+"""Runs an agent of pydantic-ai as an agent of Perdure.
 
     agent = PydanticAgent(Agent("openai:gpt-5", tools=[look_up, send_mail]), effects={"look_up": "pure"})
 
-A tool that does not say what repeating it would mean is never repeated. It says so here, or in its metadata:
-`metadata={"perdure_effect": "pure"}`. One with the effect `keyed` finds its key with `idempotency_key()`.
+A tool without a declared effect is never repeated. Its effect is declared here, or in the tool's metadata:
+`metadata={"perdure_effect": "pure"}`. A `keyed` tool gets its key from `perdure.agents.idempotency_key()`.
 """
 
 from __future__ import annotations
@@ -48,18 +48,16 @@ from perdure.core.effects import Effect
 from perdure.errors import ConfigurationError, ModelError
 
 EFFECT_METADATA_KEY = "perdure_effect"  # in the metadata of a tool
-LIBRARY_TOOL_KINDS = frozenset(
-    ("tool-search", "capability-load")
-)  # kinds of tools that only look, and answer in kind
+LIBRARY_TOOL_KINDS = frozenset(("tool-search", "capability-load"))  # tools of the library, which only read
 
 pydantic_ai.BANNER_ENABLED = False  # a gateway's terminal is its log
 
 
 class PydanticAgent:
-    """A pydantic-ai `Agent` whose responses and results are journalled, so that a turn goes on where it ended.
+    """A pydantic-ai `Agent` whose responses and results are journalled, so that a turn continues where it ended.
 
-    `effects` says what repeating each tool would mean, by name. With `clarify` the model can ask the person it
-    talks with. `deps` is given to every run.
+    `effects` declares the effect of each tool, by name. With `clarify` the model can ask the person it talks with.
+    `deps` is given to every run. `bounds` limits the steps, tokens and times of a turn.
     """
 
     def __init__(
@@ -81,8 +79,8 @@ class PydanticAgent:
         action = next_action(context.view)
         if isinstance(action, Finish):
             return Reply(action.text)
-        fenced = GuardedTurn(context)
-        journal = PydanticJournal(fenced, self._bounds)
+        guarded = GuardedTurn(context)
+        journal = PydanticJournal(guarded, self._bounds)
         opening = _opening_messages(context, journal)
         try:
             result = await self._agent.run(
@@ -97,16 +95,16 @@ class PydanticAgent:
                 ],
             )
         except Exception as error:  # reason: an agent of somebody else may fail in any way
-            fenced.raise_if_ended()  # what ended the turn goes before what the library made of it
+            guarded.raise_if_ended()  # the end of the turn matters more than what the library made of it
             raise self._explained_error(error, context) from error
-        fenced.raise_if_ended()
+        guarded.raise_if_ended()
         if isinstance(result.output, DeferredToolRequests):
             tools = [call.tool_name for call in [*result.output.calls, *result.output.approvals]]
             raise ModelError(texts.custom_agents.deferred_results(tools))
         text = reply_text(result.output)
         closing = journal.closing_entries(result.all_messages(), text)
-        said = isinstance(result.output, str)
-        return Reply(texts.turns.model_reply(text, cut=journal.is_truncated) if said else text, closing)
+        is_text = isinstance(result.output, str)
+        return Reply(texts.turns.model_reply(text, cut=journal.is_truncated) if is_text else text, closing)
 
     def _explained_error(self, error: Exception, context: TurnContext) -> Exception:
         """The error with a sentence for people, if it is not a mistake in the agent's code."""
@@ -119,7 +117,7 @@ class PydanticAgent:
                     if spent
                     else texts.turns.too_many_steps(self._bounds.max_steps)
                 )
-            case exceptions.FallbackExceptionGroup():  # every model was tried: the last one's words will do
+            case exceptions.FallbackExceptionGroup():  # every model has failed: the last error explains enough
                 return self._explained_error(error.exceptions[-1], context)
             case exceptions.ModelContextWindowExceededError():
                 return ModelError(texts.compaction.CONVERSATION_TOO_LONG)
@@ -142,18 +140,18 @@ def _effect(name: str, effect: Effect | str | None) -> Effect:
 def _opening_messages(context: TurnContext, journal: PydanticJournal) -> list[ModelMessage]:
     """The conversation up to the first response of this turn."""
     before = build_conversation(context.history, context.view, context.find).previous_messages
-    # No response in it is given back word for word, so it does not matter which provider it is for.
+    # No response in it is in its native form, so that the provider does not matter.
     opening = to_provider_messages(ModelRequest([*before, *journal.unseen_messages()], 1))
     if not opening[-1].parts:
         opening[-1] = Request([UserPromptPart(texts.attachments.message_without_text())])
     return opening
 
 
-# ── the journal in the library's clothes ────────────────────────────────────────────────────────────────────
+# ── the journal as a part of the library ────────────────────────────────────────────────────────────────────
 
 
 class _JournalCapability(AbstractCapability[Any]):
-    """Stands around everything else that wraps models and tools: what they do belongs to the step."""
+    """Wraps the agent's models and tools outside of every other wrapper, so that a step contains them all."""
 
     def __init__(self, journal: PydanticJournal, effects: Mapping[str, Effect], *, clarify: bool) -> None:
         self._journal = journal
@@ -184,7 +182,7 @@ class _JournalCapability(AbstractCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        """Questions to a person come last, when the other calls of the response have their results."""
+        """Ask the person last, when the other calls of the response have their results."""
         questions = [call for call in requests.calls if call.tool_name == CLARIFY] if self._clarify else []
         answers: dict[str, Any] = {}
         for call in questions:
@@ -202,7 +200,7 @@ def _definition() -> ToolDefinition:
 
 
 class _JournalledModel(WrapperModel):
-    """Whichever model serves a request."""
+    """A model whose responses are journalled."""
 
     def __init__(self, wrapped: Model, journal: PydanticJournal) -> None:
         super().__init__(wrapped)
@@ -233,7 +231,7 @@ class _JournalledModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """For an agent that listens to the events of its run: it gets them when the response is whole and kept."""
+        """Give the events of a response to an agent that listens to them, once the response is journalled."""
         response = await self.request(messages, model_settings, model_request_parameters)
         yield CompletedStreamedResponse(
             response, model_request_parameters=model_request_parameters, replay_events=True
@@ -241,14 +239,14 @@ class _JournalledModel(WrapperModel):
 
 
 def _streams(model: Model) -> bool:
-    """Whether a model can give its response in pieces; one made of a function may have none for that."""
+    """Whether a model can stream its response; a `FunctionModel` may have no function for that."""
     can = type(model).request_stream is not Model.request_stream
     return can and getattr(model, "stream_function", model) is not None
 
 
 @dataclass
 class _JournalledToolset(WrapperToolset[Any]):
-    """All tools of the agent."""
+    """The tools of the agent, whose calls are journalled."""
 
     journal: PydanticJournal
     effects: Mapping[str, Effect]

@@ -1,4 +1,4 @@
-"""What pydantic-ai said and did, as the journal keeps it and gives it back. Imported only where that is."""
+"""Encodes responses and results of pydantic-ai for the journal, and decodes them. It loads pydantic-ai."""
 
 from __future__ import annotations
 
@@ -40,15 +40,17 @@ from perdure.core.journal import CallProgress, Entry, ModelAnswered, ToolEnded, 
 
 
 def encode_response(step: int, response: ModelResponse) -> ModelAnswered:
-    """A response with all that the library knows of it, so that it can be given again as it was."""
+    """A response as an entry, with everything that the library knows of it, so that a replay returns the same."""
     entry = to_model_answered(step, response)
-    if len(entry.calls) != len(tool_call_parts(response)):  # too many: the rest is left out, here and on replay
+    if len(entry.calls) != len(
+        tool_call_parts(response)
+    ):  # too many calls: the rest is left out, here and on replay
         return entry
     return msgspec.structs.replace(entry, native=dump_native(response))
 
 
 def decode_response(entry: ModelAnswered) -> ModelResponse:
-    """The response as it was, or at least its words and calls; every call has an id of its own."""
+    """The response as it was, or at least its text and calls; every call has a unique id."""
     native = None if entry.native is None else load_native(entry.native, len(entry.calls))
     response = native or ModelResponse(_plain(entry), usage=_usage(entry), finish_reason=None)
     ids = [part.tool_call_id for part in tool_call_parts(response)]
@@ -76,7 +78,7 @@ def _replay_ids(step: int) -> Iterator[str]:
 
 
 def newest_results(messages: Sequence[ModelMessage]) -> Iterator[ToolReturnPart]:
-    """The results behind the last response."""
+    """The tool results behind the last response."""
     for message in reversed(messages):
         if isinstance(message, ModelResponse):
             return
@@ -84,22 +86,22 @@ def newest_results(messages: Sequence[ModelMessage]) -> Iterator[ToolReturnPart]
 
 
 def result_entries(call: CallProgress, part: ToolReturnPart, limit: int) -> list[Entry]:
-    """The facts about a call that no tool of the agent ran now."""
-    wish = call.request
-    if call.started is not None:  # by code that had a tool for it
-        return [ToolEnded(wish.id, "unknown", texts.tool_calls.OUTCOME_UNKNOWN)]
+    """The entries for a call whose result came from the library, and not from a tool of the agent."""
+    request = call.request
+    if call.started is not None:  # by earlier code, which had a tool for it
+        return [ToolEnded(request.id, "unknown", texts.tool_calls.OUTCOME_UNKNOWN)]
     outcome: ToolOutcome = "ok" if part.outcome == "success" else "error"
     text = texts.phrases.clip(part.model_response_str(wrap_if_error=False), limit)
-    return [ToolStarted(wish.id, wish.tool, Effect.PURE, ""), ToolEnded(wish.id, outcome, text)]
+    return [ToolStarted(request.id, request.tool, Effect.PURE, ""), ToolEnded(request.id, outcome, text)]
 
 
 def tool_result_text(result: Any) -> str:
-    """What a tool gave, as words: pictures and other files are only mentioned."""
+    """The result of a tool as text: pictures and other files are only mentioned."""
     value, content = (result.return_value, result.content) if isinstance(result, ToolReturn) else (result, None)
     part = ToolReturnPart("", value)
     also = [content] if isinstance(content, str) else content or []
-    said = [part.model_response_str(), *map(_content_text, [*part.files, *also])]
-    return "\n".join(filter(None, said)).encode(errors="replace").decode()
+    lines = [part.model_response_str(), *map(_content_text, [*part.files, *also])]
+    return "\n".join(filter(None, lines)).encode(errors="replace").decode()
 
 
 def _content_text(item: Any) -> str:
@@ -119,7 +121,7 @@ def _content_text(item: Any) -> str:
 
 
 def reply_text(output: Any) -> str:
-    """An output as the text that people read: words as they are, everything else as JSON."""
+    """An output as the text that people read: a text as it is, everything else as JSON."""
     if output is None or isinstance(output, str):
         return output or ""
     if is_multi_modal_content(output):

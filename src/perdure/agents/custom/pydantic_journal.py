@@ -1,8 +1,8 @@
-"""The journal beneath a run of pydantic-ai: every response and every result is kept, and given again on replay.
+"""Journals every response and result of a run of pydantic-ai, and returns them from the journal on replay.
 
-A turn that was cut off is gone through from its beginning. The library runs all calls of a response or none, so
-it cannot be handed a set of which some have their results; but when it asks for a response or a result that is on
-record it gets that, and so only what is missing is asked for and run.
+After an interruption the run starts from the beginning of the turn. The library runs all calls of a response or
+none, so it cannot be handed a set of calls of which some have their results. But when it asks for a response or a
+result that is journalled it gets that, and so only the missing ones are requested and run.
 """
 
 from __future__ import annotations
@@ -35,40 +35,39 @@ from perdure.core.recovery.tail import is_final_response, is_length_limited
 from perdure.core.tools import Tool, Use
 from perdure.errors import ToolFailed
 
-REJECTED_FINISH = "rejected"  # the finish of an answer that the agent did not take for one
+REJECTED_FINISH = "rejected"  # of a final answer that the agent did not accept
 _key: ContextVar[str] = ContextVar("idempotency_key", default="")
 
 
 def idempotency_key() -> str:
-    """The key of the call whose tool runs now: the same for every try. For tools with the effect `keyed`."""
+    """The idempotency key of the tool call that runs now, for `keyed` tools: the same in every attempt."""
     return _key.get()
 
 
 class PydanticJournal:
-    """What one attempt knows and keeps of its turn."""
+    """The journal of one turn, as one attempt of an agent of pydantic-ai reads and writes it."""
 
     def __init__(self, context: GuardedTurn, bounds: Bounds) -> None:
         self.context = context
         self._bounds = bounds
         self._recorded = list(context.view.responses)
         self._messages_by_position = _messages_by_position(context.view, context.find)
-        self._responses_given = 0  # responses that this attempt has had, from the record or from the model
-        self._held_response: ModelAnswered | None = (
-            None  # it may be the last: then it is kept with the end of the turn
-        )
-        self._call_ids: dict[str, str] = {}  # of calls, by their id on the wire
+        self._responses_given = 0  # to this attempt, from the journal or the model
+        # A response that may be the last one, which is journalled together with the end of the turn.
+        self._held_response: ModelAnswered | None = None
+        self._call_ids: dict[str, str] = {}  # ids of calls in the journal, by their ids in the library
 
     # ── responses ───────────────────────────────────────────────────────────────────────────────────────────
 
     def unseen_messages(self) -> list[Message]:
-        """What people and the gateway said up to here, and nobody has told the model yet."""
-        due = [place for place in self._messages_by_position if place <= self._responses_given]
-        return [message for place in due for message in self._messages_by_position.pop(place)]
+        """The messages of people and the gateway up to here that the model has not seen yet."""
+        due = [position for position in self._messages_by_position if position <= self._responses_given]
+        return [message for position in due for message in self._messages_by_position.pop(position)]
 
     async def listen(self) -> None:
-        """Take in what people want heard, unless the run is still on its way through what is on record.
+        """Let new messages of people join the turn, unless the run still replays the journal.
 
-        While a response is held back nobody listens: what joins then would stand before it.
+        While a response is held back no message joins: it would stand before that response.
         """
         if self._responses_given < len(self._recorded) or self._held_response is not None:
             return
@@ -76,21 +75,21 @@ class PydanticJournal:
         last = view.records[-1].seq
         await self.context.listen()
         if view.records[-1].seq > last:
-            heard = [
-                told.messages
-                for told in build_conversation((), view, self.context.find).current
-                if told.seq > last
+            joined = [
+                group.messages
+                for group in build_conversation((), view, self.context.find).current
+                if group.seq > last
             ]
             self._messages_by_position.setdefault(self._responses_given, []).extend(
-                message for each in heard for message in each
+                message for messages in joined for message in messages
             )
 
     async def next_response(
         self, model: str, final_tools: set[str], ask: Callable[[], Awaitable[ModelResponse]]
     ) -> ModelResponse:
-        """The next response: the one on record, or else the model's, which is kept before anybody has it.
+        """The next response: the journalled one, or else the model's, which is journalled first.
 
-        One that may be the end of the turn, because it uses no tools but those of `finals`, is held back.
+        A response that may end the turn, because it calls no tools but those in `final_tools`, is held back.
         """
         step = self._responses_given + 1
         if self._responses_given < len(self._recorded):
@@ -108,7 +107,7 @@ class PydanticJournal:
         return self._restore_response(entry)
 
     async def record_library_results(self, messages: Sequence[ModelMessage]) -> None:
-        """Keep what the library itself gave as results: of calls that it refused, or that make up an output."""
+        """Journal the results that the library made: of calls that it refused, or that make up an output."""
         results = self._library_results(messages)
         if results:
             await self.context.append(*self._release_held_response(), *results)
@@ -119,7 +118,7 @@ class PydanticJournal:
         return self._held_response is not None and is_length_limited(self._held_response)
 
     def closing_entries(self, messages: Sequence[ModelMessage], text: str) -> tuple[Entry, ...]:
-        """The last facts of a turn that ends with this text."""
+        """The last entries of a turn that ends with this text."""
         held = self._held_response
         if held is not None and not held.calls:
             return (msgspec.structs.replace(held, text=text, finish="stop"),)
@@ -127,7 +126,7 @@ class PydanticJournal:
         return (*([held] if held else []), *self._library_results(messages), *last)
 
     def _release_held_response(self) -> list[ModelAnswered]:
-        """The response that was held back, now that it is clear that it was not the last."""
+        """The response that was held back, once it is clear that it was not the last."""
         held, self._held_response = self._held_response, None
         if held is None:
             return []
@@ -135,19 +134,19 @@ class PydanticJournal:
 
     def _restore_response(self, entry: ModelAnswered) -> ModelResponse:
         response = decode_response(entry)
-        wishes = [part for part in response.parts if isinstance(part, ToolCallPart)]
-        self._call_ids |= {wish.tool_call_id: call.id for wish, call in zip(wishes, entry.calls, strict=True)}
+        parts = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        self._call_ids |= {part.tool_call_id: call.id for part, call in zip(parts, entry.calls, strict=True)}
         return response
 
     def _library_results(self, messages: Sequence[ModelMessage]) -> list[Entry]:
-        """The newest results in the history that the journal does not have."""
+        """The newest results in the history that are not in the journal."""
         given = {self._call_ids.get(part.tool_call_id): part for part in newest_results(messages)}
-        wished = [
+        open_calls = [
             *self.context.view.open_calls,
-            *[CallProgress(wish) for wish in (self._held_response.calls if self._held_response else ())],
+            *[CallProgress(request) for request in (self._held_response.calls if self._held_response else ())],
         ]
         entries: list[Entry] = []
-        for call in wished:
+        for call in open_calls:
             if (part := given.get(call.request.id)) is not None:
                 entries += result_entries(call, part, self._bounds.max_result_chars)
         return entries
@@ -155,7 +154,7 @@ class PydanticJournal:
     # ── tools ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def run_tool(self, wire_id: str | None, effect: Effect, run: Callable[[], Awaitable[Any]]) -> str:
-        """The result of a call: the one on record, or else what the tool gives, which is kept before that."""
+        """The result of a call: the journalled one, or else the tool's, which is journalled first."""
         call = self.context.view.calls.get(self._call_ids.get(wire_id or "", ""))
         if call is None:
             raise exceptions.ToolFailed(texts.custom_agents.NESTED_CALL_NOT_RUN)
@@ -165,7 +164,7 @@ class PydanticJournal:
         return self._recorded_result(call)
 
     async def clarify(self, wire_id: str) -> str:
-        """The answer of a person to the question of a call; while there is none, the attempt ends here."""
+        """The answer of a person to the question of a call; without an answer, the attempt ends here."""
         call = self.context.view.calls[self._call_ids[wire_id]]
         if call.ended is None:
             await self._call_runner().ask_person(call)
@@ -181,7 +180,7 @@ class PydanticJournal:
         )
 
     def _recorded_result(self, call: CallProgress) -> str:
-        """What the library gets for a call: the same the first time and from the record."""
+        """The journalled result of a call, as the library gets it: the same the first time and on replay."""
         match self.context.view.calls[call.request.id].ended:
             case ToolEnded(outcome="ok", text=text):
                 return text
@@ -194,7 +193,7 @@ class PydanticJournal:
 
 
 async def _request_complete(step: int, ask: Callable[[], Awaitable[ModelResponse]]) -> ModelAnswered:
-    """One try at a response. Half an answer is asked for again; of refusals, the agent's own client decides."""
+    """One request for a response. An incomplete answer is retried; after refusals the agent's client decides."""
     try:
         return encode_response(step, await ask())
     except (exceptions.ModelAPIError, exceptions.UnexpectedModelBehavior) as error:
@@ -219,11 +218,11 @@ async def _run_with_key(run: Callable[[], Awaitable[Any]], use: Use) -> str:
 
 
 def _messages_by_position(view: TurnView, find: FindFile) -> dict[int, list[Message]]:
-    """What people and the gateway said in this turn, by how many responses came before it."""
+    """The messages of people and the gateway in this turn, by the number of responses before them."""
     responses = [record.seq for record in view.records if isinstance(record.entry, ModelAnswered)]
-    said: dict[int, list[Message]] = {}
-    for told in build_conversation((), view, find).current:
-        if not isinstance(told.messages[0], AssistantMessage):
-            place = sum(seq < told.seq for seq in responses)
-            said.setdefault(place, []).extend(told.messages)
-    return said
+    messages: dict[int, list[Message]] = {}
+    for group in build_conversation((), view, find).current:
+        if not isinstance(group.messages[0], AssistantMessage):
+            position = sum(seq < group.seq for seq in responses)
+            messages.setdefault(position, []).extend(group.messages)
+    return messages

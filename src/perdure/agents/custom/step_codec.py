@@ -1,4 +1,4 @@
-"""Arguments and results of steps: kept as JSON, and given back as JSON gives them."""
+"""Encodes the arguments and results of steps as JSON for the journal, and decodes them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from perdure.core.journal import ToolEnded, ToolOutcome, ToolStarted
 from perdure.core.storable_text import to_json
 from perdure.errors import OutcomeUnknown, StepFailed
 
-MAX_STEP_BYTES = 256 * 1024  # bytes, of the arguments of one step and of its result
+MAX_STEP_BYTES = 256 * 1024  # of the arguments of one step, and of its result
 
 
 def encode_arguments(
     name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], key: str | None
 ) -> dict[str, Any]:
-    """The arguments by name, as the journal keeps them; a call that does not fit is refused before it is begun."""
+    """The arguments by name, for the journal; arguments that do not fit the function are refused here."""
     try:
         signature = inspect.signature(function)
-    except ValueError:  # some of Python's own have none
+    except ValueError:  # some builtins have none
         given = {"arguments": args, **kwargs}
     else:
         signature.bind(*args, **kwargs, **({key: ""} if key else {}))
         given = signature.bind_partial(*args, **kwargs).arguments
     try:
-        text = to_json(given, ordered=True)  # a set is told in the same order by every process
+        text = to_json(given, ordered=True)  # so that a set has the same order in every process
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TypeError(
             f"the arguments of the step {name!r} cannot be kept as JSON: {error}. Give it plain values, such as "
@@ -43,7 +43,7 @@ def encode_arguments(
 
 
 def encode_result(result: Any) -> tuple[ToolOutcome, str, BaseException | None]:
-    """A result as the journal keeps it; one that cannot be kept is an error."""
+    """A result for the journal; a result that cannot be stored is an error."""
     try:
         text = to_json(result, ordered=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -55,7 +55,7 @@ def encode_result(result: Any) -> tuple[ToolOutcome, str, BaseException | None]:
 
 
 def decode_result(step: ToolStarted, ended: ToolEnded) -> Any:
-    """What the function gets for a step: the same the first time and from the record."""
+    """The value or error of a step: the same the first time and from the journal."""
     match ended.outcome:
         case "ok":
             return msgspec.json.decode(ended.text)
@@ -68,5 +68,5 @@ def decode_result(step: ToolStarted, ended: ToolEnded) -> Any:
 
 
 def describe_step(step: ToolStarted, arguments: Mapping[str, Any]) -> str:
-    """The step with these arguments, as one would write it."""
+    """The step with these arguments, written like a function call."""
     return texts.phrases.clip(texts.tool_calls.format_call(step.tool, arguments), 300)

@@ -1,4 +1,4 @@
-"""The steps of an agent that is a function: each on record before it runs, its result before anybody has it."""
+"""Runs the steps of a function agent: journals each before it runs, and its result before it is returned."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _current_step: ContextVar[str | None] = ContextVar("step", default=None)
 
 
 class RecordedSteps(Struct, frozen=True):
-    """What is on record of a part of the work, from this attempt's point of view."""
+    """The journalled steps, questions and answers of one call of the agent's function."""
 
     calls: Mapping[str, CallProgress]
     asked: Mapping[str, QuestionAsked]
     answers: Mapping[str, QuestionAnswered]
-    prefix: str  # of the names on record: what joined a turn is a part of its own, with names of its own
+    prefix: str  # of the ids in the journal: each group of messages that joined has its own
 
     @classmethod
     def from_turns(cls, turns: Sequence[TurnView], part: int) -> RecordedSteps:
@@ -55,7 +55,7 @@ class RecordedSteps(Struct, frozen=True):
 
 
 class StepContext:
-    """What the function of an agent works with: the message, what was said before it, and steps."""
+    """The argument of an agent's function: the message to answer, the history, and the steps."""
 
     def __init__(
         self, context: GuardedTurn, recorded: RecordedSteps, message: str, history: Sequence[Message]
@@ -65,8 +65,8 @@ class StepContext:
         self._uses: Counter[str] = Counter()
         self._running: set[str] = set()
         self._asking = False
-        self.message = message  # what is to be answered
-        self.history = list(history)  # what was said before it, oldest first
+        self.message = message  # to answer
+        self.history = list(history)  # the messages before it, oldest first
 
     @property
     def turn(self) -> str:
@@ -75,28 +75,28 @@ class StepContext:
 
     @property
     def attempt(self) -> int:
-        """1, and one more each time that the turn was cut off or waited for a person."""
+        """1, and one more each time that the turn was interrupted or waited for a person."""
         return self._context.view.attempt
 
     @property
     def note(self) -> str | None:
-        """What a model should be told about an interruption, or about a reply that came late, if there was one."""
-        told = [entry.text for entry in self._entries() if isinstance(entry, RecoveryNoted)]
-        return told[-1] if told else None
+        """The newest recovery note: what a model should know of an interruption or a late reply."""
+        notes = [entry.text for entry in self._entries() if isinstance(entry, RecoveryNoted)]
+        return notes[-1] if notes else None
 
     def say(self, text: str) -> None:
-        """Let people see the answer so far, where the platform can show it; it is not the answer."""
+        """Show people the answer so far, where the platform can; this preview is not the answer."""
         self._context.show(text)
 
     def alive(self) -> None:
-        """Give a sign of life from within a long step, so that the turn is not ended for being idle."""
+        """Report progress from within a long step, so that the turn is not ended for inactivity."""
         self._context.alive()
 
     async def ask(self, question: str, options: Sequence[str] = ()) -> str:
         """Ask a person, and return what they write: one of the options, or other words.
 
-        The first time this does not return: the attempt ends, and the turn waits for as long as it takes. Then
-        the function begins anew, and gets the answer here.
+        The first call does not return: the attempt ends, and the turn waits for as long as it takes. Then the
+        function starts again, and this call returns the answer.
         """
         self._refuse_nested(f"ask {question!r}")
         if self._running:
@@ -129,14 +129,14 @@ class StepContext:
     ) -> Any:
         """Run the function once in this turn, whatever happens, and return its result as JSON gives it back.
 
-        `effect` says what becomes of a step that was cut off: a `pure` one is run again; a `keyed` one too, with
+        `effect` says what happens to a step that was interrupted: a `pure` one runs again; a `keyed` one too, with
         the same idempotency key, which the function gets as `key_argument`; a `once` one never: it raises
-        `OutcomeUnknown`. A function that raises fails the step: `StepFailed`, now and whenever the turn is gone
-        through again. A name that is used again is the next step of that name. Steps may run side by side, in a
-        task group, if their names differ.
+        `OutcomeUnknown`. A function that raises fails the step: `StepFailed`, now and in every later attempt. A
+        name that is used again is the next step of that name. Steps may run side by side, in a task group, if
+        their names differ.
 
         After return: the result is durable.
-        If we die inside: the step was not begun, is in doubt, or has its result.
+        If we die inside: the step was not started, has an unknown outcome, or has its result.
         """
         kind = _effect(name, effect, key_argument)
         arguments = encode_arguments(name, function, args, kwargs, key_argument)
@@ -152,7 +152,7 @@ class StepContext:
             self._running.discard(name)
 
     async def _run_step(self, step: ToolStarted, key_argument: str | None, function: Callable[..., Any]) -> Any:
-        """Bring a step to its result, from wherever its record ends."""
+        """Bring a step to its result, from wherever its journal ends."""
         before = self._recorded.calls.get(step.call)
         if before is not None and before.request.arguments != step.arguments:
             raise StepChanged(
@@ -168,7 +168,7 @@ class StepContext:
                 return await self._finish_step(step, "unknown", texts.custom_agents.STEP_INTERRUPTED)
         if beginning := self._unrecorded_start(step):
             await self._context.append(*beginning)
-        self._context.raise_if_ended()  # one that is run again has nothing to append that would tell
+        self._context.raise_if_ended()  # a repeated step appends nothing here that would raise it
         keyed = partial(function, **{key_argument: step.key}) if key_argument else function
         outcome, text, error = await _run_function(step.tool, keyed)
         return await self._finish_step(step, outcome, text, error)
@@ -184,11 +184,11 @@ class StepContext:
             raise failure from error
 
     def _unrecorded_start(self, step: ToolStarted) -> tuple[ToolStarted, ...]:
-        """The intent, unless this turn has it on record; one before it that was set aside may have it too."""
+        """The intent, unless this turn has journalled it; a suspended turn before it may have done so, too."""
         return () if step.call in self._context.view.calls else (step,)
 
     def _next_record_id(self, kind: str, name: str = "") -> str:
-        """The name on record of the next use."""
+        """The id in the journal of the next step or question."""
         self._uses[kind + name] += 1
         number = f"{self._recorded.prefix}{kind}{self._uses[kind + name]}"
         return f"{number}.{name}" if name else number
@@ -205,7 +205,7 @@ class StepContext:
 
 
 async def _run_function(name: str, function: Callable[[], Any]) -> tuple[ToolOutcome, str, BaseException | None]:
-    """What came of it, as it is kept, and the error if there was one."""
+    """Run the function of a step; return its outcome and text for the journal, and its error if it raised one."""
     token = _current_step.set(name)
     try:
         result = function()
@@ -213,7 +213,7 @@ async def _run_function(name: str, function: Callable[[], Any]) -> tuple[ToolOut
             result = await result
     except OutcomeUnknown as error:
         return "unknown", error.message, error
-    except BaseException as error:  # noqa: BLE001 reason: it may fail in any way, and that is its result
+    except BaseException as error:  # noqa: BLE001 reason: it may fail in any way, and the error is its result
         raise_uncontained(error)
         return "error", texts.custom_agents.step_error(error), error
     finally:
@@ -222,7 +222,7 @@ async def _run_function(name: str, function: Callable[[], Any]) -> tuple[ToolOut
 
 
 def _repeatable(*effects: Effect) -> bool:
-    """Whether it may be run again: only if both the code that began it and the code of now say so."""
+    """Whether a step may run again: both the code that started it and the present code must allow that."""
     return all(REMEDIES[effect] is Remedy.REPEAT for effect in effects)
 
 

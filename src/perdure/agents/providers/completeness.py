@@ -1,8 +1,8 @@
-"""A model's answer counts only with its provider's own end: a finish reason, or the mark that ends a stream.
+"""Refuses incomplete answers: an answer counts only with a finish reason or the mark that ends a stream.
 
-Every answer that comes through pydantic-ai passes `require_end` before the journal or an agent has it. The library
-itself calls an answer without a finish reason finished, so the word that the provider really sent decides, and not
-the library's.
+Every answer that comes through pydantic-ai passes `require_finish_reason` before the journal or an agent gets it.
+The library itself takes an answer without a finish reason as finished. So the provider's own finish reason
+decides, and not the library's.
 """
 
 from __future__ import annotations
@@ -23,24 +23,22 @@ from perdure.core.journal import ModelAnswered
 from perdure.core.recovery.tail import STOPPED_FINISH_REASONS
 from perdure.errors import ModelCallFailed
 
-FINISH_DETAIL = "finish_reason"  # where the library keeps the provider's own word
-INVENTED_FINISH_REASONS = ("stop", "tool_call")  # what the library says where the provider said nothing
-PROVIDERS_WITHOUT_FINISH_DETAIL = frozenset(
-    ("xai",)
-)  # providers whose own word the library does not pass on, and never invents
+FINISH_DETAIL = "finish_reason"  # where the library keeps the provider's own finish reason
+INVENTED_FINISH_REASONS = ("stop", "tool_call")  # the library's, where the provider gave none
+PROVIDERS_WITHOUT_FINISH_DETAIL = frozenset(("xai",))  # whose reason the library neither passes on nor invents
 END_MARK = re.compile(rb"(?:^|[\r\n])(?:data: ?\[DONE\]|event: ?message_stop)")
-MAX_MARK_BYTES = 32  # bytes
+MAX_MARK_BYTES = 32
 
 
 def incomplete_answer_error(why: str) -> ModelCallFailed:
-    """The failure of a call whose answer has no end."""
+    """The failure of a model call whose answer is incomplete."""
     return ModelCallFailed(texts.providers.INCOMPLETE, said=why, broke_off=True)
 
 
 def require_finish_reason(response: ModelResponse) -> str | None:
-    """The finish reason of a whole answer; raises `ModelCallFailed` for half an answer.
+    """The finish reason of a complete answer; `ModelCallFailed` for an incomplete one.
 
-    A model without an address is a function of this process: its answers are whole when they are there.
+    A model without a URL is a function of this process: its answers are always complete.
     """
     finish, said = response.finish_reason, (response.provider_details or {}).get(FINISH_DETAIL)
     if said or response.provider_url is None or response.provider_name in PROVIDERS_WITHOUT_FINISH_DETAIL:
@@ -51,7 +49,7 @@ def require_finish_reason(response: ModelResponse) -> str | None:
 
 
 def require_complete_calls(answer: ModelAnswered) -> ModelAnswered:
-    """The answer, unless its provider stopped the model inside a tool call: then nothing of it counts."""
+    """The answer; `ModelCallFailed` if its provider stopped the model inside of a tool call."""
     if answer.calls and (answer.finish or "").lower() in STOPPED_FINISH_REASONS:
         raise incomplete_answer_error(texts.providers.incomplete_call(str(answer.finish)))
     return answer
@@ -61,7 +59,7 @@ def require_complete_calls(answer: ModelAnswered) -> ModelAnswered:
 
 
 def watch_streams(model: Model) -> None:
-    """From now on, look for the mark that ends a stream in whatever the model's HTTP client reads."""
+    """Look for the mark that ends a stream in every response that the model's HTTP client reads from now on."""
     for each in _leaf_models(model):
         http = getattr(getattr(each, "client", None), "_client", None)
         if isinstance(http, AsyncClient) and _watch not in http.event_hooks["response"]:
@@ -69,7 +67,7 @@ def watch_streams(model: Model) -> None:
 
 
 def response_with_end_mark(stream: StreamedResponse) -> ModelResponse:
-    """The answer of a stream that was read; where the provider gave no finish reason, the end mark is one."""
+    """The answer of a stream that was read; without a finish reason, the end mark counts as one."""
     response = stream.get()
     details = response.provider_details or {}
     if details.get(FINISH_DETAIL) or not _end_seen(stream):
@@ -88,9 +86,9 @@ class _WatchedStream(AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
-            read = self._last + piece
-            self.end_seen = self.end_seen or END_MARK.search(read) is not None
-            self._last = read[-MAX_MARK_BYTES:]
+            searched = self._last + piece
+            self.end_seen = self.end_seen or END_MARK.search(searched) is not None
+            self._last = searched[-MAX_MARK_BYTES:]
             yield piece
 
     async def aclose(self) -> None:
@@ -109,7 +107,7 @@ def _end_seen(stream: Any) -> bool:
 
 
 def _leaf_models(model: Model) -> Iterator[Model]:
-    """The models that a model is made of."""
+    """The models inside of wrappers and fallbacks."""
     if isinstance(model, WrapperModel):
         yield from _leaf_models(model.wrapped)
     elif isinstance(model, FallbackModel):

@@ -1,4 +1,4 @@
-"""The window of a provider's model: the server is asked for it, and refused or full requests teach it."""
+"""Finds the context window of a model: asks the server, and learns from refused and truncated requests."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from perdure.core.context_window import WINDOW_ENDPOINTS, ContextRefusal, KnownW
 from perdure.core.journal import ModelAnswered
 from perdure.errors import ContextTooLong
 
-PROBE_TIMEOUT_SECONDS = 3.0  # for all the places together
-MAX_ANSWER_BYTES = 4 * 1024 * 1024  # bytes
-MIN_PROBED_TOKENS = 1_000  # tokens; what is shorter is sent without asking for the window first
-MAX_PROBES = 3  # to a server that tells nothing; some tell only while the model is loaded
+PROBE_TIMEOUT_SECONDS = 3.0  # for all endpoints together
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+MIN_PROBED_TOKENS = 1_000  # a shorter request is sent without asking for the window
+MAX_PROBES = 3  # of a server that does not tell; some tell only while the model is loaded
 
 
 def request_tokens(request: ModelRequest) -> int:
-    """About how many tokens a model reads of a request."""
+    """An estimate of the tokens that a model reads of a request."""
     return measure_instructions(request.system_prompt, request.tools).tokens + estimate_tokens(request.messages)
 
 
 class ModelWindow:
-    """What is known of the window of one model, in one run of the gateway."""
+    """The context window of one model, as far as this run of the gateway knows it."""
 
     def __init__(self, known: KnownWindow, probe: WindowProbe | None = None) -> None:
         self._known = known
@@ -43,7 +43,7 @@ class ModelWindow:
     async def check(self, request: ModelRequest) -> None:
         """Raise `ContextTooLong` if the server itself says that its window is smaller than this request.
 
-        Some servers leave out the beginning of what is too long, and say nothing.
+        Some servers drop the beginning of a request that is too long, and do not say so.
         """
         sent = request_tokens(request)
         if sent > MIN_PROBED_TOKENS and not self._confirmed:
@@ -52,7 +52,7 @@ class ModelWindow:
             raise ContextTooLong(texts.compaction.CONVERSATION_TOO_LONG, fits=self.tokens)
 
     async def learn_from_refusal(self, request: ModelRequest, refusal: ContextRefusal) -> ContextTooLong:
-        """What is known after a request was refused as too long, as the error that says so."""
+        """Learn from a request that was refused as too long; return the error to raise."""
         sent = request_tokens(request)
         if refusal.window:
             self._known.learn_from_server(refusal.window)
@@ -65,10 +65,8 @@ class ModelWindow:
         return ContextTooLong(texts.compaction.CONVERSATION_TOO_LONG)
 
     def learn_from_answer(self, request: ModelRequest, answer: ModelAnswered) -> None:
-        read, written = (
-            max(answer.usage.input, request_tokens(request) // 2),
-            answer.usage.output,
-        )  # some count nothing
+        # Some providers report no input tokens.
+        read, written = max(answer.usage.input, request_tokens(request) // 2), answer.usage.output
         if answer.finish == "length":
             self._known.learn_from_truncation(read, written)
         else:
@@ -84,7 +82,7 @@ class ModelWindow:
 
 
 class WindowProbe:
-    """The question for the window of one model, to one server."""
+    """Asks one server for the context window of one model."""
 
     def __init__(self, client: AsyncClient, base_url: str, model: str, headers: Mapping[str, str]) -> None:
         self._client = client
@@ -93,14 +91,14 @@ class WindowProbe:
         self._headers = headers
 
     async def ask(self) -> int:
-        """The window that the server tells; 0: it tells none."""
+        """The context window that the server reports, in tokens; 0 if it reports none."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                for path in dict.fromkeys(place.path for place in WINDOW_ENDPOINTS):
+                for path in dict.fromkeys(endpoint.path for endpoint in WINDOW_ENDPOINTS):
                     if found := window_in_answer(path, self._model, await self._get_json(path)):
                         return found
         except (TimeoutError, httpx2.HTTPError):
-            pass  # a server that does not answer this is asked nothing more
+            pass  # no endpoint of this server is tried after a failure
         return 0
 
     async def _get_json(self, path: str) -> object:

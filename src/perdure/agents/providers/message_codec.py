@@ -35,8 +35,8 @@ from perdure.core.storable_text import make_storable, to_json
 MAX_CALLS = 64  # in one response
 MAX_ARGUMENT_BYTES = 256 * 1024  # of one call
 IMAGE_TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
-MAX_IMAGE_BYTES = 5_000_000  # bytes; providers take no more
-MAX_IMAGES = 8  # pictures in one request: the newest
+MAX_IMAGE_BYTES = 5_000_000  # providers take no more
+MAX_IMAGES = 8  # in one request: the newest
 
 
 class LoadedImage(Struct, frozen=True):
@@ -47,34 +47,34 @@ class LoadedImage(Struct, frozen=True):
     content: bytes
 
 
-# ── what we ask ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── requests ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def to_provider_messages(
     request: ModelRequest, provider: Provider | None = None, loaded_images: Mapping[str, LoadedImage] | None = None
 ) -> list[ModelMessage]:
-    """The conversation as pydantic-ai wants it: requests and responses in turn, every call with its result.
+    """The conversation as pydantic-ai expects it: requests and responses in turn, every call with its result.
 
-    What only the provider of a response understands goes back to that provider alone. Of the pictures in it, those
-    that are given here are shown.
+    The native form of a response goes back to its own provider only. The request contains those pictures that are
+    in `loaded_images`.
     """
     ids = _WireCallIds()
-    told: list[ModelMessage] = []
-    asked: list[ModelRequestPart] = []
+    messages: list[ModelMessage] = []
+    parts: list[ModelRequestPart] = []
     for message in request.messages:
         if isinstance(message, AssistantMessage):
-            if asked:
-                told.append(Request(asked))
-                asked = []
-            told.append(_response(message, ids, provider))
+            if parts:
+                messages.append(Request(parts))
+                parts = []
+            messages.append(_response(message, ids, provider))
         else:
-            asked.append(_request_part(message, ids, loaded_images or {}))
-    told.append(Request(asked, instructions=request.system_prompt or None))
-    return told
+            parts.append(_request_part(message, ids, loaded_images or {}))
+    messages.append(Request(parts, instructions=request.system_prompt or None))
+    return messages
 
 
 class _WireCallIds:
-    """Ids of calls on the wire. Ours are unique in their turn only, and some providers want short ones."""
+    """Ids of calls for the provider. Ours are unique in their turn only, and some providers need short ones."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -110,13 +110,13 @@ def _request_part(
 
 
 def _response(message: AssistantMessage, ids: _WireCallIds, provider: Provider | None) -> ModelResponse:
-    given = [ids.assign(call.id) for call in message.calls]
+    wire_ids = [ids.assign(call.id) for call in message.calls]
     native = _load_native(message, provider)
     if native is not None:
-        return replace(native, parts=list(with_call_ids(native.parts, iter(given))))
+        return replace(native, parts=list(with_call_ids(native.parts, iter(wire_ids))))
     parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text.strip() else []
     parts += [
-        ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, given, strict=True)
+        ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, wire_ids, strict=True)
     ]
     return ModelResponse(parts or [TextPart(texts.providers.EMPTY_MESSAGE)])
 
@@ -157,11 +157,11 @@ def with_call_ids(parts: Sequence[ModelResponsePart], call_ids: Iterator[str]) -
         yield replace(part, tool_call_id=next(call_ids)) if isinstance(part, ToolCallPart) else part
 
 
-# ── what we get ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── responses ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def to_model_answered(step: int, response: ModelResponse) -> ModelAnswered:
-    """A response as the journal keeps it; `ModelCallFailed` if it is half a response."""
+    """A response as an entry of the journal; `ModelCallFailed` if it is incomplete."""
     finish = require_finish_reason(response)
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     requested = tool_call_parts(response)
@@ -169,8 +169,8 @@ def to_model_answered(step: int, response: ModelResponse) -> ModelAnswered:
     if len(requested) > MAX_CALLS:
         text = f"{text}\n{texts.tool_calls.too_many(len(requested) - MAX_CALLS)}".strip()
     usage = TokenUsage(response.usage.input_tokens, response.usage.output_tokens)
-    worth_keeping = len(requested) <= MAX_CALLS and any(_has_more(part) for part in response.parts)
-    native = dump_native(response) if worth_keeping else None
+    keeps_native = len(requested) <= MAX_CALLS and any(_has_more(part) for part in response.parts)
+    native = dump_native(response) if keeps_native else None
     return require_complete_calls(ModelAnswered(step, text, calls, finish, usage, native))
 
 

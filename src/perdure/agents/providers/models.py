@@ -1,8 +1,8 @@
-"""Language models of real providers, through pydantic-ai: the only module that knows its messages.
+"""Calls the language models of real providers through pydantic-ai.
 
-It is imported only when a provider is configured, because the libraries beneath it take seconds to load. Their
-own retries are off: a call that failed leaves nothing behind, so the agent may ask again, and journals each try.
-Only whole answers count.
+It is imported only when a provider is configured, because the libraries beneath it take seconds to load. Their own
+retries are off: a failed call leaves nothing behind, so the agent retries it, and journals each failure. Only
+complete answers count.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from perdure.errors import ConfigurationError, ModelCallFailed
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-DEFAULT_WINDOW_TOKENS = 128_000  # tokens, of a model that nobody knows better
-IMAGE_REFUSAL_STATUSES = (400, 404, 413, 415, 422)  # how providers say that they do not take a picture
-MAX_ERROR_CHARS = 300  # characters of what a provider says of its refusal without a form
-MAX_ANSWER_CHARS = 400_000  # characters; what comes behind is not read
+DEFAULT_WINDOW_TOKENS = 128_000  # of an unknown model
+IMAGE_REFUSAL_STATUSES = (400, 404, 413, 415, 422)  # of providers that do not take a picture
+MAX_ERROR_CHARS = 300  # of a provider's own words
+MAX_ANSWER_CHARS = 400_000  # a longer answer is not read further
 
 RETRYABLE_ERRORS = (
     failures.ModelRateLimitError,
@@ -60,7 +60,7 @@ CONNECT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout)  # nothing was sen
 
 
 class ProviderModel:
-    """A model behind somebody's HTTP API."""
+    """A model behind the HTTP API of a provider."""
 
     def __init__(
         self,
@@ -74,10 +74,10 @@ class ProviderModel:
         secrets: Sequence[str] = (),
         window_probe: WindowProbe | None = None,
     ) -> None:
-        """`client` is what the provider's requests go through, and is closed with the model.
+        """`client` carries the provider's requests, and is closed with the model.
 
-        `question` asks the server for its window. `secrets` are kept out of what the provider says of its
-        errors: some repeat the key.
+        `window_probe` asks the server for its context window. `secrets` are removed from the provider's error
+        messages: some of them repeat the key.
         """
         self.name = name
         known = KnownWindow(
@@ -91,44 +91,44 @@ class ProviderModel:
         self._secrets = secrets
         self._retries = _disable_library_retries(provider)
         watch_streams(provider)
-        self._refused_images: set[str] = set()  # pictures that it did not want to see
+        self._refused_images: set[str] = set()  # paths of pictures that the model refused
 
     @property
     def window(self) -> int:
         return self._window.tokens
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         async with self._provider:
-            pass  # leaving it closes what it has opened itself
+            pass  # its exit closes the connections that it opened itself
         if self._client is not None:
             await self._client.aclose()
 
     async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         await self._window.check(request)
         answer = await self._respond(request, show_preview)
-        if len(answer.text) < MAX_ANSWER_CHARS:  # beyond that, it was cut off by us
+        if len(answer.text) < MAX_ANSWER_CHARS:  # a longer answer was truncated here
             self._window.learn_from_answer(request, answer)
         return answer
 
     async def _respond(self, request: ModelRequest, show_preview: PreviewCallback | None) -> ModelAnswered:
         while True:
-            seen = await self._load_images(request)
+            images = await self._load_images(request)
             try:
-                async with asyncio.timeout(self._timeout):  # pydantic-ai's own has its price with every piece
+                async with asyncio.timeout(self._timeout):  # pydantic-ai's own timeout costs CPU with every piece
                     return to_model_answered(
-                        request.step, await self._request_learning_window(request, show_preview, seen)
+                        request.step, await self._request_learning_window(request, show_preview, images)
                     )
             except TimeoutError as error:
                 late = texts.providers.timed_out_after(self._timeout)
                 raise ModelCallFailed(texts.providers.TIMED_OUT, said=late, again=False) from error
             except (failures.AgentRunError, failures.UserError) as error:
-                if not (seen and _may_refuse_images(error)):
+                if not (images and _may_refuse_images(error)):
                     raise call_failure(error, self._secrets) from error
-                self._refused_images |= set(seen)  # the same is asked once more, in words alone
+                self._refused_images |= set(images)  # the request is made again, without pictures
 
     async def _load_images(self, request: ModelRequest) -> dict[str, LoadedImage]:
-        """The pictures to show, but none that was refused before."""
+        """Load the pictures of a request, without those that were refused before."""
         wanted = visible_images(request.messages, self._refused_images)
         return await asyncio.to_thread(load_images, wanted) if wanted else {}
 
@@ -156,9 +156,9 @@ class ProviderModel:
             ]
         )
         if show_preview is None:
-            whole = self._settings(silence=self._timeout)
+            settings = self._settings(silence=self._timeout)
             return await model_request(
-                self._provider, messages, model_settings=whole, model_request_parameters=parameters
+                self._provider, messages, model_settings=settings, model_request_parameters=parameters
             )
         async with model_request_stream(
             self._provider,
@@ -173,9 +173,9 @@ class ProviderModel:
 
 
 def _disable_library_retries(provider: Provider) -> ModelSettings:
-    """Turn a library's own retries off: once for all, or else what says so with every request.
+    """Turn a library's own retries off, on its client or else by the settings that are returned.
 
-    To a client that can be told once, a request that says so costs a copy of the client.
+    With a setting in each request, a library would copy its client each time.
     """
     client: Any = getattr(provider, "client", None)
     if not hasattr(client, "max_retries"):
@@ -185,18 +185,18 @@ def _disable_library_retries(provider: Provider) -> ModelSettings:
 
 
 def _window_refusal(error: failures.ModelAPIError) -> ContextRefusal | None:
-    """The refusal of what is too long, in any wording that we know, or that pydantic-ai does."""
+    """The refusal of a request that is too long, in any wording that Perdure or pydantic-ai knows."""
     found = parse_refusal(f"{error.message} {error.body}")
     return found or (ContextRefusal() if isinstance(error, failures.ModelContextWindowExceededError) else None)
 
 
 def _may_refuse_images(error: Exception) -> bool:
-    """Whether pictures may be why a request was refused."""
+    """Whether a request may have been refused because of its pictures."""
     return isinstance(error, failures.ModelHTTPError) and error.status_code in IMAGE_REFUSAL_STATUSES
 
 
 async def read_stream(stream: StreamedResponse, show_preview: PreviewCallback) -> ModelResponse:
-    """Read a stream to its end; one that becomes too long is given up, and is no answer."""
+    """Read a stream to its end; an answer that becomes too long is aborted and counts as incomplete."""
     text = ""
     async for piece in _pieces(stream):
         text += piece
@@ -217,7 +217,7 @@ async def _pieces(stream: StreamedResponse) -> AsyncIterator[str]:
 
 
 def call_failure(error: Exception, secrets: Sequence[str] = ()) -> ModelCallFailed:
-    """The failure of a call with the provider's status and words, but without secrets."""
+    """The failure of a call, with the provider's status and words but without secrets."""
     broken = _is_incomplete_answer(error)
     lost = broken and isinstance(error, failures.ModelConnectionError)
     late = isinstance(error, failures.ModelTimeoutError)
@@ -232,7 +232,7 @@ def call_failure(error: Exception, secrets: Sequence[str] = ()) -> ModelCallFail
 
 
 def _is_incomplete_answer(error: Exception) -> bool:
-    """Whether a provider that took a request gave half an answer to it, or one that cannot be read."""
+    """Whether a provider took a request, and its answer is incomplete or cannot be read."""
     match error:
         case failures.ModelConnectionError():
             return not any(isinstance(each, CONNECT_ERRORS) for each in _causes(error))
@@ -245,7 +245,7 @@ def _is_incomplete_answer(error: Exception) -> bool:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """An error and what caused it, the first cause last."""
+    """An error and its causes, the first cause last."""
     found = [error]
     while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
         found.append(cause)
@@ -253,21 +253,21 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _failure_detail(error: Exception) -> str:
-    """What is known of a failure: the provider's words, or why its words did not come."""
+    """The details of a failure: the provider's words, or the error of the connection."""
     if isinstance(error, failures.ModelConnectionError):
-        said = str(_causes(error)[-1]) or str(error)
+        detail = str(_causes(error)[-1]) or str(error)
     else:
-        said = _provider_message(error) if isinstance(error, failures.ModelAPIError) else str(error)
-    return texts.phrases.first_words(said, MAX_ERROR_CHARS)
+        detail = _provider_message(error) if isinstance(error, failures.ModelAPIError) else str(error)
+    return texts.phrases.first_words(detail, MAX_ERROR_CHARS)
 
 
 def environment_secrets() -> list[str]:
-    """The keys in the environment."""
+    """The values of the environment variables that hold API keys."""
     return [os.environ[each] for each in os.environ if each.endswith("_KEY")]
 
 
 def failure_text(error: Exception) -> str:
-    """Why there is no answer, for the person who waits for it; never with a key in it."""
+    """Why there is no answer, as a sentence for people; it never contains a key."""
     match error:
         case failures.ModelAuthenticationError():
             return texts.providers.KEY_REFUSED
@@ -290,15 +290,15 @@ def failure_text(error: Exception) -> str:
 
 
 def _provider_message(error: failures.ModelAPIError) -> str:
-    """The provider's own sentence, where it gave one, in whichever of the usual forms."""
-    said: Any = error.body
+    """The provider's own sentence in the body of an error, in any of the usual forms."""
+    body: Any = error.body
     for name in ("error", "message", "detail"):
-        if isinstance(said, dict):
-            said = said.get(name) or said
-    return texts.phrases.first_words(said, MAX_ERROR_CHARS) if isinstance(said, str) and said else error.message
+        if isinstance(body, dict):
+            body = body.get(name) or body
+    return texts.phrases.first_words(body, MAX_ERROR_CHARS) if isinstance(body, str) and body else error.message
 
 
-# ── which one ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def open_model(
@@ -310,7 +310,7 @@ def open_model(
     timeout: float = 600.0,
     silence: float = 120.0,
 ) -> ProviderModel:
-    """The model that a `provider:model` names; `ConfigurationError` says what is missing."""
+    """Open the model `provider:model`; `ConfigurationError` says what is missing."""
     kind, _, model = name.partition(":")
     client = open_client()
     try:
@@ -347,7 +347,7 @@ def open_model(
 def _window_probe(
     kind: str, model: str, base_url: str | None, provider: Provider, client: AsyncClient
 ) -> WindowProbe | None:
-    """Servers of one's own are asked for their window; what a service's models read is known."""
+    """A probe for servers of one's own; the windows of a service's models are known."""
     if base_url is None or kind not in ("openai", "openai-chat"):
         return None
     known: Any = getattr(provider, "client", None)
@@ -355,7 +355,7 @@ def _window_probe(
 
 
 def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, client: AsyncClient) -> Provider:
-    """The provider's client. Chat completions are what every server that is like OpenAI's speaks."""
+    """The model of pydantic-ai. Every server that is like OpenAI's speaks chat completions."""
     if kind in ("openai", "openai-chat"):
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
@@ -367,7 +367,7 @@ def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, 
         if base_url is None:
             provider = OpenAIProvider(api_key=api_key, http_client=client)
         else:
-            key = api_key or os.environ.get("OPENAI_API_KEY") or "none"  # many local servers want none
+            key = api_key or os.environ.get("OPENAI_API_KEY") or "none"  # many local servers need none
             provider = OpenAICompatibleProvider(kind, base_url=base_url, api_key=key, http_client=client)
         install_direct_completions(provider.client, client)
         return OpenAIChatModel(model, provider=provider)
@@ -381,6 +381,6 @@ def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, 
 
 
 def _any_provider(kind: str, base_url: str | None, api_key: str | None) -> AnyProvider[Any]:
-    """A provider that we know only through pydantic-ai; most take a key, and some an address."""
+    """A provider that only pydantic-ai knows; most take a key, and some a base URL."""
     given = {"base_url": base_url, "api_key": api_key}
     return infer_provider_class(kind)(**{name: value for name, value in given.items() if value is not None})

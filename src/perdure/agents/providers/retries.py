@@ -1,6 +1,6 @@
-"""Ask a model until it answers. Each failed try is journalled, with the provider's words, before the next begins.
+"""Retries failed model calls. Each failure is journalled with the provider's words before the next request.
 
-The count of tries is read from the journal, so a restart does not begin it anew.
+The count of failures is read from the journal, so that a restart does not reset it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from perdure.core.journal import ConversationCompacted, ModelAnswered, ModelAske
 from perdure.errors import ModelCallFailed, ModelError
 
 MAX_REQUESTS = 5  # of one step
-MAX_INCOMPLETE_RETRIES = 3  # how often an answer that broke off is asked for again
-MAX_BACKOFF_SECONDS = 60.0  # seconds; a provider that wants to be left alone for longer has failed
+MAX_INCOMPLETE_RETRIES = 3  # of an answer that broke off
+MAX_BACKOFF_SECONDS = 60.0  # a provider that asks for a longer pause has failed
 
-Given = TypeVar("Given")
+Answer = TypeVar("Answer")
 
 
 async def ask_with_retries(
-    context: TurnContext, step: int, model: str, ask: Callable[[], Awaitable[Given]], backoff_seconds: float
-) -> Given:
-    """What `ask` gives, whose intent is journalled already. `ModelError` tells a person of the last failure.
+    context: TurnContext, step: int, model: str, ask: Callable[[], Awaitable[Answer]], backoff_seconds: float
+) -> Answer:
+    """The result of `ask`, whose intent is journalled already; `ModelError` with the last failure, for a person.
 
-    `pause` is the seconds before the second try; they double with every further one.
-    If we die inside: the failed tries are on record, and the next attempt goes on behind them.
+    `backoff_seconds` is the pause before the first retry; it doubles with every further one.
+    If we die inside: the failures are journalled, and the next attempt continues the count.
     """
     while True:
         try:
@@ -37,14 +37,14 @@ async def ask_with_retries(
             wait = retry_delay(error, before, backoff_seconds)
             await context.append(_failure_entry(step, model, len(before) + 1, error, wait))
             if wait is None:
-                told = texts.providers.failed(error.message, error.status, error.said, len(before) + 1)
-                raise ModelError(told) from error
+                reason = texts.providers.failed(error.message, error.status, error.said, len(before) + 1)
+                raise ModelError(reason) from error
         await asyncio.sleep(wait)
         await context.append(ModelAsked(step, model))
 
 
 def failed_requests(view: TurnView, step: int) -> list[ModelFailed]:
-    """The failed tries of a step since the model last gave anything, in every attempt."""
+    """The failed requests of a step since the model last answered, over all attempts."""
     found: list[ModelFailed] = []
     for record in reversed(view.records):
         match record.entry:
@@ -56,7 +56,7 @@ def failed_requests(view: TurnView, step: int) -> list[ModelFailed]:
 
 
 def retry_delay(error: ModelCallFailed, before: Sequence[ModelFailed], backoff_seconds: float) -> float | None:
-    """How long to wait before a failed call is made again; None: it is not."""
+    """The seconds to wait before a failed call is retried; None: no retry."""
     broken = sum(failed.broke_off for failed in before)
     if (
         not error.again

@@ -1,6 +1,6 @@
-"""How requests travel to providers: plain HTTP/1.1 beneath their libraries' client.
+"""Carries requests to providers over plain HTTP/1.1, beneath the HTTP client of their libraries.
 
-The client's own transport takes several times as much CPU for the same: see the decision records.
+The client's own transport takes several times as much CPU: see the decision records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from httpx2 import AsyncBaseTransport, AsyncByteStream, AsyncClient, Limits, Req
 
 from perdure.http11 import ConnectionPool, HttpConnection, failure_reason
 
-MAX_IDLE_CONNECTIONS = 100  # connections to a proxy
+MAX_IDLE_CONNECTIONS = 100  # to a proxy
 CONNECT_FAILURES = (httpx2.ConnectTimeout, httpx2.ConnectError)
 WRITE_FAILURES = (httpx2.WriteTimeout, httpx2.WriteError)
 READ_FAILURES = (httpx2.ReadTimeout, httpx2.ReadError)
@@ -24,30 +24,30 @@ CONNECTION_ERRORS = (OSError, EOFError, ValueError, h11.ProtocolError)
 
 
 def open_client() -> AsyncClient:
-    """A client for providers. Where the environment names proxies, it goes its own way, which knows them."""
+    """An HTTP client for providers. If the environment names proxies, it uses its own transport for them."""
     if getproxies().keys() - {"no"}:
         return AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS))
     return AsyncClient(transport=Transport())
 
 
 class Transport(AsyncBaseTransport):
-    """Sends requests over connections of ours, as many at once as are wanted."""
+    """Sends requests over pooled connections, without a limit on how many at once."""
 
     def __init__(self) -> None:
         self._servers: dict[tuple[str, str, int], ConnectionPool] = {}
 
     async def handle_async_request(self, request: Request) -> Response:
-        at_most = request.extensions.get("timeout", {})
+        timeouts = request.extensions.get("timeout", {})
         server = self._server(request)
         try:
-            connection = await server.connect(at_most.get("connect"))
+            connection = await server.connect(timeouts.get("connect"))
         except CONNECTION_ERRORS as error:
             raise _client_error(error, *CONNECT_FAILURES) from error
-        body = _Body(server, connection, at_most.get("read"))
+        body = _Body(server, connection, timeouts.get("read"))
         try:
             await _send(connection, request)
             head = await body.head()
-        except BaseException:  # reason: half an exchange must not be left to the next one
+        except BaseException:  # reason: a connection with half an exchange must not be reused
             connection.abort()
             raise
         return Response(head.status_code, headers=list(head.headers), stream=body)
@@ -66,12 +66,12 @@ class Transport(AsyncBaseTransport):
 
 
 class _Body(AsyncByteStream):
-    """The body of an answer. Once it is read to its end, the next request may have its connection."""
+    """The body of an answer. After its last byte, its connection is released for the next request."""
 
     def __init__(self, server: ConnectionPool, connection: HttpConnection, silence: float | None) -> None:
         self._server = server
         self._connection = connection
-        self._silence = silence  # seconds in which something must come
+        self._silence = silence  # longest pause between two pieces, in seconds
         self._over = False
 
     async def head(self) -> h11.Response:
@@ -101,8 +101,8 @@ class _Body(AsyncByteStream):
 
 async def _send(connection: HttpConnection, request: Request) -> None:
     try:
-        asking = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
-        await connection.send(asking, cast("AsyncByteStream", request.stream))
+        head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+        await connection.send(head, cast("AsyncByteStream", request.stream))
     except CONNECTION_ERRORS as error:
         raise _client_error(error, *WRITE_FAILURES) from error
 
@@ -110,5 +110,5 @@ async def _send(connection: HttpConnection, request: Request) -> None:
 def _client_error(
     error: Exception, late: type[httpx2.TransportError], broken: type[httpx2.TransportError]
 ) -> httpx2.TransportError:
-    """The error of the client's own that says the same."""
+    """The matching error of the HTTP client."""
     return (late if isinstance(error, TimeoutError) else broken)(failure_reason(error))

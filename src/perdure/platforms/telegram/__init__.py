@@ -1,4 +1,4 @@
-"""Telegram, through its Bot API."""
+"""The platform Telegram, through its Bot API."""
 
 from perdure.platforms.telegram.adapter import TelegramAdapter
 

@@ -1,8 +1,7 @@
-"""One bot on Telegram.
+"""The Telegram adapter: one bot, which polls for updates or gets them by webhook.
 
-Updates are posted to us, if the operator wants that. Otherwise they are asked for with the offset of the first
-that is not stored yet: Telegram keeps the others, and gives them again, to us or to whoever comes after us.
-Nothing is kept here that a restart would need.
+A poll names the offset of the first update that is not stored yet: Telegram keeps the later ones, and gives them
+again, to this gateway or to the next. The adapter keeps nothing that a restart would need.
 """
 
 from __future__ import annotations
@@ -30,17 +29,15 @@ from perdure.platforms.telegram.webhook import CHECK_SECONDS, Webhook
 
 PUBLIC_API = "https://api.telegram.org"
 
-POLL_SECONDS = 50  # seconds that a poll waits for something to happen
-POLL_MARGIN_SECONDS = 10.0  # seconds more that its answer gets
-UNCONFIRMABLE_PAUSE_SECONDS = 5.0  # seconds before the next poll if one gave nothing that can be confirmed
-STORE_RETRY_SECONDS = 1.0  # seconds before what could not be stored is asked for again
-CONFLICT_PAUSE_SECONDS = 5.0  # seconds between two tries to be the only one who polls
-TYPING_INTERVAL_SECONDS, MAX_TYPING_BACKLOG_SECONDS = (
-    0.1,
-    1.0,
-)  # seconds: ten chats a second see that we type, the others do not
-MAX_DETACHED_CALLS = 32  # calls at once that nobody waits for
-RESERVED_MARK_UNITS = 96  # characters that a mark on a reply may need beside it
+POLL_SECONDS = 50  # for an update, in one poll
+POLL_MARGIN_SECONDS = 10.0  # beyond that, for the answer of a poll
+UNCONFIRMABLE_PAUSE_SECONDS = 5.0  # after a poll without an update that can be confirmed
+STORE_RETRY_SECONDS = 1.0  # before updates that were not stored are polled again
+CONFLICT_PAUSE_SECONDS = 5.0  # while another process polls for this bot
+TYPING_INTERVAL_SECONDS = 0.1  # ten chats a second see that we type
+MAX_TYPING_BACKLOG_SECONDS = 1.0  # chats beyond that do not see it
+MAX_DETACHED_CALLS = 32  # at once
+RESERVED_MARK_UNITS = 96  # for a mark that is added to a reply
 MAX_SUMMARY_CHARS = 256
 
 
@@ -49,7 +46,7 @@ class _FileLocation(Struct, frozen=True):
 
 
 class TelegramAdapter(Adapter):
-    """Takes updates in, and sends messages, as one bot."""
+    """Receives updates and sends messages as one bot."""
 
     name = "telegram"
     capabilities = Capabilities(
@@ -74,10 +71,10 @@ class TelegramAdapter(Adapter):
         grows: bool = True,
         webhook_check_seconds: float = CHECK_SECONDS,
     ) -> None:
-        """`webhook` is where the gateway's web server is reached by Telegram; without it, updates are polled.
+        """`webhook` is the public URL of the gateway's web server; without it, the adapter polls for updates.
 
-        `grows` says whether people see an answer grow, `look_every` in how many seconds we ask whether Telegram
-        still posts to us.
+        `grows` says whether people see an answer grow, `webhook_check_seconds` how often the adapter asks whether
+        Telegram still posts to it.
         """
         self.capabilities = msgspec.structs.replace(TelegramAdapter.capabilities, grows=grows)
         self._client = BotApiClient(base_url, token)
@@ -87,13 +84,13 @@ class TelegramAdapter(Adapter):
         self._account = ""
         self._offset: int | None = None
         self._poll_conflict = False
-        self._next_typing_at = 0.0  # when the next chat may be shown that we type
-        self._detached_calls: set[asyncio.Task[None]] = set()  # what nobody waits for
+        self._next_typing_at = 0.0  # when the next chat may see that we type
+        self._detached_calls: set[asyncio.Task[None]] = set()  # calls that nobody waits for
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def connect(self) -> None:
-        if self._poll_conflict:  # two who try at once would only end each other's polls
+        if self._poll_conflict:  # two gateways at once would only end each other's polls
             await asyncio.sleep(CONFLICT_PAUSE_SECONDS)
         me = msgspec.json.decode(await self._call_repeatable("getMe"), type=User)
         self._account, self._reader = str(me.id), UpdateReader(me)
@@ -108,24 +105,24 @@ class TelegramAdapter(Adapter):
                 yield event
 
     async def _polled_events(self) -> AsyncGenerator[Event]:
-        """Hand updates over, and confirm those that are stored with the next poll.
+        """Yield the updates of each poll, and confirm the stored ones with the next poll.
 
-        If we die inside: Telegram gives again what was not confirmed; what is stored already acts no second time.
+        If we die inside: Telegram gives unconfirmed updates again; those that are stored have no second effect.
         """
         while True:
-            taking: list[PendingUpdate] = []
+            pending: list[PendingUpdate] = []
             for raw in await self._get_updates():
-                event = self._to_event(taken := PendingUpdate(raw, self._account))
-                taking.append(taken)
+                event = self._to_event(update := PendingUpdate(raw, self._account))
+                pending.append(update)
                 if event is None:
-                    taken.settle(True)
+                    update.settle(True)
                 else:
                     yield event
-            await self._advance_offset(taking)
-            await asyncio.sleep(0)  # whoever was woken by them begins before we ask for more
+            await self._advance_offset(pending)
+            await asyncio.sleep(0)  # the turns that these updates woke start before the next poll
 
     async def _posted_events(self, webhook: Webhook) -> AsyncGenerator[Event]:
-        """Hand updates over as they are posted, and look now and then whether Telegram still posts to us."""
+        """Yield updates as Telegram posts them, and check now and then that it still does."""
         webhook.open()
         try:
             while True:
@@ -146,14 +143,14 @@ class TelegramAdapter(Adapter):
             return WebhookResponse(401, texts.telegram.NOT_FROM_TELEGRAM)
         if self._reader is None:
             return WebhookResponse(503, texts.telegram.UPDATE_NOT_STORED)
-        taken = PendingUpdate(msgspec.Raw(repair_json(body)), self._account)
-        event = self._to_event(taken)
-        stored = event is None or await self._webhook.submit(event, taken)
+        update = PendingUpdate(msgspec.Raw(repair_json(body)), self._account)
+        event = self._to_event(update)
+        stored = event is None or await self._webhook.submit(event, update)
         return WebhookResponse() if stored else WebhookResponse(503, texts.telegram.UPDATE_NOT_STORED)
 
     async def _get_updates(self) -> list[msgspec.Raw]:
-        asked = {"offset": self._offset, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED_UPDATES}
-        found = await self._call_repeatable("getUpdates", asked, POLL_SECONDS + POLL_MARGIN_SECONDS)
+        params = {"offset": self._offset, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED_UPDATES}
+        found = await self._call_repeatable("getUpdates", params, POLL_SECONDS + POLL_MARGIN_SECONDS)
         self._poll_conflict = False
         try:
             return msgspec.json.decode(found, type=list[msgspec.Raw])
@@ -161,22 +158,21 @@ class TelegramAdapter(Adapter):
             raise NotConnected(f"Telegram's updates cannot be read: {error}") from error
 
     async def _advance_offset(self, updates: list[PendingUpdate]) -> None:
-        """Move the offset behind all that is stored, up to the first that is not."""
-        for taken in updates:
-            if not await taken.stored:
+        """Move the offset behind the stored updates, up to the first that is not stored."""
+        for update in updates:
+            if not await update.stored:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
                 return
-            if taken.number is not None:
-                self._offset = max(self._offset or 0, taken.number + 1)
-        if updates and all(taken.number is None for taken in updates):
-            await asyncio.sleep(
-                UNCONFIRMABLE_PAUSE_SECONDS
-            )  # they cannot be confirmed, so they come again at once
+            if update.number is not None:
+                self._offset = max(self._offset or 0, update.number + 1)
+        if updates and all(update.number is None for update in updates):
+            # None of them can be confirmed, so that the next poll gets them again at once.
+            await asyncio.sleep(UNCONFIRMABLE_PAUSE_SECONDS)
 
     async def _call_repeatable(
         self, method: str, params: dict[str, Any] | None = None, timeout: float = 30.0
     ) -> msgspec.Raw:
-        """Call what may be called again: whatever goes wrong, there is no connection."""
+        """Call a method that may be repeated: every failure counts as a lost connection."""
         try:
             return await self._client.call(method, params, timeout)
         except SendUnknown as error:
@@ -193,18 +189,18 @@ class TelegramAdapter(Adapter):
             raise bad_token() if refused.code in (401, 404) else NotConnected(refused.message) from refused
 
     def _to_event(self, pending: PendingUpdate) -> Event | None:
-        """The event that an update is; None if it was not meant for us, and is nothing to keep."""
+        """The event of an update; None if the update is not meant for the bot and is not stored."""
         assert self._reader is not None, "not connected"  # noqa: S101
         text, key = pending.text, pending.key
 
         async def fail(_: PerdureError) -> None:
             pending.settle(False)
 
-        async def kept(_: Stored | None) -> None:
+        async def ack_unread(_: Stored | None) -> None:
             pending.settle(True)
 
         if pending.problem is not None:
-            return Event(text[:MAX_STORED_CHARS], key, problem=pending.problem, ack=kept, fail=fail)
+            return Event(text[:MAX_STORED_CHARS], key, problem=pending.problem, ack=ack_unread, fail=fail)
         query: str | None = None
         try:
             update = msgspec.json.decode(pending.raw, type=Update)
@@ -213,7 +209,7 @@ class TelegramAdapter(Adapter):
         except (NotUnderstood, msgspec.MsgspecError, RecursionError) as error:
             if query:
                 self._call_detached(self._answer_callback_query(query, texts.questions.BUTTON_UNKNOWN))
-            return Event(text, key, problem=f"not understood: {error}", ack=kept, fail=fail)
+            return Event(text, key, problem=f"not understood: {error}", ack=ack_unread, fail=fail)
         if inbound is None:
             return None
 
@@ -225,7 +221,7 @@ class TelegramAdapter(Adapter):
         return Event(text, inbound.event_key, inbound, ack=ack, fail=fail)
 
     async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
-        """Ask where the file is, which is true for an hour, and read it from there."""
+        """Ask Telegram for the path of the file, which is valid for an hour, and download it."""
         try:
             found = msgspec.json.decode(
                 await self._client.call("getFile", {"file_id": reference}), type=_FileLocation
@@ -238,11 +234,11 @@ class TelegramAdapter(Adapter):
             async for piece in pieces:
                 yield piece
 
-    # ── what nobody waits for ───────────────────────────────────────────────────────────────────────────────
+    # ── calls that nobody waits for ─────────────────────────────────────────────────────────────────────────
 
     def _call_detached(self, call: Coroutine[Any, Any, None]) -> None:
         if len(self._detached_calls) >= MAX_DETACHED_CALLS:
-            call.close()  # of a flood, not everything needs an answer for the moment
+            call.close()  # in a flood, some calls are dropped
             return
         task = asyncio.create_task(call)
         self._detached_calls.add(task)
@@ -252,10 +248,10 @@ class TelegramAdapter(Adapter):
         try:
             await self._client.call("answerCallbackQuery", {"callback_query_id": query, "text": text or None})
         except (SendError, CallRefused):
-            return  # it was of the moment
+            return  # nobody waits for it
 
     async def typing(self, address: Address) -> None:
-        """Show it, unless so many chats want it that sends would have to wait."""
+        """Show that we type, unless so many chats want that that sends would have to wait."""
         now = asyncio.get_running_loop().time()
         if self._next_typing_at > now + MAX_TYPING_BACKLOG_SECONDS:
             return
@@ -278,7 +274,7 @@ class TelegramAdapter(Adapter):
         await self._call_repeatable("setMyCommands", {"commands": shown})
 
     async def close(self) -> None:
-        """Confirm what is stored, so that nobody is given it again; then let go."""
+        """Confirm the stored updates, so that no gateway gets them again, and close the connections."""
         for task in self._detached_calls:
             task.cancel()
         try:
@@ -287,13 +283,13 @@ class TelegramAdapter(Adapter):
                     "getUpdates", {"offset": self._offset, "limit": 1, "timeout": 0}, POLL_MARGIN_SECONDS
                 )
         except (SendError, CallRefused):
-            return  # then it comes again, and is known
+            return  # the updates come again, and are known by their keys
         finally:
             await self._client.close()
 
 
 def _button_press_text(stored: Stored | None) -> str:
-    """What a person is told for a moment who has pressed a button."""
+    """The short text that a person sees after pressing a button."""
     if stored is None:
         return texts.questions.BUTTON_NOT_ALLOWED
     return texts.questions.BUTTON_REFUSALS.get(
@@ -302,7 +298,7 @@ def _button_press_text(stored: Stored | None) -> str:
 
 
 def _fetch_error(refused: CallRefused) -> PerdureError:
-    """What a refusal means for a file: to wait, or that it will never be had."""
+    """The error that a refusal means for a file: retry later, or never available."""
     if refused.code in (401, 404):
         return bad_token()
     if refused.code == 429:

@@ -1,4 +1,4 @@
-"""Calls of the Bot API, and what its refusals mean to a sender."""
+"""Calls methods of the Bot API, and translates its refusals into errors of a sender."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from perdure.errors import NotConnected, PerdureError, SendError, SendRefused, S
 from perdure.platforms.telegram.http_client import HttpClient
 from perdure.platforms.telegram.uploads import build_form
 
-UPLOAD_TIMEOUT_SECONDS = 120.0  # seconds in which a file that was sent is confirmed
-CALL_TIMEOUT_SECONDS = 30.0  # seconds that a call may take
+UPLOAD_TIMEOUT_SECONDS = 120.0  # for the answer to a file
+CALL_TIMEOUT_SECONDS = 30.0  # for the answer to any other call
 MIN_RETRY_SECONDS = 1.0
 
-_REFUSAL_TEXTS = {  # what Telegram says of a place that takes no message, and what we say
+_REFUSAL_TEXTS = {  # Telegram's words for a chat that takes no message, and ours
     "bot was blocked by the user": texts.telegram.BLOCKED,
     "user is deactivated": texts.telegram.BLOCKED,
     "bot was kicked": texts.telegram.KICKED,
@@ -60,7 +60,7 @@ class CallRefused(PerdureError):
 
 
 class BotApiClient:
-    """One bot. No error of its own ever holds the token."""
+    """The client of one bot. None of its errors contains the token."""
 
     def __init__(self, root: str, token: str) -> None:
         self._http = HttpClient(root)
@@ -69,23 +69,23 @@ class BotApiClient:
     async def call(
         self, method: str, params: dict[str, Any] | None = None, timeout: float = CALL_TIMEOUT_SECONDS
     ) -> msgspec.Raw:
-        """The result of a method.
+        """Call a method, and return its result.
 
-        `CallRefused`: it was not done, for a reason. `SendUnknown`: it may have been done. `NotConnected`: it
-        was not even asked.
+        `CallRefused`: Telegram did not do it, and says why. `SendUnknown`: Telegram may have done it.
+        `NotConnected`: the request was not sent.
         """
         given = {name: value for name, value in (params or {}).items() if value is not None}
         status, body = await self._http.post(f"/bot{self._token}/{method}", msgspec.json.encode(given), timeout)
         return _result(method, status, body)
 
     async def upload(self, method: str, params: dict[str, Any], field: str, file: LocalFile) -> msgspec.Raw:
-        """The same for a method that takes a file."""
-        whole = build_form(params, field, file)
-        status, body = await self._http.upload(f"/bot{self._token}/{method}", whole, UPLOAD_TIMEOUT_SECONDS)
+        """Call a method that takes a file, as `call` does."""
+        form = build_form(params, field, file)
+        status, body = await self._http.upload(f"/bot{self._token}/{method}", form, UPLOAD_TIMEOUT_SECONDS)
         return _result(method, status, body)
 
     async def download(self, path: str) -> AsyncGenerator[bytes]:
-        """The bytes of a file, by the path that `getFile` told."""
+        """The bytes of a file, by the path from `getFile`."""
         async with aclosing(self._http.get(f"/file/bot{self._token}/{quote(path)}")) as pieces:
             async for piece in pieces:
                 yield piece
@@ -108,7 +108,7 @@ def _result(method: str, status: int, body: bytes) -> msgspec.Raw:
 
 
 def _read(body: bytes) -> BotApiResponse:
-    """Read an answer. Half a character in somebody's words must not keep everybody else's from us."""
+    """Decode an answer, also one with half a character in a text: the other updates in it must not be lost."""
     try:
         return msgspec.json.decode(body, type=BotApiResponse)
     except msgspec.ValidationError:
@@ -118,15 +118,15 @@ def _read(body: bytes) -> BotApiResponse:
 
 
 def send_error(refused: CallRefused) -> SendError:
-    """What a refusal means for what was to be sent."""
+    """The error that a refusal means for a message to be sent."""
     if refused.code == 429:
         after = max(MIN_RETRY_SECONDS, refused.parameters.retry_after or 0)
         return SendRetry(f"Telegram wants us to wait {after:g} s", after=after)
     if refused.code in (401, 404):
         return bad_token()
-    for said, words in _REFUSAL_TEXTS.items():
-        if refused.says(said):
-            return SendRefused(words)
+    for phrase, reason in _REFUSAL_TEXTS.items():
+        if refused.says(phrase):
+            return SendRefused(reason)
     return SendRefused(f"Telegram does not take it: {refused.message}")
 
 

@@ -1,8 +1,8 @@
-"""Buttons under a message: what is behind each fits into 64 bytes, and is understood after any restart.
+"""Encodes buttons in Telegram's callback data of 64 bytes, so that a press is understood after any restart.
 
-Nothing is kept for them. Behind the option of a question stand the name of the question and the option's number. A
-short command stands behind its button as it is. Of a long one that ends in the words on the button only what comes
-before them does, and they are read from the button when it is pressed.
+Nothing is stored for a button. The data of a question's option is the id of the question and the number of the
+option. The data of a short command is the command. Of a long command that ends in the button's label, the data is
+the part before the label, which is read from the button when it is pressed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from perdure.core.messages import Button, Pick
 from perdure.core.question_ids import short_question_id
 
 MAX_CALLBACK_BYTES = 64
-MAX_SHARED_ROW_CHARS = 18  # letters on a button that shares its row
+MAX_SHARED_ROW_CHARS = 18  # of a label that shares its row
 
 COMMAND_PREFIX, PARTIAL_COMMAND_PREFIX, OPTION_PREFIX = "=", "+", "?"
 
 
 def keyboard(buttons: Sequence[Button]) -> dict[str, Any] | None:
-    """The buttons as Telegram shows them; one whose command cannot be put behind it is left out."""
+    """The inline keyboard for these buttons; a button whose command does not fit is left out."""
     shown = [
         {"text": button.label, "callback_data": data}
         for number, button in enumerate(buttons)
@@ -49,14 +49,14 @@ def _fits(data: str) -> bool:
 
 
 def decode_pick(data: str) -> Pick | None:
-    """The option that was picked; None if the button is no option, or is from before they had names."""
+    """The option that was picked; None if the button is no option, or from before options had ids."""
     number, colon, question = data[1:].partition(":")
     ours = data.startswith(OPTION_PREFIX) and colon and question and number.isdecimal()
     return Pick(question, int(number)) if ours else None
 
 
 def decode_command(data: str, shown: dict[str, str]) -> str | None:
-    """The command of a button that was pressed; `shown` are the words on each button by what is behind it."""
+    """The command of a pressed button; `shown` maps the callback data of each button to its label."""
     if data.startswith(COMMAND_PREFIX):
         return data[1:]
     number, colon, beginning = data[1:].partition(":")

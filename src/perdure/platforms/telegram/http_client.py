@@ -1,6 +1,6 @@
-"""Calls over HTTP, with the one thing known for certain that senders need: whether a request left us at all.
+"""An HTTP client that tells senders for certain whether a request left the gateway at all.
 
-A client of our own over h11, which the console's server has loaded already: see the decision records.
+It is built on h11, which the web server has loaded already: see the decision records.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from perdure.errors import FetchFailed, FetchRefused, NotConnected, SendUnknown
 from perdure.http11 import ConnectionPool, HttpConnection, failure_reason
 from perdure.platforms.telegram.uploads import MultipartForm
 
-CONNECT_TIMEOUT_SECONDS = 10.0  # seconds
-FIRST_BYTE_TIMEOUT_SECONDS = 25.0  # seconds until the first bytes of a file come
-MAX_RESPONSE_BYTES = 32 * 1024 * 1024  # bytes of one answer
+CONNECT_TIMEOUT_SECONDS = 10.0
+FIRST_BYTE_TIMEOUT_SECONDS = 25.0  # of a file
+MAX_RESPONSE_BYTES = 32 * 1024 * 1024  # of one answer
 
 
 class HttpClient:
-    """Posts JSON to one server, over connections that are used again."""
+    """Posts JSON to one server over reused connections."""
 
     def __init__(self, root: str) -> None:
         parts = urlsplit(root)
@@ -38,14 +38,14 @@ class HttpClient:
     async def post(
         self, path: str, body: bytes, timeout: float, headers: Sequence[tuple[str, str]] = ()
     ) -> tuple[int, bytes]:
-        """The status and the body of the answer.
+        """Post a body; return the status and the body of the answer.
 
-        `NotConnected`: the request was not sent. `SendUnknown`: it was, perhaps in part, and no answer came.
+        `NotConnected`: the request was not sent. `SendUnknown`: it was sent, perhaps in part, and no answer came.
         """
         return await self._exchange(path, "application/json", len(body), _stream_of(body), timeout, headers)
 
     async def upload(self, path: str, form: MultipartForm, timeout: float) -> tuple[int, bytes]:
-        """The same with a form, of which never more than a piece is in memory."""
+        """Post a form as `post` does, with no more than one piece of it in memory."""
         return await self._exchange(path, form.content_type, form.size, form.pieces(), timeout)
 
     async def _exchange(
@@ -72,14 +72,14 @@ class HttpClient:
         except (OSError, EOFError, TimeoutError, h11.ProtocolError) as error:
             connection.abort()
             raise SendUnknown(f"no answer came from {self._host}: {failure_reason(error)}") from error
-        except BaseException:  # reason: half an exchange must not be left to the next one
+        except BaseException:  # reason: a connection with half an exchange must not be reused
             connection.abort()
             raise
         self._server.release(connection)
         return status, answer
 
     async def get(self, path: str) -> AsyncGenerator[bytes]:
-        """The body of what is there, piece by piece. `FetchRefused`: it is not there, and will not be."""
+        """Get a path, and yield its body piece by piece. `FetchRefused`: there is no such file."""
         connection = await self._connect()
         try:
             async with asyncio.timeout(FIRST_BYTE_TIMEOUT_SECONDS):
@@ -91,7 +91,7 @@ class HttpClient:
         except (OSError, EOFError, TimeoutError, h11.RemoteProtocolError) as error:
             connection.abort()
             raise FetchFailed(f"{self._host} did not give it whole: {failure_reason(error)}") from error
-        except BaseException:  # reason: half an exchange must not be left to the next one
+        except BaseException:  # reason: a connection with half an exchange must not be reused
             connection.abort()
             raise
         self._server.release(connection)
@@ -111,7 +111,7 @@ class HttpClient:
 
 
 async def _read_response(connection: HttpConnection) -> tuple[int, bytes]:
-    """The status and the whole body of an answer."""
+    """The status and the complete body of an answer."""
     head, pieces, size = await connection.read_head(), [], 0
     async for piece in connection.read_chunks():
         pieces.append(piece)

@@ -1,4 +1,4 @@
-"""Messages on their way out: words with their marks, or a file; none fails because of how it looks."""
+"""Sends and edits messages, with entities or a file; a message is never lost to its formatting."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class MessageWriter:
         await self._put_text("editMessageText", params, outbound)
 
     async def _put_text(self, method: str, params: dict[str, Any], outbound: Outbound) -> msgspec.Raw:
-        """Put the words of a message somewhere; follow a chat that has moved, and do without marks if need be."""
+        """Send or edit a text; follow a chat that has moved, and drop the entities if Telegram refuses them."""
         text, entities = render(outbound.text)
         if not text.strip():
             text, entities = outbound.text, []
         if utf16_units(text) > MAX_MESSAGE_UNITS:
-            text, entities = texts.delivery.preview(text, MAX_MESSAGE_UNITS), []  # what is left out is seen to be
+            text, entities = texts.delivery.preview(text, MAX_MESSAGE_UNITS), []  # says that something is left out
         params |= {"reply_markup": keyboard(outbound.buttons), "link_preview_options": {"is_disabled": True}}
         params |= {"text": text, "entities": entities or None}
         try:
@@ -70,7 +70,7 @@ class MessageWriter:
             raise send_error(refused) from refused
 
     async def _put_file(self, params: dict[str, Any], outbound: Outbound, file: LocalFile) -> msgspec.Raw:
-        """Send a file; follow a chat that has moved, and send as a document what is not taken as what it is."""
+        """Send a file; follow a chat that has moved, and send a refused photo or voice message as a document."""
         words = "" if outbound.text == file.name else outbound.text
         caption, entities = render(words) if words else ("", [])
         if utf16_units(caption) > MAX_CAPTION_UNITS:
@@ -94,7 +94,7 @@ class MessageWriter:
 
 
 def _reply_parameters(message: str | None) -> dict[str, Any] | None:
-    """What is answered. The name of a wish goes on behind the message that it came with."""
+    """The message that a reply refers to: the part of its id before the first dot."""
     number = (message or "").partition(".")[0]
     return {"message_id": int(number), "allow_sending_without_reply": True} if number.isdecimal() else None
 

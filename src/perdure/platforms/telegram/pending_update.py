@@ -1,4 +1,4 @@
-"""Updates on their way in: which number each has, whether it is fit to be read, and whether it is stored."""
+"""An update on its way into the store: its number, its key, and whether it is stored."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec import Meta, Struct
 
 from perdure.core import texts
 
-MAX_UPDATE_BYTES = 1 << 20  # bytes of one update; what people can write there needs far less
-MAX_STORED_CHARS = 10_000  # characters that are kept of one that is larger
+MAX_UPDATE_BYTES = 1 << 20  # what people can write needs far less
+MAX_STORED_CHARS = 10_000  # of a larger update
 
 
 class _Numbered(Struct, frozen=True):
@@ -20,23 +20,23 @@ class _Numbered(Struct, frozen=True):
 
 
 class PendingUpdate:
-    """An update that was handed over: whether it is stored, once that is known."""
+    """An update that was handed over, and a future that says whether it is stored."""
 
     def __init__(self, raw: msgspec.Raw, account: str) -> None:
         self.raw = raw
-        self.number = _number(raw)  # None: it has none, and cannot be confirmed by itself
+        self.number = _number(raw)  # None: it cannot be confirmed by itself
         self.stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.text = bytes(raw).decode(errors="replace")
         self.key = f"telegram:{account}:update:{self._key_suffix}"
 
     @property
     def _key_suffix(self) -> str:
-        """What has no number is named by what it says, so that it is kept once, however often it comes."""
+        """The number, or else a hash of the update, so that it is stored once however often it comes."""
         return hashlib.sha256(self.raw).hexdigest()[:32] if self.number is None else str(self.number)
 
     @property
     def problem(self) -> str | None:
-        """Why it is not even read."""
+        """Why the update is not even decoded; None if it is."""
         if self.number is None:
             return texts.telegram.UPDATE_WITHOUT_ID
         size = len(self.raw)

@@ -1,4 +1,4 @@
-"""Updates of the Bot API, read: what somebody said to us, what was not meant for us, and what makes no sense."""
+"""Reads updates of the Bot API into messages, edits and button presses for the bot."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from perdure.core.messages import Attachment, Inbound, Pick, Sender
 from perdure.core.storable_text import make_storable
 from perdure.platforms.telegram.buttons import decode_command, decode_pick
 
-ALLOWED_UPDATES = ("message", "edited_message", "callback_query")  # the kinds of updates that we ask for
-MAX_ALBUMS = 100  # how many albums in groups are remembered as meant for us
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query")  # the kinds that the bot asks for
+MAX_ALBUMS = 100  # in groups that are remembered as meant for the bot
 
 
 class User(Struct, frozen=True):
@@ -92,7 +92,7 @@ class TelegramMessage(Struct, frozen=True):
     @property
     def address(self) -> Address:
         kind = {"private": "dm", "channel": "channel"}.get(self.chat.type, "group")
-        # In an ordinary group a reply has the number of a thread too, and is in no topic.
+        # In an ordinary group a reply has a thread id too, and is in no topic.
         thread = str(self.message_thread_id) if self.is_topic_message else None
         return Address("telegram", kind, str(self.chat.id), thread)  # type: ignore[arg-type]
 
@@ -112,11 +112,11 @@ class Update(Struct, frozen=True):
 
 
 class NotUnderstood(Exception):
-    """An update makes no sense to us, and why."""
+    """An update cannot be understood; the message says why."""
 
 
 class UpdateReader:
-    """Reads updates for one bot. In a group, only what is meant for the bot is heard."""
+    """Reads updates for one bot. In a group it ignores messages that are not meant for the bot."""
 
     def __init__(self, me: User) -> None:
         self._me = me
@@ -125,7 +125,7 @@ class UpdateReader:
         self._albums: deque[str] = deque(maxlen=MAX_ALBUMS)
 
     def read(self, update: Update) -> Inbound | None:
-        """What somebody said, wrote anew, or pressed; None if it was not meant for us."""
+        """The message, edit or button press in an update; None if it is not meant for the bot."""
         if update.callback_query is not None:
             return self._button_press(update.callback_query)
         message = update.message or update.edited_message
@@ -136,10 +136,10 @@ class UpdateReader:
         files = attachments(message)
         if not message.text_or_caption and not files:
             raise NotUnderstood("a message without words and without a file that we know")
-        said = self._inbound(message, message.author, files)
+        inbound = self._inbound(message, message.author, files)
         if update.message is not None:
-            return said
-        return msgspec.structs.replace(said, kind="edit", version=str(update.update_id))
+            return inbound
+        return msgspec.structs.replace(inbound, kind="edit", version=str(update.update_id))
 
     def _inbound(self, message: TelegramMessage, author: User, files: tuple[Attachment, ...]) -> Inbound:
         return Inbound(
@@ -171,7 +171,7 @@ class UpdateReader:
             raise NotUnderstood("a button that is none of ours, or whose message is gone")
         if pick is None and not command.startswith("/"):
             pick = Pick(under=str(message.message_id))
-        # A command says itself what it is about, so each acts once. Of answers to a question a person gives one.
+        # Each command under a message counts once per person; of a question's options, only one answer per person.
         once = (str(query.author.id), command) if pick is None else (str(query.author.id),)
         return Inbound(
             message.address,
@@ -184,19 +184,19 @@ class UpdateReader:
             pick=pick,
         )
 
-    # ── what is meant for us ────────────────────────────────────────────────────────────────────────────────
+    # ── what is meant for the bot ────────────────────────────────────────────────────────────────────────────────
 
     def _is_for_bot(self, message: TelegramMessage) -> bool:
         if message.chat.type == "private":
             return True
-        heard = self._is_bot_command(message) or self._mentions_bot(message) or self._replies_to_bot(message)
+        addressed = self._is_bot_command(message) or self._mentions_bot(message) or self._replies_to_bot(message)
         album = message.media_group_id
-        if heard and album:
+        if addressed and album:
             self._albums.append(album)
-        return heard or (album is not None and album in self._albums)
+        return addressed or (album is not None and album in self._albums)
 
     def _is_bot_command(self, message: TelegramMessage) -> bool:
-        """A command at the beginning, unless it names another bot."""
+        """Whether the message starts with a command that does not name another bot."""
         first = next(
             (each for each in message.text_entities if each.type == "bot_command" and each.offset == 0), None
         )
@@ -214,7 +214,7 @@ class UpdateReader:
 
     def _replies_to_bot(self, message: TelegramMessage) -> bool:
         answered = message.reply_to_message
-        # What stands first in a topic counts as answered by everything in it.
+        # Every message in a topic counts as a reply to the first one in it.
         if answered is None or answered.author is None or answered.forum_topic_created is not None:
             return False
         return answered.author.id == self._me.id
@@ -226,7 +226,7 @@ def _entity_text(text: str, entity: Entity) -> str:
 
 
 def attachments(message: TelegramMessage) -> tuple[Attachment, ...]:
-    """The files of a message, by reference; of a photo only the largest."""
+    """The files of a message, by reference; of a photo only the largest size."""
     files = [
         ("photo.jpg", "image/jpeg", message.photo[-1] if message.photo else None),
         ("document", "application/octet-stream", message.document),

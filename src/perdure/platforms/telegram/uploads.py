@@ -1,4 +1,4 @@
-"""Files for Telegram: which method takes one, and the form in which it goes there, read as it is sent."""
+"""Uploads files to Telegram: chooses the method, and streams the file in a multipart form."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from msgspec import Struct
 
 from perdure.core.messages import LocalFile
 
-MAX_FILE_BYTES = 50_000_000  # bytes of one file that a bot sends
+MAX_FILE_BYTES = 50_000_000  # of one file that a bot sends
 MAX_PHOTO_BYTES = 10_000_000
-MAX_CAPTION_UNITS = 1024  # UTF-16 units
+MAX_CAPTION_UNITS = 1024  # in UTF-16
 CHUNK_BYTES = 65536
 
 _PHOTOS = frozenset(("image/jpeg", "image/png", "image/webp"))
 
 
 def upload_method(file: LocalFile) -> tuple[str, str]:
-    """The method that sends a file so that people see it as what it is, and the name of its parameter."""
+    """The method that shows a file as a photo, voice message or document, and the name of its parameter."""
     if file.media_type in _PHOTOS and file.size <= MAX_PHOTO_BYTES:
         return "sendPhoto", "photo"
     if file.media_type == "audio/ogg":
@@ -34,7 +34,7 @@ DOCUMENT_METHOD = ("sendDocument", "document")
 
 
 class MultipartForm(Struct, frozen=True):
-    """A body with a file in it."""
+    """The body of a request that uploads a file."""
 
     content_type: str
     head: bytes
@@ -46,7 +46,7 @@ class MultipartForm(Struct, frozen=True):
         return len(self.head) + self.file.size + len(self.tail)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """The bytes of the body. A file that has changed its size makes a body that no server takes."""
+        """The bytes of the body. If the file has changed its size, the server refuses the body."""
         yield self.head
         source = await asyncio.to_thread(Path(self.file.place).open, "rb")
         with source:
@@ -56,7 +56,7 @@ class MultipartForm(Struct, frozen=True):
 
 
 def build_form(params: dict[str, Any], field: str, file: LocalFile) -> MultipartForm:
-    """The parameters of a call as a form, with the file last."""
+    """The parameters of a call as a multipart form, with the file last."""
     boundary = secrets.token_hex(16)
     parts = [
         _part(boundary, f'name="{name}"', _text(value)) for name, value in params.items() if value is not None

@@ -1,4 +1,4 @@
-"""Updates that Telegram posts to us: it knows a secret, and hears of success once an update is stored."""
+"""Receives the updates that Telegram posts: checks its secret, and confirms an update once it is stored."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from perdure.platforms.telegram.pending_update import PendingUpdate
 
 WEBHOOK_PATH = "/hooks/telegram"
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 reason: the name of a header
-MAX_CONNECTIONS = 1  # at once: several would bring the messages of one chat in any order
-CHECK_SECONDS = 60.0  # seconds between two looks at whether Telegram still posts to us
+MAX_CONNECTIONS = 1  # several would bring the messages of one chat in any order
+CHECK_SECONDS = 60.0  # between two checks that Telegram still posts to us
 
 
 class WebhookInfo(Struct, frozen=True):
-    """What Telegram says of the webhook that it knows."""
+    """The webhook that is registered with Telegram, as Telegram reports it."""
 
     url: str = ""
     pending_update_count: int = 0
@@ -32,11 +32,11 @@ class WebhookInfo(Struct, frozen=True):
 
 
 class Webhook:
-    """Where Telegram posts, and what it has posted that is not stored yet."""
+    """The URL to which Telegram posts, and the posted updates that are not stored yet."""
 
     def __init__(self, public_url: str, token: str, check_seconds: float = CHECK_SECONDS) -> None:
         self.url = f"{public_url.rstrip('/')}{WEBHOOK_PATH}"
-        # Made from the token: nothing has to be kept, and every gateway of this bot has the same.
+        # Derived from the token: nothing has to be stored, and every gateway of this bot has the same secret.
         self._secret = hmac.new(token.encode(), b"perdure: webhook", hashlib.sha256).hexdigest()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._pending: set[PendingUpdate] = set()
@@ -44,27 +44,27 @@ class Webhook:
         self._check_seconds = check_seconds
 
     def registration(self, wanted: tuple[str, ...]) -> dict[str, Any]:
-        """What Telegram must know to post to us."""
-        asked = {"url": self.url, "secret_token": self._secret, "allowed_updates": wanted}
-        return asked | {"max_connections": MAX_CONNECTIONS}
+        """The parameters that register this webhook with Telegram."""
+        params = {"url": self.url, "secret_token": self._secret, "allowed_updates": wanted}
+        return params | {"max_connections": MAX_CONNECTIONS}
 
     def is_authentic(self, headers: Mapping[str, str]) -> bool:
-        """Whether it is Telegram who posts; compared in constant time."""
+        """Whether a post comes from Telegram, by its secret; compared in constant time."""
         return hmac.compare_digest(headers.get(SECRET_HEADER, "").encode(), self._secret.encode())
 
     def open(self) -> None:
-        """From now on somebody takes what is posted."""
+        """Accept updates from now on."""
         self._open = True
 
     def close(self) -> None:
-        """Nobody does any more. What is under way is not stored, as far as Telegram hears, and comes again."""
+        """Accept no more updates. Those that are not stored yet count as failed, and Telegram posts them again."""
         self._open = False
         self._events = asyncio.Queue()
-        for taken in self._pending:
-            taken.settle(False)
+        for update in self._pending:
+            update.settle(False)
 
     async def submit(self, event: Event, update: PendingUpdate) -> bool:
-        """Hand an update over. True: it is stored."""
+        """Hand an update over, and wait until it is stored. False: it was not."""
         if not self._open:
             return False
         self._pending.add(update)
@@ -75,7 +75,7 @@ class Webhook:
             self._pending.discard(update)
 
     def check_registration(self, info: msgspec.Raw) -> None:
-        """Raise `NotConnected` if Telegram does not post to us any more, or cannot."""
+        """Raise `NotConnected` if Telegram no longer posts to this webhook, or cannot."""
         found = msgspec.json.decode(info, type=WebhookInfo)
         if found.url != self.url:
             raise NotConnected(texts.telegram.WEBHOOK_TAKEN)
@@ -83,7 +83,7 @@ class Webhook:
             raise NotConnected(texts.telegram.webhook_fails(self.url, found.last_error_message))
 
     async def next_event(self) -> Event | None:
-        """The next update; None if there was none for a while."""
+        """The next update; None if none came for `check_seconds`."""
         try:
             async with asyncio.timeout(self._check_seconds):
                 return await self._events.get()

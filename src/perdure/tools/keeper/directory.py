@@ -1,6 +1,6 @@
-"""The place of a kept command: the records in its directory, and the processes that they name.
+"""Reads and writes the records in the directory of a command, and signals the processes that they name.
 
-The keeper and the gateway both use this; see `program.py` for why it loads so little.
+The keeper and the gateway both use this module; `program.py` says why it loads so little.
 """
 
 from __future__ import annotations
@@ -8,26 +8,25 @@ from __future__ import annotations
 import os
 import time
 
-TYPE_CHECKING = False  # as in `typing`, which would take as long to load as all the rest
+TYPE_CHECKING = False  # as in `typing`, which takes as long to load as all the rest
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
     from typing import Any
 
     RecordFields = dict[str, Any]
-else:  # what `signal` is made of: that itself loads `enum` and all that it needs
+else:  # the C module beneath `signal`, which itself loads `enum`
     import _signal as signal
 
-RECORD_VERSION = 1  # of the records; who finds a higher one does not touch it
+RECORD_VERSION = 1  # of the records; a record with a higher version is left alone
 
 
-# ── notation ────────────────────────────────────────────────────────────────────────────────────────────────
-# Records are JSON. The library for that takes longer to load than all the rest of a keeper, but the part of it
-# that is written in C does not.
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────────────────────
+# Records are JSON. The module `json` takes longer to load than all the rest of a keeper; its part in C does not.
 
 
 class _ScannerOptions:
-    """What the scanner of the library asks a decoder for: nothing out of the ordinary."""
+    """The default options that the scanner in C reads from a decoder."""
 
     strict, parse_float, parse_int, parse_constant = True, float, int, float
 
@@ -39,7 +38,7 @@ try:
     from _json import make_scanner
 
     _scan: Callable[[str, int], tuple[Any, int]] = make_scanner(_ScannerOptions())  # type: ignore[arg-type]
-except ImportError:  # a Python without that part
+except ImportError:  # a Python without the part in C
     from json import JSONDecoder
     from json.encoder import encode_basestring_ascii as _quoted
 
@@ -47,7 +46,7 @@ except ImportError:  # a Python without that part
 
 
 def loads(text: bytes) -> Any:
-    """The value that some JSON stands for; `ValueError` if it is none."""
+    """Decode JSON; `ValueError` if the text is not JSON."""
     plain = text.decode().strip()
     try:
         value, end = _scan(plain, 0)
@@ -59,7 +58,7 @@ def loads(text: bytes) -> Any:
 
 
 def dumps(value: object) -> str:
-    """A value as JSON, in letters that every encoding has."""
+    """Encode a value as JSON, in ASCII."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_quoted(name)}: {dumps(each)}" for name, each in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -83,7 +82,7 @@ def error_reason(error: Exception) -> str:
 
 
 def fs_encode(text: str) -> bytes:
-    """The bytes of a text, as Python takes those of the system for text."""
+    """Encode a text as Python decoded it from the system: the inverse of `surrogateescape`."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -93,7 +92,7 @@ def read_bytes(directory_fd: int | None, name: str) -> bytes:
 
 
 def replace_record(directory_fd: int, name: str, record: RecordFields, *, durable: bool = True) -> None:
-    """Put a record into a place, as a whole or not at all."""
+    """Write a record into a directory atomically: readers see the old one or the new one."""
     write_record(directory_fd, f"{name}.part", record, durable=durable)
     os.rename(f"{name}.part", name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
     if durable:
@@ -101,7 +100,7 @@ def replace_record(directory_fd: int, name: str, record: RecordFields, *, durabl
 
 
 def write_record(directory_fd: int, name: str, record: RecordFields, *, durable: bool) -> None:
-    """Write a record; over what is there, because that may hold the room on the disk for it."""
+    """Write a record in place of the old bytes, which may be the disk space that was reserved for it."""
     with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=directory_fd), "wb") as file:
         file.write(dumps(record).encode())
         file.truncate()
@@ -111,30 +110,30 @@ def write_record(directory_fd: int, name: str, record: RecordFields, *, durable:
 
 
 def claim_directory(directory_fd: int, by: str) -> bool:
-    """Claim a place; False if somebody was first.
+    """Claim a directory durably; False if somebody claimed it first.
 
-    The claim is written under another name and then linked, which succeeds once as O_EXCL does; so it is
-    complete as soon as it is there.
+    The claim is written under another name and then linked: linking succeeds once, as O_EXCL does, and the claim
+    is complete as soon as it exists.
     """
-    own = f"claim.{os.getpid()}.{time.monotonic_ns()}"
+    temporary = f"claim.{os.getpid()}.{time.monotonic_ns()}"
     write_record(
         directory_fd,
-        own,
+        temporary,
         {"version": RECORD_VERSION, "by": by, "at": now_ms(), **process_identity(os.getpid())},
         durable=True,
     )
     try:
-        os.link(own, "claim", src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+        os.link(temporary, "claim", src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
     except FileExistsError:
         return False
     finally:
-        os.unlink(own, dir_fd=directory_fd)
+        os.unlink(temporary, dir_fd=directory_fd)
     os.fsync(directory_fd)
     return True
 
 
 def process_identity(pid: int) -> RecordFields:
-    """What tells a process from every other one that had or will have its number."""
+    """The fields that distinguish a process from every other one that had or will have its pid."""
     found = process_stat(pid)
     return {"pid": pid, "started": found[2] if found else 0, "boot": boot_id()}
 
@@ -144,7 +143,7 @@ def boot_id() -> str:
 
 
 def process_stat(pid: int) -> tuple[str, int, int] | None:
-    """The state, the session and the start time of a process, in ticks since the boot; None if there is none."""
+    """The state, session and start time (ticks since boot) of a process; None if it does not exist."""
     try:
         stat = read_bytes(None, f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
@@ -154,7 +153,7 @@ def process_stat(pid: int) -> tuple[str, int, int] | None:
 
 
 def is_process_alive(pid: int, started: int) -> bool:
-    """Whether this very process is there and has not ended."""
+    """Whether this process, and not another with its pid, exists and has not ended."""
     found = process_stat(pid)
     return found is not None and found[2] == started and found[0] not in "ZX"
 
@@ -162,25 +161,25 @@ def is_process_alive(pid: int, started: int) -> bool:
 def session_processes(session: int) -> list[tuple[int, int]]:
     """The living processes of a session, with their start times."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 reason: pathlib is large
-    all_of_them = [(pid, found) for pid in pids if (found := process_stat(pid))]
-    return [(pid, found[2]) for pid, found in all_of_them if found[1] == session and found[0] not in "ZX"]
+    processes = [(pid, found) for pid in pids if (found := process_stat(pid))]
+    return [(pid, found[2]) for pid, found in processes if found[1] == session and found[0] not in "ZX"]
 
 
 def signal_session(session: int, number: int) -> None:
     """Signal every process of a session; not by group, because `timeout` and shells make groups of their own."""
     try:
         found = session_processes(session)
-    except OSError:  # the system does not let us look now; a keeper that kills does so again
+    except OSError:  # `/proc` cannot be read now; a keeper that kills tries again
         return
     for pid, started in found:
         try:
             signal_process(pid, started, number)
-        except OSError:  # it has become somebody else, by `sudo` for one, or cannot be looked at now
+        except OSError:  # it runs as another user now, by `sudo` for one, or cannot be read
             continue
 
 
 def signal_process(pid: int, started: int, number: int) -> None:
-    """Signal this very process, if it lives, and never one that has got its number since."""
+    """Signal this process if it lives, and never another process that got its pid since."""
     handle = _handle(pid)
     try:
         if is_process_alive(pid, started) and handle is None:
@@ -195,8 +194,8 @@ def signal_process(pid: int, started: int, number: int) -> None:
 
 
 def _handle(pid: int) -> int | None:
-    """A handle of the process that has this number now; None if there is none, or no handle to be had."""
+    """A pidfd of the process that has this pid now; None if there is none, or the kernel gives none."""
     try:
         return os.pidfd_open(pid)
-    except (AttributeError, OSError):  # an old kernel, or a sandbox; then we look, and hurry
+    except (AttributeError, OSError):  # an old kernel, or a sandbox: then `os.kill` right after a check
         return None

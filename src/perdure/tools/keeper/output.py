@@ -6,28 +6,28 @@ import codecs
 import os
 from pathlib import Path
 
-FIRST_FILE = "output"  # the file with how it began; those with its end are named after it, with their place behind
+FIRST_FILE = "output"  # holds the beginning of the output; `output.<offset>` holds a later piece
 
 
 def output_size(directory: Path) -> int:
-    """How many bytes a command has said, as far as they were kept: where what it says next begins."""
+    """The offset at which the next output of a command begins."""
     file, start = current_output_file(directory)
     try:
         return start + file.stat().st_size
     except FileNotFoundError:
-        return output_size(directory) if file.name != FIRST_FILE else 0  # the end has rolled on meanwhile
+        return output_size(directory) if file.name != FIRST_FILE else 0  # a newer file has replaced it meanwhile
 
 
 def current_output_file(directory: Path) -> tuple[Path, int]:
-    """The file that what a command says goes to, and the place of its beginning in the whole."""
+    """The file that a keeper writes output to now, and the offset of its first byte in the whole output."""
     start, name = _files(directory)[-1]
     return directory / name, start
 
 
 def _files(directory: Path) -> list[tuple[int, str]]:
-    """The files with what a command has said, by their place in the whole: its beginning, then its end."""
+    """The output files of a command with the offset of their first byte, in order."""
     try:
-        names = os.listdir(directory)  # noqa: PTH208 reason: it is asked for often
+        names = os.listdir(directory)  # noqa: PTH208 reason: called often, and pathlib is slower
     except (FileNotFoundError, NotADirectoryError):
         names = []
     rolling = (name.removeprefix(f"{FIRST_FILE}.") for name in names if name.startswith(f"{FIRST_FILE}."))
@@ -38,7 +38,7 @@ def _files(directory: Path) -> list[tuple[int, str]]:
 
 
 def next_stored_offset(directory: Path, offset: int) -> int:
-    """The offset itself, or, if what was said there was not kept, the next one of which it was."""
+    """The offset itself, or, if the output there was not stored, the next offset whose output was."""
     for start, name in _files(directory):
         if offset < start or offset < start + _length(directory / name):
             return max(offset, start)
@@ -53,16 +53,16 @@ def _length(file: Path) -> int:
 
 
 def read_output(directory: Path, offset: int, limit: int) -> tuple[bytes, int]:
-    """Some output from an offset on, and the offset after it.
+    """Up to `limit` bytes of output from an offset on, and the offset after them.
 
-    Where the middle was not kept, what is read ends; from an offset in there, the reading goes on behind it.
+    Reading stops where the middle of the output was not stored, and from an offset in there starts behind it.
     """
-    read, at = b"", next_stored_offset(directory, offset)
+    content, position = b"", next_stored_offset(directory, offset)
     for start, name in _files(directory):
-        if start <= at < start + _length(directory / name) and len(read) < limit:
-            piece = _piece(directory / name, at - start, limit - len(read))
-            read, at = read + piece, at + len(piece)
-    return read, at
+        if start <= position < start + _length(directory / name) and len(content) < limit:
+            piece = _piece(directory / name, position - start, limit - len(content))
+            content, position = content + piece, position + len(piece)
+    return content, position
 
 
 def _piece(file: Path, offset: int, limit: int) -> bytes:
@@ -75,14 +75,14 @@ def _piece(file: Path, offset: int, limit: int) -> bytes:
 
 
 def read_output_text(directory: Path, offset: int, limit: int, *, final: bool = False) -> tuple[str, int]:
-    """Some output as text, and the offset after it; what is no text is replaced by a sign for that.
+    """Up to `limit` bytes of output as text, and the offset after them; bad bytes become U+FFFD.
 
-    A character that is cut in two is left for the next time, unless this is the final one.
+    A character that is incomplete at the end is left for the next call, unless this is the final one.
     """
     piece, after = read_output(directory, offset, limit)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(piece, final)
     left = len(decoder.getstate()[0])
-    if not text and left == limit:  # else a reader with a tiny limit would never come any farther
+    if not text and left == limit:  # otherwise a reader with a tiny limit would never advance
         text, left = decoder.decode(b"", final=True), 0
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}"), after - left

@@ -1,4 +1,4 @@
-"""How a command is kept: started, watched, ended if need be, and its result written. The keeper's own part."""
+"""Runs one command inside its keeper: starts it, stores its output, ends it, and writes its result."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ else:
         signal_session,
     )
 
-LINGER_SECONDS = 0.3  # seconds in which what the children of an ended command say is still taken
-KILL_RETRY_SECONDS = 5.0  # seconds in which we go on killing what does not die
+LINGER_SECONDS = 0.3  # after a command's end, for the last output of its children
+KILL_RETRY_SECONDS = 5.0  # for processes that do not die of SIGKILL
 STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 IGNORED_SIGNALS = {signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ}  # by the keeper, not by its command
 _KILL_POLL_SECONDS = 0.05
-_PIECE_BYTES = 1 << 16  # bytes: as much as a pipe holds
-_MAX_POLL_MS = 86_400_000.0  # milliseconds that the kernel is asked to wait; it refuses 25 days
+_PIECE_BYTES = 1 << 16  # as much as a pipe holds
+_MAX_POLL_MS = 86_400_000.0  # for one wait; the kernel refuses 25 days
 
 
 def limit_descriptors(soft: int | None) -> None:
@@ -57,28 +57,28 @@ def limit_descriptors(soft: int | None) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        except (OSError, ValueError):  # somebody has lowered the hard limit meanwhile
+        except (OSError, ValueError):  # the hard limit was lowered meanwhile
             return
 
 
 class OutputFiles:
-    """What a command says, on disk: how it began, and its end.
+    """The output of a command on disk: its beginning and its end.
 
-    The first half of what may be kept is the file `output`. The other half rolls: what comes next fills pieces of
-    a quarter each, named by their place in the whole, and before a third is begun the older one is removed. So
-    whenever we die, the files say by themselves what they are.
+    The file `output` holds the first half of what may be stored. The other half rolls: later output fills files
+    of a quarter each, named by their offset in the whole, and before a third is opened the oldest is removed. So
+    the names say what the files hold, whenever the keeper dies.
     """
 
     def __init__(self, directory_fd: int, max_bytes: int) -> None:
         self._directory_fd, self._quarter = directory_fd, max_bytes // 4
-        self._rolling: list[tuple[str, int]] = []  # the pieces of the end, and what they are written to
+        self._rolling: list[tuple[str, int]] = []  # name and descriptor of the rolling files
         self._file, self._room = self._open("output"), max_bytes - 2 * self._quarter
         self._head = self._file
         self.total_bytes = self.stored_bytes = 0
         self.problem: list[str] | None = None
 
     def append(self, piece: bytes) -> None:
-        """Store what was said, if the disk lets us, and count it."""
+        """Count a piece of output, and store it unless the disk refuses."""
         at, self.total_bytes = self.total_bytes, self.total_bytes + len(piece)
         try:
             while piece and self.problem is None and self._make_room(at):
@@ -87,11 +87,11 @@ class OutputFiles:
                 self.stored_bytes += written
                 self._room -= written
         except OSError as error:
-            # For good, even if there is room again: no gap is left but the one in the middle.
+            # For good, even if the disk has space again: output has no gap but the one in the middle.
             self.problem = ["output", "", error_reason(error)]
 
     def _make_room(self, offset: int) -> bool:
-        """Whether there is room for what is said at that place of the whole; a full piece is followed by a new."""
+        """Whether output at this offset can be stored; after a full file a new one is opened."""
         if not self._room and self._quarter:
             if len(self._rolling) == 2:
                 self._drop(*self._rolling.pop(0))
@@ -108,7 +108,7 @@ class OutputFiles:
         self.stored_bytes -= self._quarter
 
     def close(self) -> None:
-        """Wait until it is on disk."""
+        """Sync the files to disk and close them."""
         for file in (self._head, *(each for _, each in self._rolling)):
             try:
                 os.fsync(file)
@@ -125,9 +125,9 @@ class CommandProcess:
         self.child_pid = 0
         self.output: OutputFiles | None = None
         self.input_fd: int | None = None
-        self.output_pipe: int | None = None  # what the command says; None when nobody can say anything any more
-        self.timeout_at: float | None = None  # when its time is up
-        self.kill_at: float | None = None  # since it was asked to end: when that is no longer a question
+        self.output_pipe: int | None = None  # carries the command's output; None after every writer has closed it
+        self.timeout_at: float | None = None  # when the command has used up its time
+        self.kill_at: float | None = None  # set with SIGTERM: when SIGKILL follows
         self.ended_at: float | None = None
         self.result: RecordFields = {
             "version": RECORD_VERSION,
@@ -154,19 +154,19 @@ class CommandProcess:
         self.discard_late_output()
 
     def start(self) -> None:
-        """Start the command, and record who it is."""
+        """Start the command, and record its process."""
         self.output = OutputFiles(self.directory_fd, self.spec["cap"])
-        reads, (self.output_pipe, says) = self.open_input(), os.pipe()
+        stdin_fd, (self.output_pipe, output_fd) = self.open_input(), os.pipe()
         os.set_blocking(self.output_pipe, False)
-        failed, fails = os.pipe()
+        failure_reader, failure_fd = os.pipe()
         self.child_pid = os.fork()
         if not self.child_pid:
-            self.exec_command(reads, says, fails)
+            self.exec_command(stdin_fd, output_fd, failure_fd)
         if self.spec["timeout"] is not None:
             self.timeout_at = time.monotonic() + self.spec["timeout"]
-        for descriptor in (reads, says, fails):
+        for descriptor in (stdin_fd, output_fd, failure_fd):
             os.close(descriptor)
-        with os.fdopen(failed, "rb") as failure:
+        with os.fdopen(failure_reader, "rb") as failure:
             self.result["problem"] = loads(failure.read() or b"null")
         try:
             replace_record(
@@ -175,22 +175,22 @@ class CommandProcess:
                 {"version": RECORD_VERSION, **process_identity(self.child_pid)},
                 durable=False,
             )
-        except OSError:  # a full disk; the command is ours to keep all the same
+        except OSError:  # a full disk; the command runs all the same
             return
 
     def open_input(self) -> int:
-        """Where the command reads: a pipe with a name, held open by us so that writers come and go."""
+        """Open the command's input: a named pipe that the keeper holds open, so that writers come and go."""
         if not self.spec["input"]:
             return os.open(os.devnull, os.O_RDONLY)
         os.mkfifo("input", 0o600, dir_fd=self.directory_fd)
-        reads = os.open("input", os.O_RDONLY | os.O_NONBLOCK, dir_fd=self.directory_fd)
+        stdin_fd = os.open("input", os.O_RDONLY | os.O_NONBLOCK, dir_fd=self.directory_fd)
         self.input_fd = os.open("input", os.O_WRONLY, dir_fd=self.directory_fd)
-        os.set_blocking(reads, True)
-        return reads
+        os.set_blocking(stdin_fd, True)
+        return stdin_fd
 
     def exec_command(self, stdin_fd: int, output_fd: int, failure_fd: int) -> None:
-        """Turn this new process into the command, with nothing but what its order says; never return."""
-        order, kind, code = self.spec, "directory", 126
+        """Turn this new process into the command, with nothing but what its launch spec says; never return."""
+        spec, kind, code = self.spec, "directory", 126
         try:
             signal.set_wakeup_fd(-1)
             os.setsid()
@@ -198,21 +198,21 @@ class CommandProcess:
                 signal.signal(number, signal.SIG_DFL)
             for target, descriptor in enumerate((stdin_fd, output_fd, output_fd)):
                 os.dup2(descriptor, target)
-            os.chdir(fs_encode(order["directory"]))
-            os.umask(order["umask"])
-            limit_descriptors(order["descriptors"])
+            os.chdir(fs_encode(spec["directory"]))
+            os.umask(spec["umask"])
+            limit_descriptors(spec["descriptors"])
             kind = "shell"
-            env = {fs_encode(name): fs_encode(value) for name, value in order["env"].items()}
-            line = [order["shell"], "-c", "--", fs_encode(order["command"])]
-            os.execve(order["shell"], line, env)  # noqa: S606 reason: it is the shell
+            env = {fs_encode(name): fs_encode(value) for name, value in spec["env"].items()}
+            line = [spec["shell"], "-c", "--", fs_encode(spec["command"])]
+            os.execve(spec["shell"], line, env)  # noqa: S606 reason: it is the shell
         except (OSError, ValueError) as error:
             code = 127 if kind == "shell" and isinstance(error, FileNotFoundError) else 126
-            os.write(failure_fd, dumps([kind, order[kind], error_reason(error)]).encode())
+            os.write(failure_fd, dumps([kind, spec[kind], error_reason(error)]).encode())
         finally:
             os._exit(code)
 
     def watch(self) -> None:
-        """Take output and heed signals until the command is over."""
+        """Store output and handle signals until the command is over."""
         poll = select.poll()
         poll.register(self.signal_fd, select.POLLIN)
         if self.output_pipe is not None:
@@ -221,45 +221,45 @@ class CommandProcess:
             for descriptor, _ in poll.poll(self.poll_timeout_ms()):
                 if descriptor == self.signal_fd:
                     self.handle_signals()
-                elif self.read_output() == 0:  # or it was closed before, which the poll tells too
+                elif self.read_output() == 0:  # or it was closed before: the poll reports that too
                     poll.unregister(descriptor)
             self.enforce_deadlines()
         self.drain_output()
 
     def is_over(self) -> bool:
-        """Whether nothing more is waited for.
+        """Whether the keeper waits for nothing more.
 
-        A command is over when it has ended itself. Its children may go on, and what they say at once is taken
-        too. If it was told to end, all that it started in its session must be gone.
+        A command is over when its own process has ended. Its children may go on, and their output right after the
+        end is stored too. If the command was told to end, every process of its session must be gone.
         """
         if self.ended_at is None:
             return False
         if self.kill_at is None:
             return self.output_pipe is None or time.monotonic() >= self.ended_at + LINGER_SECONDS
-        left = self.survivors()
-        if left is None:
+        survivors = self.survivors()
+        if survivors is None:
             return False
-        if left and time.monotonic() >= max(self.kill_at, self.ended_at) + KILL_RETRY_SECONDS:
-            self.result["problem"] = ["survivors", " ".join(str(pid) for pid, _ in left), ""]
+        if survivors and time.monotonic() >= max(self.kill_at, self.ended_at) + KILL_RETRY_SECONDS:
+            self.result["problem"] = ["survivors", " ".join(str(pid) for pid, _ in survivors), ""]
             return True
-        return not left
+        return not survivors
 
     def survivors(self) -> list[tuple[int, int]] | None:
-        """The living processes of the command's session; None if the system does not let us look now."""
+        """The living processes of the command's session; None if `/proc` cannot be read now."""
         try:
             return session_processes(self.child_pid)
         except OSError:
             return None
 
     def poll_timeout_ms(self) -> float | None:
-        """For how many milliseconds nothing is due."""
+        """The milliseconds until the next deadline; None without one."""
         if self.kill_at is not None:
             return _KILL_POLL_SECONDS * 1000
         due = self.timeout_at if self.ended_at is None else self.ended_at + LINGER_SECONDS
         return None if due is None else min(max(0.0, due - time.monotonic()) * 1000 + 1, _MAX_POLL_MS)
 
     def enforce_deadlines(self) -> None:
-        """End a command whose time is up, and kill one that was asked long enough."""
+        """Send SIGTERM to a command whose time is up, and SIGKILL after its grace."""
         now = time.monotonic()
         if (
             self.timeout_at is not None
@@ -273,11 +273,11 @@ class CommandProcess:
             signal_session(self.child_pid, signal.SIGKILL)
 
     def terminate(self, grace: float) -> None:
-        """Ask the command and all of its session to end; asked again, have no more patience than was said."""
+        """Send SIGTERM to every process of the session; a second call can only shorten the grace."""
         moment = time.monotonic() + grace
         if self.kill_at is None:
             signal_session(self.child_pid, signal.SIGTERM)
-            signal_session(self.child_pid, signal.SIGCONT)  # what is halted could not hear it
+            signal_session(self.child_pid, signal.SIGCONT)  # a halted process would not receive SIGTERM
         self.kill_at = moment if self.kill_at is None else min(self.kill_at, moment)
 
     def read_signals(self) -> bytes:
@@ -287,14 +287,14 @@ class CommandProcess:
             return b""
 
     def handle_signals(self) -> None:
-        came = self.read_signals()
-        if self.ended_at is None and STOP_SIGNALS & set(came):
+        received = self.read_signals()
+        if self.ended_at is None and STOP_SIGNALS & set(received):
             self.result["stopped"] = True
             self.terminate(self.requested_grace())
-        if signal.SIGUSR1 in came and self.input_fd is not None:
+        if signal.SIGUSR1 in received and self.input_fd is not None:
             os.close(self.input_fd)
             self.input_fd = None
-        # Its number is ours until we reap it, so that its session cannot be mistaken for another.
+        # WNOWAIT: until the process is reaped, no other process or session can get its id.
         if self.ended_at is None and os.waitid(os.P_PID, self.child_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             self.ended_at = time.monotonic()
             self.result["ended_at"] = now_ms()
@@ -307,7 +307,7 @@ class CommandProcess:
             return float(self.spec["grace"])
 
     def read_output(self) -> int | None:
-        """Take some output, and return how much; None if there is none now, 0 if there will be none."""
+        """Store one piece of output and return its length; None if there is none now, 0 after the last."""
         if self.output_pipe is None:
             return 0
         try:
@@ -322,13 +322,13 @@ class CommandProcess:
         return len(piece)
 
     def drain_output(self) -> None:
-        """Take what the pipe holds; not more, because a child may write for ever."""
+        """Store what the pipe holds now; not more, because a child may write for ever."""
         for _ in range(16):
             if not self.read_output():
                 break
 
     def write_result(self) -> None:
-        """Write the result, however long a full disk takes."""
+        """Write the result; retry for as long as the disk is full."""
         self.result.setdefault("ended_at", now_ms())
         if self.child_pid:
             code = os.waitstatus_to_exitcode(os.waitpid(self.child_pid, 0)[1])
@@ -341,12 +341,12 @@ class CommandProcess:
             try:
                 return replace_record(self.directory_fd, "result.json", self.result)
             except FileNotFoundError:
-                return None  # the whole place was removed
+                return None  # the directory was removed
             except OSError:
                 time.sleep(1)
 
     def discard_late_output(self) -> None:
-        """Let another process throw away what children still say: they would fail if nobody read it."""
+        """Leave a process that reads and drops the children's later output: without a reader they would fail."""
         if self.output_pipe is None or os.fork():
             return
         for number in STOP_SIGNALS:

@@ -1,11 +1,11 @@
-"""A program of its own that owns one command, and outlives whoever started it; see `kept.py`.
+"""The keeper program: owns one command, and outlives the gateway that started it.
 
-In the directory that it is given it runs the command of `order.json`, once: whoever makes `claim` there first
-decides, and the keeper does so before it starts anything. What the command says goes to `output`, what it is
-told comes from `input`, and how it ended stands in `result.json`, which is written last. SIGTERM stops the
-command, SIGUSR1 ends its input.
+It runs the command of `order.json` in the directory that it is given, once: the process that makes `claim` there
+first decides, and the keeper does so before it starts anything. It stores the command's output in `output`, passes
+on `input`, and writes how the command ended to `result.json`, last of all. SIGTERM stops the command, SIGUSR1
+closes its input.
 
-Each command has a keeper, so it loads little, and of ours only two modules beside it, which load nothing else.
+Each command has a keeper of its own. So the program loads little: two modules beside it, which load nothing else.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # as in `typing`, which would take as long to load as all the rest
+TYPE_CHECKING = False  # as in `typing`, which takes as long to load as all the rest
 if TYPE_CHECKING:
     import signal
 
     from perdure.tools.keeper.directory import RECORD_VERSION, RecordFields, claim_directory, loads, read_bytes
     from perdure.tools.keeper.process import IGNORED_SIGNALS, STOP_SIGNALS, CommandProcess
-else:  # alone, not as a part of the package, whose own start would cost more than ours
+else:  # by bare name: importing the package would take longer than the whole program
     sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 reason: pathlib is large
     from directory import RECORD_VERSION, claim_directory, loads, read_bytes, signal
     from process import IGNORED_SIGNALS, STOP_SIGNALS, CommandProcess
@@ -36,35 +36,35 @@ LAUNCH_DEFAULTS = {
 
 
 def main() -> None:
-    """Leave whoever called, and keep the command; tell on standard error why it cannot be started."""
-    place = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
-    heard, tell = os.pipe()
+    """Detach from the caller and run the command; write to standard error why it cannot be started."""
+    directory_fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
+    failure_reader, failure_fd = os.pipe()
     if os.fork():
-        os.close(tell)
-        with os.fdopen(heard) as answer:
-            sys.exit(answer.read() or 0)
-    detach({place, tell})
+        os.close(failure_fd)
+        with os.fdopen(failure_reader) as failure:
+            sys.exit(failure.read() or 0)
+    detach({directory_fd, failure_fd})
     try:
-        order = read_launch_spec(place)
-        wake = open_signal_pipe()
-        first = claim_directory(place, "keeper")
+        spec = read_launch_spec(directory_fd)
+        signal_fd = open_signal_pipe()
+        claimed = claim_directory(directory_fd, "keeper")
     except (OSError, ValueError, KeyError) as error:
-        os.write(tell, f"{type(error).__name__}: {error}".encode())
+        os.write(failure_fd, f"{type(error).__name__}: {error}".encode())
         return
-    if first:
-        CommandProcess(place, order, wake).run(tell)
+    if claimed:
+        CommandProcess(directory_fd, spec, signal_fd).run(failure_fd)
 
 
 def read_launch_spec(directory_fd: int) -> RecordFields:
-    """What to do, with the usual for whatever an older gateway knew nothing of."""
-    order: RecordFields = LAUNCH_DEFAULTS | loads(read_bytes(directory_fd, "order.json"))
-    if order["version"] > RECORD_VERSION:
-        raise ValueError(f"the order has format {order['version']}, and this keeper knows {RECORD_VERSION}")
-    return order
+    """Read `order.json`, with defaults for the fields that an older gateway did not know."""
+    spec: RecordFields = LAUNCH_DEFAULTS | loads(read_bytes(directory_fd, "order.json"))
+    if spec["version"] > RECORD_VERSION:
+        raise ValueError(f"the order has format {spec['version']}, and this keeper knows {RECORD_VERSION}")
+    return spec
 
 
 def detach(keep_open: set[int]) -> None:
-    """Let go of everything that was inherited: session, directory, files, signals."""
+    """Release everything that was inherited: session, working directory, files, signals."""
     os.setsid()
     os.chdir("/")
     os.umask(0o077)
@@ -75,7 +75,7 @@ def detach(keep_open: set[int]) -> None:
         if descriptor > 2 and descriptor not in keep_open:
             try:
                 os.close(descriptor)
-            except OSError:  # the one that listed them
+            except OSError:  # the descriptor of the listing itself
                 continue
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -84,14 +84,14 @@ def detach(keep_open: set[int]) -> None:
 
 
 def open_signal_pipe() -> int:
-    """Where the numbers of the signals that we heed can be read, as bytes."""
-    wake, ring = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(ring, False)
-    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    """Open a pipe from which the numbers of received signals can be read, as bytes."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in (*STOP_SIGNALS, signal.SIGUSR1, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    return wake
+    return reader
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Starting a command that outlives us."""
+"""Starts a command under a keeper, so that the command outlives the gateway."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from perdure.tools.keeper.status import (
 from perdure.tools.threads import run_in_thread
 
 KEEPER_PROGRAM = Path(__file__).with_name("program.py")
-_RESERVED_BYTES = 4096  # bytes of the disk for the result, taken while there is room
-_SPAWN_SECONDS = 60.0  # seconds that a keeper may take to start
+_RESERVED_BYTES = 4096  # of disk space for the result, reserved before the start
+_SPAWN_SECONDS = 60.0  # for a keeper to start its command
 
 
 class LaunchSpec(Struct, frozen=True):
-    """What is to be run, and how."""
+    """The command that a keeper runs, and how: the content of `order.json`."""
 
     command: str
-    directory: str  # where it works
-    env: dict[str, str]  # all of it
+    directory: str  # its working directory
+    env: dict[str, str]  # its whole environment
     timeout: float | None = None  # seconds, counted by the keeper
-    cap: int = 8 << 20  # bytes of output that are kept
-    grace: float = 5.0  # seconds between asking it to end, when its time is up, and killing it
+    cap: int = 8 << 20  # bytes of output that are stored
+    grace: float = 5.0  # seconds from SIGTERM, sent after `timeout`, to SIGKILL
     shell: str = "/bin/sh"
-    input: bool = True  # False: what it reads is empty
+    input: bool = True  # False: its standard input is empty
 
 
 async def start_command(directory: Path, spec: LaunchSpec, timeouts: StatusTimeouts = DEFAULT_TIMEOUTS) -> None:
-    """Start a command in a place; `ToolFailed` if it was not started and never will be in this place.
+    """Start a command in a directory; `ToolFailed` if it was not started and never will be in this directory.
 
-    It is done once: in a place that has a keeper, nothing more is started. A place whose order was written before
-    keeps that order: its keeper may be on the way already, and whichever keeper claims the place first runs it.
-    After return: a keeper has claimed the place, which is durable, and has tried to start the command; or nobody
-    can tell now, and a later look will.
-    If we die inside: `look` says `Unclaimed` if it was not started; only `forestall` makes that final.
+    A command starts once: in a directory with a keeper nothing more is started. A directory with a launch spec
+    keeps it: its keeper may be on the way already, and the first keeper that claims the directory runs it.
+    After return: a keeper has claimed the directory durably and has tried to start the command; or its files
+    cannot be read now, and a later status will tell.
+    If we die inside: the status is `CommandUnclaimed` if nothing was started; `prevent_start` makes that final.
     """
     problem = await run_in_thread(lambda: _start(directory.absolute(), spec))
     if not isinstance(await wait_for_status(directory, timeouts), CommandUnclaimed | CommandNeverStarted):
@@ -67,19 +67,19 @@ async def start_command(directory: Path, spec: LaunchSpec, timeouts: StatusTimeo
 
 
 def _start(directory: Path, spec: LaunchSpec) -> str:
-    """Run a keeper in a place, and return what it complained of, or what kept us from running one.
+    """Run a keeper for a directory; return its error message, or why no keeper was run.
 
-    `ToolFailed` if nobody can have started the command: there was no order before us, and we ran no keeper.
+    `ToolFailed` if the command cannot have been started: there was no launch spec before, and we ran no keeper.
     """
-    ordered = True
+    has_spec = True
     try:
-        ordered = path_exists(directory / "order.json")
-        if not ordered:
+        has_spec = path_exists(directory / "order.json")
+        if not has_spec:
             _write_launch_spec(directory, spec)
     except ValueError as error:
         raise ToolFailed(texts.shell.not_started(texts.shell.FORBIDDEN_CHARACTER)) from error
     except OSError as error:
-        if not ordered:
+        if not has_spec:
             raise ToolFailed(texts.shell.not_started(str(error))) from error
         return str(error)
     return (
@@ -90,7 +90,7 @@ def _start(directory: Path, spec: LaunchSpec) -> str:
 
 
 def _write_launch_spec(directory: Path, spec: LaunchSpec) -> None:
-    """Take the room on the disk for the result, and write the order."""
+    """Reserve disk space for the result, and write the launch spec."""
     for text in (spec.command, str(spec.directory), spec.shell, *spec.env, *spec.env.values()):
         if b"\0" in fs_encode(text):
             raise ValueError(text)
@@ -110,20 +110,20 @@ def _reserve(folder: int) -> None:
     try:
         os.posix_fallocate(descriptor, 0, _RESERVED_BYTES)
     except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot do it
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot reserve space
             raise
     finally:
         os.close(descriptor)
 
 
 def _umask() -> int:
-    """What we take from the mode of new files; read, because it can only be asked for by changing it."""
+    """The umask of this process, read from `/proc`: `os.umask` could only tell it by changing it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), 0o022)
 
 
 def _spawn(directory: Path) -> str:
-    """Run a keeper until it has left us, and return what it complained of."""
+    """Run a keeper until it has detached itself, and return the last line of its error output."""
     env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
     try:
         done = subprocess.run(
@@ -133,11 +133,11 @@ def _spawn(directory: Path) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # so that Ctrl-C, meant for us, does not hit it
+            start_new_session=True,  # so that Ctrl-C, meant for the gateway, does not reach it
             timeout=_SPAWN_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return said[-1] if said else ""
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,7 +1,7 @@
-"""What can be seen of a kept command from its files: whether it runs, how it ended, or that nobody can tell.
+"""Reads the status of a command from the files in its directory: running, ended, lost, or not started.
 
-What was not started yet can be given up for good by a claim of ours. An error of the system, such as no file
-descriptor left, no permission or a failing disk, proves nothing about a command: whoever meets it looks again.
+The gateway can prevent the start of a command by a claim of its own. An error of the system, such as no descriptor
+left, no permission or a failing disk, proves nothing about a command: its status is read again later.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ from perdure.tools.file_contents import sync_directory
 from perdure.tools.keeper.directory import RECORD_VERSION, boot_id, claim_directory, is_process_alive, process_stat
 from perdure.tools.threads import run_in_thread
 
-_RETRY_SECONDS = 0.5  # seconds between two looks at files that cannot be read
+_RETRY_SECONDS = 0.5  # between two attempts at files that cannot be read
 
 
 class CommandMissing(Struct, frozen=True):
-    """There is no such place. Whether something was begun in it, only the journal can tell."""
+    """The directory does not exist. Only the journal tells whether a command was started in it."""
 
 
 class CommandUnclaimed(Struct, frozen=True):
-    """It was not started yet. Only `forestall` can tell whether it will be."""
+    """The command was not started yet. Only `prevent_start` can tell whether it will be."""
 
 
 class CommandNeverStarted(Struct, frozen=True):
-    """It was never started, and never will be: we claimed the place first."""
+    """The command was never started and never will be: the gateway claimed the directory first."""
 
 
 class CommandRunning(Struct, frozen=True):
-    """It has a keeper that lives."""
+    """The command has a living keeper."""
 
-    pid: int  # of the command, also of its session; 0 in the moment before it is started
+    pid: int  # of the command and of its session; 0 until the command is started
     since: int  # milliseconds
-    keeper: int  # its process id
+    keeper: int  # the keeper's pid
 
 
 class CommandEnded(Struct, frozen=True):
-    """It is over, and this is how."""
+    """The command has ended, and its keeper has written the result."""
 
     exit_code: int | None  # None if a signal ended it
     signal: int | None
     ended_at: int  # milliseconds
-    seen: int  # bytes of output
-    kept: int  # bytes of it that can be read
-    stopped: bool  # we asked it to stop
+    seen: int  # bytes of output that the command wrote
+    kept: int  # bytes of them that are stored
+    stopped: bool  # the gateway asked for its end
     timed_out: bool
     problem: str = ""  # a sentence
 
 
 class CommandLost(Struct, frozen=True):
-    """It was begun, and nobody here can tell how it ended."""
+    """The command was started, and its keeper cannot tell any more how it ended."""
 
     problem: str  # a sentence
-    alive: bool = False  # the command itself still runs; `stop` would end it
+    alive: bool = False  # the command still runs without its keeper; `stop` ends it
 
 
 class CommandUnreadable(Struct, frozen=True):
-    """Its files cannot be read now, which proves nothing; a later look may see more."""
+    """The files cannot be read now, which proves nothing; a later status may differ."""
 
     problem: str  # a sentence
 
@@ -82,17 +82,17 @@ CommandStatus = (
 
 
 class StatusTimeouts(Struct, frozen=True):
-    """How many seconds we look again, before we say that nobody knows how a command ended."""
+    """For how many seconds a status is read again before the outcome of a command counts as unknown."""
 
-    missing: float = 5.0  # its folder is not there
-    unreadable: float = 600.0  # its files are there, perhaps, and cannot be read
+    missing: float = 5.0  # the directory is not there
+    unreadable: float = 600.0  # its files cannot be read
 
 
 DEFAULT_TIMEOUTS = StatusTimeouts()
 
 
 class KeeperRecord(Struct):
-    """A file in a place."""
+    """A JSON file in the directory of a command."""
 
     version: int
 
@@ -102,7 +102,7 @@ T = TypeVar("T")
 
 
 class ProcessIdentity(KeeperRecord):
-    """A process, told from every other one that had or will have its number."""
+    """A process, distinguished from every other one that had or will have its pid."""
 
     pid: int
     started: int
@@ -113,21 +113,21 @@ class ProcessIdentity(KeeperRecord):
         return self.boot == boot_id() and is_process_alive(self.pid, self.started)
 
     def reap(self) -> None:
-        """Take an ended process off the kernel's list if it was left to us, as where the gateway is process 1."""
-        with suppress(OSError):  # it was left to somebody else, or cannot be looked at now
+        """Reap this process if it has ended and is our child, as where the gateway is process 1."""
+        with suppress(OSError):  # not our child, or `/proc` cannot be read now
             if (found := process_stat(self.pid)) and found[0] == "Z" and found[2] == self.started:
                 os.waitpid(self.pid, os.WNOHANG)
 
 
 class ClaimRecord(ProcessIdentity):
-    """Who was first in a place."""
+    """Who claimed the directory first: a keeper or a gateway."""
 
     by: str
     at: int
 
 
 class ResultRecord(KeeperRecord):
-    """How a command ended, as the keeper wrote it down."""
+    """How a command ended, as its keeper wrote it to `result.json`."""
 
     exit_code: int | None
     signal: int | None
@@ -140,7 +140,7 @@ class ResultRecord(KeeperRecord):
 
 
 def read_status(directory: Path) -> CommandStatus:
-    """See how a command is doing. It reads three small files; nothing is waited for."""
+    """Read the status of a command from three small files, without waiting for anything."""
     try:
         return (
             _ended_status(directory)
@@ -154,19 +154,19 @@ def read_status(directory: Path) -> CommandStatus:
 
 
 async def wait_for_status(directory: Path, timeouts: StatusTimeouts) -> CommandStatus:
-    """Look until there is something to see; `Missing` or `NotReadable` if there was nothing for so long."""
+    """Read the status until the directory is there and readable, or the timeouts are up."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    while isinstance(sighting := read_status(directory), CommandMissing | CommandUnreadable):
-        limit = timeouts.missing if isinstance(sighting, CommandMissing) else timeouts.unreadable
+    while isinstance(status := read_status(directory), CommandMissing | CommandUnreadable):
+        limit = timeouts.missing if isinstance(status, CommandMissing) else timeouts.unreadable
         if (left := began + limit - loop.time()) <= 0:
             break
         await asyncio.sleep(min(_RETRY_SECONDS, left))
-    return sighting
+    return status
 
 
 async def retry_os_errors(operation: Callable[[], T], timeouts: StatusTimeouts) -> T:
-    """Work with files in a thread; while the system refuses, try again, and raise its error in the end."""
+    """Run a file operation in a thread; retry it after an `OSError`, which is raised when the time is up."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeouts.unreadable
     while True:
@@ -179,7 +179,7 @@ async def retry_os_errors(operation: Callable[[], T], timeouts: StatusTimeouts) 
 
 
 def path_exists(path: Path) -> bool:
-    """Whether there is something at a path; an `OSError` says that nobody can tell now."""
+    """Whether a path exists; any other `OSError` means that this cannot be told now."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -188,10 +188,9 @@ def path_exists(path: Path) -> bool:
 
 
 def prevent_start(directory: Path) -> bool:
-    """Claim a place ourselves; False if a keeper was first.
+    """Claim a directory for the gateway; False if a keeper claimed it first. It waits for the disk.
 
-    After return with True: its command never started and never will, also for every process after us. It waits
-    for the disk.
+    After return with True: the command never started and never will, whatever other processes do.
     """
     make_directory(directory)
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -202,7 +201,7 @@ def prevent_start(directory: Path) -> bool:
 
 
 def make_directory(directory: Path) -> None:
-    """Make the directory of a command, so that it is there after a power cut too."""
+    """Make the directory of a command durably: it survives a power cut."""
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700, parents=True)
     sync_directory(directory.parent)
@@ -225,9 +224,8 @@ def _claimed_status(directory: Path) -> CommandStatus | None:
     if claim.is_alive:
         child = read_child(directory)
         return CommandRunning(child.pid if child else 0, claim.at, claim.pid)
-    return _ended_status(directory) or _lost_status(
-        directory, claim
-    )  # again, because it may just have written its result and ended
+    # Read again: the keeper may have written its result and exited since.
+    return _ended_status(directory) or _lost_status(directory, claim)
 
 
 def _lost_status(directory: Path, claim: ClaimRecord) -> CommandLost:
@@ -256,7 +254,7 @@ def _ended_status(directory: Path) -> CommandEnded | None:
 
 
 class DamagedRecord(Exception):
-    """A record is there and cannot be understood; the sentence says why."""
+    """A record exists and cannot be decoded; the message says why."""
 
 
 def _read_record(directory: Path, name: str, kind: type[R]) -> R | None:
