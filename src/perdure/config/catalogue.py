@@ -19,11 +19,6 @@ UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?")
 
 
-def describe_settings() -> list[tuple[str, str, str, str]]:
-    """Return each setting as key, type, default and description, in words, in the order of the Structs."""
-    return [(each.key, each.expected, each.default, each.description) for each in SETTINGS_BY_KEY.values()]
-
-
 def parse_duration(value: object) -> float | None:
     """Read a duration, a number of seconds or a text such as "15m"; None if it is neither or out of range."""
     if isinstance(value, str):
@@ -47,7 +42,8 @@ class Setting:
             extra = (inner.extra or {}) | extra
             inner = inner.type
         self.kind = inner
-        self.secret: bool = extra.get("secret", False)
+        self.secret = bool(extra.get("secret"))
+        self.secret_password: bool = extra.get("secret") == "password"  # of a URL, only its password is secret
         self.expected: str = extra.get("expected") or _type_in_words(self.kind)
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         self.default: str = extra.get("default") or _default_in_words(default)

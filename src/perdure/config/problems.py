@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from msgspec import inspect
 
 from perdure.config.catalogue import SECTION_GROUPS, SECTIONS, SETTINGS_BY_KEY, Setting, to_environment, to_toml
+from perdure.core.nearest_name import nearest_name
 from perdure.errors import ConfigurationError
 
 PLATFORMS_SECTION = "platforms"
@@ -165,7 +166,8 @@ def _nearest_settings(key: str) -> list[str]:
     # What somebody sets for a platform that is not there is not meant for the others.
     elsewhere = list(SETTINGS_BY_KEY) if here or "." not in section else []
     for keys, likeness in ((here, 1.0), (elsewhere, 1.0), (here, 0.6), (elsewhere, 0.8)):
-        for match in _closest(name, [SETTINGS_BY_KEY[each].name for each in keys], likeness):
+        match = nearest_name(name, [SETTINGS_BY_KEY[each].name for each in keys], likeness)
+        if match is not None:
             return [each for each in keys if SETTINGS_BY_KEY[each].name == match]
     return []
 
@@ -176,16 +178,10 @@ def _near_sections(key: str) -> list[str]:
     for depth, part in enumerate(key.split(".")):
         deep = [parts for parts in near if len(parts) > depth]
         if deep:
-            match = _closest(part, {parts[depth] for parts in deep})
-            near = [parts for parts in deep if parts[depth] in match]
+            match = nearest_name(part, {parts[depth] for parts in deep}, 0.6)
+            near = [parts for parts in deep if parts[depth] == match]
     return [".".join(parts) for parts in near]
 
 
 def _keys_of(section: str) -> list[str]:
     return [key for key, setting in SETTINGS_BY_KEY.items() if setting.section == section]
-
-
-def _closest(word: str, words: Iterable[str], likeness: float = 0.6) -> list[str]:
-    import difflib  # only a mistake needs it, and a start should not pay for that
-
-    return difflib.get_close_matches(word.lower(), words, n=1, cutoff=likeness)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -56,9 +54,3 @@ def read_background_request(text: str) -> BackgroundRequest | None:
 def is_background_verb(text: str) -> bool:
     """Whether the text only names what is to be done, and not with which work."""
     return text.strip().lower() in _BACKGROUND_VERBS
-
-
-def nearest_command(name: str, known: Iterable[str]) -> str | None:
-    """The command that was probably meant."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return close[0] if close else None

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct
+
+# Whether an interrupted turn resumes by itself, after a person was asked, or only on demand.
+ResumePolicy = Literal["auto", "ask", "off"]
 
 
 class SessionState(StrEnum):

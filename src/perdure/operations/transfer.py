@@ -13,8 +13,7 @@ from perdure.core.transfer import export_format
 from perdure.core.transfer.reader import read_document
 from perdure.core.transfer.validation import read_session_record
 from perdure.errors import BadImport, RecordRefused
-from perdure.operations.export_files import copy_attachments
-from perdure.operations.personal_export import export_named, export_person
+from perdure.operations.personal_export import copy_attachments, export_named, export_person
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.backends.read_only import open_read_only

@@ -3,7 +3,8 @@
 These Structs are the only list of settings there is: what is accepted, what an error says was expected, and
 the reference in the documentation all come from here. A Struct holds settings or sections, never both. A float
 is always a duration in seconds. In `Meta`, `extra` may hold `expected` (the type in words, where the type
-alone does not say it), `default` (the default in words) and `secret` (the value is never shown).
+alone does not say it), `default` (the default in words) and `secret` (the value is never shown, and left out of
+logs; `"password"`: of a URL, its password is left out of logs).
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.core.delivery import UnknownSendPolicy
 from perdure.core.queue import QueueRules
 from perdure.core.roles import EVERYBODY, TOKEN_HOLDER, AllowLists
+from perdure.core.session import ResumePolicy
 from perdure.settings.agent import AgentSettings, McpServerSettings, ModelSettings, ToolsSettings
 from perdure.settings.platforms import (
     PlatformSettings,
@@ -23,8 +26,14 @@ from perdure.settings.platforms import (
     PluginPlatformSettings,
     TelegramSettings,
 )
-from perdure.settings.queue import InboxSettings, QueueSettings
-from perdure.settings.turns import BackgroundSettings, GoalSettings, NotifySettings, TurnSettings
+from perdure.settings.turns import (
+    BackgroundSettings,
+    GoalSettings,
+    InboxSettings,
+    NotifySettings,
+    QueueSettings,
+    TurnSettings,
+)
 from perdure.settings.value_types import (
     DURATION_EXPECTED,
     MAX_DURATION_SECONDS,
@@ -32,7 +41,6 @@ from perdure.settings.value_types import (
     Duration,
     Host,
     PositiveCount,
-    ResumePolicy,
     TimeOfDay,
 )
 
@@ -72,7 +80,7 @@ class StoreSettings(msgspec.Struct, frozen=True):
             extra={
                 "expected": "sqlite:///FILE or postgresql://USER@HOST/DATABASE",
                 "default": "sqlite:///<home>/perdure.db",
-                "secret": True,
+                "secret": "password",
             },
         ),
     ] = None
@@ -187,7 +195,7 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     """How replies are sent."""
 
     unknown: Annotated[
-        Literal["resend", "drop"],
+        UnknownSendPolicy,
         Meta(
             description="A reply that may or may not have arrived is sent again with a mark (`resend`), "
             "or given up with a notice (`drop`)."

@@ -7,7 +7,7 @@ decision with its evidence and applies it.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +15,7 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.journal import RecoveryDecided, TurnView
 from perdure.core.recovery.tail import Tail, tail_of
-from perdure.core.session import SessionState
+from perdure.core.session import ResumePolicy, SessionState
 from perdure.core.turn import TurnState
 
 
@@ -30,8 +30,6 @@ class InterruptionReason(StrEnum):
 
 # Reasons after which a turn goes on by itself. A line here extends the set.
 AUTO_RESUME_REASONS: frozenset[str] = frozenset(InterruptionReason)
-
-ResumePolicy = Literal["auto", "ask", "off"]
 
 
 class RecoveryPolicy(Struct, frozen=True):

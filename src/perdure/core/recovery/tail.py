@@ -43,9 +43,6 @@ class Tail(StrEnum):
     FINAL = "the final answer"
 
 
-RESUMABLE_TAILS = frozenset((Tail.MESSAGE, Tail.OPEN_CALL, Tail.RESULT, Tail.TRUNCATED))
-
-
 def is_final_response(response: ModelAnswered) -> bool:
     """Whether a model's response ends the turn: no tool call, and an explicit finish."""
     return not response.calls and (response.finish or "").lower() in FINAL_FINISH_REASONS
