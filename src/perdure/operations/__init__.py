@@ -1,1 +1,1 @@
-"""The verbs of an operator, once, for whoever offers them: the command line, the console and the chat."""
+"""The operator's verbs, shared by the command line, the console and the chat."""

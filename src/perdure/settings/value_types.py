@@ -1,4 +1,4 @@
-"""What values of settings may be, and how that is said."""
+"""The types of settings' values, and how messages describe them."""
 
 from __future__ import annotations
 
