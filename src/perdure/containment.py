@@ -1,9 +1,8 @@
-"""Boundaries: whatever a piece of work raises ends that piece of work, and nothing else.
+"""Boundaries for exceptions: an error ends the turn, event, reply or command that raised it, and nothing else.
 
-A piece of work is a turn, an event, a reply, a command, a platform, a round of a loop. Some exceptions go further
-than that: `asyncio` hands `SystemExit` and `KeyboardInterrupt` on to the event loop, and a task group ends
-all its tasks with the first that fails. Without a boundary, one tool that calls `sys.exit()` would end the gateway
-for everybody. Only what `ENDS_GATEWAY` names may do that.
+Some exceptions reach further: `asyncio` passes `SystemExit` and `KeyboardInterrupt` on to the event loop, and a
+task group ends all its tasks with the first that fails. Without a boundary, one tool that calls `sys.exit()` would
+end the gateway for everybody. Only the errors in `FATAL_ERRORS` may do that.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ ReportError = Callable[[BaseException], None]
 
 
 async def contain(awaitable: Awaitable[object], report: ReportError) -> bool:
-    """Await the work; hand whatever it raises to `report`. Returns whether it raised nothing.
+    """Await something; pass any exception to `report`. Returns whether it raised nothing.
 
-    A broken store still ends the gateway, and who cancels the current task still cancels it.
+    A fatal error still ends the gateway, and a cancellation of the current task still cancels it.
     """
     task = asyncio.current_task()
     try:
@@ -37,10 +36,10 @@ async def contain(awaitable: Awaitable[object], report: ReportError) -> bool:
 
 
 def raise_uncontained(error: BaseException, task: asyncio.Task[Any] | None = None) -> None:
-    """Raise what no boundary holds: the end of the gateway, and the cancellation of the task that we are in.
+    """Raise an error that no boundary holds: a fatal one, or the cancellation of the current task.
 
-    `task` is the one that began the work, if the work may outlive it: then the error is no error of the work, but
-    says that its coroutine is being closed.
+    `task` is the task that began to await. A `GeneratorExit` in another task means that the coroutine is being
+    closed, and is raised too.
     """
     end = find_error(error, *FATAL_ERRORS)
     if end is not None:
@@ -52,9 +51,9 @@ def raise_uncontained(error: BaseException, task: asyncio.Task[Any] | None = Non
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody has cancelled the current task. Work that raises `CancelledError` by itself has not.
+    """Whether somebody has cancelled the current task, rather than code that raises `CancelledError` itself.
 
-    Asked of a `CancelledError` alone: a task group that failed inside leaves its mark on the task as well.
+    Only meaningful for a `CancelledError`: a task group that failed inside also counts as a cancellation.
     """
     task = _current_task()
     return task is not None and task.cancelling() > 0
@@ -78,21 +77,21 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-# ── tasks that others make ──────────────────────────────────────────────────────────────────────────────────
+# ── tasks of agents, tools and libraries ────────────────────────────────────────────────────────────────────
 
 
 def refuse_task_exits(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-    """From now on no task of the loop ends the process: who awaits it gets `ExitRefused`. Returns the undoing.
+    """Let no task of the loop end the process: its `SystemExit` becomes `ExitRefused`. Returns the undo.
 
-    That holds for the tasks of agents, tools, adapters and libraries, too.
+    This covers the tasks of agents, tools, adapters and libraries, too.
     """
     before: Any = loop.get_task_factory()
 
     def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:
-        kept = _ExitGuard(work) if asyncio.iscoroutine(work) else work
+        guarded = _ExitGuard(work) if asyncio.iscoroutine(work) else work
         if before is None:
-            return asyncio.Task(kept, loop=loop, **options)
-        made: asyncio.Future[Any] = before(loop, kept, **options)
+            return asyncio.Task(guarded, loop=loop, **options)
+        made: asyncio.Future[Any] = before(loop, guarded, **options)
         return made
 
     loop.set_task_factory(make)
@@ -100,7 +99,7 @@ def refuse_task_exits(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
 
 
 class _ExitGuard(Coroutine[Any, Any, Any]):
-    """A coroutine that says otherwise what would make its task end the event loop."""
+    """A coroutine whose `SystemExit` and `KeyboardInterrupt` become `ExitRefused`."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine

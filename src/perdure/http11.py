@@ -1,4 +1,4 @@
-"""Connections that speak HTTP/1.1 on asyncio's transports with h11, each used again for as long as it is fresh."""
+"""A pool of HTTP/1.1 client connections on asyncio's transports, with h11."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, cast
 
 import h11
 
-MAX_IDLE_SECONDS = 15.0  # seconds that an idle connection is trusted to be there still
-WRITE_TIMEOUT_SECONDS = 30.0  # seconds in which the other side takes nothing more
-CHUNK_BYTES = 65536  # bytes that are given to the other side at once
-MAX_BUFFERED_BYTES = 4 * CHUNK_BYTES  # bytes that may come before somebody has read them
+MAX_IDLE_SECONDS = 15.0  # after which an idle connection is not used again
+WRITE_TIMEOUT_SECONDS = 30.0  # without progress in writing to the server
+CHUNK_BYTES = 65536  # written at once
+MAX_BUFFERED_BYTES = 4 * CHUNK_BYTES  # received and not yet read, before reading is paused
 
 
 class ConnectionPool:
-    """One server, and the connections to it that nobody uses now."""
+    """The idle connections to one server."""
 
     def __init__(self, host: str, port: int, make_tls_context: Callable[[], ssl.SSLContext] | None = None) -> None:
-        """`secure` makes what is needed for TLS, where that is spoken: asked once, and only when it is needed."""
+        """`make_tls_context` is called once, for the first connection; None: no TLS."""
         self._host = host
         self._port = port
         self._make_tls_context = make_tls_context
@@ -29,7 +29,7 @@ class ConnectionPool:
         self._idle: list[HttpConnection] = []
 
     async def connect(self, timeout_seconds: float | None) -> HttpConnection:
-        """A connection that nobody uses. Raises OSError, TimeoutError, or ValueError for a host that is none."""
+        """An idle or a new connection. Raises OSError, TimeoutError, or ValueError for an invalid host."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_fresh:
@@ -43,7 +43,7 @@ class ConnectionPool:
         return connection
 
     def release(self, connection: HttpConnection) -> None:
-        """Keep a connection for the next request, and let go of those that nobody has needed for long."""
+        """Keep a connection for the next request, and close those that were idle for too long."""
         if connection.is_reusable:
             self._idle.append(connection)
         else:
@@ -64,25 +64,25 @@ class ConnectionPool:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection: a request, its answer to the end, and then the next.
+    """One connection: a request, its whole response, and then the next request.
 
-    Whatever goes wrong is an OSError, an EOFError or an error of h11; then it is of no use any more, but to be
-    aborted. What comes unasked belongs to no request, and ends it.
+    Failures raise OSError, EOFError or an error of h11; after one, the connection can only be aborted. Data that
+    arrives between requests belongs to none of them and ends the connection.
     """
 
     def __init__(self) -> None:
         self._h11 = h11.Connection(h11.CLIENT)
         self._idle_since = time.monotonic()
         self._idle = True
-        self._held_event: Any = None  # the event, or error, behind what was given last
-        self._buffered_bytes = 0  # bytes that have come since somebody waited for more
+        self._held_event: Any = None  # the event, or error, that follows the chunk read last
+        self._buffered_bytes = 0  # received since the last wait for data
         self._closed = False
         self._error: Exception | None = None
-        self._data_arrived = asyncio.Event()  # something has come, or nothing will any more
-        self._writable = asyncio.Event()  # the other side takes more
+        self._data_arrived = asyncio.Event()  # data or the end has arrived
+        self._writable = asyncio.Event()  # the transport accepts more data
         self._writable.set()
 
-    # ── what the event loop says ────────────────────────────────────────────────────────────────────────────
+    # ── callbacks of the event loop ─────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -117,11 +117,11 @@ class HttpConnection(asyncio.Protocol):
         self._data_arrived.set()
         self._writable.set()
 
-    # ── what its user does ──────────────────────────────────────────────────────────────────────────────────
+    # ── requests and responses ──────────────────────────────────────────────────────────────────────────────
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it may be used again: it has not been idle for long, and nobody has ended it."""
+        """Whether the connection may be used again: it was not idle for too long and is not closed."""
         return (
             time.monotonic() - self._idle_since < MAX_IDLE_SECONDS
             and not self._closed
@@ -129,7 +129,7 @@ class HttpConnection(asyncio.Protocol):
         )
 
     def _has_unread_bytes(self) -> bool:
-        """Whether the kernel has something for us that the event loop has not seen yet. Unasked, it is the end."""
+        """Whether the kernel has data that the event loop has not read yet; between requests, it means the end."""
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return bool(poll.poll(0))
@@ -139,7 +139,7 @@ class HttpConnection(asyncio.Protocol):
         return self._idle and not self._closed
 
     async def send(self, request: h11.Request, body: AsyncIterable[bytes]) -> None:
-        """Send a request, as fast as the other side takes it."""
+        """Send a request, as fast as the server reads it."""
         self._idle = False
         head = self._h11.send(request) or b""
         async for piece in body:
@@ -150,7 +150,7 @@ class HttpConnection(asyncio.Protocol):
         await self._write(head + (self._h11.send(h11.EndOfMessage()) or b""))
 
     async def _write(self, data: bytes) -> None:
-        if data and self._closed:  # with nothing left to say, what was answered before the end is still to be read
+        if data and self._closed:  # without data to send, a response that came before the end can still be read
             raise self._error or EOFError("the connection was closed")
         if data:
             self._transport.write(data)
@@ -159,13 +159,13 @@ class HttpConnection(asyncio.Protocol):
                 await self._writable.wait()
 
     async def read_head(self) -> h11.Response:
-        """The status and the headers of the answer, whose pieces are still to be read."""
+        """Read the status and the headers of the response."""
         while not isinstance(event := await self._next_event(), h11.Response):
-            pass  # only what says that an answer will come
+            pass  # an informational response; the final one follows
         return event
 
     async def read_chunk(self) -> bytes | None:
-        """What has come of the answer's body since the last piece; None at its end."""
+        """Read the part of the body that has arrived since the last chunk; None at its end."""
         event = self._held_event or await self._next_event()
         self._held_event, pieces = None, []
         while isinstance(event, h11.Data):
@@ -180,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
         return None
 
     def _try_next_event(self) -> Any:
-        """The next event, if it is there. What is wrong with it does not take away what came before."""
+        """The next event, or its protocol error as a value, so that the data before it is not lost."""
         try:
             return self._h11.next_event()
         except h11.RemoteProtocolError as error:

@@ -1,4 +1,4 @@
-"""Log events have a name and fields: one event per transition, with the same word as the journal's entry."""
+"""Log events with a name and fields, written to standard error without secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.core.redaction import redact
 
 
 class Log:
-    """A logger whose events are a name and fields."""
+    """A logger of events; one event per transition, named as its journal entry."""
 
     def __init__(self, room: str) -> None:
         self._logger = logging.getLogger(f"perdure.{room}")
@@ -31,7 +31,7 @@ class Log:
         self._write(logging.ERROR, event, fields)
 
     def crash(self, event: str, error: BaseException, **fields: Any) -> None:
-        """An error that nobody foresaw, with its traceback."""
+        """Log an unexpected error with its traceback."""
         self._write(logging.ERROR, event, fields, error)
 
     def _write(
@@ -40,14 +40,14 @@ class Log:
         if not self._logger.isEnabledFor(level):
             return
         crash = (type(exc_info), exc_info, exc_info.__traceback__) if exc_info else None
-        # Made by hand: `Logger.log` looks for its caller through the whole stack, and no line of ours names it.
+        # Not by `Logger.log`, which walks the stack for its caller: our lines do not name it.
         record = logging.LogRecord(self._logger.name, level, "", 0, event, None, crash)
         record.__dict__["fields"] = fields
         self._logger.handle(record)
 
 
 class _EventFormatter(logging.Formatter):
-    """One line an event, without the secrets that an error of somebody else's may have brought along."""
+    """Formats an event as one line, without the secrets that an error message may contain."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _EventFormatter(logging.Formatter):
 
 @lru_cache(maxsize=1)
 def _format_second(seconds: int) -> str:
-    """A second of the clock; most events come several in one."""
+    """A time to the second; cached, because several events share a second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
@@ -77,7 +77,7 @@ def _format_field(value: Any) -> str:
 
 
 def to_stderr(level: int = logging.INFO, secrets: Sequence[str] = ()) -> None:
-    """Write events of ours to standard error, one line each, and warnings of whatever else we use."""
+    """Write our events to standard error, one line each, and the warnings of libraries."""
     writer = logging.StreamHandler(sys.stderr)
     writer.setFormatter(_EventFormatter(secrets))
     logger = logging.getLogger("perdure")
@@ -87,5 +87,5 @@ def to_stderr(level: int = logging.INFO, secrets: Sequence[str] = ()) -> None:
     others = logging.getLogger()
     others.handlers = [writer]
     others.setLevel(logging.DEBUG if level == logging.DEBUG else logging.WARNING)
-    # What no line of ours says need not be found out for each of them.
+    # Our lines name neither thread nor process, so no record needs them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

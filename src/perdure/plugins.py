@@ -1,4 +1,4 @@
-"""Objects of other people's modules, named in the settings or found by entry point."""
+"""Loads objects of other packages, named in the settings or found by entry point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def load_object(name: str, home: Path) -> Any:
-    """The object that `module:object` names; modules may also stand in the home directory."""
+    """Import the object that `module:object` names; modules in the home directory are found too."""
     module, _, path = name.partition(":")
     if str(home) not in sys.path:
         sys.path.append(str(home))
@@ -36,12 +36,12 @@ def load_object(name: str, home: Path) -> Any:
 
 
 def load_entry_points(group: str) -> dict[str, Any]:
-    """What installed packages offer under a name, loaded."""
+    """Load every entry point of a group, by name."""
     return {point.name: _load_entry_point(point) for point in _find_entry_points(group)}
 
 
 def load_entry_point(group: str, name: str) -> Any:
-    """What one installed package offers under a name, loaded, and nothing else."""
+    """Load the one entry point of that name in a group."""
     found = [point for point in _find_entry_points(group) if point.name == name]
     if len(found) != 1:
         brought = ", ".join(point.value for point in found) or "none"
@@ -61,7 +61,7 @@ def _find_entry_points(group: str) -> EntryPoints:
 def _load_entry_point(point: EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception as error:  # reason: the same
+    except Exception as error:  # reason: a package of somebody else may fail in any way
         raise ConfigurationError(
             f"the plug-in {point.name!r} ({point.value}) cannot be loaded: {error}",
             hint="Mend or remove the package that brings it.",

@@ -1,16 +1,16 @@
-"""Keeps the gateway alive: starts it, passes signals on to it, and starts it again whenever it dies.
+"""The supervisor of `perdure up`: starts the gateway, forwards signals, and restarts it whenever it dies.
 
-The supervisor decides by the exit code alone and knows nothing else of the gateway. Two pipes tie them:
+The supervisor decides by the exit code alone and knows nothing else of the gateway. Two pipes connect them:
 
 - **Standard output** goes through us, because only one line may ever come out of it. Were it shared, we could
-  not tell whether a gateway that died had said its line. So we pass on the first line that is completed and
-  send any other to standard error. Gateways started after that are told so by `PERDURE_QUIET_READY=1`: their
-  ready line would put the login token among the logs.
-- **The lifeline** is a pipe that nobody writes to. We alone hold its write end, so the gateway reads its end
-  of file exactly when we are gone, however we went, and can stop in good order rather than live on unwatched.
+  not tell whether a gateway that died had printed its line. So we pass on the first complete line and send any
+  other to standard error. Later gateways print none, by `PERDURE_QUIET_READY=1`: their ready line would put the
+  login token among the logs.
+- **The lifeline** is a pipe that nobody writes to. We alone hold its write end, so the gateway reads end of file
+  exactly when we are gone, however we ended, and can stop in good order rather than run on unsupervised.
 
-Every gateway gets a name for its start, and is told in `PERDURE_LAUNCH` how those before it died: a process that
-was killed could not write that down, and we saw it.
+`PERDURE_LAUNCH` gives every gateway a name for its start and reports how those before it died: a process that was
+killed could not record that itself.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ LIFELINE_VARIABLE, QUIET_READY_VARIABLE, LAUNCH_VARIABLE = (
     "PERDURE_QUIET_READY",
     "PERDURE_LAUNCH",
 )
-MAX_EXIT_REPORTS = 20  # deaths that a gateway is told of: some before it may have died before they could write
+MAX_EXIT_REPORTS = 20  # passed to a gateway: several before it may have died before they could record any
 STDOUT, STDERR = 1, 2
-PIPE_BYTES = 65536  # what a pipe holds: one read of this size empties it
+PIPE_BYTES = 65536  # the capacity of a pipe: one read of this size empties it
 
-# A terminal that closes asks for the same planned stop; the gateway need not know a third signal.
+# A terminal that closes asks for the same planned stop as SIGTERM.
 FORWARDED_SIGNALS: dict[int, int] = {
     signal.SIGTERM: signal.SIGTERM,
     signal.SIGINT: signal.SIGINT,
@@ -62,7 +62,7 @@ class RestartBackoff(NamedTuple):
         return 1 if lived >= self.healthy_seconds else failures + 1
 
     def delay(self, failures: int) -> float:
-        """Nothing after the first death, then `first`, doubled with each death up to `longest`."""
+        """The delay in seconds: none after the first death, then `first_seconds`, doubled up to `max_seconds`."""
         # The bound on the exponent keeps a night of deaths from overflowing a float.
         return 0.0 if failures < 2 else min(self.max_seconds, self.first_seconds * 2.0 ** min(failures - 2, 64))
 
@@ -84,10 +84,10 @@ def print_to_stderr(sentence: str) -> None:
 
 
 def supervise(command: Sequence[str], *, schedule: RestartBackoff = DEFAULT_BACKOFF) -> int:
-    """Keep `command` running until it is done, refuses to start or we are told to stop; return our exit code.
+    """Keep `command` running until it is done, refuses to start or is stopped; return our exit code.
 
-    Made to be the last thing its process does, in the main thread: it takes over the signals and keeps them,
-    so that an impatient signal after the gateway's end does not turn a clean exit into a killed one.
+    Must be the last call of its process, in the main thread: it installs signal handlers and keeps them, so that
+    a late signal does not turn a clean exit into a killed one.
     """
     supervisor = _Supervisor(command, schedule)
     try:
@@ -99,15 +99,15 @@ def supervise(command: Sequence[str], *, schedule: RestartBackoff = DEFAULT_BACK
 def take_lifeline() -> int | None:
     """The descriptor that reaches its end of file when our supervisor is gone; None if nobody supervises us.
 
-    Answers once: the variable is removed and the descriptor is closed to our children, so that nothing we
-    start takes the lifeline for its own.
+    Works once: the variable is removed and the descriptor is not inherited, so that no child process takes the
+    lifeline for its own.
     """
     try:
         fd = int(os.environ.pop(LIFELINE_VARIABLE, ""))
         mode, access = os.fstat(fd).st_mode, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
     except (ValueError, OverflowError, OSError):
         return None
-    # The number may have come down from a supervisor further up, without its pipe, and mean another file.
+    # The variable may be inherited from an outer supervisor, without its pipe, and the number mean another file.
     if fd <= STDERR or not stat.S_ISFIFO(mode) or access != os.O_RDONLY:
         return None
     os.set_inheritable(fd, False)
@@ -115,15 +115,15 @@ def take_lifeline() -> int | None:
 
 
 def take_launch() -> GatewayLaunch | None:
-    """What our supervisor says of this start and of the deaths before it; None if nobody says anything.
+    """The launch that our supervisor describes; None if there is no supervisor.
 
-    Answers once, as `lifeline` does: no program that we start takes the name of our start for its own.
+    Works once, as `take_lifeline` does: no child process takes the name of our start for its own.
     """
     return decode_launch(os.environ.pop(LAUNCH_VARIABLE, ""))
 
 
 class _Supervisor:
-    """One gateway at a time, and one place to wait: for a signal, a line, or the time to start again."""
+    """Runs one gateway at a time, and waits for a signal, a line of output, or the time to restart."""
 
     def __init__(self, command: Sequence[str], schedule: RestartBackoff) -> None:
         self._command, self._schedule = list(command), schedule
@@ -132,7 +132,7 @@ class _Supervisor:
         self._partial_line = b""
         self._launch_name = ""  # the name of the newest start
         self._exit_reports: deque[ExitReport] = deque(maxlen=MAX_EXIT_REPORTS)
-        # One pipe for the output of every gateway: what outlives a gateway never writes into a closed one.
+        # One pipe for the output of every gateway: a process that outlives its gateway never finds it closed.
         self._output, self._child_stdout = os.pipe()
         self._lifeline_reader, self._lifeline_writer = os.pipe()
         self._signals, self._wakeup = os.pipe()
@@ -140,8 +140,8 @@ class _Supervisor:
         self._install_signal_handlers()
 
     def _install_signal_handlers(self) -> None:
-        # Signals become bytes in a pipe, where they keep until we look: none is lost between two calls.
-        # Blocking them instead would block them in the gateway too, which inherits the mask.
+        # Signals become bytes in a pipe until we read them: none is lost between two calls. Blocking them instead
+        # would block them in the gateway too, which inherits the mask.
         os.set_blocking(self._wakeup, False)
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
         for number in (*FORWARDED_SIGNALS, signal.SIGCHLD):
@@ -150,7 +150,7 @@ class _Supervisor:
             signal.signal(number, lambda *_: None)
 
     def close(self) -> None:
-        """Give back the descriptors."""
+        """Close the descriptors."""
         signal.set_wakeup_fd(-1)
         for fd in (
             self._output,
@@ -163,7 +163,7 @@ class _Supervisor:
             os.close(fd)
 
     def run(self) -> int:
-        """Start gateways one after the other until one has the last word."""
+        """Start gateways one after the other until one ends for good; return our exit code."""
         deaths = 0
         while not self._stopping:
             ending = self._run_gateway()
@@ -183,9 +183,9 @@ class _Supervisor:
         return EXIT_DONE
 
     def _exit_code_after_stop(self, ending: GatewayExit) -> int:
-        """The exit code after a stop that we passed on."""
-        # With 75 a restart was under way when the stop came. A gateway that dies of what we passed on was not
-        # listening yet, so it had begun nothing.
+        """The exit code after a stop that we forwarded."""
+        # With 75, a restart was under way when the stop came. A gateway that the forwarded signal killed had not
+        # installed its handlers yet, so it had begun nothing.
         if ending.code in (EXIT_DONE, EXIT_RESTART, -signal.SIGTERM, -signal.SIGINT):
             return EXIT_DONE
         print_to_stderr(texts.supervisor.ended_while_stopping(ending.description))
@@ -197,7 +197,7 @@ class _Supervisor:
         try:
             self._child = child = self._start()
         except OSError as error:
-            # In the middle of an upgrade, or with no memory left, even this may pass.
+            # This may be temporary: an upgrade under way, or no memory left.
             return GatewayExit(os.EX_OSERR, 0.0, texts.supervisor.could_not_start(error))
         while child.returncode is None:
             self._wait_for_events(None)
@@ -208,9 +208,9 @@ class _Supervisor:
         return GatewayExit(child.returncode, lived, _describe_exit(child.returncode, lived))
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # In a session of its own, so that what a terminal sends to our whole process group reaches the
-        # gateway once, from us. Twice would mean "end the drain at once".
-        said = {QUIET_READY_VARIABLE: "1"} if self._ready_line_passed else {}
+        # In a session of its own, so that a signal to our whole process group, such as Ctrl-C, reaches the gateway
+        # once, from us. Twice would mean "end the drain at once".
+        quiet = {QUIET_READY_VARIABLE: "1"} if self._ready_line_passed else {}
         self._launch_name = secrets.token_hex(8)
         launch = encode_launch(GatewayLaunch(self._launch_name, tuple(self._exit_reports)))
         return subprocess.Popen(
@@ -218,7 +218,7 @@ class _Supervisor:
             stdin=subprocess.DEVNULL,
             stdout=self._child_stdout,
             pass_fds=(self._lifeline_reader,),
-            env={**os.environ, **said, LIFELINE_VARIABLE: str(self._lifeline_reader), LAUNCH_VARIABLE: launch},
+            env={**os.environ, **quiet, LIFELINE_VARIABLE: str(self._lifeline_reader), LAUNCH_VARIABLE: launch},
             start_new_session=True,
         )
 
@@ -230,7 +230,7 @@ class _Supervisor:
             self._wait_for_events(left)
 
     def _wait_for_events(self, timeout: float | None) -> None:
-        """Wait for signals or output, at most `timeout` seconds, and act on what came."""
+        """Wait at most `timeout` seconds for signals or output, and handle them."""
         ready, _, _ = select.select([self._signals, self._output], [], [], timeout)
         if self._output in ready:
             self._relay()
@@ -242,13 +242,13 @@ class _Supervisor:
                     self._forward_signal(FORWARDED_SIGNALS[number])
 
     def _forward_signal(self, number: int) -> None:
-        """Stop, by asking the gateway to."""
+        """Stop: forward the signal to the gateway."""
         self._stopping = True
         if self._child and self._child.returncode is None:  # not reaped yet, so the id is still its own
             os.kill(self._child.pid, number)
 
     def _reap(self) -> None:
-        """Collect whatever ended: as process 1 of a container we inherit the gateway's orphans too."""
+        """Reap every ended child: as process 1 of a container we inherit the gateway's orphans too."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if self._child and self._child.pid == ended[0]:
@@ -264,7 +264,7 @@ class _Supervisor:
                 self._ready_line_passed = True
 
     def _flush(self) -> None:
-        """Put aside what a gateway died in the middle of saying, so that the next one begins a new line."""
+        """Write the incomplete line of a gateway that died, so that the next gateway begins a new line."""
         if self._partial_line:
             _write(STDERR, self._partial_line + b"\n")
         self._partial_line = b""
@@ -277,6 +277,6 @@ def _describe_exit(code: int, lived: float) -> str:
 
 
 def _write(fd: int, line: bytes) -> None:
-    # Whoever read our output may have gone; the gateway must not die of that.
+    # The reader of our output may be gone; that must not end the gateway.
     with suppress(OSError):
         os.write(fd, line)

@@ -10,8 +10,8 @@ import pytest
 from perdure.core.address import Address, ChatKind, session_key
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.errors import BadPerson, NotFound
-from perdure.operations import import_sessions
 from perdure.operations.personal_export import export_named, export_person
+from perdure.operations.transfer import import_sessions
 from perdure.store import session_verbs
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.people import Person

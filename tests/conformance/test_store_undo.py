@@ -11,8 +11,8 @@ from perdure.core.journal import ConversationCompacted, ModelAnswered, ToolEnded
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.core.session import RecoveryState, SessionState
 from perdure.core.turn import TurnState
-from perdure.operations import import_sessions
 from perdure.operations.personal_export import export_named
+from perdure.operations.transfer import import_sessions
 from perdure.store import session_verbs
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.goals import set_goal

@@ -22,7 +22,7 @@ from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.core.session import RecoveryState
 from perdure.core.turn import TurnState
 from perdure.errors import BadImport, DatabaseRefused, LockHeld, StoreError
-from perdure.operations import ImportProblem, ImportReport, export_sessions, import_sessions, read_import
+from perdure.operations.transfer import ImportProblem, ImportReport, export_sessions, import_sessions, read_import
 from perdure.store.api import Store, open_database
 from perdure.store.backends.read_only import open_read_only
 from perdure.store.outbox import OutboxReply

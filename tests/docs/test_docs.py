@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from perdure import __version__, errors
-from perdure.config import SECTIONS, SETTINGS_BY_KEY, describe_settings, load_settings
+from perdure.config import SECTIONS, SETTINGS_BY_KEY, load_settings
 from perdure.core.recovery.decision import InterruptionReason, RecoveryChoice
 from perdure.core.roles import RIGHT_MEANINGS, Role, has_right
-from perdure.core.turn import state_diagram
+from perdure.core.turn import FINAL_STATES, INITIAL_STATE, TURN_MOVES
 from perdure.settings import DURATION_EXPECTED
 from perdure.web.api.metrics import METRIC_FAMILIES
 from support.markdown import ROOT, Page, page, pages
@@ -40,13 +40,12 @@ def named(pattern: str, each: Page) -> set[str]:
 def settings() -> str:
     """The reference of the settings."""
     lines: list[str] = []
-    for key, expected, default, description in describe_settings():
-        section = key.rpartition(".")[0]
-        if f"## `[{section}]`" not in lines:
-            lines += ["", f"## `[{section}]`", "", str(SECTIONS[section].cls.__doc__), ""]
+    for key, setting in SETTINGS_BY_KEY.items():
+        if f"## `[{setting.section}]`" not in lines:
+            lines += ["", f"## `[{setting.section}]`", "", str(SECTIONS[setting.section].cls.__doc__), ""]
             lines += ["| key | default | expected | meaning |", "|---|---|---|---|"]
-        kind = "a duration" if expected == DURATION_EXPECTED else expected
-        lines.append(f"| `{key}` | {_default(default)} | {kind} | {description} |")
+        kind = "a duration" if setting.expected == DURATION_EXPECTED else setting.expected
+        lines.append(f"| `{key}` | {_default(setting.default)} | {kind} | {setting.description} |")
     return "\n".join([*lines, ""])
 
 
@@ -55,7 +54,12 @@ def _default(default: str) -> str:
 
 
 def turn() -> str:
-    return f"```mermaid\n{state_diagram()}\n```"
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {INITIAL_STATE}"]
+    for state, moves in TURN_MOVES.items():
+        lines += [f"    {state} --> {to}: {move}" for move, to in moves.items()]
+        if state in FINAL_STATES:
+            lines.append(f"    {state} --> [*]")
+    return "\n".join([*lines, "```"])
 
 
 def roles() -> str:

@@ -41,7 +41,7 @@ from perdure.core.recovery.decision import (
     RecoveryRule,
     decide,
 )
-from perdure.core.recovery.tail import RESUMABLE_TAILS, Tail, tail_of
+from perdure.core.recovery.tail import Tail, tail_of
 from perdure.core.session import SessionState
 from perdure.core.turn import TURN_MOVES
 from support.journals import (
@@ -196,6 +196,7 @@ def is_over_budget(view: TurnView, around: RecoveryContext, policy: RecoveryPoli
     return spent or stuck or len(view.interruptions) >= policy.max_interruptions
 
 
+RESUMABLE_TAILS = {Tail.MESSAGE, Tail.OPEN_CALL, Tail.RESULT, Tail.TRUNCATED}
 FORBIDDING: dict[str, Callable[[TurnView, RecoveryContext, RecoveryPolicy, int], bool]] = {
     "its session is not open": lambda view, around, policy, now: around.session is not SessionState.OPEN,
     "it ends with nothing that waits for the agent": lambda view, around, policy, now: (

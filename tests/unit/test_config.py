@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.config import Settings, describe_settings, load_settings, parse_duration
+from perdure.config import SETTINGS_BY_KEY, Settings, load_settings, parse_duration
 from perdure.core import texts
 from perdure.errors import ConfigurationError
 from perdure.settings import PlatformSettings
@@ -131,13 +131,13 @@ def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: P
 
 
 def test_described_settings_are_those_of_the_contract() -> None:
-    assert {key: default for key, _, default, _ in describe_settings()} == DEFAULTS
+    assert {key: setting.default for key, setting in SETTINGS_BY_KEY.items()} == DEFAULTS
 
 
 def test_every_setting_has_a_type_and_a_sentence_in_words() -> None:
-    for key, kind, _, sentence in describe_settings():
-        assert kind, key
-        assert sentence.endswith("."), key
+    for key, setting in SETTINGS_BY_KEY.items():
+        assert setting.expected, key
+        assert setting.description.endswith("."), key
 
 
 def test_every_described_default_is_accepted_when_it_is_written_down(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from perdure.core.journal import (
     TurnBegan,
     TurnRequeued,
 )
-from perdure.core.recovery.tail import RESUMABLE_TAILS, Tail, is_final_response, tail_of
+from perdure.core.recovery.tail import Tail, is_final_response, tail_of
 from support.journals import (
     ADA,
     answer_with_calls,
@@ -136,10 +136,6 @@ def test_marks_decisions_and_notes_are_never_the_tail(facts: list[Entry], tail: 
 def test_question_stays_the_tail_when_the_turn_was_cut_off_before_it_was_asked_again() -> None:
     view = turn_view_of(began(), claimed(), interruption(), QUESTION)
     assert tail_of(view) is Tail.QUESTION
-
-
-def test_what_goes_on_is_what_waits_for_the_agent() -> None:
-    assert set(Tail) - RESUMABLE_TAILS == {Tail.NOTHING, Tail.QUESTION, Tail.FINAL}
 
 
 # ── finishes ────────────────────────────────────────────────────────────────────────────────────────────────

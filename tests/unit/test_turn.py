@@ -12,7 +12,6 @@ from perdure.core.turn import (
     TurnMove,
     TurnState,
     advance,
-    state_diagram,
 )
 from perdure.errors import IllegalMove
 
@@ -77,11 +76,3 @@ def test_states_are_either_begun_or_final() -> None:
 
 def test_every_begun_state_can_be_cancelled() -> None:
     assert all(TURN_MOVES[state][TurnMove.CANCELLED] is TurnState.CANCELLED for state in OPEN_STATES)
-
-
-def test_diagram_draws_every_move_once() -> None:
-    lines = state_diagram().splitlines()
-    drawn = [f"    {state} --> {to}: {move}" for (state, move), to in LEGAL.items()]
-    ends = ["    [*] --> queued", *(f"    {state} --> [*]" for state in FINAL_STATES)]
-    assert lines[0] == "stateDiagram-v2"
-    assert sorted(lines[1:]) == sorted(drawn + ends)

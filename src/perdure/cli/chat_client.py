@@ -34,15 +34,15 @@ class ChatClient:
             base_url=base,
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(10, read=30),
-            trust_env=False,  # a proxy to the world outside is no way to a gateway of our own
+            trust_env=False,  # our own gateway is not reached through a proxy
         )
-        self._path = f"/api/chats/{quote(chat, safe='').replace('.', '%2E')}"  # `..` is a name like any other
+        self._path = f"/api/chats/{quote(chat, safe='').replace('.', '%2E')}"  # `..` is a valid name
         self._last_event_id = ""  # the id of the last event seen
-        self._position = 0  # a place in the chat before our last message
+        self._position = 0  # a position in the chat before our last message
         self.gateway_away = False
 
     async def wait_for_gateway(self) -> None:
-        """Wait a moment for the gateway to answer."""
+        """Wait a few seconds for the gateway to answer."""
         for _ in range(int(FIND_GATEWAY_SECONDS / RETRY_SECONDS)):
             try:
                 response = await self._http.get("/healthz")
@@ -57,7 +57,7 @@ class ChatClient:
         )
 
     async def send(self, text: str) -> str:
-        """Say something, once, however often the gateway dies meanwhile; the id of the stored message."""
+        """Send a message once, however often the gateway dies meanwhile; returns the id of the stored message."""
         body = {"id": secrets.token_hex(8), "text": text}
         while True:
             try:
@@ -75,7 +75,7 @@ class ChatClient:
             return stored
 
     async def skip_history(self) -> None:
-        """Take up the events behind what is in the chat already."""
+        """Read past the events that are in the chat already."""
         while True:
             async with aclosing(self._stream()) as stream:
                 async for event, data in stream:
@@ -86,7 +86,7 @@ class ChatClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def is_answered(self, message: str, final_positions: dict[str, float]) -> bool:
-        """Whether this message of ours has its answer, when turns have said their last word at these places."""
+        """Whether this message is answered, given the positions of the final messages of turns."""
         try:
             response = await self._http.get(f"{self._path}/messages", params={"after": self._position})
         except httpx.TransportError:
@@ -99,7 +99,7 @@ class ChatClient:
         return False
 
     async def events(self) -> AsyncGenerator[ChatEvent]:
-        """What happens in the chat, for ever. `away` and `back` say that the gateway is gone and here again."""
+        """The events of the chat, for ever. `away` and `back` tell that the gateway is gone and back."""
         while True:
             async for event, data in self._stream():
                 if self.gateway_away:
@@ -112,7 +112,7 @@ class ChatClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _stream(self) -> AsyncGenerator[ChatEvent]:
-        """The events behind the last one seen, as long as the gateway is there."""
+        """The events after the last one seen, until the connection ends."""
         headers = {"Last-Event-ID": self._last_event_id} if self._last_event_id else {}
         with suppress(httpx.TransportError):
             async with self._http.stream("GET", f"{self._path}/events", headers=headers) as response:
@@ -121,8 +121,8 @@ class ChatClient:
                 if response.is_error:
                     found = json.loads(await response.aread())
                     raise PerdureError(found["error"], hint=found["hint"])
-                async for happening in self._parse(response):
-                    yield happening
+                async for event in self._parse(response):
+                    yield event
 
     async def _parse(self, response: httpx.Response) -> AsyncGenerator[ChatEvent]:
         fields: dict[str, str] = {}
@@ -142,8 +142,8 @@ class ChatClient:
 
 
 def _is_answered(message: dict[str, Any], seen: list[dict[str, Any]], final_positions: dict[str, float]) -> bool:
-    """A message is answered by its turn, a command by whatever the gateway itself says behind it."""
-    place: int = message["position"]
+    """A message is answered by its turn, a command by any later message of the gateway itself."""
+    position: int = message["position"]
     if read_command(message["text"]) is None:
-        return final_positions.get(message["turn"], 0) > place
-    return any(each["author"] == "agent" and not each["turn"] and each["position"] > place for each in seen)
+        return final_positions.get(message["turn"], 0) > position
+    return any(each["author"] == "agent" and not each["turn"] and each["position"] > position for each in seen)

@@ -1,4 +1,4 @@
-"""The running gateway, as the command line reaches it: over its HTTP API, or by a signal."""
+"""The command line's access to the running gateway: its HTTP API, and signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.store.locks import lock_holder
 from perdure.web.auth.token import ensure_token
 
 POLL_SECONDS = 0.1
-STOP_MARGIN_SECONDS = 30.0  # seconds, behind the drain deadline
+STOP_MARGIN_SECONDS = 30.0  # after the drain deadline
 
 
 def base_url(settings: Settings) -> str:
@@ -27,7 +27,7 @@ def base_url(settings: Settings) -> str:
 
 
 def call(settings: Settings, method: str, path: str, body: object = None) -> dict[str, Any]:
-    """Ask the gateway's HTTP API."""
+    """Call the gateway's HTTP API."""
     headers = {"Authorization": f"Bearer {ensure_token(settings.home)}"}
     url = f"{base_url(settings)}{path}"
     try:
@@ -43,12 +43,12 @@ def call(settings: Settings, method: str, path: str, body: object = None) -> dic
 
 
 def run_session_verb(settings: Settings, session: str, verb: str) -> bool:
-    """Carry out an operator's verb on a session; False if there was nothing to do."""
+    """Let the gateway carry out a verb on a session; False if there was nothing to do."""
     return bool(call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/{verb}")["done"])
 
 
 def stop(settings: Settings) -> None:
-    """Stop the gateway in an orderly way, and wait until it has let go of its home."""
+    """Stop the gateway in an orderly way, and wait until it has released its home."""
     holder = _gateway_pid(settings)
     os.kill(holder, signal.SIGTERM)
     _wait_until_gone(settings, holder)
@@ -62,7 +62,7 @@ def restart(settings: Settings) -> None:
 
 
 def _gateway_pid(settings: Settings) -> int:
-    """The process that holds the lock of the home. The lock proves that it is alive, and a gateway."""
+    """The process that holds the lock of the home, which proves that it is a living gateway."""
     holder = lock_holder(settings.home / "lock")
     if holder is None:
         raise _not_running(settings)

@@ -1,8 +1,4 @@
-"""`perdure chat`: a conversation in the terminal, over the gateway's HTTP API.
-
-It is a client like any other, so it outlives the gateway: while that is away it waits, sends again what was not
-confirmed (under the same id, so nothing is said twice), and takes up the events where they stopped.
-"""
+"""The conversation in the terminal: sends typed lines over the HTTP API and prints the events of the chat."""
 
 from __future__ import annotations
 
@@ -21,21 +17,21 @@ from perdure.cli.gateway_client import base_url
 from perdure.config import Settings
 from perdure.core import texts
 
-MAX_LINE_BYTES = 1 << 30  # it is the gateway that says what is too long
+MAX_LINE_BYTES = 1 << 30  # the gateway decides what is too long
 
-# Moves behind which a message of the turn is what it has to say for now: an answer, an excuse or a question.
+# Moves after which a message of the turn is final for now: an answer, an apology or a question.
 FINAL_MOVES = ("finished", "failed", "asked", "interrupted")
 CLEAR_LINE = "\r\x1b[K"
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # to the terminal; an answer must not give any
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # an answer must not control the terminal
 
 
 async def run_chat(settings: Settings, chat: str) -> int:
-    """Talk until the person ends it, or, when the input is not a terminal, until every line is answered."""
+    """Chat until the input ends; without a terminal, until every line is answered. Returns the exit code."""
     from perdure.web.auth.token import ensure_token
 
     client = ChatClient(base_url(settings), ensure_token(settings.home), chat)
-    # With a handler of its own for whatever signal, the loop wakes up for every one of them. Without, Ctrl-C is
-    # not heard before something else happens, if the system gives it to the thread that reads the input.
+    # With a signal handler of the loop, for any signal, every signal wakes the loop. Without one, a Ctrl-C that
+    # the system delivers to the thread that reads the input is noticed only at the next event.
     asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
     try:
         await client.wait_for_gateway()
@@ -46,18 +42,20 @@ async def run_chat(settings: Settings, chat: str) -> int:
 
 
 class _TerminalChat:
+    """Sends the typed lines and shows the events of one chat."""
+
     def __init__(self, client: ChatClient, *, interactive: bool) -> None:
         self._client = client
         self._interactive = interactive
-        self._prompt = ""  # what the person types behind
+        self._prompt = ""  # the prompt that is shown now
         self._last_moves: dict[str, str] = {}  # the last move of each turn
-        self._final_positions: dict[str, float] = {}  # where in the chat each turn said its last word
+        self._final_positions: dict[str, float] = {}  # the position of each turn's final message
         self._event_seen = asyncio.Event()
 
     async def run(self) -> int:
         if self._interactive:
             self._print_line(texts.cli.CHAT_WELCOME)
-        # Whatever ends listening is an error, and must not leave us waiting for answers.
+        # Listening ends only by an error, which must also end the wait for answers.
         both = [asyncio.create_task(self._show_events()), asyncio.create_task(self._send_input())]
         try:
             ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -73,7 +71,7 @@ class _TerminalChat:
         return 0 if done else 1
 
     async def _send_input(self) -> None:
-        """Send what is typed until the input ends."""
+        """Send the typed messages until the input ends."""
         typed, last = _read_standard_input(), False
         self._show_prompt("you> ")
         while not last:
@@ -82,7 +80,7 @@ class _TerminalChat:
                 await self._send_message(text)
 
     async def _send_message(self, text: str) -> None:
-        """Send it; in a pipe, wait for the answer too, because the next line may be what the agent asks for."""
+        """Send a message; from a pipe, also wait for its answer, because the next line may reply to the agent."""
         message = await self._client.send(text)
         while not self._interactive:
             self._event_seen.clear()
@@ -91,9 +89,9 @@ class _TerminalChat:
             await self._event_seen.wait()
 
     async def _read_message(self, typed: asyncio.StreamReader) -> tuple[str, bool]:
-        """A message of one line, and one more for each that ends with a backslash; and whether it was the last.
+        """Read one message, and whether it is the last; a line that ends with a backslash is continued.
 
-        It is asked for what comes next before this is sent, so an answer finds a prompt, however fast it is.
+        The next prompt is shown before the message is sent, so that even a fast answer finds a prompt.
         """
         lines: list[str] = []
         while True:
@@ -137,13 +135,13 @@ class _TerminalChat:
                 self._print_status(texts.cli.CHAT_GATEWAY_BACK)
 
     def _show_prompt(self, prompt: str) -> None:
-        """Show a prompt in place of one that is there already, if lines were typed before we read them."""
+        """Show a prompt in place of the one that is shown now."""
         if self._interactive:
             self._prompt = prompt
             _write(sys.stdout, f"{CLEAR_LINE}{prompt}")
 
     def _print_line(self, text: str, stream: TextIO | None = None) -> None:
-        """Show a line in place of the prompt, and the prompt beneath it."""
+        """Print a line in place of the prompt, and the prompt beneath it."""
         if self._interactive:
             _write(sys.stdout, CLEAR_LINE)
             text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
@@ -152,17 +150,17 @@ class _TerminalChat:
             _write(sys.stdout, self._prompt)
 
     def _print_status(self, text: str) -> None:
-        """What is not part of the conversation goes to standard error, so that answers can be piped."""
+        """Print a status line to standard error, so that answers can be piped."""
         self._print_line(text, sys.stderr)
 
 
 def _read_standard_input() -> asyncio.StreamReader:
-    """What is typed, read by a thread that nobody waits for: after Ctrl-C there may never be another line."""
+    """Standard input, read by a daemon thread: after Ctrl-C there may never be another line."""
     loop, typed = asyncio.get_running_loop(), asyncio.StreamReader(MAX_LINE_BYTES)
 
     def read() -> None:
         with suppress(RuntimeError):  # the loop has ended meanwhile
-            # Not through `sys.stdin`: whoever reads it holds a lock that the end of the interpreter wants.
+            # Not through `sys.stdin`: its reader holds a lock that the interpreter needs at its end.
             with suppress(OSError):  # the terminal has closed
                 while piece := os.read(0, 1 << 16):
                     loop.call_soon_threadsafe(typed.feed_data, piece)

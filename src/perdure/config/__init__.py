@@ -1,7 +1,7 @@
 """Reads the settings from `config.toml` and the environment, and names every problem at once."""
 
-from perdure.config.catalogue import SECTIONS, SETTINGS_BY_KEY, describe_settings, parse_duration
+from perdure.config.catalogue import SECTIONS, SETTINGS_BY_KEY, parse_duration
 from perdure.config.loading import load_settings
 from perdure.settings import Settings
 
-__all__ = ["SECTIONS", "SETTINGS_BY_KEY", "Settings", "describe_settings", "load_settings", "parse_duration"]
+__all__ = ["SECTIONS", "SETTINGS_BY_KEY", "Settings", "load_settings", "parse_duration"]

@@ -1,8 +1,7 @@
-"""The settings we know, as their Structs declare them: what each accepts, and how it is written.
+"""The catalogue of settings, derived from their Structs: what each accepts, and how it is written.
 
-A section has a dotted name where it stands within another, such as `platforms.web`. In the environment a list
-is written `ann,bob` and a table `12=off,13=ask`, one of lists or of tables as JSON; in the file all are as TOML
-has them.
+A section within another has a dotted name, such as `platforms.web`. In the environment, a list is written
+`ann,bob`, a table `12=off,13=ask`, and a table of lists or tables is JSON; in the file, all are TOML.
 """
 
 from __future__ import annotations
@@ -17,11 +16,6 @@ from perdure.settings import MAX_DURATION_SECONDS, PluginPlatformSettings, Setti
 
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?")
-
-
-def describe_settings() -> list[tuple[str, str, str, str]]:
-    """Return each setting as key, type, default and description, in words, in the order of the Structs."""
-    return [(each.key, each.expected, each.default, each.description) for each in SETTINGS_BY_KEY.values()]
 
 
 def parse_duration(value: object) -> float | None:
@@ -43,11 +37,12 @@ class Setting:
         self.key, self.section, self.name, self.struct = f"{section}.{field.name}", section, field.name, struct
         self.optional = isinstance(meta.type, inspect.UnionType)
         inner = meta.type.types[0] if isinstance(meta.type, inspect.UnionType) else meta.type
-        if isinstance(inner, inspect.Metadata):  # of what may be none, the type itself may say more
+        if isinstance(inner, inspect.Metadata):  # an optional setting: its inner type has metadata too
             extra = (inner.extra or {}) | extra
             inner = inner.type
         self.kind = inner
-        self.secret: bool = extra.get("secret", False)
+        self.secret = bool(extra.get("secret"))
+        self.secret_password: bool = extra.get("secret") == "password"  # of a URL, only its password is secret
         self.expected: str = extra.get("expected") or _type_in_words(self.kind)
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         self.default: str = extra.get("default") or _default_in_words(default)
@@ -55,18 +50,18 @@ class Setting:
         self.description: str = schema["description"]
 
     def accept(self, value: object) -> object:
-        """Return the value as its Struct keeps it; raise ValueError or ValidationError if it does not fit."""
+        """Return the value as its Struct stores it; raise ValueError or ValidationError if it is wrong."""
         if isinstance(self.kind, inspect.FloatType):
             value = parse_duration(value)
         return getattr(msgspec.convert({self.name: value}, self.struct), self.name)
 
     def accept_text(self, text: str) -> object:
-        """Return what a text of the environment means; an empty one is "none" where there may be none."""
-        text.encode()  # the environment may hold bytes that are no text; they could never be stored
+        """Return the value of an environment variable; an empty one of an optional setting is None."""
+        text.encode()  # raises if the variable holds bytes that are no text: they cannot be stored
         return None if self.optional and not text else self.accept(parse_environment_value(text, self.kind))
 
     def nested_problem(self, value: dict[str, object]) -> str:
-        """What is wrong inside a table of tables, in words that hold none of its values; empty for any other."""
+        """What is wrong inside a table of tables, without its values; empty for any other setting."""
         if not isinstance(self.kind, inspect.DictType) or not isinstance(self.kind.value_type, inspect.StructType):
             return ""
         for name, each in value.items():
@@ -77,7 +72,7 @@ class Setting:
         return ""
 
     def accepts(self, value: object) -> bool:
-        """Whether the file may say so."""
+        """Whether the file may hold this value."""
         try:
             self.accept(value)
         except (ValueError, msgspec.ValidationError):
@@ -136,7 +131,7 @@ def _type_in_words(kind: inspect.Type) -> str:
 
 
 def parse_environment_value(text: str, kind: inspect.Type) -> object:
-    """Return what a text of the environment stands for, or the text itself, to be refused, if for nothing."""
+    """Parse a text of the environment; the text itself, to be refused, if it is no such value."""
     if isinstance(kind, inspect.IntType) and re.fullmatch(r"-?[0-9]+", text.strip()):
         return int(text)
     if isinstance(kind, inspect.BoolType):
@@ -161,11 +156,11 @@ def _parse_table(text: str) -> dict[str, str]:
     return table
 
 
-# ── all of them ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── all settings ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _sections(struct: inspect.StructType, within: str = "") -> dict[str, inspect.StructType]:
-    """Return the sections, those within others by their dotted names."""
+    """Return the sections by their dotted names."""
     found: dict[str, inspect.StructType] = {}
     for field in struct.fields:
         if isinstance(field.type, inspect.StructType):
@@ -175,7 +170,7 @@ def _sections(struct: inspect.StructType, within: str = "") -> dict[str, inspect
 
 
 def plugin_platform_setting(platform: str, name: str) -> Setting | None:
-    """One of the settings that every platform has, of one that another package brings; None: it is its own."""
+    """A setting that every platform has, of a plug-in's platform; None if the setting is the plug-in's own."""
     struct = cast("inspect.StructType", inspect.type_info(PluginPlatformSettings))
     found = [field for field in struct.fields if field.name == name and name not in ("own", "texts")]
     return Setting(f"platforms.{platform}", struct.cls, found[0]) if found else None

@@ -1,7 +1,7 @@
-"""Gathers the settings from `config.toml` and the environment.
+"""Loads the settings from `config.toml` and the environment.
 
-The environment wins over the file, the file over the defaults. Each value is checked where it stands, so a
-wrong one in the file is told even when the environment overrides it.
+The environment wins over the file, the file over the defaults. Each value is checked where it stands, so a wrong
+one in the file is reported even when the environment overrides it.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def _resolve_home(home: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 class _SettingsDraft:
-    """The settings while they are gathered: what is chosen so far, and every problem met on the way."""
+    """The settings while they are read: the values so far, and every problem found."""
 
     def __init__(self) -> None:
         self.chosen: dict[str, Any] = {}
-        self._plugin_platforms: dict[str, dict[str, Any]] = {}  # of platforms that other packages bring
+        self._plugin_platforms: dict[str, dict[str, Any]] = {}  # settings of platforms of other packages
         self.problems: list[str] = []
 
     def read_file(self, path: Path) -> None:
-        """Take what the file says; a missing file says nothing."""
+        """Read the file; a missing file is like an empty one."""
         try:
             content = _parse_file(path)
         except ConfigurationError as error:
@@ -81,7 +81,7 @@ class _SettingsDraft:
         self._read_tables("", content)
 
     def read_environment(self, environ: Mapping[str, str]) -> None:
-        """Take the variables with a double underscore; the others that begin like ours are no settings."""
+        """Read the variables with our prefix and a double underscore; the others are no settings."""
         spelled: dict[str, str] = {}
         for name in sorted(name for name in environ if name.upper().startswith(VARIABLE_PREFIX) and "__" in name):
             key = name[len(VARIABLE_PREFIX) :].lower().replace("__", ".")
@@ -92,7 +92,7 @@ class _SettingsDraft:
                 self.problems.append(f"environment: {name}: {first} is set too. Unset one of the two.")
 
     def settings(self, home: Path) -> Settings:
-        """Return what was chosen, and the defaults for the rest."""
+        """Return the settings: the values that were read, and the defaults for the rest."""
         plugged = {name: PluginPlatformSettings(**chosen) for name, chosen in self._plugin_platforms.items()}
         return cast(
             "Settings", _build_struct(SETTINGS_TYPE, "", {**self.chosen, "home": home, "plugged": plugged})
@@ -128,7 +128,7 @@ class _SettingsDraft:
             )
 
     def _read_plugin_setting(self, platform: str, own: str, value: Any, name: str) -> None:
-        """Take a setting of a platform that another package brings; what its own ones mean, that package knows."""
+        """Read a setting of another package's platform; the package itself interprets its own settings."""
         chosen = self._plugin_platforms.setdefault(platform, {})
         if setting := plugin_platform_setting(platform, own):
             self._accept_value(setting, value, name, chosen, own)
@@ -145,7 +145,7 @@ class _SettingsDraft:
 
 
 def _build_struct(struct: inspect.StructType, within: str, chosen: Mapping[str, object]) -> msgspec.Struct:
-    """Return a Struct, and those in it, with what was chosen for them."""
+    """Build a Struct, and the Structs in it, from the values that were read."""
     values: dict[str, object] = {}
     for field in struct.fields:
         key = join_key(within, field.name)
@@ -157,7 +157,7 @@ def _build_struct(struct: inspect.StructType, within: str, chosen: Mapping[str, 
 
 
 def _parse_file(path: Path) -> dict[str, Any]:
-    """Return the file's content, none if there is no file; raise ConfigurationError if it makes no sense."""
+    """Return the file's content, empty if there is no file; raise ConfigurationError if it cannot be parsed."""
     text = ""
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -176,12 +176,12 @@ def _parse_file(path: Path) -> dict[str, Any]:
         advice = "Mend it there; remember that a text needs quotes."
         raise ConfigurationError(f"{place}: this is not TOML: {reason}. {advice}") from error
     except (ValueError, RecursionError) as error:
-        # Thousands of digits or of brackets: the parser knows no place for these.
+        # Thousands of digits or of brackets: the parser names no position for these.
         reason = f"it holds a number too long or brackets too deep ({error})"
         raise ConfigurationError(f"{reason}. Remove it.") from error
 
 
 def _end_position(text: str) -> str:
-    """Name the place where this text ends."""
+    """The line and column at which this text ends."""
     lines = text.split("\n")
     return f"line {len(lines)}, column {len(lines[-1]) + 1}"

@@ -1,14 +1,15 @@
-"""What is wrong with settings, in words: what was expected, what came, and what to write instead."""
+"""Messages about wrong settings: what was expected, what came, and what to write instead."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from msgspec import inspect
 
 from perdure.config.catalogue import SECTION_GROUPS, SECTIONS, SETTINGS_BY_KEY, Setting, to_environment, to_toml
+from perdure.core.nearest_name import nearest_name
 from perdure.errors import ConfigurationError
 
 PLATFORMS_SECTION = "platforms"
@@ -17,7 +18,7 @@ URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,19}:/{1,3}")
 
 
 def configuration_error(problems: list[str]) -> ConfigurationError:
-    """List the problems, one line each, whatever characters stand in them."""
+    """One error that lists the problems, one line each, with unprintable characters escaped."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = [f"  {number}. {_printable(problem)}" for number, problem in enumerate(problems, 1)]
     return ConfigurationError("\n".join([f"The configuration has {count}; nothing was started:", *lines]))
@@ -36,13 +37,13 @@ def describe_wrong_variable(setting: Setting, text: str) -> str:
 
 
 def stray_entries(key: str, content: object) -> Iterator[tuple[str, str]]:
-    """Yield the place of, and what is wrong with, an entry of the file that stands in none of our sections."""
+    """Yield the key and the problem of each entry of the file that is in none of our sections."""
     if key in SECTIONS or key in SECTION_GROUPS:
         yield key, _describe_no_section(key, content)
     elif not isinstance(content, dict):
         yield key, describe_unknown_key(key)
     elif "." not in key and content and all(isinstance(each, dict) for each in content.values()):
-        for name in content:  # what somebody wrote is [platform.web], not [platform]
+        for name in content:  # the file says [platform.web], not [platform]
             yield join_key(key, name), _describe_unknown_section(join_key(key, name))
     else:
         yield key, _describe_unknown_section(key)
@@ -71,14 +72,14 @@ def setting_variable(key: str) -> str:
 
 @cache
 def installed_platforms() -> frozenset[str]:
-    """The platforms that other packages bring. Looked for only when one is named that is none of ours."""
+    """The platforms of other packages. Searched only when a platform is named that is none of ours."""
     from importlib import metadata  # a start that needs no plug-ins should not pay for it
 
     return frozenset(point.name for point in metadata.entry_points(group="perdure.platforms"))
 
 
 def plugin_platform_of(key: str) -> str | None:
-    """The platform of another package that a key is about, if it is about one."""
+    """The platform of another package to which a key belongs; None if it belongs to none."""
     group, _, rest = key.partition(".")
     platform, _, name = rest.partition(".")
     ours = group != PLATFORMS_SECTION or not name or f"{group}.{platform}" in SECTIONS
@@ -86,12 +87,12 @@ def plugin_platform_of(key: str) -> str | None:
 
 
 def join_key(within: str, name: str) -> str:
-    """Return the dotted name of an entry; a dot of its own makes it another one, so that is kept in quotes."""
+    """Return the dotted name of an entry; a name that contains a dot is quoted."""
     name = f'"{name}"' if "." in name else name
     return f"{within}.{name}" if within else name
 
 
-# ── what came ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── the value that came ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _printable(text: str) -> str:
@@ -99,7 +100,7 @@ def _printable(text: str) -> str:
 
 
 def _describe_value(setting: Setting, value: object) -> str:
-    """Spell a value that came, and if it is the list or the table asked for, its first entry that is wrong."""
+    """Spell a wrong value, and if it is a list or table as expected, its first wrong entry."""
     wrong: list[str] = []
     if isinstance(value, list) and isinstance(setting.kind, inspect.ListType):
         wrong = [_spell_value(each) for each in value if not setting.accepts([each])]
@@ -116,13 +117,13 @@ def _describe_value(setting: Setting, value: object) -> str:
 
 
 def _spell_value(value: object, secret: bool = False) -> str:
-    """Spell a value that came, or of a secret no more than cannot hurt."""
+    """Spell a value; of a secret, at most the scheme of its URL."""
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number too large to show"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if secret or ("://" in text and "@" in text):  # a URL with a password may stand in any wrong place
+    if secret or ("://" in text and "@" in text):  # a URL with a password may stand in any wrong setting
         scheme = URL_SCHEME.match(text)
         return f'"{scheme[0]}…"' if scheme else "(hidden)"
     text = text if len(text) <= 60 else f"{text[:60]}…"
@@ -136,7 +137,7 @@ def _describe_no_section(key: str, content: object) -> str:
     return f"expected a section, got {_spell_value(content, secret)}. {advice}"
 
 
-# ── what was meant ──────────────────────────────────────────────────────────────────────────────────────────
+# ── the setting that was meant ──────────────────────────────────────────────────────────────────────────────
 
 
 def _describe_unknown_section(key: str) -> str:
@@ -157,35 +158,30 @@ def _describe_unknown_platform() -> str:
 
 
 def _nearest_settings(key: str) -> list[str]:
-    """Return the settings of the closest name: the same before a similar one, near before elsewhere."""
+    """Return the settings of the nearest name: the same name before a similar one, near sections before others."""
     section, _, name = key.rpartition(".")
     if section in SETTINGS_BY_KEY:
         return [section]
     here = [each for near in _near_sections(section) for each in _keys_of(near)]
-    # What somebody sets for a platform that is not there is not meant for the others.
+    # A setting of an unknown platform is not meant for the other platforms.
     elsewhere = list(SETTINGS_BY_KEY) if here or "." not in section else []
     for keys, likeness in ((here, 1.0), (elsewhere, 1.0), (here, 0.6), (elsewhere, 0.8)):
-        for match in _closest(name, [SETTINGS_BY_KEY[each].name for each in keys], likeness):
+        match = nearest_name(name, [SETTINGS_BY_KEY[each].name for each in keys], likeness)
+        if match is not None:
             return [each for each in keys if SETTINGS_BY_KEY[each].name == match]
     return []
 
 
 def _near_sections(key: str) -> list[str]:
-    """Return the sections of the closest name, part by part: much of platforms.irc is like platforms.web."""
+    """Return the sections of the nearest name, part by part: as a whole, platforms.irc is like platforms.web."""
     near = [name.split(".") for name in SECTIONS]
     for depth, part in enumerate(key.split(".")):
         deep = [parts for parts in near if len(parts) > depth]
         if deep:
-            match = _closest(part, {parts[depth] for parts in deep})
-            near = [parts for parts in deep if parts[depth] in match]
+            match = nearest_name(part, {parts[depth] for parts in deep}, 0.6)
+            near = [parts for parts in deep if parts[depth] == match]
     return [".".join(parts) for parts in near]
 
 
 def _keys_of(section: str) -> list[str]:
     return [key for key, setting in SETTINGS_BY_KEY.items() if setting.section == section]
-
-
-def _closest(word: str, words: Iterable[str], likeness: float = 0.6) -> list[str]:
-    import difflib  # only a mistake needs it, and a start should not pay for that
-
-    return difflib.get_close_matches(word.lower(), words, n=1, cutoff=likeness)

@@ -1,4 +1,4 @@
-"""Where a conversation is. The only place where an address or a session key becomes text, and back."""
+"""Addresses and session keys: where a conversation is, and their text form, which is made and read only here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 
 
 class Address(Struct, frozen=True, order=True):
-    """One place on one platform where people and the agent talk."""
+    """One chat or thread on one platform where people and the agent talk."""
 
     platform: str
     kind: ChatKind
@@ -27,7 +27,7 @@ class Address(Struct, frozen=True, order=True):
 
     @property
     def lane(self) -> str:
-        """The address as text: replies of one lane keep their order."""
+        """The address as text. Replies with the same lane are sent in order."""
         thread = () if self.thread is None else (self.thread,)
         return join_parts(self.platform, self.kind, self.chat, *thread)
 
@@ -43,7 +43,7 @@ def split_parts(text: str) -> list[str]:
 
 
 class SessionKey(Struct, frozen=True):
-    """What a session key names: who talks where, and with whom alone, if it is not with everybody there."""
+    """The parts of a session key: the agent, the address, and the person if the conversation is one person's."""
 
     agent: str
     address: Address
@@ -51,30 +51,30 @@ class SessionKey(Struct, frozen=True):
 
     @property
     def shared(self) -> bool:
-        """Whether several people may talk in it."""
+        """Whether several people may talk in this conversation."""
         return self.address.kind != "dm" and self.person is None
 
     @property
     def text(self) -> str:
-        """Names the conversation, for ever. Where it is one person's, an empty thread keeps their place."""
+        """The session key. A person stands behind the thread, so a missing thread is written as an empty part."""
         own = () if self.person is None else (self.person,)
         gap = ("",) if own and self.address.thread is None else ()
         return ":".join((join_parts("agent", self.agent), self.address.lane, *gap, *map(join_parts, own)))
 
 
 def session_key(agent: str, address: Address, person: str | None = None) -> str:
-    """Name the conversation of one agent at one address, or with one person there, for ever."""
+    """The permanent session key of an agent at an address, or of one person there."""
     return SessionKey(agent, address, person).text
 
 
 def split_session_key(text: str) -> tuple[str, Address]:
-    """Read a session key back into its agent and its address, which is the same for everybody there."""
+    """Read the agent and the address from a session key; the person, if there is one, is left out."""
     found = decode_session_key(text)
     return found.agent, found.address
 
 
 def decode_session_key(text: str) -> SessionKey:
-    """Read all that a session key says."""
+    """Read every part of a session key."""
     parts = split_parts(text)
     optional = 5 if len(parts) == 7 else None  # the thread, if a person follows
     filled = all(part or place == optional for place, part in enumerate(parts))
@@ -96,25 +96,25 @@ def decode_session_key(text: str) -> SessionKey:
     return SessionKey(parts[1], Address(parts[2], kind, parts[4], thread or None), person or None)
 
 
-# ── work in the background ──────────────────────────────────────────────────────────────────────────────────
+# ── background sessions ─────────────────────────────────────────────────────────────────────────────────────
 
 _BACKGROUND_AGENT = re.compile(r"(.+)~([1-9][0-9]{0,17})")  # no agent's own name has a tilde
 
 
 def background_session_key(parent: str, number: int) -> str:
-    """Name the work of that number in the background of a conversation, at the same address."""
+    """The key of a conversation's background session of that number, at the same address."""
     found = decode_session_key(parent)
     return session_key(f"{found.agent}~{number}", found.address, found.person)
 
 
 def parent_session_key(key: str) -> str:
-    """The key of the conversation whose people hear of it: of work in the background, the one that asked."""
+    """The key of the chat's conversation; of a background session, the conversation that started it."""
     worker = decode_session_key(key) if "~" in key else None
     found = _BACKGROUND_AGENT.fullmatch(worker.agent) if worker is not None else None
     return session_key(found[1], worker.address, worker.person) if found and worker is not None else key
 
 
 def background_number(key: str) -> int | None:
-    """The number of the work in the background that a key names, if it does."""
+    """The number of the background session that a key names; None if it names none."""
     found = _BACKGROUND_AGENT.fullmatch(split_session_key(key)[0]) if "~" in key else None
     return int(found[2]) if found else None

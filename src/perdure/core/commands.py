@@ -1,25 +1,21 @@
-"""What makes a message a command, and how it is read. What commands do is in `runtime.commands.registry`."""
+"""Parses chat commands and requests for background sessions; `runtime.commands` carries them out."""
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 
 from msgspec import Struct
 
 # "/stop", "/stop all", "/stop@our_bot": a slash, a name, maybe the bot it is meant for, maybe arguments.
 _COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z_]*)(?:@\S+)?(?:\s+(.*))?", re.DOTALL)
 
-# "stop 2", "answer 2 Left": what is to be done with work in the background, and its number. A button may add the
-# id of the turn that it means.
+# "stop 2", "answer 2 Left": a verb and the number of a background session. A button may add the id of its turn.
 _BACKGROUND_VERBS = ("stop", "resume", "drop", "retry", "approve", "deny", "why", "answer")
 _BACKGROUND_REQUEST = re.compile(
     rf"({'|'.join(_BACKGROUND_VERBS)})\s+#?([1-9][0-9]{{0,17}})(?:\s+(.*))?", re.DOTALL | re.IGNORECASE
 )
 
-# Begins the event key of a message that is asked again: nobody wrote it twice, and it stands where the command
-# does that wants it.
+# Prefix of the event key of a message that `/retry` asks again. It has the position of that command in the chat.
 RETRY_KEY_PREFIX = "retry:"
 
 
@@ -31,13 +27,13 @@ class ParsedCommand(Struct, frozen=True):
 
 
 def read_command(text: str) -> ParsedCommand | None:
-    """The command that a message is, or None if it is just a message."""
+    """Parse a message as a command; None if it is an ordinary message."""
     found = _COMMAND.fullmatch(text)
     return ParsedCommand(found[1].lower(), (found[2] or "").strip()) if found else None
 
 
 class BackgroundRequest(Struct, frozen=True):
-    """A command for work in the background."""
+    """A verb for one background session."""
 
     verb: str
     number: int
@@ -45,20 +41,15 @@ class BackgroundRequest(Struct, frozen=True):
 
 
 def read_background_request(text: str) -> BackgroundRequest | None:
-    """What is to be done with which work; None if the text is none of that, but work to begin."""
+    """Parse the verb and number of a background session; None if the text is a task for a new one."""
     found = _BACKGROUND_REQUEST.fullmatch(text.strip())
     if found is None:
         return None
-    aim = BackgroundRequest(found[1].lower(), int(found[2]), (found[3] or "").strip())
-    return aim if aim.verb == "answer" or not aim.argument or aim.argument.startswith("t_") else None
+    request = BackgroundRequest(found[1].lower(), int(found[2]), (found[3] or "").strip())
+    complete = request.verb == "answer" or not request.argument or request.argument.startswith("t_")
+    return request if complete else None
 
 
 def is_background_verb(text: str) -> bool:
-    """Whether the text only names what is to be done, and not with which work."""
+    """Whether the text is a verb without the number of a background session."""
     return text.strip().lower() in _BACKGROUND_VERBS
-
-
-def nearest_command(name: str, known: Iterable[str]) -> str | None:
-    """The command that was probably meant."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return close[0] if close else None

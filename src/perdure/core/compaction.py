@@ -19,9 +19,9 @@ from perdure.core.conversation import (
 )
 from perdure.core.tools import Tool
 
-COMPACTION_THRESHOLD = 0.75  # of the room for a conversation: beyond it the conversation is compacted
-RETAINED_FRACTION = 0.25  # of the room for a conversation: the newest part, which stays as it is
-MAX_QUOTE_CHARACTERS = 4_000  # characters of one message that a summary is made from
+COMPACTION_THRESHOLD = 0.75  # of the tokens left for a conversation: a longer one is compacted
+RETAINED_FRACTION = 0.25  # of the tokens left for a conversation: the newest part, which is not summarised
+MAX_QUOTE_CHARACTERS = 4_000  # of one message in the text that a summary is made from
 MIN_ROOM_FRACTION = (
     0.25  # of a window: how much of it a conversation has at least, however long the instructions are
 )
@@ -29,7 +29,7 @@ BYTES_PER_TOKEN = 4  # in most languages and most models
 
 
 class InstructionTokens(Struct, frozen=True):
-    """What every request begins with, in tokens: it leaves a conversation the rest of the window."""
+    """The tokens of the instructions and tools that every request begins with."""
 
     prompt: int
     tools: int
@@ -40,7 +40,7 @@ class InstructionTokens(Struct, frozen=True):
         return self.prompt + self.tools
 
     def room(self, window: int) -> int:
-        """The tokens that are left for a conversation."""
+        """The tokens of the window that are left for a conversation."""
         return max(window - self.tokens, int(window * MIN_ROOM_FRACTION))
 
 
@@ -52,14 +52,14 @@ def measure_instructions(system_prompt: str, tools: Sequence[Tool]) -> Instructi
 
 
 class CompactionCut(Struct, frozen=True):
-    """What to summarise: everything up to an entry, told as one text."""
+    """Which part of a conversation to summarise: everything up to an entry, as one text."""
 
     through: int
     transcript: str
 
 
 def estimate_tokens(messages: Iterable[Message]) -> int:
-    """About how many tokens a model reads."""
+    """An estimate of the tokens of a conversation."""
     return sum(_message_bytes(message) // BYTES_PER_TOKEN + 4 for message in messages)
 
 
@@ -68,30 +68,33 @@ def is_full(conversation: Conversation, room_tokens: int) -> bool:
 
 
 def find_cut(conversation: Conversation, room_tokens: int, readable_tokens: int) -> CompactionCut | None:
-    """Where to cut, so that the newest part stays whole; None if nothing can be left out.
+    """Where to cut a conversation, so that its newest part stays whole; None if nothing can be summarised.
 
-    The summary is made by a model that reads so many tokens of the transcript: what is longer is cut once more.
+    The model that writes the summary reads at most `readable_tokens` of the transcript.
     """
-    told = [*conversation.earlier, *conversation.current]
-    kept, place = 0, len(told)
+    segments = [*conversation.earlier, *conversation.current]
+    retained_tokens, position = 0, len(segments)
     while (
-        place > 0 and (kept := kept + estimate_tokens(told[place - 1].messages)) <= room_tokens * RETAINED_FRACTION
+        position > 0
+        and (retained_tokens := retained_tokens + estimate_tokens(segments[position - 1].messages))
+        <= room_tokens * RETAINED_FRACTION
     ):
-        place -= 1
-    place = _last_complete(told, min(place, _readable_count(told, conversation, readable_tokens)))
-    summarised = [each for each in told[:place] if not _must_stay(each, conversation)]
+        position -= 1
+    readable = _readable_count(segments, conversation, readable_tokens)
+    position = _last_complete(segments, min(position, readable))
+    summarised = [each for each in segments[:position] if not _must_stay(each, conversation)]
     if not summarised:
         return None
     messages = [*conversation.summary, *(message for each in summarised for message in each.messages)]
     longest = min(MAX_QUOTE_CHARACTERS, readable_tokens * BYTES_PER_TOKEN // 4)
     return CompactionCut(
-        told[place - 1].seq,
+        segments[position - 1].seq,
         clip_to_tokens("\n\n".join(_quote(each, longest) for each in messages), readable_tokens),
     )
 
 
 def clip_to_tokens(text: str, tokens: int) -> str:
-    """The text, or as much of its beginning and its end as are so many tokens."""
+    """The text, shortened to its beginning and its end if it has more than so many tokens."""
     size = len(text.encode(errors="replace"))
     if size <= tokens * BYTES_PER_TOKEN:
         return text
@@ -99,21 +102,21 @@ def clip_to_tokens(text: str, tokens: int) -> str:
 
 
 def _readable_count(segments: Sequence[ConversationSegment], conversation: Conversation, tokens: int) -> int:
-    """How many of the oldest are read at once; always one that is summed up, however long it is."""
-    read, some = estimate_tokens(conversation.summary), False
-    for place, each in enumerate(segments):
+    """How many of the oldest segments fit into one request for a summary; at least one, however long it is."""
+    total, any_counted = estimate_tokens(conversation.summary), False
+    for position, each in enumerate(segments):
         size = 0 if _must_stay(each, conversation) else estimate_tokens(each.messages)
-        if some and read + size > tokens:
-            return place
-        read, some = read + size, some or size > 0
+        if any_counted and total + size > tokens:
+            return position
+        total, any_counted = total + size, any_counted or size > 0
     return len(segments)
 
 
-def _last_complete(segments: Sequence[ConversationSegment], place: int) -> int:
-    """A call without its result must stay: the result is still to come."""
-    while place > 0 and not segments[place - 1].complete:
-        place -= 1
-    return place
+def _last_complete(segments: Sequence[ConversationSegment], position: int) -> int:
+    """The position behind the last complete segment: a call whose result is still to come is not summarised."""
+    while position > 0 and not segments[position - 1].complete:
+        position -= 1
+    return position
 
 
 def _must_stay(segment: ConversationSegment, conversation: Conversation) -> bool:
@@ -129,11 +132,11 @@ def _encode_schema(tool: Tool) -> str:
 
 
 def _message_bytes(message: Message) -> int:
-    """In bytes: letters that are rare to a model are several tokens, and several bytes."""
+    """The bytes of a message. Tokens are estimated by bytes: a character rare to a model takes several of both."""
     calls = message.calls if isinstance(message, AssistantMessage) else ()
     text = message.text_with_files if isinstance(message, UserMessage) else message.text
-    said = len(text.encode(errors="replace"))
-    return said + sum(len(str(call.arguments).encode(errors="replace")) + len(call.tool) for call in calls)
+    text_bytes = len(text.encode(errors="replace"))
+    return text_bytes + sum(len(str(call.arguments).encode(errors="replace")) + len(call.tool) for call in calls)
 
 
 def _quote(message: Message, max_characters: int) -> str:

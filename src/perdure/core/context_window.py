@@ -1,7 +1,7 @@
-"""How many tokens a model reads and writes in all: how servers tell, and what their refusals teach.
+"""The context window of a model: where servers state it, and what is learnt from their refusals.
 
-The table of wordings is what servers say of a request that is too long; the table of fields is where they say,
-when they are asked, how large their window is.
+The table of wordings holds the sentences by which servers refuse a request that is too long; the table of
+endpoints holds the paths and fields at which servers state the size of their window.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import Struct
 
-FULL_WINDOW_FRACTION = 0.9  # of a window: an answer that was cut off here was cut off because the window was full
+FULL_WINDOW_FRACTION = 0.9  # of a window: an answer that ended early beyond this ended because the window was full
 
 
 class RefusalPattern(Struct, frozen=True):
-    """A sentence by which a server refuses what is too long; `sent` and `window` are numbers that it may name."""
+    """A sentence by which a server refuses a request as too long; it may name the numbers `sent` and `window`."""
 
     server: str
     pattern: str
@@ -77,7 +77,7 @@ class ContextRefusal(Struct, frozen=True):
 
 
 def parse_refusal(said: str) -> ContextRefusal | None:
-    """What a server says of an error, if it is that the request was too long."""
+    """Read a server's error; None unless it says that the request was too long."""
     for pattern in _COMPILED_PATTERNS:
         if found := pattern.search(said):
             named = found.groupdict()
@@ -92,15 +92,15 @@ def _number_field(name: str, said: str) -> int:
     return int(found[1]) if found else 0
 
 
-# ── where servers tell ──────────────────────────────────────────────────────────────────────────────────────
+# ── where servers state their window ────────────────────────────────────────────────────────────────────────
 
 
 class WindowEndpoint(Struct, frozen=True):
-    """A path at which some server tells the size of its window, and the fields that hold it there."""
+    """A path at which some servers state the size of their window, and the fields that hold it."""
 
     server: str
-    path: str  # behind `model.base_url`; with a slash in front, behind its host
-    fields: tuple[str, ...]  # of the model's entry, or of the whole answer; dots lead further in
+    path: str  # relative to `model.base_url`; with a leading slash, to its host
+    fields: tuple[str, ...]  # of the model's entry, or of the whole answer; dots separate nested names
 
 
 WINDOW_ENDPOINTS = (
@@ -113,7 +113,7 @@ WINDOW_ENDPOINTS = (
 
 
 def window_in_answer(path: str, model: str, answer: Any) -> int:
-    """The window that a server's answer names for a model; 0: none."""
+    """The window that a server's answer states for a model; 0 if it states none."""
     if not isinstance(answer, dict):
         return 0
     entry = _model_entry(answer, model)
@@ -162,25 +162,25 @@ class KnownWindow:
 
     def __init__(self, tokens: int, *, configured: bool = False) -> None:
         self.tokens = tokens
-        self._configured_tokens = tokens if configured else 0  # nobody wants more than what was configured
+        self._configured_tokens = tokens if configured else 0  # the window never grows past the configured one
         self._proven_tokens = 0
         self._last_truncation: tuple[int, int, int] | None = (
-            None  # the newest answer that was cut off, and what was known then
+            None  # the newest answer that ended early, and the window known then
         )
-        self._answer_limit = 0  # the length at which all answers are cut off, if there is one
+        self._answer_limit = 0  # the length at which every answer ends early; 0: there is none
 
     def learn_from_server(self, tokens: int) -> None:
         self.tokens = min(tokens, self._configured_tokens) if self._configured_tokens else tokens
 
     def learn_from_refusal(self, sent: int) -> None:
-        """A request of so many tokens was refused as too long."""
+        """Learn from a request of so many tokens that was refused as too long."""
         self.tokens = min(self.tokens, max(sent, self._proven_tokens))
 
     def learn_from_answer(self, read: int, written: int) -> None:
         self._proven_tokens = max(self._proven_tokens, read + written)
 
     def learn_from_truncation(self, read: int, written: int) -> None:
-        """An answer was cut off by its length: the window is full, or all answers are cut off at that length."""
+        """Learn from an answer that ended at a length limit: of the window, or of every answer."""
         if written == self._answer_limit:
             return
         before = self._last_truncation[2] if self._last_truncation else self.tokens

@@ -29,11 +29,11 @@ from perdure.core.recovery.tail import is_final_response, is_length_limited
 
 
 class AttachedFile(Struct, frozen=True):
-    """A file that came with a message, as the model is told of it."""
+    """A file that came with a message, as the model reads about it."""
 
     name: str
     media_type: str
-    description: str  # what is said of it
+    description: str  # the line that describes it to the model
     path: str | None = None  # where it can be read; None: nowhere
 
 
@@ -43,14 +43,14 @@ class UserMessage(Struct, frozen=True):
 
     @property
     def text_with_files(self) -> str:
-        """The words, and a line for each file."""
+        """The message's text, and a line for each of its files."""
         return "\n".join([self.text, *(file.description for file in self.files)])
 
 
 class AssistantMessage(Struct, frozen=True):
     text: str
     calls: tuple[ToolCall, ...] = ()
-    native: dict[str, Any] | None = None  # only in the current turn: nobody wants it back later
+    native: dict[str, Any] | None = None  # only in the current turn: providers want it back in no later one
 
 
 class ToolMessage(Struct, frozen=True):
@@ -61,10 +61,10 @@ class ToolMessage(Struct, frozen=True):
 
 
 class NoteMessage(Struct, frozen=True):
-    """The gateway speaks to the model: not the user's words."""
+    """A note of the gateway to the model; never the user's words."""
 
     text: str
-    is_report: bool = False  # it is news that the turn is about, and not a remark on what was cut off
+    is_report: bool = False  # True: the turn is about this report; False: it is about an interruption
 
 
 Message = UserMessage | AssistantMessage | ToolMessage | NoteMessage
@@ -74,18 +74,18 @@ FindFile = Callable[[Attachment], str | None]
 
 
 class ConversationSegment(Struct, frozen=True):
-    """What one entry of the journal tells a model: results stand right behind their calls, as providers want."""
+    """The messages that a model reads for one journal entry; results follow their calls, as providers require."""
 
     seq: int
     messages: tuple[Message, ...]
     complete: bool = True  # every call in it has its result
-    pinned: bool = False  # in the current turn it is never summed up: it is what is to be answered
+    pinned: bool = False  # never summarised in the current turn: it holds what is to be answered
 
 
 class Conversation(Struct, frozen=True):
-    """What was said and done so far, oldest first."""
+    """A conversation so far, oldest first."""
 
-    summary: tuple[Message, ...]  # stands for what was compacted
+    summary: tuple[Message, ...]  # in place of everything that was compacted
     earlier: tuple[ConversationSegment, ...]
     current: tuple[ConversationSegment, ...]  # the current turn
 
@@ -99,7 +99,7 @@ class Conversation(Struct, frozen=True):
 
 
 def turn_views(records: Iterable[tuple[str, JournalRecord]]) -> list[TurnView]:
-    """The turns that a session's records tell of, in the order in which they began."""
+    """The turns in a session's records, in the order in which they began."""
     turns: dict[str, list[JournalRecord]] = {}
     for turn, record in records:
         turns.setdefault(turn, []).append(record)
@@ -107,34 +107,34 @@ def turn_views(records: Iterable[tuple[str, JournalRecord]]) -> list[TurnView]:
 
 
 def visible_turns(turns: Sequence[TurnView]) -> list[TurnView]:
-    """The turns that a model may know of: none that was taken back.
+    """The turns that a model may read: none that was undone.
 
-    A summary that was made in one of those stays, in front of the rest: it is of what came before it.
+    A summary that was made in an undone turn stays, in front of the rest: it summarises earlier turns.
     """
     undone = [record for view in turns if view.undone for record in view.records]
     summaries = [record for record in undone if isinstance(record.entry, ConversationCompacted)]
-    kept = [view for view in turns if not view.undone]
-    return [TurnView(records=summaries), *kept] if summaries else kept
+    visible = [view for view in turns if not view.undone]
+    return [TurnView(records=summaries), *visible] if summaries else visible
 
 
 def build_conversation(
     history: Sequence[TurnView], current: TurnView, find_file: FindFile = lambda file: None
 ) -> Conversation:
-    """What a model reads: the newest summary, what came behind it, and the newest note of the current turn.
+    """The conversation for the model: the newest summary, everything after it, and the newest note.
 
-    `find` says where a file can be read, if it is still there.
+    `find_file` says where a file can be read, if it is still stored.
     """
     compacted = _newest_summary([*history, current])
     through = compacted.through if compacted else 0
     summary = (NoteMessage(texts.compaction.summary_note(compacted.text)),) if compacted else ()
-    earlier = tuple(told for view in history for told in _turn_segments(view, find_file) if told.seq > through)
+    earlier = tuple(each for view in history for each in _turn_segments(view, find_file) if each.seq > through)
     noted = max(
         (record.seq for record in current.records if isinstance(record.entry, RecoveryNoted)), default=None
     )
     now = tuple(
-        told
-        for told in _turn_segments(current, find_file, noted, with_native=True)
-        if told.seq > through or told.pinned
+        each
+        for each in _turn_segments(current, find_file, noted, with_native=True)
+        if each.seq > through or each.pinned
     )
     return Conversation(summary, earlier, now)
 
@@ -157,16 +157,16 @@ def _turn_segments(
     for record in view.records:
         match record.entry:
             case TurnBegan() | MessagesJoined() as entry:
-                told = [
+                causes = [
                     cause for cause in entry.causes if not cause.wish and cause.inbox not in view.returned_messages
                 ]
-                worded = tuple(_cause_message(cause, find_file) for cause in told)
-                if worded:
-                    yield ConversationSegment(record.seq, worded, pinned=True)
+                messages = tuple(_cause_message(cause, find_file) for cause in causes)
+                if messages:
+                    yield ConversationSegment(record.seq, messages, pinned=True)
             case ModelAnswered() as entry if entry.calls or is_final_response(entry) or _was_sent(entry, view):
-                said = AssistantMessage(entry.text, entry.calls, entry.native if with_native else None)
+                response = AssistantMessage(entry.text, entry.calls, entry.native if with_native else None)
                 results = tuple(_tool_results(view, entry.calls))
-                yield ConversationSegment(record.seq, (said, *results), len(results) == len(entry.calls))
+                yield ConversationSegment(record.seq, (response, *results), len(results) == len(entry.calls))
             case QuestionAnswered(inbox=message) if message in view.returned_messages:
                 continue
             case QuestionAnswered() as entry if (
@@ -180,12 +180,12 @@ def _turn_segments(
 
 
 def _was_sent(entry: ModelAnswered, view: TurnView) -> bool:
-    """Whether a text that ends at the model's length limit was the answer of its turn."""
+    """Whether a response that ended at the model's length limit was the answer of its turn."""
     return is_length_limited(entry) and isinstance(view.ended, TurnFinished) and entry is view.responses[-1]
 
 
 def _cause_message(cause: Cause, find_file: FindFile) -> UserMessage | NoteMessage:
-    """What a cause says, or words for it where there are none: providers refuse a blank message."""
+    """The text of a cause, or a description of it if it is blank: providers refuse a blank message."""
     if cause.note:
         return NoteMessage(texts.phrases.report_note(cause.text), is_report=True)
     return _user_message(cause.text, cause.attachments, find_file)
@@ -208,7 +208,7 @@ def _attached_file(file: Attachment, path: str | None) -> AttachedFile:
 
 
 def _tool_results(view: TurnView, calls: Iterable[ToolCall]) -> Iterator[ToolMessage]:
-    """The results, one per call, whatever was journalled between."""
+    """The results of these calls, one per call, whatever was journalled between."""
     for call in calls:
         ended = view.calls[call.id].ended
         if ended is not None:

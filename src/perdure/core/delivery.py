@@ -1,4 +1,4 @@
-"""How a reply reaches its address: keys, parts, the retry schedule, and the send whose outcome is unknown."""
+"""Rules of delivery: delivery keys, the parts of a long reply, the retry schedule, and unknown sends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.core.backoff import backoff_delay
 MIN_RETRY_MS = 1_000
 MAX_RETRY_MS = 300_000
 
-# Where a long reply may be cut, best first: after a paragraph, a line, a sentence, a word.
+# Where a long reply may be split, best first: after a paragraph, a line, a sentence, a word.
 _CUT_PATTERNS = tuple(re.compile(cut) for cut in (r"\n{2,}", r"\n", r"(?<=[.!?…])\s", r"\s"))
 
 UnknownSendPolicy = Literal["resend", "drop"]
@@ -34,15 +34,15 @@ OPEN_DELIVERY_STATES = (DeliveryState.OWED, DeliveryState.SENDING, DeliveryState
 
 
 class OutboxVerb(StrEnum):
-    """What an operator may do about a row of the outbox."""
+    """What an operator may do with a row of the outbox."""
 
     RESEND = "resend"
     DROP = "drop"
 
 
-# What has gone out stays, and what is on its way right now is left to its outcome.
+# A row that was sent stays as it is, and a row that is being sent keeps its outcome.
 OUTBOX_VERBS: dict[DeliveryState, tuple[OutboxVerb, ...]] = {
-    DeliveryState.OWED: (OutboxVerb.RESEND, OutboxVerb.DROP),  # to be resent is to wait no longer
+    DeliveryState.OWED: (OutboxVerb.RESEND, OutboxVerb.DROP),  # resending an owed row means sending it now
     DeliveryState.SENDING: (),
     DeliveryState.SENT: (),
     DeliveryState.UNKNOWN: (OutboxVerb.RESEND, OutboxVerb.DROP),
@@ -61,7 +61,7 @@ class Resolution(StrEnum):
     DROP = "drop it with a notice"
 
 
-# What stays on record of a reply that may have arrived before: how that was resolved.
+# What the outbox records about a reply that may have arrived before: how the unknown send was resolved.
 RESOLUTION_REMARKS = {
     Resolution.SAME_KEY: "its outcome was unknown; sent again with the same key",
     Resolution.READ_BACK: "its outcome was unknown; looked up",
@@ -71,7 +71,7 @@ RESOLUTION_REMARKS = {
 
 
 def delivery_key(turn: str, part: int) -> str:
-    """Names one part of one reply, the same for every try."""
+    """The key of one part of one reply, the same for every try."""
     return join_parts(turn, str(part))
 
 
@@ -81,7 +81,7 @@ def retry_delay_ms(attempts: int) -> int:
 
 
 def resolve_unknown_send(*, idempotent: bool, read_back: bool, policy: UnknownSendPolicy) -> Resolution:
-    """What to do with an unknown send: what the platform can tell comes before what the operator prefers."""
+    """How to resolve an unknown send: what the platform can find out comes before the operator's preference."""
     if idempotent:
         return Resolution.SAME_KEY
     if read_back:
@@ -90,7 +90,7 @@ def resolve_unknown_send(*, idempotent: bool, read_back: bool, policy: UnknownSe
 
 
 def split_reply(text: str, limit: int | None) -> list[str]:
-    """Cut a reply into parts of at most `limit` UTF-16 units, at the best places; lose nothing but blanks."""
+    """Split a reply into parts of at most `limit` UTF-16 units, at the best positions; only blanks are lost."""
     parts = []
     rest = text.replace("\x00", "").strip()  # nobody can see a zero byte
     while limit is not None and (room := fitting_length(rest, limit)) < len(rest):
@@ -101,9 +101,9 @@ def split_reply(text: str, limit: int | None) -> list[str]:
 
 
 def fitting_length(text: str, limit: int) -> int:
-    """How many characters of a text, at least one, have room in so many UTF-16 units.
+    """How many characters of a text, at least one, fit into so many UTF-16 units.
 
-    That is how the strictest platforms count; for the others it is never too long.
+    The strictest platforms count UTF-16 units; for the others such a part is never too long.
     """
     beginning = text[:limit]
     if beginning.isascii():

@@ -1,4 +1,4 @@
-"""What repeating a tool call would mean, and so what becomes of one that was cut off."""
+"""The effects of tools: what repeating a call would mean, and so what happens to an interrupted call."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from enum import StrEnum
 
 
 class Effect(StrEnum):
-    """Every tool declares one; a tool that declares none is `once`."""
+    """What repeating a call of a tool would mean; a tool that declares no effect is `once`."""
 
     PURE = "pure"  # may be repeated
     KEYED = "keyed"  # repeated with the same idempotency key
-    ATTACHED = "attached"  # outlives us: run again with the same key, it attaches to what is there
-    ONCE = "once"  # never repeated unasked
+    ATTACHED = "attached"  # outlives the gateway: started again with the same key, it attaches to the running one
+    ONCE = "once"  # never repeated without being asked
 
 
 class Remedy(StrEnum):
-    """What we do with a call that is in doubt: its intent is journalled, its result is not."""
+    """What recovery does with a call in doubt, whose intent is journalled and whose result is not."""
 
     REPEAT = "repeat"
     ATTACH = "attach"

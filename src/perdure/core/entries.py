@@ -1,4 +1,4 @@
-"""The facts of a turn: the entries of the journal, versioned. `core.journal` folds them into a `TurnView`.
+"""The entries of the journal, versioned: the facts of a turn, which `core.journal` folds into a `TurnView`.
 
 An entry is *content* when it says what people, models and tools did, and *ours* when it says what the gateway
 did with the turn. Only content is ever the tail of a turn, and only content is a sign of life.
@@ -20,7 +20,7 @@ from perdure.errors import NewerEntry
 
 
 class Cause(Struct, frozen=True):
-    """Why a turn began, or what joined it: one row of the inbox."""
+    """A row of the inbox that began a turn, or that joined it."""
 
     inbox: str
     text: str
@@ -28,17 +28,17 @@ class Cause(Struct, frozen=True):
     message: str  # the platform's id of the message, to attach the reply to
     sent_at: int | None = None
     attachments: tuple[Attachment, ...] = ()
-    wish: bool = False  # no words: somebody wants the work to go on
-    note: bool = False  # the gateway's words, of a process for one; the sender is the person whom it concerns
+    wish: bool = False  # it has no text: somebody asked that the turn goes on
+    note: bool = False  # a report of the gateway, such as of a process; the sender is the person whom it concerns
 
 
 class ToolCall(Struct, frozen=True):
-    """A model's wish to use a tool. The id is ours and unique in its turn, because providers reuse theirs."""
+    """A tool call that a model requested. The id is ours, unique in its turn: providers reuse theirs."""
 
     id: str
     tool: str
     arguments: dict[str, Any]
-    problem: str = ""  # why the wish cannot be granted as it came: the model is told, and nothing runs
+    problem: str = ""  # why the call cannot be run as requested: the model is told, and nothing runs
 
 
 class TokenUsage(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Entry(Struct, frozen=True):
     version: ClassVar[int] = 1
     content: ClassVar[bool] = True
     move: ClassVar[TurnMove | None] = None
-    late: ClassVar[bool] = False  # a fact that is accepted also while the turn is not running
+    late: ClassVar[bool] = False  # accepted also while the turn is not running
 
     @property
     def is_content(self) -> bool:
@@ -66,7 +66,7 @@ class Entry(Struct, frozen=True):
 
 
 class TurnBegan(Entry, frozen=True):
-    """The turn exists. It has no cause only when it was imported for the sake of its mark."""
+    """A turn began. Only a turn that was imported because of its mark has no cause."""
 
     kind = "began"
     causes: tuple[Cause, ...]
@@ -77,23 +77,23 @@ class TurnBegan(Entry, frozen=True):
 
 
 class MessagesJoined(Entry, frozen=True):
-    """A further message became part of the turn."""
+    """Further messages joined the turn."""
 
     kind = "joined"
     causes: tuple[Cause, ...]
 
 
 class MessagesReturned(Entry, frozen=True):
-    """Messages that had joined the turn wait again, for a turn of their own: this one was set aside."""
+    """Messages that had joined the turn wait again, for another turn: this turn was suspended."""
 
     kind = "returned"
     content = False
     late = True
-    messages: tuple[str, ...]  # their rows of the inbox
+    messages: tuple[str, ...]  # ids of their inbox rows
 
 
 class ModelAsked(Entry, frozen=True):
-    """The intent of a model call. Not content: a call that was cut off is simply made again."""
+    """The intent of a model call. Not content: an interrupted call is made again."""
 
     kind = "model_asked"
     content = False
@@ -102,17 +102,17 @@ class ModelAsked(Entry, frozen=True):
 
 
 class ModelFailed(Entry, frozen=True):
-    """A model call that gave no answer: nothing of it counts. Not content: the same is asked again."""
+    """A model call that gave no answer. Not content: the same request is made again."""
 
     kind = "model_failed"
     content = False
     step: int
     model: str
-    number: int  # which try of this step it was, over all attempts
+    number: int  # of the try of this step, counted over all attempts
     said: str = ""  # what the provider said, without secrets
     status: int | None = None  # the HTTP status, if one came
     wait: int | None = None  # milliseconds until the next try; None: no further try
-    broke_off: bool = False  # an answer had begun, and has no end
+    broke_off: bool = False  # the answer had begun and was not completed
 
 
 class ModelAnswered(Entry, frozen=True):
@@ -122,11 +122,13 @@ class ModelAnswered(Entry, frozen=True):
     calls: tuple[ToolCall, ...] = ()
     finish: str | None = None
     usage: TokenUsage = TokenUsage()
-    native: dict[str, Any] | None = None  # what the provider wants back word for word; only `agents` reads it
+    native: dict[str, Any] | None = (
+        None  # the provider's own form, to be sent back unchanged; only `agents` reads it
+    )
 
 
 class ConversationCompacted(Entry, frozen=True):
-    """A summary that stands, for the model, in place of everything up to an entry. Nothing is deleted."""
+    """A summary that the model reads in place of everything up to an entry. Nothing is deleted."""
 
     kind = "compacted"
     content = False
@@ -143,19 +145,19 @@ class ToolStarted(Entry, frozen=True):
     tool: str
     effect: Effect
     key: str  # the idempotency key, the same for every try
-    arguments: dict[str, Any] = field(default_factory=dict)  # of a step that no model wished for
-    where: str = ""  # the installation that alone can find again what was begun, if it outlives us
-    approved_by: str = ""  # who approved it: the approval is spent with this intent
+    arguments: dict[str, Any] = field(default_factory=dict)  # of a step that no model requested
+    where: str = ""  # of an attached call: the installation that can find it again
+    approved_by: str = ""  # who approved it; an approval is good for one call
 
 
 ToolOutcome = Literal["ok", "error", "unknown", "cancelled"]
 
 
 class ObservedExit(Struct, frozen=True):
-    """The end of a process in the background, as a call has seen it: whoever has is told of it no other way."""
+    """The exit of a background process that a tool result reports; no other report of it is sent."""
 
     process: str
-    lost: bool = False  # nobody can tell how it ended
+    lost: bool = False  # how it ended is unknown
     exit_code: int | None = None
     signal: int | None = None
 
@@ -167,10 +169,10 @@ class ToolEnded(Entry, frozen=True, omit_defaults=True):
     outcome: ToolOutcome
     text: str
     saw: tuple[ObservedExit, ...] = ()
-    files: tuple[SentFile, ...] = ()  # owed to the chat together with this result
+    files: tuple[SentFile, ...] = ()  # sent to the chat together with this result
 
 
-APPROVED, DENIED, TOO_LATE = "approved", "denied", "late"  # the words of a verdict
+APPROVED, DENIED, TOO_LATE = "approved", "denied", "late"  # the verdicts on an approval
 
 
 class QuestionAsked(Entry, frozen=True):
@@ -181,13 +183,13 @@ class QuestionAsked(Entry, frozen=True):
     question: str
     text: str
     options: tuple[str, ...] = ()
-    position: int = 0  # how far the chat had come: only what arrives behind it can be the answer
-    approves: str = ""  # the call that waits for a person's word; plain text is never that word
-    until: int = 0  # when it is too late to approve; 0: never
+    position: int = 0  # in the chat: only a later message can be the answer
+    approves: str = ""  # the call that waits for approval; plain text never approves it
+    until: int = 0  # the latest time to approve; 0: none
 
 
 class QuestionAnswered(Entry, frozen=True):
-    """What a person wrote while the turn waited for them."""
+    """A person's answer to the question that the turn waits for."""
 
     kind = "answered"
     move = TurnMove.ANSWERED
@@ -195,13 +197,13 @@ class QuestionAnswered(Entry, frozen=True):
     text: str
     by: Sender
     message: str = ""
-    chosen: bool = True  # False: none of the options; the question is closed, and the words join the turn
+    chosen: bool = True  # False: none of the options; the question is closed and the text joins the turn
     attachments: tuple[Attachment, ...] = ()
-    inbox: str = ""  # the row of the inbox, of words that joined the turn instead of being the answer
+    inbox: str = ""  # the inbox row of a text that joined the turn and was no answer
 
 
 def is_approval(answer: QuestionAnswered) -> bool:
-    """Whether a person let a call run. That somebody happened to write the word "approved" is not enough."""
+    """Whether a person approved the call. A text that happens to be "approved" does not."""
     return answer.chosen and answer.text == APPROVED
 
 
@@ -219,13 +221,13 @@ class TurnInterrupted(Entry, frozen=True):
     content = False
     move = TurnMove.INTERRUPTED
     reason: str
-    run: str | None = None  # the run that had the turn
-    position: int = 0  # how far the chat had come: what arrives behind it joins the turn
-    dated: bool = True  # False: imported, and nobody knows when the mark was made
+    run: str | None = None  # the run that held the turn
+    position: int = 0  # in the chat: later messages join the turn
+    dated: bool = True  # False: imported without the time of its mark
 
 
 class RecoveryDecided(Entry, frozen=True):
-    """What recovery decided, and on what evidence."""
+    """A decision of recovery, with its evidence."""
 
     kind = "decided"
     content = False
@@ -243,7 +245,7 @@ class TurnRequeued(Entry, frozen=True):
 
 
 class RecoveryNoted(Entry, frozen=True):
-    """The note that we gave the model about an interruption: said once, and never as the user's words."""
+    """The gateway's note to the model about an interruption: given once, and never as the user's words."""
 
     kind = "noted"
     content = False
@@ -272,7 +274,7 @@ class TurnCancelled(Entry, frozen=True):
 
 
 class TurnUndone(Entry, frozen=True):
-    """A person took the turn back after its end: no model sees it any more. What it did stays done."""
+    """A person took the turn back after its end: no model reads it any more. Its effects remain."""
 
     kind = "undone"
     content = False
@@ -281,7 +283,7 @@ class TurnUndone(Entry, frozen=True):
 
 ENTRY_TYPES: dict[str, type[Entry]] = {entry.kind: entry for entry in Entry.__subclasses__()}
 
-# (kind, version) -> how a body of that version becomes one of the next.
+# (kind, version) -> the function that turns a body of that version into one of the next.
 ENTRY_UPGRADES: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 _decoders = {kind: msgspec.json.Decoder(entry) for kind, entry in ENTRY_TYPES.items()}
@@ -293,7 +295,7 @@ def encode_entry(entry: Entry) -> str:
 
 
 def decode_entry(kind: str, version: int, body: str | bytes) -> Entry:
-    """Read a body back, bringing an older version up to date; a newer one is refused."""
+    """Decode a body. An older version is upgraded; a newer one raises NewerEntry."""
     entry = ENTRY_TYPES.get(kind)
     if entry is None or version > entry.version:
         raise NewerEntry(f"the journal has an entry {kind!r} of version {version}, which this version cannot read")
@@ -306,7 +308,7 @@ def decode_entry(kind: str, version: int, body: str | bytes) -> Entry:
 
 
 class JournalRecord(Struct, frozen=True):
-    """An entry with its place and time in the journal."""
+    """An entry with its sequence number and time in the journal."""
 
     seq: int
     at: int

@@ -1,4 +1,4 @@
-"""How a process of the gateway died, as its supervisor saw it, and how the supervisor tells the next process."""
+"""How a gateway's process died, as its supervisor saw it and reports it to the next process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import signal
 import msgspec
 from msgspec import Struct
 
-LAUNCH_VERSION = 1  # of the text that a supervisor hands to the gateway
+LAUNCH_VERSION = 1  # of the text that a supervisor passes to the gateway
 
 
 class ExitReport(Struct, frozen=True):
-    """The death of one launch of the gateway."""
+    """How one launch of the gateway ended."""
 
     launch: str
     at: int  # UTC in milliseconds
@@ -19,7 +19,7 @@ class ExitReport(Struct, frozen=True):
 
 
 class GatewayLaunch(Struct, frozen=True):
-    """What a supervisor tells the gateway that it starts: a name for this start, and the deaths before it."""
+    """What a supervisor passes to the gateway that it starts: the name of this launch, and earlier exits."""
 
     name: str
     deaths: tuple[ExitReport, ...] = ()
@@ -31,7 +31,7 @@ def encode_launch(launch: GatewayLaunch) -> str:
 
 
 def decode_launch(text: str) -> GatewayLaunch | None:
-    """The launch that a supervisor described; None if the text has another version, or is none of ours."""
+    """The launch that a supervisor described; None if the text has another version or is not valid."""
     try:
         launch = msgspec.json.decode(text, type=GatewayLaunch)
     except (msgspec.DecodeError, UnicodeEncodeError):

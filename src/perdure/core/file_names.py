@@ -1,12 +1,12 @@
-"""Names of files that others chose, made harmless."""
+"""File names and media types from outside, made safe for paths, commands and people."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-MAX_NAME_BYTES = 100  # bytes of a name on disk: with room for what file systems add, on any of them
-MAX_DISPLAY_CHARACTERS = 120  # characters of a name that is shown
+MAX_NAME_BYTES = 100  # of a name on disk: below the limit of every file system
+MAX_DISPLAY_CHARACTERS = 120  # of a name that is shown
 UNKNOWN_MEDIA_TYPE = "application/octet-stream"
 
 _RESERVED_NAMES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
@@ -14,7 +14,7 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_
 
 
 def safe_file_name(name: str) -> str:
-    """A name that is one harmless part of a path, also within a command, whatever somebody called the file."""
+    """A file name that is safe as one part of a path and within a command."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
     clean = "".join(each if each.isalnum() or each in "._-+" else "_" for each in last).strip(".")
     if _RESERVED_NAMES.fullmatch(clean):
@@ -23,7 +23,7 @@ def safe_file_name(name: str) -> str:
 
 
 def _shorten(name: str) -> str:
-    """The name with its middle left out if it is too long: what stands behind the last dot says what it is."""
+    """The name, with its middle left out if it is too long; the extension is kept."""
     if len(name.encode()) <= MAX_NAME_BYTES:
         return name
     stem, dot, ending = name.rpartition(".")
@@ -34,7 +34,7 @@ def _shorten(name: str) -> str:
 
 
 def display_file_name(name: str) -> str:
-    """A name for people and models to read: on one line, and not endless."""
+    """A file name for people and models to read: on one line, and shortened."""
     clean = "".join(each if each.isprintable() else "_" for each in name).strip()
     return (
         clean if len(clean) <= MAX_DISPLAY_CHARACTERS else f"{clean[: MAX_DISPLAY_CHARACTERS - 20]}…{clean[-19:]}"
@@ -42,6 +42,6 @@ def display_file_name(name: str) -> str:
 
 
 def safe_media_type(given: str) -> str:
-    """What kind of file it is, as far as somebody says so in words that can be trusted to be harmless."""
+    """The media type that was given for a file, if it is well-formed."""
     bare = given.partition(";")[0].strip().lower()
     return bare if _MEDIA_TYPE.fullmatch(bare) else UNKNOWN_MEDIA_TYPE

@@ -1,4 +1,4 @@
-"""What a model says of the goal that it works towards: one line by itself, in an answer."""
+"""The line by which a model reports that a goal is reached or given up."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ GOAL_GIVEN_UP = "GOAL GIVEN UP"
 GoalOutcome = Literal["reached", "given_up"]
 
 _OUTCOME_LINES: dict[str, GoalOutcome] = {GOAL_REACHED: "reached", GOAL_GIVEN_UP: "given_up"}
-_DECORATION = " \t*_`#>.!\"'"  # what models like to put around a line that matters
+_DECORATION = " \t*_`#>.!\"'"  # characters that models put around such a line
 
 
 def goal_outcome(answer: str) -> GoalOutcome | None:
-    """The last line of an answer that says what became of the goal, if there is one."""
-    said = (_OUTCOME_LINES.get(line.strip(_DECORATION).upper()) for line in reversed(answer.splitlines()))
-    return next((found for found in said if found is not None), None)
+    """The outcome that the last such line of an answer reports; None if there is no such line."""
+    outcomes = (_OUTCOME_LINES.get(line.strip(_DECORATION).upper()) for line in reversed(answer.splitlines()))
+    return next((found for found in outcomes if found is not None), None)

@@ -1,4 +1,4 @@
-"""What long work and long silence call for: people are told, warned, or the turn is ended.
+"""When a long turn is reported, and when a silent one is warned about or ended.
 
 Elapsed time alone ends nothing. Only silence does, and any sign of life begins it anew: an entry in the journal,
 a piece of an answer, the output of a tool.
@@ -15,7 +15,7 @@ from perdure.core.journal import CallProgress, ToolStarted, TurnView
 
 
 class InactivityLimits(Struct, frozen=True):
-    """How long what may take, in milliseconds; 0 means for ever."""
+    """The limits of a running turn, in milliseconds; 0 means none."""
 
     still_working_ms: int = 180_000
     warning_ms: int = 900_000
@@ -23,11 +23,11 @@ class InactivityLimits(Struct, frozen=True):
 
 
 class WatchState(Struct, frozen=True):
-    """What is known of a running attempt, in moments of one clock."""
+    """The times of a running attempt, all from one clock."""
 
-    notified_at: int  # when people were last told that it goes on, or it began
+    notified_at: int  # when people were last told that it is still working, or it began
     active_at: int  # its last sign of life
-    warned: bool = False  # of this very silence
+    warned: bool = False  # about the current silence
 
 
 class InactivityResponse(StrEnum):
@@ -38,7 +38,7 @@ class InactivityResponse(StrEnum):
 
 
 def inactivity_response(watch: WatchState, limits: InactivityLimits, now: int) -> InactivityResponse:
-    """What is due now. Who was warned of a silence hears no more until it is over."""
+    """What is due now. After a warning about a silence, nothing more is due until the silence ends."""
     silence = now - watch.active_at
     if limits.limit_ms and silence >= limits.limit_ms:
         return InactivityResponse.END
@@ -52,7 +52,7 @@ def inactivity_response(watch: WatchState, limits: InactivityLimits, now: int) -
 
 
 def only_waits_for_commands(view: TurnView) -> bool:
-    """Whether the turn has nothing to do before a command, or a process that it waits for, has ended."""
+    """Whether the turn only waits for a command or process to end."""
     return bool(view.open_calls) and all(_is_waiting(call) for call in view.open_calls)
 
 
@@ -64,14 +64,14 @@ def _is_waiting(call: CallProgress) -> bool:
 
 
 class CurrentActivity(Struct, frozen=True):
-    """What a turn is at."""
+    """What a turn is doing."""
 
-    tools: tuple[str, ...]  # that run; none: its model thinks
-    since: int  # when the first of them began, or what was last done
+    tools: tuple[str, ...]  # that are running; none: the model is answering
+    since: int  # when the first of them began, or the last entry was written
 
 
 def current_activity(view: TurnView) -> CurrentActivity:
-    """What the journal says that the turn is at."""
+    """What the turn is doing, by its journal."""
     open_calls = {call.request.id for call in view.open_calls}
     started = [
         record

@@ -103,12 +103,12 @@ class Interruption(Struct, frozen=True):
     reason: str
     at: int
     seq: int
-    progress: bool  # whether anything was finished since the one before
+    progress: bool  # whether a step was finished since the interruption before
     position: int = 0
 
 
 class TurnView(Struct):
-    """A turn as its journal tells it. `fold()` makes it; `apply()` moves it on by one record."""
+    """The state of a turn, derived from its journal. `fold()` makes it; `apply()` adds one record."""
 
     state: TurnState = INITIAL_STATE
     attempt: int = 0
@@ -117,7 +117,7 @@ class TurnView(Struct):
     calls: dict[str, CallProgress] = field(default_factory=dict)
     question: QuestionAsked | None = None
     answer: QuestionAnswered | None = None
-    verdicts: dict[str, QuestionAnswered] = field(default_factory=dict)  # what came of approvals, by call
+    verdicts: dict[str, QuestionAnswered] = field(default_factory=dict)  # verdicts on approvals, by call
     reply_to: str | None = None  # the newest message of a person, to attach the reply to
     interruptions: list[Interruption] = field(default_factory=list)
     records: list[JournalRecord] = field(default_factory=list)
@@ -133,12 +133,12 @@ class TurnView(Struct):
 
     @property
     def open_calls(self) -> list[CallProgress]:
-        """Calls that have no result yet, in the order the model wished them."""
+        """Calls that have no result yet, in the order in which the model requested them."""
         return [call for call in self.calls.values() if call.ended is None]
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a question is open, and nothing else has to be done before its answer."""
+        """Whether a question is open, and the turn can do nothing before its answer."""
         if self.question is None or self.answer is not None:
             return False
         return all(call.request.id == self.question.question for call in self.open_calls)
@@ -149,22 +149,22 @@ class TurnView(Struct):
 
     @property
     def without_progress(self) -> int:
-        """How many interruptions in a row, up to the newest, have nothing newly finished between them."""
+        """The number of interruptions in a row, up to the newest, without a finished step between them."""
         count = 0
         for interruption in reversed(self.interruptions):
             count += 1
-            if interruption.progress:  # before it something was finished: the row begins with it
+            if interruption.progress:  # a step was finished before it: the row begins here
                 break
         return count
 
     def unreported_interruption(self) -> Interruption | None:
-        """The newest interruption, if the model has not been told of it."""
+        """The newest interruption, if no note has told the model about it."""
         told = max((record.seq for record in self.records if isinstance(record.entry, RecoveryNoted)), default=0)
         last = self.last_interruption
         return last if last is not None and last.seq > told else None
 
     def apply(self, record: JournalRecord) -> None:
-        """Take one more fact into account."""
+        """Apply one more record."""
         entry = record.entry
         if entry.move is not None:
             self.state = advance(self.state, entry.move)
@@ -195,7 +195,7 @@ class TurnView(Struct):
                 self._has_progress = True
             case QuestionAsked():
                 self.question, self.answer = entry, None
-                self.verdicts.pop(entry.approves, None)  # asked again: what came of it before does not count
+                self.verdicts.pop(entry.approves, None)  # asked again: the earlier verdict does not count
             case QuestionAnswered():
                 self.answer, self.reply_to = entry, entry.message or self.reply_to
                 if self.question is not None and self.question.approves:
@@ -218,7 +218,7 @@ class TurnView(Struct):
 
 
 def joined_messages(view: TurnView) -> dict[str, Sender]:
-    """The messages that joined the turn after it began, by their rows of the inbox, and who wrote each."""
+    """The messages that joined the turn after it began: the sender of each, by inbox row."""
     found: dict[str, Sender] = {}
     for record in view.records:
         match record.entry:
@@ -230,13 +230,13 @@ def joined_messages(view: TurnView) -> dict[str, Sender]:
 
 
 def return_entries(view: TurnView) -> list[MessagesReturned]:
-    """What is written when a turn is set aside: the messages that joined it are not set aside with it."""
+    """The entry that returns joined messages to the queue when their turn is suspended."""
     left = tuple(joined_messages(view))
     return [MessagesReturned(left)] if left else []
 
 
 def fold(records: Iterable[JournalRecord]) -> TurnView:
-    """The turn that these records of its journal tell of."""
+    """Fold the records of a turn's journal into its state."""
     view = TurnView()
     for record in records:
         view.apply(record)

@@ -1,4 +1,4 @@
-"""What comes in from a platform and what goes out to it."""
+"""Messages from and to platforms: events, senders, buttons, files and receipts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Attachment(Struct, frozen=True, omit_defaults=True):
     reference: str
     media_type: str = "application/octet-stream"
     size: int | None = None
-    path: str | None = None  # where it is in the home, once it is fetched
+    path: str | None = None  # relative to the home directory, once it is fetched
     problem: str | None = None  # why it could not be fetched
 
 
@@ -30,17 +30,17 @@ class Sender(Struct, frozen=True):
 
 
 class Pick(Struct, frozen=True):
-    """One option of one question, as a button names it: pressed too late, it is an answer to nothing else."""
+    """One option of one question, as a button names it. Pressed too late, it answers no other question."""
 
-    question: str = ""  # its name, or the short one
+    question: str = ""  # its id, in full or short
     option: int = 0  # counted from 0
-    under: str = ""  # of a button that names no question: the message that it stands under
+    under: str = ""  # of a button that names no question: the message under which it stands
 
 
 class Button(Struct, frozen=True):
-    """A choice under a message; pressing it is the same as writing its command.
+    """A button under a message; pressing it is the same as writing its command.
 
-    With a pick, it answers that question, and an adapter brings the pick back when it is pressed.
+    A button with a pick answers that question; the adapter passes the pick back when the button is pressed.
     """
 
     label: str
@@ -49,7 +49,7 @@ class Button(Struct, frozen=True):
 
 
 class Inbound(Struct, frozen=True):
-    """One event from a platform, understood."""
+    """One event from a platform, as its adapter has read it."""
 
     address: Address
     message: str  # the platform's id of the message
@@ -60,36 +60,36 @@ class Inbound(Struct, frozen=True):
     sent_at: int | None = None
     attachments: tuple[Attachment, ...] = ()
     album: str | None = None  # the platform's id of the album that it is a part of
-    version: str = ""  # of an edit: what tells it from other edits of the same message
-    pick: Pick | None = None  # of a button under a question: what it stands for
+    version: str = ""  # of an edit: distinguishes it from other edits of the same message
+    pick: Pick | None = None  # of a button under a question: the option that it stands for
 
     @property
     def event_key(self) -> str:
-        """Names this event; the same event delivered twice has the same key."""
-        place = self.address
+        """The key of this event; the same event delivered twice has the same key."""
+        address = self.address
         version = (self.version,) if self.version else ()
-        return join_parts(place.platform, self.account, self.kind, place.chat, self.message, *version)
+        return join_parts(address.platform, self.account, self.kind, address.chat, self.message, *version)
 
     @property
     def original_event_key(self) -> str:
-        """The key of the event that brought the message which this one edits or deletes."""
+        """The key of the event whose message this event edits or deletes."""
         return replace(self, kind="message", version="").event_key
 
 
 class Stored(Struct, frozen=True):
-    """Where a received message ended up, and what became of it."""
+    """What the store did with a received message."""
 
     message: str
     session: str
     key: str
-    fresh: bool  # False: it was here before, and this delivery changed nothing
+    fresh: bool  # False: it was stored before, and this delivery changed nothing
     fate: Fate = Fate.WAITS
-    quiet: bool = False  # more may belong to it: its turn begins when nothing more comes
+    quiet: bool = False  # more messages may belong to it: its turn begins after a quiet period
     ended: str | None = None  # the turn that it ended
 
 
 class SentFile(Struct, frozen=True, omit_defaults=True):
-    """A file that a turn sends: the copy of it that is kept, by its path in the home."""
+    """A file that a turn sends, by the path of its stored copy in the home directory."""
 
     id: str
     name: str
@@ -100,7 +100,7 @@ class SentFile(Struct, frozen=True, omit_defaults=True):
 
 
 class LocalFile(Struct, frozen=True):
-    """A file of this machine, to be sent."""
+    """A file on this machine that is to be sent."""
 
     place: str
     name: str
@@ -116,11 +116,11 @@ class Outbound(Struct, frozen=True):
     key: str  # the delivery key: the same for every try of the same message
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()
-    file: LocalFile | None = None  # the message is a file; its text is the caption, or else its name
-    preview: bool = False  # the beginning of an answer that is still growing: it is edited, then replaced
+    file: LocalFile | None = None  # the message is a file; its text is the caption or the file's name
+    preview: bool = False  # the beginning of an unfinished answer: edited as it grows, then replaced
 
 
 class Receipt(Struct, frozen=True):
-    """The platform's word that a message is there, with its id of it."""
+    """The platform's confirmation of a message, with the platform's id of it."""
 
     message: str

@@ -1,4 +1,4 @@
-"""People: the roles they may have, what each role may do, and who has which."""
+"""Roles of people: the rights of each role, and the role of a person in a chat."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROLES: tuple[Role, ...] = get_args(Role)
 ALL_RIGHTS: tuple[Right, ...] = get_args(Right)
 
 EVERYBODY = "*"
-OPERATOR = Sender("operator")  # whoever runs the gateway: no platform knows them, and no list needs to
-TOKEN_HOLDER = Sender("owner")  # who writes on the web: whoever has the login token runs the gateway
+OPERATOR = Sender("operator")  # whoever runs the gateway; on no platform and in no allow list
+TOKEN_HOLDER = Sender("owner")  # the sender of messages on the web: whoever has the login token
 
 # The one table of rights; docs/people.md prints it.
 RIGHTS_BY_ROLE: dict[Role, frozenset[Right]] = {
@@ -35,12 +35,12 @@ RIGHT_MEANINGS: dict[Right, str] = {
 
 
 def has_right(role: Role | None, right: Right, *, shared: bool = False) -> bool:
-    """Whether a role has a right. A guest has none in a conversation that others share: theirs is their own."""
+    """Whether a role has a right. A guest has none in a shared conversation, only in their own."""
     return role is not None and right in RIGHTS_BY_ROLE[role] and not (shared and role == "guest")
 
 
 class AllowLists(Struct, frozen=True):
-    """Whom the configuration of a platform lets in."""
+    """The people whom the configuration of a platform lets in."""
 
     owners: frozenset[str] = frozenset()
     chats: Mapping[str, frozenset[str]] = {}  # people by chat; `*` stands for everybody

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct
+
+# Whether an interrupted turn resumes by itself, after a person was asked, or only on demand.
+ResumePolicy = Literal["auto", "ask", "off"]
 
 
 class SessionState(StrEnum):
     OPEN = "open"
-    SUSPENDED = "suspended"  # must not go on by itself; the next message starts a fresh one
+    SUSPENDED = "suspended"  # does not resume by itself; the next message begins a fresh session
     CLOSED = "closed"  # replaced by a newer one of the same key
 
 
@@ -26,14 +30,14 @@ class CancelReason(StrEnum):
     REPLACED = "replaced"
 
 
-# A mark counts no longer once a person, or a Clear decision, ended its turn.
+# A mark no longer counts once a person, or the decision `clear`, has ended its turn.
 UNMARKING_REASONS: frozenset[str] = frozenset(
     (CancelReason.STOPPED, CancelReason.DROPPED, CancelReason.RESET, CancelReason.CLEARED, CancelReason.REPLACED)
 )
 
 
 class Mark(Struct, frozen=True):
-    """An Interrupted entry, and what ended its turn if it was cancelled."""
+    """An `interrupted` entry, and why its turn was cancelled, if it was."""
 
     seq: int
     at: int | None
@@ -60,7 +64,7 @@ def derive_recovery_state(marks: Sequence[Mark], delivered_seq: int) -> Recovery
 
 
 class ResetRule(Struct, frozen=True):
-    """A rule by which a conversation is begun afresh: nothing has happened in it since a moment."""
+    """A rule that begins a fresh session if nothing has happened since a given time."""
 
     reason: str  # "idle" or "daily"
     before: int
@@ -69,7 +73,7 @@ class ResetRule(Struct, frozen=True):
 def due_reset_reason(
     resets: Sequence[ResetRule], last_active_at: int, recovery: RecoveryState, freshness_ms: int, now: int
 ) -> str | None:
-    """Why a session whose last sign of life is so old is begun afresh, if it is.
+    """Why a session with this last sign of life is replaced by a fresh one; None if it is not.
 
     One that is marked to be resumed is exempt, but not for ever: only as long as its mark is fresh.
     """

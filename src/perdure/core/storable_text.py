@@ -1,4 +1,4 @@
-"""Text that every database takes: without halves of surrogate pairs, and without NUL.
+"""Text and JSON that every database accepts: without lone surrogates and without NUL.
 
 Such text comes from JSON that cuts an emoji in two, from names of files that are not UTF-8, and from bytes that
 are no text at all. Each half and each NUL is replaced, and everything else stays as it is.
@@ -21,7 +21,7 @@ _sorted_encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def make_storable(text: str) -> str:
-    """The text as every database takes it; two halves that stand side by side become their character."""
+    """The text without NUL and lone surrogates; two adjacent halves become their character."""
     if "\0" in text:
         text = text.replace("\0", REPLACEMENT)
     if text.isascii():
@@ -34,7 +34,7 @@ def make_storable(text: str) -> str:
 
 
 def make_values_storable(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a statement, of which every text is replaced in place that no database takes."""
+    """Make every text among a statement's values storable, in place."""
     for name, value in values.items():
         if type(value) is str and ("\0" in value or not value.isascii()):
             values[name] = make_storable(value)
@@ -42,7 +42,7 @@ def make_values_storable(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode_storable(value: S) -> tuple[str, S]:
-    """The struct as JSON that every database takes, and the struct that this JSON stands for."""
+    """Encode a struct as storable JSON; also return the struct that this JSON decodes to."""
     try:
         encoded = _encoder.encode(value)
     except UnicodeEncodeError:
@@ -54,7 +54,7 @@ def encode_storable(value: S) -> tuple[str, S]:
 
 
 def to_json(value: Any, *, ordered: bool = False) -> str:
-    """Any value as JSON that every database takes; `ordered` gives a set the same order every time."""
+    """Encode any value as storable JSON; `ordered` gives a set the same order every time."""
     encoder = _sorted_encoder if ordered else _encoder
     try:
         encoded = encoder.encode(value)
@@ -66,12 +66,12 @@ def to_json(value: Any, *, ordered: bool = False) -> str:
 
 
 def validate_struct(value: S) -> S:
-    """A struct that somebody else has filled, with clean texts; `ValidationError` if a field has a wrong type."""
+    """A struct from outside, with storable texts; `ValidationError` if a field has a wrong type."""
     return msgspec.json.decode(encode_storable(value)[0], type=type(value))
 
 
 def repair_json(body: bytes) -> bytes:
-    """JSON whose halves of surrogate pairs are replaced, so that it can be read; anything else as it is."""
+    """JSON with its lone surrogates replaced, so that it can be decoded; anything else is returned as it is."""
     if b"\\ud" not in body.lower():
         return body
     try:

@@ -1,4 +1,4 @@
-"""The life of a turn as spans of time: who waited for whom, what ran when, and what was cut off.
+"""The timeline of a turn: spans of attempts, model calls, tool calls, questions and interruptions.
 
 Everything is read from the journal, except for the end of a gateway that died: a crash writes nothing. The
 supervisor may have seen the death; otherwise the last heartbeat says until when the gateway was alive.
@@ -32,18 +32,18 @@ from perdure.core.entries import (
     TurnInterrupted,
 )
 
-MAX_TEXT_CHARACTERS = 2_000  # of each text; the export has all of it
+MAX_TEXT_CHARACTERS = 2_000  # of each text; the export has the whole text
 
 SpanKind = Literal["model", "tool", "person"]
 
 
 class AttemptSpan(Struct):
-    """One try at the turn: from its claim to its end, or to the death or last sign of life of its run."""
+    """One attempt: from its claim to its end, or to the death or last sign of life of its run."""
 
     number: int
     run: str
     at: int
-    until: int | None = None  # none: it goes on
+    until: int | None = None  # None: still running
     ending: str | None = None  # the entry that ended it
     reason: str | None = None  # of an interruption
 
@@ -57,7 +57,7 @@ class Span(Struct):
     attempt: int
     at: int
     until: int | None = None
-    outcome: str | None = None  # none: it goes on; `cut`: it was cut off, and made again if need be
+    outcome: str | None = None  # None: still open; `cut`: interrupted, and made again if necessary
     effect: str | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     text: str = ""
@@ -65,10 +65,10 @@ class Span(Struct):
 
 
 class RunEnd(Struct, frozen=True):
-    """Until when a run is known to have been alive."""
+    """When a run was last known to be alive."""
 
     at: int
-    exit_code: int | None = None  # of its process, if somebody saw it die; below zero, the signal that killed it
+    exit_code: int | None = None  # of its process, if the supervisor saw it die; below zero, the signal
 
 
 class InterruptionSpan(Struct):
@@ -78,7 +78,7 @@ class InterruptionSpan(Struct):
     found_at: int
     reason: str
     attempt: int
-    exit_code: int | None = None  # None: nobody saw the process die
+    exit_code: int | None = None  # None: no supervisor saw the process die
 
 
 class DecisionPoint(Struct):
@@ -90,7 +90,7 @@ class DecisionPoint(Struct):
 
 
 class TurnTimeline(Struct):
-    """The life of a turn, in the order in which things began."""
+    """The timeline of a turn; every list is in order of time."""
 
     attempts: list[AttemptSpan] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -101,7 +101,7 @@ class TurnTimeline(Struct):
     _last_at: int = 0
 
     def apply(self, record: JournalRecord, run_ends: Mapping[str, RunEnd]) -> None:
-        """Take one more fact into account."""
+        """Apply one more record."""
         entry, at = record.entry, record.at
         match entry:
             case TurnClaimed():
@@ -109,14 +109,14 @@ class TurnTimeline(Struct):
             case ModelAsked():
                 self._begin_span(Span("model", entry.model, f"step {entry.step}", self._attempt_number, at))
             case ModelFailed():
-                said = texts.providers.failed_request(entry.number, entry.status, entry.said, entry.wait)
-                self._end_span(f"step {entry.step}", at, "error", said)
+                problem = texts.providers.failed_request(entry.number, entry.status, entry.said, entry.wait)
+                self._end_span(f"step {entry.step}", at, "error", problem)
             case ModelAnswered():
                 self._requested_calls |= {call.id: call for call in entry.calls}
                 self._end_span(f"step {entry.step}", at, "ok", entry.text, entry.usage)
             case ToolStarted():
-                wish = self._requested_calls.get(entry.call)
-                arguments = entry.arguments or (wish.arguments if wish else {})
+                requested = self._requested_calls.get(entry.call)
+                arguments = entry.arguments or (requested.arguments if requested else {})
                 self._begin_span(
                     Span(
                         "tool",
@@ -157,7 +157,7 @@ class TurnTimeline(Struct):
         return next((span for span in reversed(self.spans) if span.id == name and span.outcome is None), None)
 
     def _begin_span(self, span: Span) -> None:
-        """The same call again means that the try before was cut off; what outlives us goes on as it was."""
+        """Begin a span. The same call again means that the earlier try was interrupted, unless it is attached."""
         before = self._open_span(span.id)
         if before is not None and before.effect == Effect.ATTACHED:
             return
@@ -167,21 +167,21 @@ class TurnTimeline(Struct):
 
     def _end_span(self, name: str, at: int, outcome: str, text: str, usage: TokenUsage | None = None) -> None:
         span = self._open_span(name)
-        if span is None:  # it never began: nobody let it, or it was cancelled before
-            wish = self._requested_calls.get(name)
-            span = Span("tool", wish.tool if wish else name, name, self._attempt_number, at)
-            span.arguments = wish.arguments if wish else {}
+        if span is None:  # it never began: it was not approved, or was cancelled before
+            requested = self._requested_calls.get(name)
+            span = Span("tool", requested.tool if requested else name, name, self._attempt_number, at)
+            span.arguments = requested.arguments if requested else {}
             self.spans.append(span)
         died = self._died_after(span.at) if outcome in ("unknown", "cancelled") else None
         span.until, span.outcome = died or at, outcome
         span.text, span.usage = texts.phrases.clip(text, MAX_TEXT_CHARACTERS), usage or TokenUsage()
 
     def _died_after(self, at: int) -> int | None:
-        """When the gateway died, or was last seen, before the first interruption behind a moment."""
+        """When the gateway died, or was last seen, before the first interruption after a time."""
         return next((max(cut.at, at) for cut in self.interruptions if cut.found_at >= at), None)
 
     def _add_interruption(self, entry: TurnInterrupted, at: int, run_ends: Mapping[str, RunEnd]) -> None:
-        """A run that marks its own turns knows when it stops; one that died was last seen some time before."""
+        """Add an interruption. A planned stop begins when it is marked; a death, at the last sign of life."""
         run = entry.run or (self.attempts[-1].run if self.attempts else "")
         end = RunEnd(at) if is_planned_stop(entry.reason) else run_ends.get(run, RunEnd(0))
         seen = min(at, max(self._last_at, end.at))
@@ -195,12 +195,12 @@ class TurnTimeline(Struct):
 
 
 def is_planned_stop(reason: str) -> bool:
-    """Whether the gateway itself cut the turn off, because it was stopping."""
+    """Whether the gateway itself interrupted the turn, because it was stopping."""
     return reason.endswith("_timeout")
 
 
 def build_timeline(records: Iterable[JournalRecord], run_ends: Mapping[str, RunEnd]) -> TurnTimeline:
-    """The life that these records tell; `ends` says until when each run was alive."""
+    """Build a turn's timeline from its records; `run_ends` says until when each run was alive."""
     line = TurnTimeline()
     for record in records:
         line.apply(record, run_ends)
@@ -211,7 +211,7 @@ def build_timeline(records: Iterable[JournalRecord], run_ends: Mapping[str, RunE
 
 
 def _is_interrupted(timeline: TurnTimeline, span: Span) -> bool:
-    """Whether nobody works on an open span: its run died, and what it had begun does not outlive it."""
+    """Whether an open span was interrupted: its run died, and the call does not outlive its run."""
     return (
         span.kind != "person"
         and span.effect != Effect.ATTACHED

@@ -1,4 +1,4 @@
-"""What a tool is: the contract between an agent and what it can do."""
+"""The contract of a tool: its name, effect, schema and the function that runs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.core.effects import Effect
 from perdure.core.entries import ObservedExit
 from perdure.core.messages import SentFile
 
-ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object"}  # the schema of a tool that says nothing about its arguments
+ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object"}  # the schema of a tool without one
 
 
 def _ignore_sign_of_life() -> None: ...
@@ -28,22 +28,18 @@ class Use(Struct, frozen=True):
 
     arguments: dict[str, Any]
     key: str  # the idempotency key: the same for every try of the same call
-    alive: Callable[[], None] = (
-        _ignore_sign_of_life  # a long use calls it whenever something comes of it: then it is not idle
-    )
+    alive: Callable[[], None] = _ignore_sign_of_life  # to be called at every sign of life of a long call
     report_exit: Callable[[ObservedExit], None] = (
-        _ignore_exit  # its result tells how a process ended: on record together with that
+        _ignore_exit  # the result reports this exit; both are journalled together
     )
-    send_file: Callable[[SentFile], None] = (
-        _ignore_file  # its result sends this file: it is owed together with that
-    )
+    send_file: Callable[[SentFile], None] = _ignore_file  # the file is sent together with the result
 
 
 class Tool(Struct, frozen=True):
-    """A tool, and what repeating it would mean. A tool that does not say is never repeated.
+    """A tool, and what repeating it would mean. A tool that declares no effect is never repeated.
 
     `run` returns what the model reads, or raises `ToolFailed` with a sentence that the model can act on. Any
-    other error is told to the model too, by its name.
+    other error is reported to the model by its class name.
     """
 
     name: str
@@ -52,16 +48,18 @@ class Tool(Struct, frozen=True):
     effect: Effect = Effect.ONCE
     schema: Mapping[str, Any] = field(default_factory=lambda: ANY_ARGUMENTS)  # of the arguments, as JSON Schema
     timeout: float | None = None  # seconds; None: as long as the settings allow
-    where: str = ""  # of an attached tool: the installation that alone can find again what it began
-    guard: Callable[[Mapping[str, Any]], str] | None = None  # why a person must approve a call; "": nobody must
-    prepare: Callable[[str], Awaitable[None]] | None = None  # called with the key before the intent is on record
+    where: str = ""  # of an attached tool: the installation that can find its processes again
+    guard: Callable[[Mapping[str, Any]], str] | None = (
+        None  # returns why a person must approve a call; "" if no approval is needed
+    )
+    prepare: Callable[[str], Awaitable[None]] | None = None  # called with the key before the intent is journalled
 
 
 class Toolbox(Protocol):
-    """Where an agent finds its tools."""
+    """The source of an agent's tools."""
 
     async def tools(self) -> Sequence[Tool]:
-        """The tools there are now."""
+        """The tools that are available now."""
 
 
 class FixedTools(Struct, frozen=True):

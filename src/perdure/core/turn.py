@@ -1,7 +1,7 @@
 """The states of a turn and every move between them.
 
-Two rules: whatever moves a turn stands in `MOVES`, and nothing here does any I/O. The database repeats the
-states in a CHECK; `docs/architecture.md` shows the diagram that `diagram()` draws from the same table.
+Two rules: whatever moves a turn stands in `TURN_MOVES`, and nothing here does any I/O. The database repeats the
+states in a CHECK, and `docs/architecture.md` shows this table as a diagram.
 """
 
 from __future__ import annotations
@@ -77,13 +77,3 @@ def advance(state: TurnState, move: TurnMove) -> TurnState:
     except KeyError:
         legal = ", ".join(TURN_MOVES[state]) or "none, it is final"
         raise IllegalMove(f"a turn that is {state} cannot be {move}; legal from here: {legal}") from None
-
-
-def state_diagram() -> str:
-    """The table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {INITIAL_STATE}"]
-    for state, moves in TURN_MOVES.items():
-        lines += [f"    {state} --> {to}: {move}" for move, to in moves.items()]
-        if state in FINAL_STATES:
-            lines.append(f"    {state} --> [*]")
-    return "\n".join(lines)

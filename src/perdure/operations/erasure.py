@@ -9,7 +9,7 @@ from perdure.store.erasure import ErasedSession
 
 
 async def erasure_preview(store: Store, name: str) -> list[str]:
-    """What would go, a line for each session."""
+    """The sessions that an erasure would remove, one line each."""
     lines = []
     for session in await store.sessions.find_by_name(name):
         turns = len(await store.turns.of_session(session.id))
@@ -20,7 +20,7 @@ async def erasure_preview(store: Store, name: str) -> list[str]:
 
 
 def erased_line(erased: ErasedSession) -> str:
-    """What was removed, as one line for people."""
+    """The parts of a session that were erased, as one line."""
     counts = {
         "turn": erased.turns,
         "message": erased.messages,

@@ -1,12 +1,15 @@
-"""An export of some sessions alone, for people to read: one that is named, or what is of one person.
+"""An export of one session, or of one person's sessions, for people to read, with copies of its files.
 
-What a person said to the agent alone is theirs, with all that came of it. Where others talk as well, only their
-own messages are. `perdure import` takes such a file like any other.
+A session in which only this person talks to the agent is exported whole. Of a session that others share, only
+the person's own messages are exported. `perdure import` reads such a file like any other.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +24,7 @@ from perdure.errors import NotFound
 from perdure.operations.people import parse_person_id
 from perdure.store.api import Store
 from perdure.store.ids import Clock, wall_clock
+from perdure.tools.attachments import AttachmentFiles
 from perdure.version import __version__
 
 PERSON_KINDS = ("message", "command", "change")  # kinds of messages that a person wrote
@@ -38,7 +42,7 @@ class OwnMessage(Struct, frozen=True):
 
 
 async def export_named(store: Store, name: str, *, clock: Clock = wall_clock) -> tuple[str, int]:
-    """The session of that id, or all of a key, as one readable document; and how many there are."""
+    """The session of that id, or all sessions of a key, as one readable document; and how many there are."""
     named = await store.sessions.find_by_name(name)
     if not named:
         raise NotFound(texts.phrases.session_not_found(name), hint=texts.phrases.SESSION_NAMES_HINT)
@@ -49,10 +53,10 @@ async def export_named(store: Store, name: str, *, clock: Clock = wall_clock) ->
 
 
 async def export_person(store: Store, who: str, *, clock: Clock = wall_clock) -> tuple[str, int]:
-    """What is of one person, named PLATFORM:ID, as one readable document; and how many sessions that is."""
+    """What is of the person PLATFORM:ID as one readable document, and the number of sessions in it."""
     platform, person = parse_person_id(who)
     own: list[ExportedSession] = []
-    said: list[OwnMessage] = []
+    messages: list[OwnMessage] = []
     for key in await store.transfer.keys():
         if decode_session_key(key).address.platform == platform:
             for session in await store.transfer.dump(key):
@@ -60,13 +64,13 @@ async def export_person(store: Store, who: str, *, clock: Clock = wall_clock) ->
                 if theirs and _is_only_speaker(session, person):
                     own.append(session)
                 else:
-                    said += theirs
+                    messages += theirs
     known = [
         one for one in await store.people.page(limit=100_000) if (one.platform, one.person) == (platform, person)
     ]
-    if not (own or said or known):
+    if not (own or messages or known):
         raise NotFound(texts.transfer.nothing_of_person(who), hint=texts.transfer.NOTHING_OF_PERSON_HINT)
-    return _document(clock(), own, person=who, known=known, messages=said), len(own)
+    return _document(clock(), own, person=who, known=known, messages=messages), len(own)
 
 
 def _document(at: int, found: Sequence[ExportedSession], **more: Any) -> str:
@@ -75,7 +79,7 @@ def _document(at: int, found: Sequence[ExportedSession], **more: Any) -> str:
 
 
 def _is_only_speaker(session: ExportedSession, person: str) -> bool:
-    """Whether nobody else has talked in it, nor may."""
+    """Whether nobody else has talked in the session, or may."""
     if decode_session_key(session.key).shared:
         return False
     return all(_decode_inbound(one).sender.id == person for one in session.inbox if one.kind in PERSON_KINDS)
@@ -91,3 +95,36 @@ def _own_messages(session: ExportedSession, person: str) -> list[OwnMessage]:
 
 def _decode_inbound(message: ExportedMessage) -> Inbound:
     return msgspec.json.decode(message.body, type=Inbound)
+
+
+async def copy_attachments(store: Store, home: Path, document: str, folder: Path) -> int:
+    """Copy every file that a document refers to and that is still stored, each below its id; count them."""
+    ids = _referenced_ids(msgspec.json.decode(document))
+    found = [await store.attachments.get(file_id) for file_id in ids["files"]]
+    found += await store.attachments.of_turns(ids["turns"])
+    stored_files, count = AttachmentFiles(home), 0
+    for file in found:
+        path = stored_files.find(file.path) if file is not None else None
+        if file is not None and path is not None:
+            _copy(path, folder / file.id)
+            count += 1
+    return count
+
+
+def _referenced_ids(document: dict[str, Any]) -> dict[str, list[str]]:
+    """The ids of the messages' files, and of the turns, in a document."""
+    sessions = document["sessions"]
+    messages = [*document.get("messages", []), *(message for session in sessions for message in session["inbox"])]
+    files = [file["id"] for message in messages for file in message["attachments"]]
+    return {"files": files, "turns": [turn["id"] for session in sessions for turn in session["turns"]]}
+
+
+def _copy(source_path: Path, folder: Path) -> None:
+    for directory in (folder.parent, folder):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    copy = folder / source_path.name
+    with (
+        source_path.open("rb") as source,
+        os.fdopen(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target,
+    ):
+        shutil.copyfileobj(source, target)

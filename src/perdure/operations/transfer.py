@@ -1,4 +1,4 @@
-"""Sessions out of a database as JSON, and in again."""
+"""Exports sessions from a database as JSON, and imports them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from perdure.core.transfer import export_format
 from perdure.core.transfer.reader import read_document
 from perdure.core.transfer.validation import read_session_record
 from perdure.errors import BadImport, RecordRefused
-from perdure.operations.export_files import copy_attachments
-from perdure.operations.personal_export import export_named, export_person
+from perdure.operations.personal_export import copy_attachments, export_named, export_person
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.backends.read_only import open_read_only
@@ -23,7 +22,7 @@ from perdure.version import __version__
 
 
 class ImportProblem(Struct, frozen=True):
-    """A record that was not imported: its position in the list, counted from 0, the place in it, and why."""
+    """A record that was not imported: its position in the list, from 0, the path in it, and the reason."""
 
     position: int
     place: str
@@ -31,7 +30,7 @@ class ImportProblem(Struct, frozen=True):
 
 
 class ImportReport(Struct):
-    """What became of each record of an import."""
+    """The result of an import."""
 
     imported: int = 0
     unchanged: int = 0
@@ -52,9 +51,9 @@ class ImportReport(Struct):
 
 
 async def export_sessions(store: Store, write: Callable[[str], None], *, clock: Clock = wall_clock) -> int:
-    """Write every session as one JSON document, piece by piece; how many there were.
+    """Write every session as one JSON document, piece by piece; return their number.
 
-    A store over `open_reader()` does, also while a gateway is at work: each key is read as of one moment.
+    A read-only store is enough, also while a gateway is running: each key is read as of one moment.
     """
     count = 0
     write(export_format.document_start(__version__, clock()))
@@ -69,7 +68,7 @@ async def export_sessions(store: Store, write: Callable[[str], None], *, clock: 
 async def export_to(
     settings: Settings, output: Path | None, *, person: str | None = None, session: str | None = None
 ) -> int:
-    """Export to a file, which appears whole or not at all, or to standard output; all, or one's, or one."""
+    """Export all sessions, one person's or one session, to standard output or to a file that appears whole."""
 
     async def export(write: Callable[[str], None]) -> int:
         if person is None and session is None:
@@ -94,7 +93,7 @@ async def export_to(
 
 
 async def import_from(settings: Settings, path: Path) -> ImportReport:
-    """Import a file into the database of these settings, which no gateway may be using."""
+    """Import a file into the database of these settings; no gateway may be using it."""
     text = read_import(path)
     store = Store(await open_database(settings.store_url, home=settings.home))
     try:
@@ -104,7 +103,7 @@ async def import_from(settings: Settings, path: Path) -> ImportReport:
 
 
 async def import_sessions(store: Store, text: str) -> ImportReport:
-    """Bring in the sessions of an export. Those that are here already stay as they are.
+    """Import the sessions of an export. Sessions that exist already are not changed.
 
     After return: each session that counts as imported is durable, with all that belongs to it.
     If we die inside: some are; importing the same file again brings in the rest.

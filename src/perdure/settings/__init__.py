@@ -3,7 +3,8 @@
 These Structs are the only list of settings there is: what is accepted, what an error says was expected, and
 the reference in the documentation all come from here. A Struct holds settings or sections, never both. A float
 is always a duration in seconds. In `Meta`, `extra` may hold `expected` (the type in words, where the type
-alone does not say it), `default` (the default in words) and `secret` (the value is never shown).
+alone does not say it), `default` (the default in words) and `secret` (the value is never shown, and left out of
+logs; `"password"`: of a URL, its password is left out of logs).
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.core.delivery import UnknownSendPolicy
 from perdure.core.queue import QueueRules
 from perdure.core.roles import EVERYBODY, TOKEN_HOLDER, AllowLists
+from perdure.core.session import ResumePolicy
 from perdure.settings.agent import AgentSettings, McpServerSettings, ModelSettings, ToolsSettings
 from perdure.settings.platforms import (
     PlatformSettings,
@@ -23,8 +26,14 @@ from perdure.settings.platforms import (
     PluginPlatformSettings,
     TelegramSettings,
 )
-from perdure.settings.queue import InboxSettings, QueueSettings
-from perdure.settings.turns import BackgroundSettings, GoalSettings, NotifySettings, TurnSettings
+from perdure.settings.turns import (
+    BackgroundSettings,
+    GoalSettings,
+    InboxSettings,
+    NotifySettings,
+    QueueSettings,
+    TurnSettings,
+)
 from perdure.settings.value_types import (
     DURATION_EXPECTED,
     MAX_DURATION_SECONDS,
@@ -32,7 +41,6 @@ from perdure.settings.value_types import (
     Duration,
     Host,
     PositiveCount,
-    ResumePolicy,
     TimeOfDay,
 )
 
@@ -72,7 +80,7 @@ class StoreSettings(msgspec.Struct, frozen=True):
             extra={
                 "expected": "sqlite:///FILE or postgresql://USER@HOST/DATABASE",
                 "default": "sqlite:///<home>/perdure.db",
-                "secret": True,
+                "secret": "password",
             },
         ),
     ] = None
@@ -151,7 +159,7 @@ class DrainSettings(msgspec.Struct, frozen=True):
 
     @property
     def max_seconds(self) -> float:
-        """After so many seconds a stop has ended, one way or the other."""
+        """The most seconds that a stop takes."""
         return self.deadline + self.teardown
 
 
@@ -187,7 +195,7 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     """How replies are sent."""
 
     unknown: Annotated[
-        Literal["resend", "drop"],
+        UnknownSendPolicy,
         Meta(
             description="A reply that may or may not have arrived is sent again with a mark (`resend`), "
             "or given up with a notice (`drop`)."
@@ -245,13 +253,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention: RetentionSettings = RetentionSettings()
     access: AccessSettings = AccessSettings()
     platforms: PlatformsSettings = PlatformsSettings()
-    plugged: dict[
-        str, PluginPlatformSettings
-    ] = {}  # the sections `platforms.NAME` of those that other packages bring
+    plugged: dict[str, PluginPlatformSettings] = {}  # the sections `platforms.NAME` of platforms of other packages
 
     @property
     def store_url(self) -> str:
-        """The database's URL; what follows `sqlite:///` in it is an absolute path, as it stands."""
+        """The database's URL; after `sqlite:///` stands an absolute path."""
         url = self.store.url or f"{SQLITE_PREFIX}perdure.db"
         if not url.startswith(SQLITE_PREFIX):
             return url
@@ -259,40 +265,40 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_file_bytes(self) -> int:
-        """How many bytes a file may have that somebody sends."""
+        """The most bytes of a file that a person sends."""
         return self.inbox.max_file * 1_000_000
 
     @property
     def workspace(self) -> Path:
-        """Where the agent reads and writes files."""
+        """The directory in which the agent reads and writes files."""
         return self.home / (self.tools.directory or "workspace")
 
     def platform(self, name: str) -> PlatformSettings:
-        """The settings of a platform; of one that has none, such as one of a test, the defaults."""
+        """The settings of a platform; the defaults for a platform without settings, such as one of a test."""
         return self.all_platforms.get(name, PlatformSettings())
 
     @property
     def all_platforms(self) -> dict[str, PlatformSettings]:
-        """Those that this version has, and those in the configuration that other packages bring."""
+        """The settings of every platform: those of this version, and configured ones of other packages."""
         return {**msgspec.structs.asdict(self.platforms), **self.plugged}
 
     @property
     def queue_rules(self) -> QueueRules:
-        """How messages wait."""
+        """The queue rules by these settings."""
         quiet, age = int(self.queue.quiet * 1000), int(self.inbox.max_age * 1000)
         return QueueRules(self.queue.mode, self.queue.cap, quiet, age, await_files=True)
 
     def recovery_policy(self, platform: str, chat: str) -> ResumePolicy:
-        """What becomes of a turn that was cut off in this chat: it says so itself, or its platform, or all."""
-        there = self.platform(platform)
-        return there.recovery_chats.get(chat) or there.recovery or self.recovery.policy
+        """The resume policy of a chat: its own, that of its platform, or the general one."""
+        settings = self.platform(platform)
+        return settings.recovery_chats.get(chat) or settings.recovery or self.recovery.policy
 
     def allow_lists(self, platform: str) -> AllowLists:
-        """Whom the configuration lets in on a platform, and as what."""
-        there = self.platform(platform)
+        """The people whom the configuration lets in on a platform."""
+        settings = self.platform(platform)
         holder = {TOKEN_HOLDER.id} if platform == "web" else set()
         return AllowLists(
-            owners=frozenset({*there.allow, *holder} - {EVERYBODY}),
-            chats={chat: frozenset(people) for chat, people in there.allow_chats.items()},
-            everybody=EVERYBODY in there.allow,
+            owners=frozenset({*settings.allow, *holder} - {EVERYBODY}),
+            chats={chat: frozenset(people) for chat, people in settings.allow_chats.items()},
+            everybody=EVERYBODY in settings.allow,
         )

@@ -120,8 +120,8 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     command: list[NonEmptyText] = []
     url: Url | None = None
-    env: dict[NonEmptyText, str] = {}
-    headers: dict[NonEmptyText, str] = {}
+    env: Annotated[dict[NonEmptyText, str], Meta(extra={"secret": True})] = {}
+    headers: Annotated[dict[NonEmptyText, str], Meta(extra={"secret": True})] = {}
     effects: dict[NonEmptyText, Literal["pure", "keyed", "once"]] = {}
     timeout: float = 120.0
     startup_timeout: float = 10.0

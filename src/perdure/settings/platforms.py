@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from perdure.settings.value_types import ModelName, NonEmptyText, ResumePolicy, Secret, Url
+from perdure.core.session import ResumePolicy
+from perdure.settings.value_types import ModelName, NonEmptyText, Secret, Url
 
 
 class PlatformSettings(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""What values of settings may be, and how that is said."""
+"""The types of settings' values, and how messages describe them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -19,7 +19,6 @@ OBJECT_EXPECTED = 'an object in a Python module, written "module:object"'
 URL_EXPECTED = "a URL that begins with http:// or https://"
 DATABASE_URL_PATTERN = r"\A(sqlite:///(?!:memory:)[^?\x00-\x1f]*[^?/\x00-\x1f]|postgresql://\S+)\Z"
 
-ResumePolicy = Literal["auto", "ask", "off"]
 PositiveCount = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Duration = Annotated[float, Meta(ge=0, le=MAX_DURATION_SECONDS, extra={"expected": DURATION_EXPECTED})]
 DatabaseUrl = Annotated[str, Meta(pattern=DATABASE_URL_PATTERN)]

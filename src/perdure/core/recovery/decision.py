@@ -1,13 +1,13 @@
-"""Whether an interrupted turn goes on: one pure decision over its journal and its surroundings.
+"""The recovery decision: whether an interrupted turn resumes, by its journal, its context and the policy.
 
-`decide()` reads from top to bottom as an operator would explain it. It never acts: the recoverer journals the
-decision with its evidence and applies it.
+`decide()` reads from top to bottom as an operator would explain it. It never acts: `runtime.recovery` journals
+the decision with its evidence and applies it.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,12 +15,12 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.journal import RecoveryDecided, TurnView
 from perdure.core.recovery.tail import Tail, tail_of
-from perdure.core.session import SessionState
+from perdure.core.session import ResumePolicy, SessionState
 from perdure.core.turn import TurnState
 
 
 class InterruptionReason(StrEnum):
-    """Why a turn was cut off."""
+    """Why a turn was interrupted."""
 
     RESTART_TIMEOUT = "restart_timeout"
     SHUTDOWN_TIMEOUT = "shutdown_timeout"
@@ -28,14 +28,12 @@ class InterruptionReason(StrEnum):
     LEASE_LOST = "lease_lost"
 
 
-# Reasons after which a turn goes on by itself. A line here extends the set.
+# Reasons after which a turn resumes by itself.
 AUTO_RESUME_REASONS: frozenset[str] = frozenset(InterruptionReason)
-
-ResumePolicy = Literal["auto", "ask", "off"]
 
 
 class RecoveryPolicy(Struct, frozen=True):
-    """What the operator wants, for one chat."""
+    """The operator's settings for recovery in one chat."""
 
     policy: ResumePolicy = "auto"
     freshness_ms: int = 3_600_000  # 0 switches the check off
@@ -45,7 +43,7 @@ class RecoveryPolicy(Struct, frozen=True):
 
 
 class RecoveryContext(Struct, frozen=True):
-    """What the journal of the turn does not know."""
+    """The facts for a decision that are not in the turn's journal."""
 
     session: SessionState = SessionState.OPEN
     last_sign_of_life: int | None = None
@@ -68,7 +66,7 @@ class RecoveryChoice(StrEnum):
 
 
 class RecoveryRule(StrEnum):
-    """Which line of `decide()` spoke."""
+    """The line of `decide()` that made a decision."""
 
     FINAL_ANSWER = "final_answer"
     NOTHING_DONE = "nothing_done"
@@ -93,7 +91,7 @@ ALONE_EVIDENCE = (
 )
 
 
-# Held back for good: a new message does not join such a turn, it supersedes it.
+# Rules that hold a turn back for good: a new message does not join such a turn, it supersedes it.
 HELD_BACK_RULES: frozenset[str] = frozenset(
     (RecoveryRule.UNAUTHORISED, RecoveryRule.STALE, RecoveryRule.TOKENS, RecoveryRule.NO_ADDRESS)
 )
@@ -107,7 +105,7 @@ class RecoveryDecision(Struct, frozen=True):
 
 
 def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now: int) -> RecoveryDecision:
-    """Decide about an interrupted turn. Total: every turn gets a decision, none an error."""
+    """Decide about an interrupted turn. Every turn gets a decision; none raises an error."""
     tail, last = tail_of(view), view.last_interruption
     reason = last.reason if last else None
     age = None if context.last_sign_of_life is None else max(0, now - context.last_sign_of_life)
@@ -162,7 +160,7 @@ def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now
 
 
 def awaits_slot(view: TurnView) -> bool:
-    """Whether it was decided that the turn goes on, and it waits for a slot: nothing has come since."""
+    """Whether recovery has decided to resume the turn, and it still waits for a slot."""
     last = view.records[-1].entry if view.records else None
     begun = view.state in (TurnState.INTERRUPTED, TurnState.RUNNING)
     return begun and isinstance(last, RecoveryDecided) and last.rule == RecoveryRule.RESUME

@@ -1,4 +1,4 @@
-"""What the model must be told before its next answer: at most one note."""
+"""The gateway's note to the model before its next answer: at most one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perdure.core.journal import (
 from perdure.core.recovery.tail import Tail, tail_of
 from perdure.core.session import CancelReason
 
-LATE_REPLY_MS = 3_600_000  # a reply that comes later than this after its question is told as late
+LATE_REPLY_MS = 3_600_000  # a reply that comes later than this after its question gets a note
 
 
 def note_for_model(view: TurnView, history: Sequence[TurnView], now: int, freshness_ms: int) -> str | None:
@@ -52,7 +52,7 @@ class _LateReply(Struct, frozen=True):
 
 
 def _late_reply(view: TurnView) -> _LateReply | None:
-    """The person's reply that no model has heard yet, if it came long after its question was first asked."""
+    """The person's reply that no model has read yet, if it came long after its question was first asked."""
     asked: dict[str, int] = {}
     late = None
     for record in view.records:
@@ -68,7 +68,7 @@ def _late_reply(view: TurnView) -> _LateReply | None:
 
 
 def _is_fresh(previous: TurnView, now: int, freshness_ms: int) -> bool:
-    """Whether a turn that has ended is as recent as one that may go on by itself. 0 means at any age."""
+    """Whether an ended turn is as recent as a turn that may resume by itself. 0 means at any age."""
     last = previous.content[-1].at if previous.content else 0
     return freshness_ms == 0 or now - last <= freshness_ms
 
@@ -82,7 +82,7 @@ def _has_joined_messages(view: TurnView) -> bool:
 
 
 def _note_about_previous(previous: TurnView, *, written: bool, fresh: bool) -> str | None:
-    """What a new turn must know of the one before it; `written` says whether it has a message of its own."""
+    """The note to a new turn about the turn before it; `written`: the new turn has a message of its own."""
     known, finished = _describe_doubtful_calls(previous), _has_finished_step(previous)
     match previous.ended:
         case TurnCancelled(why=CancelReason.SUPERSEDED | CancelReason.REPLACED):
@@ -105,7 +105,7 @@ def _has_finished_step(view: TurnView) -> bool:
 
 
 def _describe_doubtful_calls(view: TurnView) -> list[str]:
-    """What is known of the calls that had begun when the turn was cut off and have no result of their own."""
+    """What is known of the calls that had begun before the interruption and have no result of their own."""
     return [_describe_call(call) for call in view.calls.values() if _is_in_doubt(call)]
 
 
@@ -115,14 +115,14 @@ def _is_in_doubt(call: CallProgress) -> bool:
 
 def _describe_call(call: CallProgress) -> str:
     assert call.started is not None  # noqa: S101 reason: only calls in doubt come here
-    what = texts.tool_calls.format_call(call.request.tool, call.request.arguments)
+    text = texts.tool_calls.format_call(call.request.tool, call.request.arguments)
     remedy, outcome = REMEDIES[call.started.effect], call.ended.outcome if call.ended else None
     match remedy, outcome:
         case Remedy.REPEAT, None:
-            return texts.recovery_note.call_run_again(what)
+            return texts.recovery_note.call_run_again(text)
         case Remedy.REPEAT, "cancelled":
-            return texts.recovery_note.call_not_run_again(what)
+            return texts.recovery_note.call_not_run_again(text)
         case Remedy.ATTACH, None:
-            return texts.recovery_note.call_still_running(what)
+            return texts.recovery_note.call_still_running(text)
         case _:
-            return texts.recovery_note.call_in_doubt(what)
+            return texts.recovery_note.call_in_doubt(text)

@@ -1,4 +1,4 @@
-"""What a person asked of a turn and no attempt has taken up yet: an answer, an approval, or `/resume`."""
+"""A person's request to a turn that no attempt has taken up yet: an answer, an approval, or `/resume`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PERSON_RULE = "person"  # the rule of a decision that a person made, with `/resu
 
 
 class PendingRequest(Struct, frozen=True):
-    """Who asked, when, which right that takes, and the question that it answers, if it answers one."""
+    """Who requested it, when, the right that it needs, and the question that it answers, if any."""
 
     by: Sender
     at: int
@@ -21,7 +21,7 @@ class PendingRequest(Struct, frozen=True):
 
 
 def pending_request(view: TurnView) -> PendingRequest | None:
-    """The person's word that is newer than the turn's last claim, if there is one."""
+    """The newest request of a person since the turn's last claim; None if there is none."""
     for record in reversed(view.records):
         match record.entry:
             case TurnClaimed():
@@ -35,6 +35,6 @@ def pending_request(view: TurnView) -> PendingRequest | None:
 
 
 def times_asked(view: TurnView, question: str) -> int:
-    """How often a question was put."""
+    """How often a question was asked."""
     entries = (record.entry for record in view.records)
     return sum(isinstance(entry, QuestionAsked) and entry.question == question for entry in entries)

@@ -1,4 +1,4 @@
-"""What a turn's journal ends with. Our own marks, notes, decisions and results are never the tail."""
+"""The tail of a turn: what its content ends with. The gateway's own entries are never the tail."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from perdure.core.journal import CallProgress, ModelAnswered, ToolEnded, TurnView
 
-# How providers spell "I have said all I wanted to say", in lower case. Anything else (length, max_tokens,
-# content_filter, error, none at all) is a response that was cut off.
+# The finish reasons of a complete answer, in lower case, by any provider. Any other (length, max_tokens,
+# content_filter, error, none at all) means that the response is truncated.
 FINAL_FINISH_REASONS = frozenset(
     (
         "stop",
@@ -27,9 +27,9 @@ FINAL_FINISH_REASONS = frozenset(
 )
 
 
-# How providers spell "I reached my length limit", in lower case: this ends a text, never a tool call.
+# The finish reasons of a response that reached its length limit, in lower case.
 LENGTH_FINISH_REASONS = frozenset(("length", "max_tokens", "model_length"))
-# Ends at which a provider stopped the model in the middle: a tool call before one of them is half a call.
+# Finish reasons at which a provider stopped the model: a tool call before one of them may be incomplete.
 STOPPED_FINISH_REASONS = LENGTH_FINISH_REASONS | {"content_filter", "refusal", "safety", "error"}
 
 
@@ -43,9 +43,6 @@ class Tail(StrEnum):
     FINAL = "the final answer"
 
 
-RESUMABLE_TAILS = frozenset((Tail.MESSAGE, Tail.OPEN_CALL, Tail.RESULT, Tail.TRUNCATED))
-
-
 def is_final_response(response: ModelAnswered) -> bool:
     """Whether a model's response ends the turn: no tool call, and an explicit finish."""
     return not response.calls and (response.finish or "").lower() in FINAL_FINISH_REASONS
@@ -57,7 +54,7 @@ def is_length_limited(response: ModelAnswered) -> bool:
 
 
 def tail_of(view: TurnView) -> Tail:
-    """Name what the turn's content ends with."""
+    """The tail of a turn."""
     if not view.content:
         return Tail.NOTHING
     if view.awaits_answer:
@@ -74,5 +71,5 @@ def tail_of(view: TurnView) -> Tail:
 
 
 def _lacks_result(call: CallProgress) -> bool:
-    """Whether nothing came of the call: a `cancelled` result is ours, written when its turn ended before it."""
+    """Whether the call has no result. `cancelled` is none: the gateway wrote it when the turn ended first."""
     return call.ended is None or call.ended.outcome == "cancelled"

@@ -1,1 +1,1 @@
-"""The export file: its format, and reading it back with suspicion."""
+"""The export file: its format, its reader, and the validation of its records."""

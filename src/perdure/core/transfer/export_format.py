@@ -1,9 +1,9 @@
-"""The export file: one JSON document, one session per line, with all that is known of it.
+"""The format of an export: one JSON document with one session per line.
 
 A session's line has the fields that every session has in JSON, then its turns with their journals, the messages
 that were received and the replies that are owed or were sent. Times are UTC milliseconds; only the time of the
-mark is text, for people to read. What cannot be carried to another place is exported as what it is there: a send
-under way is of unknown outcome, and a fetched file is a reference again.
+mark is text, for people to read. State that cannot be moved to another machine is exported as it would be there:
+a send under way has an unknown outcome, and a fetched file is a reference again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NonEmptyText = Annotated[str, Meta(min_length=1)]
 
 
 class ExportedEntry(Struct, frozen=True):
-    """One fact of a turn. Its body stays as it is, whatever this version understands of it."""
+    """A journal entry. Its body is exported unchanged."""
 
     seq: Positive
     kind: NonEmptyText
@@ -59,7 +59,7 @@ class ExportedAttachment(Struct, frozen=True):
 
 
 class ExportedMessage(Struct, frozen=True):
-    """A message that was received: waiting for its turn, or kept so that it acts once."""
+    """A message of the inbox: waiting, or stored so that it takes effect only once."""
 
     id: NonEmptyText
     event_key: NonEmptyText
@@ -72,12 +72,12 @@ class ExportedMessage(Struct, frozen=True):
     received_at: TimestampMs
     attachments: tuple[ExportedAttachment, ...] = ()
     kind: str = "message"
-    manner: str | None = None  # what it does to a turn that runs; an older export does not say
+    manner: str | None = None  # its queue mode; an older export has none
     sent_at: TimestampMs | None = None
 
 
 class ExportedDelivery(Struct, frozen=True):
-    """A part of a reply: owed, sent, or what else became of it."""
+    """A row of the outbox: one part of a reply."""
 
     id: NonEmptyText
     delivery_key: NonEmptyText
@@ -99,7 +99,7 @@ class ExportedDelivery(Struct, frozen=True):
 
 
 class ExportedSession(Struct, frozen=True):
-    """A session and all that belongs to it. A field with a default may be missing in an older export."""
+    """A session with its turns, messages and replies. A field with a default may be missing in older exports."""
 
     key: str
     id: NonEmptyText
@@ -107,9 +107,9 @@ class ExportedSession(Struct, frozen=True):
     created_at: TimestampMs
     updated_at: TimestampMs
     address: Any = None
-    resume_pending: bool | None = None  # None: an older export, which does not say
+    resume_pending: bool | None = None  # None: an older export
     resume_reason: str | None = None
-    last_resume_marked_at: Any = None  # whatever stands here: a time that cannot be read costs no more than itself
+    last_resume_marked_at: Any = None  # any value: an unreadable time is dropped with a warning
     was_auto_reset: bool | None = None
     auto_reset_reason: str | None = None
     interruptions: NonNegative | None = None
@@ -120,7 +120,7 @@ class ExportedSession(Struct, frozen=True):
     outbox: tuple[ExportedDelivery, ...] = ()
 
 
-# Computed from the rest, or shared with other sessions of the same key.
+# Fields that are computed from the rest, or shared with other sessions of the same key.
 _DERIVED_FIELDS = frozenset(
     (
         "address",
@@ -136,7 +136,7 @@ _DERIVED_FIELDS = frozenset(
 
 
 def document_head(version: str, exported_at: int) -> dict[str, Any]:
-    """What a document says of itself."""
+    """The head of a document: format, version and time."""
     return {"format": EXPORT_FORMAT, "version": version, "exported_at": exported_at}
 
 
@@ -151,20 +151,20 @@ def session_line(session: ExportedSession, *, first: bool) -> str:
 
 
 def document_end() -> str:
-    """The document behind its last session."""
+    """The document after its last session."""
     return "\n]}\n"
 
 
 def comparable_facts(session: ExportedSession) -> dict[str, Any]:
-    """What the session is made of, to compare two by: no matter how it was spelled, or in which order."""
-    told = {
+    """The facts of a session in a form that compares equal however the file spelled and ordered them."""
+    facts = {
         name: value
         for name, value in msgspec.json.decode(_to_json(session)).items()
         if name not in _DERIVED_FIELDS
     }
     for name in ("turns", "inbox", "outbox"):
-        told[name].sort(key=lambda part: part["id"])
-    return told
+        facts[name].sort(key=lambda part: part["id"])
+    return facts
 
 
 def format_time(at: int) -> str:
@@ -173,7 +173,7 @@ def format_time(at: int) -> str:
 
 
 def parse_time(value: object) -> int | None:
-    """The time that was meant, in milliseconds: from ISO 8601, which is UTC if it names no zone, or a number."""
+    """A time in milliseconds, from ISO 8601 (UTC if it has no zone) or a number; None if it is neither."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)

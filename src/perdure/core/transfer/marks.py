@@ -1,7 +1,7 @@
-"""The mark of an imported session: told by its journal, or made part of it.
+"""The mark of an imported session: found in its journal, or added to it.
 
-The recovery fields of a record are derived from its journal, so the journal is believed where they differ. A mark
-that no journal tells of, as another program may have kept it, becomes an interrupted turn.
+The recovery fields of a record are derived from its journal; where they differ, the journal wins. A mark that is
+not in the journal, as another program may export it, becomes an interrupted turn.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from perdure.core.transfer.export_format import (
 from perdure.core.turn import OPEN_STATES, TURN_MOVES, TurnMove, TurnState
 from perdure.errors import RecordRefused
 
-UNKNOWN_REASON = "unknown"  # of a mark that came without one; such a turn does not go on by itself
+UNKNOWN_REASON = "unknown"  # of a mark without a reason; such a turn does not resume by itself
 
 
 def settle_mark(session: ExportedSession) -> tuple[ExportedSession, list[str]]:
-    """The session with its mark in its journal, and a warning for all that was said otherwise."""
+    """The session with its mark in its journal, and a warning for each field that differs from the journal."""
     warnings = []
     unreadable = session.last_resume_marked_at is not None and parse_time(session.last_resume_marked_at) is None
     if unreadable:
@@ -55,7 +55,7 @@ def settle_mark(session: ExportedSession) -> tuple[ExportedSession, list[str]]:
 
 
 def journalled_recovery(session: ExportedSession) -> RecoveryState:
-    """The recovery state that the session's journal tells of; nearly every journal has no mark."""
+    """The recovery state by the session's journal."""
     if not any(line.kind == TurnInterrupted.kind for turn in session.turns for line in turn.journal):
         return RecoveryState()
     views = [(turn, fold(decode_journal(turn))) for turn in session.turns]
@@ -70,7 +70,7 @@ def journalled_recovery(session: ExportedSession) -> RecoveryState:
 
 
 def decode_journal(turn: ExportedTurn) -> list[JournalRecord]:
-    """The turn's journal, as the store reads it."""
+    """Decode a turn's journal, as the store does."""
     return [
         JournalRecord(line.seq, line.at, decode_entry(line.kind, line.version, bytes(line.body)))
         for line in turn.journal
@@ -88,11 +88,11 @@ def _last_seq(view: TurnView, kind: type[Entry]) -> int:
     return max((record.seq for record in view.records if isinstance(record.entry, kind)), default=0)
 
 
-# ── making it part of the journal ───────────────────────────────────────────────────────────────────────────
+# ── adding a mark to the journal ────────────────────────────────────────────────────────────────────────────
 
 
 def _add_mark(session: ExportedSession, reason: str) -> ExportedSession:
-    """Interrupt the turn that is under way, or one made for the sake of the mark."""
+    """Add an `interrupted` entry to the open turn, or to a new turn if none is open."""
     time = parse_time(session.last_resume_marked_at)
     mark = TurnInterrupted(reason, dated=time is not None)
     at = session.updated_at if time is None else time
@@ -102,12 +102,12 @@ def _add_mark(session: ExportedSession, reason: str) -> ExportedSession:
     if TurnMove.INTERRUPTED not in TURN_MOVES[TurnState(begun.state)]:
         raise RecordRefused(".resume_pending", f"expected false, as its turn is {begun.state}, got true")
     lines = _export_entries([mark], _next_seq(session), at)
-    cut_off = replace(begun, state=TurnState.INTERRUPTED.value, journal=(*begun.journal, *lines))
-    return replace(session, turns=tuple(cut_off if turn is begun else turn for turn in session.turns))
+    interrupted = replace(begun, state=TurnState.INTERRUPTED.value, journal=(*begun.journal, *lines))
+    return replace(session, turns=tuple(interrupted if turn is begun else turn for turn in session.turns))
 
 
 def _turn_with_mark(session: ExportedSession, mark: TurnInterrupted, at: int) -> ExportedTurn:
-    """A turn that nothing is known of but its interruption. The same file always makes the same turn."""
+    """A turn with nothing but an interruption. The same file always gives the same turn."""
     seq = _next_seq(session)
     return ExportedTurn(
         id=f"t_{session.id}.{seq}",
@@ -123,7 +123,7 @@ def _turn_with_mark(session: ExportedSession, mark: TurnInterrupted, at: int) ->
 
 
 def _remove_mark_time(session: ExportedSession) -> ExportedSession:
-    """Take the time from the newest mark that counts: the file contradicts itself, and we do not guess."""
+    """Remove the time of the newest mark that counts, because the file states an unreadable one."""
     marks = [mark for turn in session.turns for mark in _marks(fold(decode_journal(turn)))]
     newest = max(mark.seq for mark in marks if mark.cancelled not in UNMARKING_REASONS)
     return replace(session, turns=tuple(_remove_entry_time(turn, newest) for turn in session.turns))
@@ -152,23 +152,23 @@ def _next_seq(session: ExportedSession) -> int:
     return 1 + max((line.seq for turn in session.turns for line in turn.journal), default=0)
 
 
-# ── what was said otherwise ─────────────────────────────────────────────────────────────────────────────────
+# ── fields that differ from the journal ─────────────────────────────────────────────────────────────────────
 
 
 def _field_differences(session: ExportedSession) -> Iterator[str]:
-    """The recovery fields that are not what the journal tells; an older export says nothing of them."""
+    """A warning for each recovery field that differs from the journal; an older export has no such fields."""
     if session.resume_pending is None:
         return
-    truth = journalled_recovery(session)
+    journalled = journalled_recovery(session)
     marked_at = parse_time(session.last_resume_marked_at)
-    count = truth.interruptions if session.interruptions is None else session.interruptions
-    said = RecoveryState(session.resume_pending, session.resume_reason, marked_at, count)
+    count = journalled.interruptions if session.interruptions is None else session.interruptions
+    stated = RecoveryState(session.resume_pending, session.resume_reason, marked_at, count)
     for name in RecoveryState.__struct_fields__:
-        was, is_now = getattr(said, name), getattr(truth, name)
-        if was != is_now:
+        in_file, in_journal = getattr(stated, name), getattr(journalled, name)
+        if in_file != in_journal:
             yield (
-                f".{name}: it says {_format_value(name, was)}; {_format_value(name, is_now)} was taken, as its "
-                "journal says"
+                f".{name}: it says {_format_value(name, in_file)}; "
+                f"{_format_value(name, in_journal)} was taken, as its journal says"
             )
 
 

@@ -1,7 +1,7 @@
-"""An export file, read back: what can be believed, what must be refused, and what is only worth a warning.
+"""Reads an export file: its document, and the fields and types of each record.
 
-The document is read as a whole or refused as a whole (`BadImport`); each of its records is read, or refused alone
-(`RecordRefused`). A record that is believed is one that our own store could have written.
+A document that cannot be read is refused as a whole (`BadImport`); a record that cannot be read is refused alone
+(`RecordRefused`). `validation` then accepts only a record that our own store could have written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ERROR_WITH_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?$", re
 _MISSING_FIELD = re.compile(r"^Object missing required field `(.+)`$")
 _PATH_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
-# Which struct the parts of a record have, so that a field that none of them knows can be named.
+# The structs of the parts of a record, to find the fields that none of them has.
 _NESTED_STRUCTS: dict[type[Struct], dict[str, type[Struct]]] = {
     ExportedSession: {"turns": ExportedTurn, "inbox": ExportedMessage, "outbox": ExportedDelivery},
     ExportedTurn: {"journal": ExportedEntry},
@@ -43,7 +43,7 @@ _NESTED_STRUCTS: dict[type[Struct], dict[str, type[Struct]]] = {
 
 
 def read_document(text: str) -> tuple[list[Raw], list[str]]:
-    """The records of an export, each still to be read, and what beside them is not understood."""
+    """The records of an export, not yet decoded, and a warning for each unknown field beside them."""
     document = _decode_document(text)
     head, sessions = _decode_plain(document.get("perdure")), document.get("sessions")
     if not isinstance(head, dict) or not isinstance(head.get("format"), int):
@@ -98,11 +98,11 @@ def _decode_plain(raw: Raw | None) -> Any:
     return None if raw is None else msgspec.json.decode(raw)
 
 
-# ── the shape of a record ───────────────────────────────────────────────────────────────────────────────────
+# ── the fields of a record ──────────────────────────────────────────────────────────────────────────────────
 
 
 def decode_session(raw: Raw) -> tuple[ExportedSession, list[str]]:
-    """The record, if each of its fields is there and of its type, and the places of fields that nobody knows."""
+    """Decode a record whose fields all have their types; also return the paths of its unknown fields."""
     try:
         plain = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
@@ -115,7 +115,7 @@ def decode_session(raw: Raw) -> tuple[ExportedSession, list[str]]:
 
 
 def record_refusal(error: msgspec.DecodeError, plain: Any = None, base_path: str = "") -> RecordRefused:
-    """What was expected, what came, and at which place."""
+    """The refusal of a record: what was expected, what came, and at which path."""
     found = _ERROR_WITH_PATH.match(str(error))
     what, place = (found["what"], found["place"] or "") if found else (str(error), "")
     if missing := _MISSING_FIELD.match(what):
@@ -141,11 +141,11 @@ def _value_at(value: Any, path: str) -> Any:
 
 
 def short_json(value: object) -> str:
-    """A value as it stands in the file, cut to a readable length."""
+    """A value as JSON, shortened to a readable length."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def lower_first(sentence: str) -> str:
-    """A sentence to go on with after a colon."""
+    """The sentence with a small first letter, to stand after a colon."""
     return sentence[:1].lower() + sentence[1:]

@@ -1,4 +1,4 @@
-"""Whether a record of an import is one that our own store could have written."""
+"""Validates a record of an import: accepted if our own store could have written it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _validate_session(session: ExportedSession) -> None:
     _validate_uniqueness(session)
 
 
-# ── one by one ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── each part by itself ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _validate_head(session: ExportedSession) -> None:
@@ -132,7 +132,7 @@ def _validate_delivery(delivery: ExportedDelivery, turns: Collection[str], path:
         )
 
 
-# ── all together ────────────────────────────────────────────────────────────────────────────────────────────
+# ── all parts together ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _validate_uniqueness(session: ExportedSession) -> None:
@@ -161,7 +161,7 @@ def _require_unique(values: Iterable[object], path: str, name: str) -> None:
         seen.add(value)
 
 
-# ── small questions ─────────────────────────────────────────────────────────────────────────────────────────
+# ── single values ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _validate_key(key: str, path: str) -> Address:
@@ -192,7 +192,7 @@ def _require_known_turn(turn: str | None, turns: Collection[str], path: str) -> 
 
 
 def _require_presence(value: object, state: str, with_value: str, path: str) -> None:
-    """A field that one state has, and no other."""
+    """Require a value in one state, and none in any other."""
     if (value is not None) != (state == with_value):
         expected = "a value" if state == with_value else "null"
         raise RecordRefused(path, f"expected {expected}, as the state is {state}, got {short_json(value)}")
