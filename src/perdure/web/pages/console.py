@@ -17,21 +17,26 @@ from perdure.errors import NotFound, Unavailable
 from perdure.operations.configuration import effective_settings
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
 from perdure.operations.outbox import list_deliveries
-from perdure.operations.people import PeopleVerbs
-from perdure.operations.resources import SettingResource
+from perdure.operations.resources import SettingResource, cut_page
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
-from perdure.runtime.gateway import Gateway
 from perdure.web.api.overview import pending_question, read_overview
-from perdure.web.api.people import read_people_after
+from perdure.web.api.people import people_verbs
 from perdure.web.api.processes import process_resource, read_process_output
-from perdure.web.api.sessions import read_session_filter, read_session_name
-from perdure.web.api.turns import read_after, read_decisions_after, read_delivery_states, read_path_id
 from perdure.web.pages import actions
 from perdure.web.pages.rendering import render_page
 from perdure.web.pages.timeline_layout import timeline_diagrams
 from perdure.web.pages.timeline_table import timeline_rows
+from perdure.web.requests import (
+    read_after,
+    read_decisions_after,
+    read_delivery_states,
+    read_path_id,
+    read_people_after,
+    read_session_filter,
+    read_session_name,
+)
 from perdure.web.responses import HttpRefusal
-from perdure.web.routes import route
+from perdure.web.routes import GatewayApi, route
 
 PAGE_SIZE = 50
 SECTION_OF_PAGE = {
@@ -57,11 +62,8 @@ def errors_as_page(endpoint: PageEndpoint) -> PageEndpoint:
     return shown
 
 
-class ConsolePages:
+class ConsolePages(GatewayApi):
     """Pages for whoever runs the gateway. They change nothing: buttons post to the API."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
 
     @route("GET", "/console", "the console: how the gateway is, and what needs somebody", login="page")
     @errors_as_page
@@ -81,8 +83,9 @@ class ConsolePages:
     async def sessions(self, request: Request) -> Response:
         which = read_session_filter(dict(request.query_params) | {"order": "newest"})
         found = await list_sessions(self._gateway.store, read_after(request, "session"), PAGE_SIZE + 1, which)
-        older = _next_page_url(request, found[PAGE_SIZE - 1].id) if len(found) > PAGE_SIZE else None
-        values = {"sessions": found[:PAGE_SIZE], "which": which, "older": older}
+        sessions, more = cut_page(found, PAGE_SIZE)
+        older = _next_page_url(request, sessions[-1].id) if more else None
+        values = {"sessions": sessions, "which": which, "older": older}
         return await self._render("sessions", _json_url("/api/sessions", request, order="newest"), **values)
 
     @route("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page", query=("after",))
@@ -135,8 +138,9 @@ class ConsolePages:
     async def processes(self, request: Request) -> Response:
         after = read_after(request, "process")
         found = await self._gateway.store.processes.page(after, PAGE_SIZE + 1, newest=True)
-        older = _next_page_url(request, found[PAGE_SIZE - 1].id) if len(found) > PAGE_SIZE else None
-        shown = [process_resource(process) for process in found[:PAGE_SIZE]]
+        processes, more = cut_page(found, PAGE_SIZE)
+        older = _next_page_url(request, processes[-1].id) if more else None
+        shown = [process_resource(process) for process in processes]
         json = _json_url("/api/processes", request, order="newest")
         return await self._render("processes", json, processes=shown, older=older)
 
@@ -146,15 +150,14 @@ class ConsolePages:
         name = read_path_id(request, "id", "process")
         process = await self._gateway.store.processes.get(name)
         if process is None:
-            raise NotFound(f"no process is named {name!r}", hint="The list of processes has those that there are.")
+            raise NotFound(texts.http.unknown_process(name), hint=texts.http.PROCESS_LIST_HINT)
         found = await read_process_output(self._gateway, process, None)
         return await self._render("process", f"/api/processes/{name}", process=found)
 
     @route("GET", "/console/people", "who may talk to the agent, and who asks to", login="page", query=("after",))
     @errors_as_page
     async def people(self, request: Request) -> Response:
-        register = PeopleVerbs(self._gateway.settings, self._gateway.store, self._gateway.operator_verbs.clock)
-        found = await register.page(read_people_after(request))
+        found = await people_verbs(self._gateway).page(read_people_after(request))
         values = {
             "people": [(each, actions.person_actions(each)) for each in found.people],
             "configured": found.configured or [],
