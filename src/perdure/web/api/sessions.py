@@ -12,7 +12,6 @@ from perdure.errors import StillRuns
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
 from perdure.operations.resources import SessionResource, cut_page
 from perdure.operations.timeline import list_turns
-from perdure.store.ids import wall_clock
 from perdure.store.sessions import Session
 from perdure.web.api.gateway import gateway_status
 from perdure.web.requests import read_after, read_session_filter, read_session_name
@@ -52,7 +51,7 @@ class SessionApi(GatewayApi):
         store, session = self._gateway.store, await self._find_session(request)
         found = await session_resource(store, session)
         turns, more = await list_turns(store, session.id, read_after(request, "turn"))
-        why = await explain_session(store, session.id, wall_clock)
+        why = await explain_session(store, session.id, self._gateway.operator_verbs.clock)
         return structs.replace(found, why=why, turns=turns, more=more)
 
     @json_route(
