@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from perdure.store.sessions import Session
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import Person, gateway
 from support.inprocess import serving
+from support.pairing import api_request
 from support.recovery import (
     AgentHarness,
     crash_in_step,
@@ -482,3 +484,16 @@ async def test_model_hears_all_of_a_conversation_that_is_too_long_to_come_with_t
         turn = await last_turn(gateway.store, key_of(platform))
     assert turn.records[0].seq > MAX_INLINE_ENTRIES, "the claim reads only so much"
     assert bench.request_texts()[-1] == ["say: first", script, "say: last"]
+
+
+async def test_explanation_over_http_counts_by_the_clock_of_the_gateway_as_its_page_does(tmp_path: Path) -> None:
+    platform, bench, clock = SimulatedPlatform(), AgentHarness("slow"), SettableClock()
+    await crash_in_step(tmp_path, platform, bench, "step slow\nsay: one", clock=clock, **OFF)
+    async with serving(tmp_path, platform, agent=bench.agent, clock=clock, **OFF) as gateway:
+        await wait_for_replies(platform, HELD)
+        clock.move(3 * 60 * 60)
+        session = await current(gateway.store, platform)
+        described = await api_request(gateway, "GET", f"/api/sessions/{session.id}")
+        page = await api_request(gateway, "GET", f"/console/sessions/{session.id}")
+    assert "3 h ago" in " ".join(described.json()["why"])
+    assert all(html.escape(line) in page.text for line in described.json()["why"])

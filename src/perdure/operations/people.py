@@ -17,6 +17,7 @@ from perdure.operations.resources import (
     PairingRequestResource,
     PeopleResponse,
     PersonResource,
+    cut_page,
 )
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
@@ -55,7 +56,8 @@ class PeopleVerbs:
         """A page of the people let in by name, behind the cursor; the first page also has everybody else."""
         platform, person, chat = [*split_parts(after), "", "", ""][:3]
         found = await self._store.people.page((platform, person, chat), limit + 1)
-        shown, more = [person_resource(each) for each in found[:limit]], len(found) > limit
+        people, more = cut_page(found, limit)
+        shown = [person_resource(each) for each in people]
         if after:
             return PeopleResponse(shown, more)
         return PeopleResponse(shown, more, self._configured_people(), await self._pairing_requests())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -14,6 +14,14 @@ from perdure.core.timeline import AttemptSpan, Span
 from perdure.core.turn import TurnState
 from perdure.store.previews import StoredPreview
 from perdure.store.runs import Run
+
+T = TypeVar("T")
+
+
+def cut_page(found: list[T], size: int) -> tuple[list[T], bool]:
+    """The page of `size` items, and whether there are more, from a read of `size + 1` items."""
+    return found[:size], len(found) > size
+
 
 # ── outbox ──────────────────────────────────────────────────────────────────────────────────────────────────
 

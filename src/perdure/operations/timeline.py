@@ -25,6 +25,7 @@ from perdure.operations.resources import (
     TurnResource,
     TurnRunResource,
     TurnTimelineResponse,
+    cut_page,
 )
 from perdure.store.api import Store
 from perdure.store.decisions import DecisionRecord
@@ -179,7 +180,8 @@ async def list_turns(
 ) -> tuple[list[PastTurnResource], bool]:
     """A page of a session's turns, the newest first, and whether there are more."""
     found = await store.timelines.turns_of_session(session, after, limit + 1)
-    return [_past_turn(each) for each in found[:limit]], len(found) > limit
+    turns, more = cut_page(found, limit)
+    return [_past_turn(each) for each in turns], more
 
 
 def _past_turn(summary: TurnSummary) -> PastTurnResource:

@@ -1,4 +1,4 @@
-"""The routes of the gateway's HTTP API, and the login before them."""
+"""The ASGI application: the routes of the HTTP API and the pages, behind the login."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from perdure.errors import BadPerson, NewerEntry, NotFound, NotTaken, TooManyTri
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 from perdure.web.api.attachments import AttachmentApi
-from perdure.web.api.chat_list import ChatListApi
-from perdure.web.api.chats import ChatApi
-from perdure.web.api.configuration import ConfigurationApi
+from perdure.web.api.chats import ChatApi, ChatListApi
 from perdure.web.api.demo import DemoApi, uses_only_offline_model
-from perdure.web.api.health import HealthApi
+from perdure.web.api.gateway import ConfigurationApi, HealthApi
 from perdure.web.api.metrics import MetricsApi
+from perdure.web.api.outbox import OutboxApi
 from perdure.web.api.overview import OverviewApi
 from perdure.web.api.people import PeopleApi
 from perdure.web.api.processes import ProcessApi
 from perdure.web.api.questions import QuestionApi
 from perdure.web.api.sessions import SessionApi
-from perdure.web.api.turns import OutboxApi, TurnApi
+from perdure.web.api.turns import TurnApi
 from perdure.web.auth.headers import SecurityHeaders
 from perdure.web.auth.login import Authenticator
 from perdure.web.auth.origin import HostNames
@@ -42,15 +41,15 @@ from perdure.web.webhooks import WebhookApi
 
 
 def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervised: bool = False) -> ASGIApp:
-    """The application that serves one gateway, to this machine alone or to others too.
+    """The application of one gateway, reachable from this machine alone (`loopback`) or from others too.
 
-    `supervised` if somebody starts the gateway again when it dies.
+    `supervised` says that a supervisor restarts the gateway when its process dies.
     """
-    gate = Authenticator(token, HostNames(gateway.settings.web.names, loopback=loopback))
+    authenticator = Authenticator(token, HostNames(gateway.settings.web.names, loopback=loopback))
     demo = loopback and uses_only_offline_model(gateway.settings)
     app = Starlette(
-        routes=gate.build_routes(
-            collect_routes(*route_providers(gateway, gate, demo=demo, supervised=supervised))
+        routes=authenticator.build_routes(
+            collect_routes(*route_providers(gateway, authenticator, demo=demo, supervised=supervised))
         ),
         exception_handlers={
             HttpRefusal: refusal_response,
@@ -70,9 +69,9 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
 def route_providers(
     gateway: Gateway, authenticator: Authenticator, *, demo: bool = True, supervised: bool = False
 ) -> list[object]:
-    """Who answers: each of their methods with a `@call` above it is a route."""
+    """The objects whose decorated methods are the endpoints; an earlier path matches before a later one."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())
-    rooms: list[object] = [
+    providers: list[object] = [
         ChatListApi(gateway),
         ChatApi(gateway, web),
         AttachmentApi(gateway),
@@ -93,4 +92,4 @@ def route_providers(
         MetricsApi(gateway),
         *([DemoApi(gateway.settings.home)] if demo else []),
     ]
-    return [*rooms, DescriptionApi(each for each, _ in collect_routes(*rooms))]
+    return [*providers, DescriptionApi(spec for spec, _ in collect_routes(*providers))]

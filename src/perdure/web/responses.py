@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -13,8 +12,6 @@ from starlette.responses import Response
 from perdure.errors import PerdureError, Unavailable
 from perdure.web.pages.rendering import render_page
 from perdure.web.routes import json_response
-
-ID_PATTERN = re.compile(r"[a-z]+_[0-9a-z]+")
 
 
 class ErrorResponse(Struct, frozen=True):

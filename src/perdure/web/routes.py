@@ -13,6 +13,8 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.runtime.gateway import Gateway
+
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 Method = Callable[[Any, Request], Awaitable[Response]]
@@ -131,6 +133,13 @@ def json_route(
         )
 
     return mark
+
+
+class GatewayApi:
+    """The base of endpoints that read or change one gateway; `collect_routes` looks only into subclasses."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
 
 
 def _operation_id(endpoint: Callable[..., Any]) -> str:

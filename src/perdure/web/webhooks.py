@@ -1,20 +1,17 @@
-"""What platforms post to the gateway by themselves. Each adapter knows its own from somebody else's."""
+"""Webhooks: requests that chat platforms send to the gateway; each adapter authenticates its own."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.runtime.gateway import Gateway
+from perdure.core import texts
 from perdure.web.requests import read_body
 from perdure.web.responses import HttpRefusal
-from perdure.web.routes import route
+from perdure.web.routes import GatewayApi, route
 
 
-class WebhookApi:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
+class WebhookApi(GatewayApi):
     @route(
         "POST",
         "/hooks/{platform}",
@@ -22,10 +19,10 @@ class WebhookApi:
         login="no",
     )
     async def post(self, request: Request) -> Response:
-        """Hand a post to the adapter of that name. Only what is stored is answered with success."""
+        """Hand the request to its adapter, which reports success only after the update is stored."""
         name = request.path_params["platform"]
         adapter = next((each for each in self._gateway.adapters if each.name == name and each.takes_posts), None)
         if adapter is None:
-            raise HttpRefusal(404, f"no platform posts to {request.url.path}", "docs/http.md lists what there is.")
+            raise HttpRefusal(404, texts.http.unknown_webhook(request.url.path), texts.http.PATHS_HINT)
         answered = await adapter.take_post(dict(request.headers), await read_body(request))
         return Response(answered.body, answered.status, media_type=answered.media_type)

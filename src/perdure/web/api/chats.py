@@ -1,4 +1,4 @@
-"""A person's side of a chat: write a message, read what is there, follow what happens."""
+"""Chats of the web platform over HTTP: list them, write, change and read messages, follow events."""
 
 from __future__ import annotations
 
@@ -10,19 +10,30 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.core import texts
-from perdure.core.address import Address, session_key
+from perdure.core.address import Address, session_key, split_session_key
 from perdure.core.messages import Inbound
 from perdure.core.queue import Fate
 from perdure.core.roles import TOKEN_HOLDER
+from perdure.operations.inspect import waits_for
+from perdure.operations.resources import cut_page
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
+from perdure.store.sessions import Session
 from perdure.web.api.attachments import find_uploads
-from perdure.web.api.events import EventCursor, read_cursor, stream_events
-from perdure.web.requests import read_json
-from perdure.web.responses import ID_PATTERN, HttpRefusal
-from perdure.web.routes import EVENT_STREAM, Reply, json_route, route
+from perdure.web.api.events import EventCursor, stream_events
+from perdure.web.requests import (
+    ID_PATTERN,
+    read_chat_address,
+    read_event_cursor,
+    read_new_message,
+    read_new_text,
+)
+from perdure.web.responses import HttpRefusal
+from perdure.web.routes import EVENT_STREAM, GatewayApi, Reply, json_route, route
 from perdure.web.schemas.chats import (
     ChangedMessageResponse,
+    ChatListResponse,
+    ChatResource,
     EditMessageRequest,
     MessageChange,
     MessageListResponse,
@@ -30,10 +41,28 @@ from perdure.web.schemas.chats import (
     StoredMessageResponse,
 )
 
+MAX_CHATS = 50
+MAX_TITLE_CHARACTERS = 60
 PAGE_SIZE = 500
-# No control characters, and not the one that stands for bytes which were no text.
-_CHAT_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd]{1,200}")
+NOT_CHANGED_HINTS = {
+    Fate.TOO_LATE: texts.http.MESSAGE_HAS_BEGUN_HINT,
+    Fate.UNKNOWN: texts.http.MESSAGE_UNKNOWN_HINT,
+}
 _POSITION = re.compile(r"[0-9]{1,18}")
+
+
+class ChatListApi(GatewayApi):
+    @json_route("GET", "/api/chats", "the chats that were used last, newest first, at most 50", ChatListResponse)
+    async def recent(self, _: Request) -> ChatListResponse:
+        prefix = session_key(self._gateway.settings.agent.name, Address("web", "dm", "x"))[:-1]
+        found = await self._gateway.store.sessions.recent_by_prefix(prefix, MAX_CHATS)
+        return ChatListResponse([await self._chat_resource(session, words) for session, words in found])
+
+    async def _chat_resource(self, session: Session, words: str) -> ChatResource:
+        """The chat of a session; its title is the first of these words."""
+        chat, waits = split_session_key(session.key)[1].chat, await waits_for(self._gateway.store, session.id)
+        title = texts.phrases.first_words(words, MAX_TITLE_CHARACTERS) or chat
+        return ChatResource(chat, title, session.id, session.state, session.updated_at, waits)
 
 
 class ChatApi:
@@ -50,20 +79,17 @@ class ChatApi:
         statuses=(202, 200),
     )
     async def write(self, request: Request) -> Reply[StoredMessageResponse]:
-        """Write a message to a chat."""
-        address, body = _read_address(request), await _read_message(request)
+        """Store a message for the agent."""
+        address, body = read_chat_address(request), await read_new_message(request)
         files = await find_uploads(self._gateway, body.attachments)
         stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text, attachments=files))
         if stored.fate is Fate.FULL:
             cap = self._gateway.settings.queue.cap
-            raise HttpRefusal(
-                429, texts.queue.refused_as_full(cap), "Wait until some are answered; then send it with a new id."
-            )
+            raise HttpRefusal(429, texts.queue.refused_as_full(cap), texts.http.WAIT_FOR_ANSWERS)
         if stored.fate is Fate.ERASED:
-            raise HttpRefusal(410, "a message of this id was here, and was erased", "Send it with a new id.")
-        return Reply(
-            StoredMessageResponse(stored.message, stored.session, stored.key), 202 if stored.fresh else 200
-        )
+            raise HttpRefusal(410, texts.http.MESSAGE_ERASED, texts.http.SEND_WITH_NEW_ID)
+        response = StoredMessageResponse(stored.message, stored.session, stored.key)
+        return Reply(response, 202 if stored.fresh else 200)
 
     @json_route(
         "PUT",
@@ -73,9 +99,9 @@ class ChatApi:
         body=EditMessageRequest,
     )
     async def change(self, request: Request) -> ChangedMessageResponse:
-        """Give a message that has not begun other words."""
-        name, address = request.path_params["id"], _read_address(request)
-        text = await _read_new_text(request)
+        """Change the text of a message whose turn has not begun."""
+        name, address = request.path_params["id"], read_chat_address(request)
+        text = await read_new_text(request)
         return await self._submit_change(
             Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
         )
@@ -87,9 +113,9 @@ class ChatApi:
         ChangedMessageResponse,
     )
     async def take_back(self, request: Request) -> ChangedMessageResponse:
-        """Take a message back that has not begun."""
+        """Delete a message whose turn has not begun."""
         return await self._submit_change(
-            Inbound(_read_address(request), request.path_params["id"], TOKEN_HOLDER, "", kind="delete")
+            Inbound(read_chat_address(request), request.path_params["id"], TOKEN_HOLDER, "", kind="delete")
         )
 
     async def _submit_change(self, change: Inbound) -> ChangedMessageResponse:
@@ -111,11 +137,11 @@ class ChatApi:
         query=("after",),
     )
     async def read(self, request: Request) -> MessageListResponse:
-        """What is in a chat."""
+        """A page of the messages in a chat."""
         key = self._read_session_key(request)
         after = await self._message_position(key, request.query_params.get("after") or "0")
-        seen = await self._gateway.store.inbox.chat_messages(key, after, PAGE_SIZE + 1)
-        return MessageListResponse(seen[:PAGE_SIZE], len(seen) > PAGE_SIZE)
+        found = await self._gateway.store.inbox.chat_messages(key, after, PAGE_SIZE + 1)
+        return MessageListResponse(*cut_page(found, PAGE_SIZE))
 
     @route(
         "GET",
@@ -125,85 +151,34 @@ class ChatApi:
         media_type=EVENT_STREAM,
     )
     async def events(self, request: Request) -> Response:
-        """Follow what happens in a chat."""
+        """Stream the events of a chat, from the reader's cursor on."""
         key = self._read_session_key(request)
-        cursor = read_cursor(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        cursor = read_event_cursor(request)
         await self._check_cursor(key, cursor)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        if request.method == "HEAD":  # it has no body, so it must not wait for the end of one
+        if request.method == "HEAD":  # its response has no body, and must not wait for the end of the stream
             return Response(None, headers=headers, media_type=EVENT_STREAM)
         stream = stream_events(self._gateway, self._web, key, cursor)
         return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
     def _read_session_key(self, request: Request) -> str:
-        return session_key(self._gateway.settings.agent.name, _read_address(request))
+        return session_key(self._gateway.settings.agent.name, read_chat_address(request))
 
     async def _message_position(self, key: str, after: str) -> int:
-        """A place in the chat, given as a number or as the id of a message."""
+        """A position in the chat, given as a number or as the id of a message."""
         if _POSITION.fullmatch(after):
             return int(after)
-        place = await self._gateway.store.inbox.position_of(key, after) if ID_PATTERN.fullmatch(after) else None
-        if place is None:
-            raise HttpRefusal(
-                400, f"after={after[:60]!r} names no message of this chat", "Give the id or position of one."
-            )
-        return place
+        inbox = self._gateway.store.inbox
+        position = await inbox.position_of(key, after) if ID_PATTERN.fullmatch(after) else None
+        if position is None:
+            raise HttpRefusal(400, texts.http.bad_message_cursor(after), texts.http.GIVE_MESSAGE)
+        return position
 
     async def _check_cursor(self, key: str, cursor: EventCursor) -> None:
-        """An event id leads into the journal of a session: that must be one of this chat."""
+        """Refuse a cursor into the journal of a session that is not one of this chat."""
         store = self._gateway.store
         session = await store.sessions.get(cursor.session) if cursor.session else None
         if session is None and cursor.session and await store.erasure.was_erased(cursor.session):
-            return  # what was behind it is gone: the stream goes on with what came since
+            return  # the session was erased: the stream goes on with the events since
         if cursor.session and (session is None or session.key != key):
-            raise HttpRefusal(
-                400, f"Last-Event-ID {str(cursor)!r} is not of this chat", "Send the id of an event of this chat."
-            )
-
-
-def _read_address(request: Request) -> Address:
-    chat = request.path_params["chat"]
-    if not _CHAT_NAME.fullmatch(chat):
-        raise HttpRefusal(
-            400,
-            "the name of the chat cannot be used",
-            "Use 1 to 200 characters, none of them a control character.",
-        )
-    return Address("web", "dm", chat)
-
-
-async def _read_message(request: Request) -> NewMessageRequest:
-    message = await read_json(request, NewMessageRequest, MESSAGE_EXAMPLE, "the body is not a message")
-    if not 0 < len(message.id) <= 200:
-        raise HttpRefusal(400, f"id: expected 1 to 200 characters, got {len(message.id)}", MESSAGE_EXAMPLE)
-    if not message.attachments:
-        _check_not_blank(message.text, MESSAGE_EXAMPLE)
-    _check_storable("id", message.id, MESSAGE_EXAMPLE)
-    _check_storable("text", message.text, MESSAGE_EXAMPLE)
-    return message
-
-
-async def _read_new_text(request: Request) -> str:
-    text = (await read_json(request, EditMessageRequest, EDIT_EXAMPLE, "the body has no new words")).text
-    _check_not_blank(text, EDIT_EXAMPLE)
-    _check_storable("text", text, EDIT_EXAMPLE)
-    return text
-
-
-def _check_not_blank(text: str, example: str) -> None:
-    if not text.strip():
-        raise HttpRefusal(400, "text: expected something to answer, got nothing but blanks", example)
-
-
-def _check_storable(name: str, text: str, example: str) -> None:
-    """PostgreSQL keeps no text with a zero, and one gateway must not take what another one cannot."""
-    if "\0" in text:
-        raise HttpRefusal(400, f"{name}: expected characters other than NUL (U+0000), got one", example)
-
-
-NOT_CHANGED_HINTS = {
-    Fate.TOO_LATE: "It has begun, or was answered, dropped or deleted. Write a new message instead.",
-    Fate.UNKNOWN: "Name it by the id that you gave it when you wrote it.",
-}
-EDIT_EXAMPLE = 'Send JSON such as {"text": "hello"}.'
-MESSAGE_EXAMPLE = 'Send JSON such as {"id": "1", "text": "hello"}, with an id of your own for every new message.'
+            raise HttpRefusal(400, texts.http.event_of_another_chat(str(cursor)), texts.http.GIVE_EVENT_OF_CHAT)

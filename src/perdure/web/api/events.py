@@ -7,7 +7,6 @@ what comes behind them is read from there. So a reader who was away, or whose ga
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -37,7 +36,6 @@ from perdure.errors import Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.inbox import ChatMessage
-from perdure.web.responses import HttpRefusal
 
 KEEP_ALIVE_SECONDS = 15.0
 MAX_SUMMARY_CHARACTERS = 300  # letters
@@ -45,7 +43,6 @@ STORE_RETRY_SECONDS = 1.0  # seconds between tries while the store gives no answ
 _LINE_BREAK_ESCAPES = {
     code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)
 }  # many readers take them for line ends
-_CURSOR_PATTERN = re.compile(r"([0-9]{1,18})\.((?:s_[0-9a-z]+)?)\.([0-9]{1,18})")
 
 
 class EventCursor(Struct, frozen=True):
@@ -57,17 +54,6 @@ class EventCursor(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.position}.{self.session}.{self.seq}"
-
-
-def read_cursor(text: str) -> EventCursor:
-    """Read an event id back; none at all means the beginning."""
-    if not text:
-        return EventCursor()
-    found = _CURSOR_PATTERN.fullmatch(text)
-    if found is None:
-        hint = "Send the id of an event, or none at all."
-        raise HttpRefusal(400, f"Last-Event-ID {text[:60]!r} is none of ours", hint)
-    return EventCursor(int(found[1]), found[2], int(found[3]))
 
 
 async def stream_events(gateway: Gateway, web: WebAdapter, key: str, cursor: EventCursor) -> AsyncIterator[str]:

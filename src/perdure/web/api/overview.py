@@ -1,4 +1,4 @@
-"""The overview: how the gateway is, and what needs somebody, with what to do about it."""
+"""The overview over HTTP: the state of the gateway, and everything that needs a person, with actions."""
 
 from __future__ import annotations
 
@@ -13,28 +13,25 @@ from perdure.core.entries import QuestionAsked
 from perdure.core.journal import TurnView, fold
 from perdure.core.turn import TurnState
 from perdure.operations.outbox import delivery_resource
-from perdure.operations.people import PeopleVerbs
 from perdure.operations.resources import DeliveryResource
 from perdure.operations.timeline import list_decisions, turn_resource
 from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import SessionFilter
 from perdure.store.transitions import Turn
 from perdure.version import __version__
-from perdure.web.api.sessions import gateway_status
+from perdure.web.api.gateway import gateway_status
+from perdure.web.api.people import people_verbs
 from perdure.web.pages.actions import delivery_actions, make_action, resume_actions, turn_actions
 from perdure.web.pages.filters import chat_label
-from perdure.web.routes import json_route
+from perdure.web.routes import GatewayApi, json_route
 from perdure.web.schemas.gateway import AttentionItem, OverviewResponse, PlatformStatusResource
 
-MAX_ITEMS_PER_KIND = 20  # of each kind: whoever has more goes through the lists
+MAX_ITEMS_PER_KIND = 20  # the lists of the console have the rest
 RECENT_FAILURE_MS = 86_400_000
 RECENT_DECISIONS = 5
 
 
-class OverviewApi:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
+class OverviewApi(GatewayApi):
     @json_route(
         "GET",
         "/api/overview",
@@ -68,7 +65,7 @@ def _platform_statuses(gateway: Gateway) -> list[PlatformStatusResource]:
 
 
 async def attention_items(gateway: Gateway) -> list[AttentionItem]:
-    """Everything that does not go on by itself, the most pressing first."""
+    """Everything that does not go on without a person, the most urgent first."""
     found: list[AttentionItem] = []
     if gateway.loops.recoverer.paused:
         found.append(
@@ -108,7 +105,7 @@ def _turn_location(turn: Turn) -> dict[str, Any]:
 
 
 async def _pairing_items(gateway: Gateway) -> list[AttentionItem]:
-    people = await PeopleVerbs(gateway.settings, gateway.store, gateway.operator_verbs.clock).page(limit=1)
+    people = await people_verbs(gateway).page(limit=1)
     return [
         _attention_item(
             "warn",
@@ -123,7 +120,7 @@ async def _pairing_items(gateway: Gateway) -> list[AttentionItem]:
 
 
 async def pending_question(gateway: Gateway, turn: Turn) -> QuestionAsked | None:
-    """What a turn waits for, if it waits for a person."""
+    """The question that a turn waits for, if it waits for a person."""
     return (await _read_turn_view(gateway, turn)).question if turn.state is TurnState.WAITING else None
 
 
@@ -167,7 +164,7 @@ async def _suspended_items(gateway: Gateway) -> list[AttentionItem]:
 
 
 async def _delivery_items(gateway: Gateway) -> list[AttentionItem]:
-    """Those of unknown outcome, and those that were lately given up, unless they were sent again."""
+    """Replies of unknown outcome, and replies that failed within a day and were not sent again."""
     outbox = gateway.store.outbox
     unknown = (await outbox.page((DeliveryState.UNKNOWN,), limit=MAX_ITEMS_PER_KIND)).rows
     failed = (await outbox.page((DeliveryState.REFUSED, DeliveryState.EXPIRED), limit=MAX_ITEMS_PER_KIND)).rows

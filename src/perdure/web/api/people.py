@@ -1,4 +1,4 @@
-"""People over HTTP, for whoever runs the gateway: who is known, who asks, and the verbs that change that."""
+"""People over HTTP: who is let in, who asks to be, and the verbs that change it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from starlette.requests import Request
 
+from perdure.core import texts
 from perdure.operations.people import PeopleChange, PeopleVerbs
 from perdure.operations.resources import PeopleResponse
 from perdure.runtime.gateway import Gateway
-from perdure.web.requests import read_json
+from perdure.web.requests import read_people_after, read_person_request
 from perdure.web.responses import HttpRefusal
-from perdure.web.routes import json_route
+from perdure.web.routes import GatewayApi, json_route
 from perdure.web.schemas.people import (
     AddPersonRequest,
     ChangeRoleRequest,
@@ -22,22 +23,22 @@ from perdure.web.schemas.people import (
     RemovePersonRequest,
 )
 
-MAX_TEXT_CHARACTERS = 1000
-PERSON_EXAMPLE = 'Send JSON such as {"code": "ABCD-EFGH", "role": "member"}; docs/people.md has the others.'
-
-
 REQUEST_TYPES: dict[str, type[PersonRequest]] = {
     "pair": PairPersonRequest,
     "add": AddPersonRequest,
     "role": ChangeRoleRequest,
     "remove": RemovePersonRequest,
 }
+# Each verb takes the fields of its request as arguments.
+VERBS: dict[str, Callable[..., Awaitable[PeopleChange]]] = {
+    "pair": PeopleVerbs.pair,
+    "add": PeopleVerbs.add,
+    "role": PeopleVerbs.role,
+    "remove": PeopleVerbs.remove,
+}
 
 
-class PeopleApi:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
+class PeopleApi(GatewayApi):
     @json_route(
         "GET",
         "/api/people",
@@ -46,7 +47,7 @@ class PeopleApi:
         query=("after",),
     )
     async def list(self, request: Request) -> PeopleResponse:
-        return await self._register().page(read_people_after(request))
+        return await people_verbs(self._gateway).page(read_people_after(request))
 
     @json_route(
         "POST",
@@ -56,37 +57,17 @@ class PeopleApi:
         body=tuple(REQUEST_TYPES.values()),
     )
     async def act(self, request: Request) -> PersonChangeResponse:
-        """pair, add, role or remove."""
+        """Apply `pair`, `add`, `role` or `remove` to a person."""
         verb = request.path_params["verb"]
         if verb not in REQUEST_TYPES:
-            raise HttpRefusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(REQUEST_TYPES)}.")
-        words = await _read_person_request(request, REQUEST_TYPES[verb])
-        act: Callable[..., Awaitable[PeopleChange]] = getattr(self._register(), verb)
-        change = await act(**msgspec.structs.asdict(words))
+            raise HttpRefusal(404, texts.http.unknown_verb(verb), texts.http.verbs(REQUEST_TYPES))
+        body = await read_person_request(request, REQUEST_TYPES[verb])
+        change = await VERBS[verb](people_verbs(self._gateway), **msgspec.structs.asdict(body))
         if change.done:
             await self._gateway.operator_verbs.apply_people_change(change.key)
         return PersonChangeResponse(change.done, change.said, change.who)
 
-    def _register(self) -> PeopleVerbs:
-        return PeopleVerbs(self._gateway.settings, self._gateway.store, self._gateway.operator_verbs.clock)
 
-
-def read_people_after(request: Request) -> str:
-    """Behind whom a page begins."""
-    after = request.query_params.get("after", "")
-    if "\0" in after or len(after) > MAX_TEXT_CHARACTERS:
-        raise HttpRefusal(400, f"after={after[:60]!r} is nobody's place", "Give the `place` of the last one seen.")
-    return after
-
-
-async def _read_person_request(request: Request, body_type: type[PersonRequest]) -> PersonRequest:
-    words = await read_json(request, body_type, PERSON_EXAMPLE)
-    if any("\0" in text or len(text) > MAX_TEXT_CHARACTERS for text in _texts(words)):
-        raise HttpRefusal(
-            400, f"expected texts of at most {MAX_TEXT_CHARACTERS} characters, none of them NUL", PERSON_EXAMPLE
-        )
-    return words
-
-
-def _texts(body: PersonRequest) -> list[str]:
-    return [text for text in msgspec.structs.astuple(body) if isinstance(text, str)]
+def people_verbs(gateway: Gateway) -> PeopleVerbs:
+    """The verbs on the gateway's own store, by its own clock."""
+    return PeopleVerbs(gateway.settings, gateway.store, gateway.operator_verbs.clock)

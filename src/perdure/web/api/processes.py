@@ -1,31 +1,28 @@
-"""Processes in the background over HTTP, for whoever runs the gateway."""
+"""Background processes and their output over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 
 from msgspec import structs
 from starlette.requests import Request
 
+from perdure.core import texts
+from perdure.operations.resources import cut_page
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
 from perdure.tools import keeper
-from perdure.web.api.turns import read_after, read_path_id
+from perdure.web.requests import read_after, read_offset, read_path_id
 from perdure.web.responses import HttpRefusal
-from perdure.web.routes import json_route
+from perdure.web.routes import GatewayApi, json_route
 from perdure.web.schemas.processes import ProcessListResponse, ProcessOutputResponse, ProcessResource
 
 PAGE_SIZE = 100
-MAX_OUTPUT_BYTES = 64 * 1024  # bytes in one answer
-OFFSET_PATTERN = re.compile(r"[0-9]{1,15}")
+MAX_OUTPUT_BYTES = 64 * 1024  # in one response
 
 
-class ProcessApi:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
+class ProcessApi(GatewayApi):
     @json_route(
         "GET",
         "/api/processes",
@@ -36,7 +33,8 @@ class ProcessApi:
     async def list(self, request: Request) -> ProcessListResponse:
         after, newest = read_after(request, "process"), request.query_params.get("order") == "newest"
         found = await self._gateway.store.processes.page(after, PAGE_SIZE + 1, newest=newest)
-        return ProcessListResponse([process_resource(each) for each in found[:PAGE_SIZE]], len(found) > PAGE_SIZE)
+        processes, more = cut_page(found, PAGE_SIZE)
+        return ProcessListResponse([process_resource(each) for each in processes], more)
 
     @json_route(
         "GET",
@@ -50,8 +48,8 @@ class ProcessApi:
         name = read_path_id(request, "id", "process")
         process = await self._gateway.store.processes.get(name)
         if process is None:
-            raise HttpRefusal(404, f"no process is named {name!r}", "GET /api/processes lists them.")
-        return await read_process_output(self._gateway, process, _read_offset(request))
+            raise HttpRefusal(404, texts.http.unknown_process(name), texts.http.PROCESS_IDS_HINT)
+        return await read_process_output(self._gateway, process, read_offset(request))
 
 
 async def read_process_output(gateway: Gateway, process: Process, offset: int | None) -> ProcessOutputResponse:
@@ -73,15 +71,6 @@ def _read_output(process: Process, directory: Path, offset: int | None) -> Proce
         size=size,
         here=directory.exists(),
     )
-
-
-def _read_offset(request: Request) -> int | None:
-    given = request.query_params.get("offset", "")
-    if given and not OFFSET_PATTERN.fullmatch(given):
-        raise HttpRefusal(
-            400, f"offset={given[:60]!r} is no place in the output", "Give the `next` of the answer before."
-        )
-    return int(given) if given else None
 
 
 def process_resource(process: Process) -> ProcessResource:

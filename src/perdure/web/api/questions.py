@@ -1,13 +1,13 @@
-"""Answers to what the agent asks, over HTTP: questions, and calls that wait for approval."""
+"""Answers to the agent's questions, and approvals of its calls, over HTTP."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 
-from perdure.runtime.gateway import Gateway
-from perdure.web.requests import read_json
+from perdure.core import texts
+from perdure.web.requests import read_answer, read_approval, read_question_id
 from perdure.web.responses import HttpRefusal
-from perdure.web.routes import json_route
+from perdure.web.routes import GatewayApi, json_route
 from perdure.web.schemas.chats import (
     AnswerQuestionRequest,
     ApprovalResponse,
@@ -15,14 +15,8 @@ from perdure.web.schemas.chats import (
     QuestionAnswerResponse,
 )
 
-ANSWER_EXAMPLE = 'Send JSON such as {"answer": "Left"}.'
-APPROVAL_EXAMPLE = 'Send JSON such as {"approve": true}.'
 
-
-class QuestionApi:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
+class QuestionApi(GatewayApi):
     @json_route(
         "POST",
         "/api/questions/{id:path}/answer",
@@ -31,15 +25,10 @@ class QuestionApi:
         body=AnswerQuestionRequest,
     )
     async def answer(self, request: Request) -> QuestionAnswerResponse:
-        """Answer a question that a turn waits with."""
-        given = await read_json(request, AnswerQuestionRequest, ANSWER_EXAMPLE)
-        if not given.answer.strip() or "\0" in given.answer:
-            raise HttpRefusal(400, "answer: expected some words, and no NUL (U+0000) in them", ANSWER_EXAMPLE)
-        name = _read_question_id(request)
-        if not await self._gateway.operator_verbs.answer_question(name, given.answer):
-            raise HttpRefusal(
-                404, f"no question {name[:80]!r} waits for an answer", "It may have been answered already."
-            )
+        """Answer a question that a turn waits for."""
+        answer, name = await read_answer(request), read_question_id(request)
+        if not await self._gateway.operator_verbs.answer_question(name, answer):
+            raise HttpRefusal(404, texts.http.no_open_question(name), texts.http.MAYBE_ANSWERED)
         return QuestionAnswerResponse(name, answered=True)
 
     @json_route(
@@ -51,16 +40,8 @@ class QuestionApi:
     )
     async def decide_approval(self, request: Request) -> ApprovalResponse:
         """Approve or deny a call."""
-        given, name = await read_json(request, DecideApprovalRequest, APPROVAL_EXAMPLE), _read_question_id(request)
-        verdict = await self._gateway.operator_verbs.decide_approval(name, approve=given.approve)
+        approve, name = await read_approval(request), read_question_id(request)
+        verdict = await self._gateway.operator_verbs.decide_approval(name, approve=approve)
         if verdict == "nothing":
-            raise HttpRefusal(
-                404, f"nothing named {name[:80]!r} waits for approval", "It may have been decided already."
-            )
+            raise HttpRefusal(404, texts.http.no_open_approval(name), texts.http.MAYBE_DECIDED)
         return ApprovalResponse(name, verdict)
-
-
-def _read_question_id(request: Request) -> str:
-    """The name of what is answered. None of ours holds a zero, and PostgreSQL could not even be asked for it."""
-    name: str = request.path_params["id"]
-    return name.replace("\0", "?")

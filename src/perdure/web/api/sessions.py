@@ -1,34 +1,29 @@
-"""The operator's side of the HTTP API: sessions, their recovery state, and the verbs."""
+"""Sessions over HTTP: list them with their recovery state, read one, and the verbs of operators."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from msgspec import structs
 from starlette.requests import Request
 
-from perdure.core.session import SessionState
-from perdure.core.turn import OPEN_STATES
+from perdure.core import texts
 from perdure.errors import StillRuns
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
-from perdure.operations.resources import SessionResource
+from perdure.operations.resources import SessionResource, cut_page
 from perdure.operations.timeline import list_turns
-from perdure.runtime.gateway import Gateway
-from perdure.store.ids import wall_clock
-from perdure.store.sessions import Session, SessionFilter
-from perdure.web.api.turns import read_after
+from perdure.store.sessions import Session
+from perdure.web.api.gateway import gateway_status
+from perdure.web.requests import read_after, read_session_filter, read_session_name
 from perdure.web.responses import HttpRefusal
-from perdure.web.routes import json_route
+from perdure.web.routes import GatewayApi, json_route
 from perdure.web.schemas.gateway import StatusResponse
 from perdure.web.schemas.sessions import ResumeAllResponse, SessionListResponse, SessionVerbResponse
 
 PAGE_SIZE = 100
 
 
-class SessionApi:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
+class SessionApi(GatewayApi):
     @json_route("GET", "/api/status", "how the gateway is", StatusResponse)
     async def status(self, _: Request) -> StatusResponse:
         return await gateway_status(self._gateway)
@@ -43,7 +38,7 @@ class SessionApi:
     async def list(self, request: Request) -> SessionListResponse:
         after, which = read_after(request, "session"), read_session_filter(request.query_params)
         found = await list_sessions(self._gateway.store, after, PAGE_SIZE + 1, which)
-        return SessionListResponse(found[:PAGE_SIZE], len(found) > PAGE_SIZE)
+        return SessionListResponse(*cut_page(found, PAGE_SIZE))
 
     @json_route(
         "GET",
@@ -56,7 +51,7 @@ class SessionApi:
         store, session = self._gateway.store, await self._find_session(request)
         found = await session_resource(store, session)
         turns, more = await list_turns(store, session.id, read_after(request, "turn"))
-        why = await explain_session(store, session.id, wall_clock)
+        why = await explain_session(store, session.id, self._gateway.operator_verbs.clock)
         return structs.replace(found, why=why, turns=turns, more=more)
 
     @json_route(
@@ -66,7 +61,7 @@ class SessionApi:
         SessionVerbResponse,
     )
     async def act(self, request: Request) -> SessionVerbResponse:
-        """resume, drop, stop, suspend or erase."""
+        """Apply `resume`, `drop`, `stop`, `suspend` or `erase` to a session."""
         operators = self._gateway.operator_verbs
         verbs: dict[str, Callable[[Session], Awaitable[bool]]] = {
             "resume": operators.resume,
@@ -78,12 +73,12 @@ class SessionApi:
         if verb == "erase":
             return await self._erase_session(request)
         if verb not in verbs:
-            raise HttpRefusal(404, f"there is no verb {verb!r}", f"The verbs are: {', '.join(verbs)}, erase.")
+            raise HttpRefusal(404, texts.http.unknown_verb(verb), texts.http.verbs([*verbs, "erase"]))
         session = await self._find_session(request)
         return SessionVerbResponse(session.id, verb, await verbs[verb](session))
 
     async def _erase_session(self, request: Request) -> SessionVerbResponse:
-        """Of an id, that session goes; of a key, all that it ever had."""
+        """Erase the session of that id, or every session that the key ever had."""
         name = read_session_name(request)
         try:
             erased = await self._gateway.operator_verbs.erase(name)
@@ -97,38 +92,3 @@ class SessionApi:
 
     async def _find_session(self, request: Request) -> Session:
         return await find_session(self._gateway.store, read_session_name(request))
-
-
-async def gateway_status(gateway: Gateway) -> StatusResponse:
-    run = await gateway.store.runs.get(gateway.operator_verbs.run)
-    return StatusResponse(
-        phase=gateway.phase,
-        run=gateway.operator_verbs.run,
-        started_at=run.started_at if run else None,
-        problems=gateway.problems() + gateway.warnings(),
-        platforms=sorted(gateway.loops.connections.connected),
-        running=len(gateway.loops.runner.attempts),
-        resume_paused=gateway.loops.recoverer.paused,
-        counts=await gateway.store.gauges.counts(),
-        summary=gateway.describe(),
-    )
-
-
-def read_session_filter(query: Mapping[str, str]) -> SessionFilter:
-    """Which sessions are asked for, by `state`, `turn` (the state of what they have begun), `key` and `order`."""
-    choices = {"state": tuple(SessionState), "turn": OPEN_STATES, "order": ("oldest", "newest")}
-    for name, known in choices.items():
-        if query.get(name, known[0]) not in known:
-            raise HttpRefusal(
-                400, f"{name}={query[name][:60]!r} is not known", f"Give one of: {', '.join(known)}."
-            )
-    key = query.get("key", "").replace("\0", "?")
-    return SessionFilter(query.get("state", ""), query.get("turn", ""), key, query.get("order") == "newest")
-
-
-def read_session_name(request: Request) -> str:
-    """The id or key in the path."""
-    name: str = request.path_params["session"]
-    if "\0" in name:  # PostgreSQL could not even be asked for it
-        raise HttpRefusal(404, f"no session is named {name!r}", "No name holds the character U+0000.")
-    return name

@@ -1,4 +1,4 @@
-"""The pages of the console: what the JSON beside each of them says, for people."""
+"""The pages of the console: each shows the JSON of an endpoint to operators."""
 
 from __future__ import annotations
 
@@ -17,51 +17,50 @@ from perdure.errors import NotFound, Unavailable
 from perdure.operations.configuration import effective_settings
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
 from perdure.operations.outbox import list_deliveries
-from perdure.operations.people import PeopleVerbs
-from perdure.operations.resources import SettingResource
+from perdure.operations.resources import SettingResource, cut_page
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
-from perdure.runtime.gateway import Gateway
 from perdure.web.api.overview import pending_question, read_overview
-from perdure.web.api.people import read_people_after
+from perdure.web.api.people import people_verbs
 from perdure.web.api.processes import process_resource, read_process_output
-from perdure.web.api.sessions import read_session_filter, read_session_name
-from perdure.web.api.turns import read_after, read_decisions_after, read_delivery_states, read_path_id
 from perdure.web.pages import actions
 from perdure.web.pages.rendering import render_page
 from perdure.web.pages.timeline_layout import timeline_diagrams
 from perdure.web.pages.timeline_table import timeline_rows
+from perdure.web.requests import (
+    read_after,
+    read_decisions_after,
+    read_delivery_states,
+    read_path_id,
+    read_people_after,
+    read_session_filter,
+    read_session_name,
+)
 from perdure.web.responses import HttpRefusal
-from perdure.web.routes import route
+from perdure.web.routes import GatewayApi, route
 
 PAGE_SIZE = 50
-SECTION_OF_PAGE = {
-    "session": "sessions",
-    "turn": "sessions",
-    "process": "processes",
-}  # under whose name a page stands
+# The tab that is highlighted on a page without a tab of its own.
+TAB_OF_PAGE = {"session": "sessions", "turn": "sessions", "process": "processes"}
 PageEndpoint = Callable[[Any, Request], Awaitable[Response]]
 
 
 def errors_as_page(endpoint: PageEndpoint) -> PageEndpoint:
-    """What cannot be found or read, or makes no sense, is a page that says so."""
+    """Show a refused request, an unknown name or an unavailable store as a page of the console."""
 
     @wraps(endpoint)
-    async def shown(self: Any, request: Request) -> Response:
+    async def guarded(self: Any, request: Request) -> Response:
         try:
             return await endpoint(self, request)
         except (NotFound, HttpRefusal, Unavailable) as error:
             status = 503 if isinstance(error, Unavailable) else getattr(error, "status", 404)
-            values = {"here": "console", "room": "", "json": None, "counts": None, "error": error}
+            values = {"area": "console", "tab": "", "json_url": None, "counts": None, "error": error}
             return render_page("console/error.html", status, heading=texts.console.ERROR_TITLES[status], **values)
 
-    return shown
+    return guarded
 
 
-class ConsolePages:
-    """Pages for whoever runs the gateway. They change nothing: buttons post to the API."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+class ConsolePages(GatewayApi):
+    """The pages only read; their buttons post to the API."""
 
     @route("GET", "/console", "the console: how the gateway is, and what needs somebody", login="page")
     @errors_as_page
@@ -79,10 +78,11 @@ class ConsolePages:
     )
     @errors_as_page
     async def sessions(self, request: Request) -> Response:
-        which = read_session_filter(dict(request.query_params) | {"order": "newest"})
-        found = await list_sessions(self._gateway.store, read_after(request, "session"), PAGE_SIZE + 1, which)
-        older = _next_page_url(request, found[PAGE_SIZE - 1].id) if len(found) > PAGE_SIZE else None
-        values = {"sessions": found[:PAGE_SIZE], "which": which, "older": older}
+        chosen = read_session_filter(dict(request.query_params) | {"order": "newest"})
+        found = await list_sessions(self._gateway.store, read_after(request, "session"), PAGE_SIZE + 1, chosen)
+        sessions, more = cut_page(found, PAGE_SIZE)
+        older = _next_page_url(request, sessions[-1].id) if more else None
+        values = {"sessions": sessions, "chosen": chosen, "older_url": older}
         return await self._render("sessions", _json_url("/api/sessions", request, order="newest"), **values)
 
     @route("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page", query=("after",))
@@ -95,9 +95,9 @@ class ConsolePages:
         values = {
             "session": await session_resource(store, session),
             "why": await explain_session(store, session.id, self._gateway.operator_verbs.clock),
-            "acts": actions.session_actions(session, await store.turns.current(session.key)),
+            "actions": actions.session_actions(session, await store.turns.current(session.key)),
             "turns": turns,
-            "older": older,
+            "older_url": older,
         }
         return await self._render("session", _json_url(f"/api/sessions/{session.id}", request), **values)
 
@@ -105,11 +105,15 @@ class ConsolePages:
     @errors_as_page
     async def turn(self, request: Request) -> Response:
         name = read_path_id(request, "id", "turn")
-        life = await turn_timeline(self._gateway.store, name)
+        timeline = await turn_timeline(self._gateway.store, name)
         turn = await self._gateway.store.turns.get(name)
         possible = actions.turn_actions(turn, await pending_question(self._gateway, turn)) if turn else []
-        drawn = timeline_diagrams(life, self._gateway.operator_verbs.clock())
-        values = {"turn": life, "drawings": drawn, "rows": timeline_rows(life), "acts": possible}
+        values = {
+            "turn": timeline,
+            "diagrams": timeline_diagrams(timeline, self._gateway.operator_verbs.clock()),
+            "rows": timeline_rows(timeline),
+            "actions": possible,
+        }
         return await self._render("turn", f"/api/turns/{name}", **values)
 
     @route("GET", "/console/decisions", "what recovery decided, and why", login="page", query=("after",))
@@ -117,8 +121,8 @@ class ConsolePages:
     async def decisions(self, request: Request) -> Response:
         found = await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)
         older = _next_page_url(request, found.next) if found.next else None
-        json = _json_url("/api/decisions", request)
-        return await self._render("decisions", json, decisions=found.decisions, older=older)
+        json_url = _json_url("/api/decisions", request)
+        return await self._render("decisions", json_url, decisions=found.decisions, older_url=older)
 
     @route("GET", "/console/outbox", "replies, and what to do about them", login="page", query=("state", "after"))
     @errors_as_page
@@ -127,7 +131,12 @@ class ConsolePages:
         found = await list_deliveries(self._gateway.store, states, read_after(request, "reply"), PAGE_SIZE)
         rows = [(each, actions.delivery_actions(each)) for each in found.outbox]
         older = _next_page_url(request, found.next) if found.next else None
-        values = {"rows": rows, "states": list(DeliveryState), "chosen": ",".join(states), "older": older}
+        values = {
+            "rows": rows,
+            "states": list(DeliveryState),
+            "chosen_states": ",".join(states),
+            "older_url": older,
+        }
         return await self._render("outbox", _json_url("/api/outbox", request), **values)
 
     @route("GET", "/console/processes", "processes in the background", login="page", query=("after",))
@@ -135,10 +144,11 @@ class ConsolePages:
     async def processes(self, request: Request) -> Response:
         after = read_after(request, "process")
         found = await self._gateway.store.processes.page(after, PAGE_SIZE + 1, newest=True)
-        older = _next_page_url(request, found[PAGE_SIZE - 1].id) if len(found) > PAGE_SIZE else None
-        shown = [process_resource(process) for process in found[:PAGE_SIZE]]
-        json = _json_url("/api/processes", request, order="newest")
-        return await self._render("processes", json, processes=shown, older=older)
+        processes, more = cut_page(found, PAGE_SIZE)
+        older = _next_page_url(request, processes[-1].id) if more else None
+        shown = [process_resource(process) for process in processes]
+        json_url = _json_url("/api/processes", request, order="newest")
+        return await self._render("processes", json_url, processes=shown, older_url=older)
 
     @route("GET", "/console/processes/{id}", "one process, with its output as it comes", login="page")
     @errors_as_page
@@ -146,20 +156,19 @@ class ConsolePages:
         name = read_path_id(request, "id", "process")
         process = await self._gateway.store.processes.get(name)
         if process is None:
-            raise NotFound(f"no process is named {name!r}", hint="The list of processes has those that there are.")
+            raise NotFound(texts.http.unknown_process(name), hint=texts.http.PROCESS_LIST_HINT)
         found = await read_process_output(self._gateway, process, None)
         return await self._render("process", f"/api/processes/{name}", process=found)
 
     @route("GET", "/console/people", "who may talk to the agent, and who asks to", login="page", query=("after",))
     @errors_as_page
     async def people(self, request: Request) -> Response:
-        register = PeopleVerbs(self._gateway.settings, self._gateway.store, self._gateway.operator_verbs.clock)
-        found = await register.page(read_people_after(request))
+        found = await people_verbs(self._gateway).page(read_people_after(request))
         values = {
             "people": [(each, actions.person_actions(each)) for each in found.people],
             "configured": found.configured or [],
             "requests": found.requests or [],
-            "further": _next_page_url(request, found.people[-1].place) if found.more else None,
+            "further_url": _next_page_url(request, found.people[-1].place) if found.more else None,
             "pairing": actions.make_action("pair", "/api/people/pair"),
         }
         return await self._render("people", _json_url("/api/people", request), **values)
@@ -176,12 +185,12 @@ class ConsolePages:
         values = {"sections": sections, "changed": changed, "home": str(settings.home)}
         return await self._render("config", "/api/config", **values)
 
-    async def _render(self, name: str, json: str, **values: Any) -> Response:
-        """A page with what stands on each of them: the counts, and the JSON that says the same."""
+    async def _render(self, name: str, json_url: str, **values: Any) -> Response:
+        """Render a page with the values that every page has: the counts, and the address of its JSON."""
         given: dict[str, Any] = {
-            "here": "console",
-            "room": SECTION_OF_PAGE.get(name, name),
-            "json": json,
+            "area": "console",
+            "tab": TAB_OF_PAGE.get(name, name),
+            "json_url": json_url,
             "counts": values.pop("counts", None) or await self._gateway.store.gauges.counts(),
         }
         return render_page(f"console/{name}.html", **given, **values)
@@ -193,6 +202,6 @@ def _next_page_url(request: Request, after: str) -> str:
 
 
 def _json_url(path: str, request: Request, **query: str) -> str:
-    """The address of the same as data."""
-    asked = urlencode(dict(request.query_params) | query)
-    return f"{path}?{asked}" if asked else path
+    """The address of the JSON that a page shows."""
+    parameters = urlencode(dict(request.query_params) | query)
+    return f"{path}?{parameters}" if parameters else path

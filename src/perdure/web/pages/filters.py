@@ -1,4 +1,4 @@
-"""How pages say times, lengths and places."""
+"""Jinja filters: how the pages show times, durations, chats and states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVEL_OF = {word: level for level, words in BADGE_LEVELS.items() for word in wo
 
 
 def relative_time(at: int) -> str:
-    """How long ago, or from now."""
+    """How long ago a moment was, or how long until it comes."""
     now = wall_clock()
     return (
         f"in {texts.phrases.duration(at - now)}" if at > now + 1_000 else f"{texts.phrases.duration(now - at)} ago"
@@ -27,7 +27,7 @@ def relative_time(at: int) -> str:
 
 
 def exact_time(at: int) -> str:
-    """A moment as an operator compares it with a log."""
+    """A moment in UTC with milliseconds, to compare with a log."""
     return _utc(at).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
@@ -40,7 +40,7 @@ def _utc(at: int) -> datetime:
 
 
 def duration(milliseconds: int) -> str:
-    """A length of time, to two places where it is short."""
+    """A length of time in its largest fitting unit; below 100 seconds with one decimal place."""
     if milliseconds < 1_000:
         return f"{max(0, milliseconds)} ms"
     seconds = milliseconds / 1000
@@ -51,14 +51,14 @@ def duration(milliseconds: int) -> str:
 
 
 def chat_label(key: str) -> str:
-    """Where a conversation is, as people say it."""
+    """The platform, chat and thread of a session key, for people."""
     address = split_session_key(key)[1]
     thread = f" · {address.thread}" if address.thread else ""
     return f"{address.platform} · {address.chat}{thread}"
 
 
 def badge_level(word: str) -> str:
-    """Good, warn, bad, or nothing in particular: the colour of a badge."""
+    """The colour of the badge for a state: `good`, `warn`, `bad`, or none."""
     return _LEVEL_OF.get(word, "")
 
 
@@ -67,14 +67,14 @@ def underscores_as_spaces(word: str) -> str:
 
 
 def backticks_as_code(text: str) -> Any:
-    """Words between backticks as code; everything else as it is, and never as markup."""
-    from markupsafe import Markup, escape  # comes with the templates, which load late
+    """The text as HTML: words between backticks as `<code>`, everything else escaped."""
+    from markupsafe import Markup, escape  # jinja2 brings it, and is loaded with the first page
 
     parts = text.split("`")
-    told = [
-        escape(part) if place % 2 == 0 else Markup("<code>%s</code>") % part for place, part in enumerate(parts)
+    shown = [
+        escape(part) if index % 2 == 0 else Markup("<code>%s</code>") % part for index, part in enumerate(parts)
     ]
-    return Markup("").join(told) if len(parts) % 2 else escape(text)
+    return Markup("").join(shown) if len(parts) % 2 else escape(text)
 
 
 def capitalised(text: str) -> str:
@@ -82,19 +82,22 @@ def capitalised(text: str) -> str:
 
 
 def with_full_stop(text: str) -> str:
-    """With its full stop, as errors have none."""
+    """The text with a full stop: messages of errors have none."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
-    "since": relative_time,
-    "exact": exact_time,
-    "iso": iso_time,
-    "span": duration,
-    "place": chat_label,
-    "level": badge_level,
-    "spaced": underscores_as_spaces,
-    "ticked": backticks_as_code,
-    "sentence": capitalised,
-    "whole": with_full_stop,
+    each.__name__: each
+    for each in (
+        relative_time,
+        exact_time,
+        iso_time,
+        duration,
+        chat_label,
+        badge_level,
+        underscores_as_spaces,
+        backticks_as_code,
+        capitalised,
+        with_full_stop,
+    )
 }

@@ -46,17 +46,17 @@ class TimelineBar(Struct):
     width: float = 0.0
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """As much of its name as has room in it."""
         return (
             self.text
-            if self.holds(self.text)
+            if self.fits(self.text)
             else self.text[: self._letters_that_fit - 1] + "…"
             if self._letters_that_fit > 4
             else ""
         )
 
-    def holds(self, text: str) -> bool:
+    def fits(self, text: str) -> bool:
         """Whether the whole text has room in it."""
         return len(text) <= self._letters_that_fit
 
@@ -90,7 +90,7 @@ class TimelineDiagram(Struct):
     begin: int
     end: int
     lanes: list[TimelineLane]
-    downs: list[OutageBar]  # from the death of a gateway, or its last sign of life, until that was found
+    outages: list[OutageBar]  # from the death of a gateway, or its last sign of life, until that was found
     ticks: list[AxisTick] = field(default_factory=list)
 
     @property

@@ -1,0 +1,72 @@
+"""The state of the gateway over HTTP: health, readiness, status and the configuration in effect."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from perdure.core import texts
+from perdure.operations.configuration import effective_settings
+from perdure.runtime.gateway import Gateway, Phase
+from perdure.web.routes import GatewayApi, Reply, json_route
+from perdure.web.schemas.gateway import (
+    ConfigurationResponse,
+    HealthResponse,
+    ReadinessResponse,
+    StatusResponse,
+)
+
+
+class HealthApi(GatewayApi):
+    """Probes for whoever keeps the gateway running; they need no login."""
+
+    @json_route(
+        "GET",
+        "/healthz",
+        "200 while the database takes writes, otherwise 503",
+        HealthResponse,
+        login="no",
+        statuses=(200, 503),
+    )
+    async def live(self, _: Request) -> Reply[HealthResponse]:
+        """Whether the database takes writes."""
+        problem = self._gateway.store.problem
+        return Reply(HealthResponse(problem is None, [problem] if problem else []), 503 if problem else 200)
+
+    @json_route(
+        "GET",
+        "/readyz",
+        "200 while every platform is connected and the gateway is not stopping, otherwise 503",
+        ReadinessResponse,
+        login="no",
+        statuses=(200, 503),
+    )
+    async def ready(self, _: Request) -> Reply[ReadinessResponse]:
+        """Whether every platform is connected, and the gateway is not stopping."""
+        reasons = self._gateway.problems()
+        if self._gateway.phase is not Phase.READY:
+            reasons.append(texts.http.not_ready(self._gateway.phase))
+        return Reply(ReadinessResponse(not reasons, reasons), 503 if reasons else 200)
+
+
+class ConfigurationApi(GatewayApi):
+    @json_route(
+        "GET", "/api/config", "the settings in effect, without the secrets among them", ConfigurationResponse
+    )
+    async def get(self, _: Request) -> ConfigurationResponse:
+        settings = self._gateway.settings
+        return ConfigurationResponse(str(settings.home), effective_settings(settings))
+
+
+async def gateway_status(gateway: Gateway) -> StatusResponse:
+    run = await gateway.store.runs.get(gateway.operator_verbs.run)
+    return StatusResponse(
+        phase=gateway.phase,
+        run=gateway.operator_verbs.run,
+        started_at=run.started_at if run else None,
+        problems=gateway.problems() + gateway.warnings(),
+        platforms=sorted(gateway.loops.connections.connected),
+        running=len(gateway.loops.runner.attempts),
+        resume_paused=gateway.loops.recoverer.paused,
+        counts=await gateway.store.gauges.counts(),
+        summary=gateway.describe(),
+    )
