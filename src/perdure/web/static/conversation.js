@@ -77,10 +77,10 @@ export class Conversation {
   }
 
   /** @param {TurnEvent} event */
-  #applyTurnEvent({ name, data }) {
-    const turn = this.#turnView(data.turn);
-    if (CONTENT_EVENTS.has(name)) this.#continueBelow(turn);
-    /** @type {any} */ (turn)[name]?.(data);
+  #applyTurnEvent(event) {
+    const turn = this.#turnView(event.data.turn);
+    if (CONTENT_EVENTS.has(event.name)) this.#continueBelow(turn);
+    turn.applyEvent(event);
   }
 
   /** @param {ChatMessage} message */

@@ -1,12 +1,13 @@
 // Shows one turn of the agent: its steps, its questions, its interruptions, its outcome and its answer.
 
-/** @import { Approval, Attachment, Decision, Plan, Preview, Question, Runs, StepEnded, StepStarted, Timestamp, Trouble, TurnMove, TurnMoves } from "../page-types" */
+/** @import { Approval, Attachment, Decision, Plan, Preview, Question, Runs, StepEnded, StepStarted, Timestamp, Trouble, TurnEvent, TurnMove, TurnMoves } from "../page-types" */
 
 import { attachmentList } from "./attachments.js";
-import { el, formatClock, formatDuration, plural } from "./dom.js";
+import { el, formatClock, formatDuration } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
 import { QuestionCard } from "./question-card.js";
 import { StepView } from "./step-view.js";
+import { StatusBadge, TurnElement } from "./turn-element.js";
 
 const FINAL_MOVES = new Set(["finished", "failed", "cancelled", "undone"]);
 const TROUBLE_TEXT = "Trouble with the model";
@@ -27,45 +28,18 @@ const CANCELLATION_TEXTS = {
   cleared: "",
 };
 
-/** @typedef {[text: string, kind: string, busy: boolean]} Status */
-
-/** The article of a turn, with the elements that change. */
-class TurnElement {
-  /**
-   * @param {string} turn
-   * @param {HTMLElement} status
-   */
-  constructor(turn, status) {
-    this.summary = el("summary", {}, "Steps");
-    this.list = el("ol", { className: "steps" });
-    this.steps = el("details", { className: "work", open: true, hidden: true }, this.summary, this.list);
-    this.questions = el("div");
-    this.body = el("div", { className: "said" });
-    this.preview = el("div", { className: "said growing", hidden: true, "aria-live": "off" });
-    const head = el("header", {}, el("span", { className: "author" }, "Agent"), status);
-    this.root = el("article", { className: "turn", "aria-label": "Agent" }, head, this.steps, this.questions, this.body, this.preview);
-    this.root.dataset.turn = turn;
-  }
-
-  /** @param {string} selector */
-  count(selector) {
-    return this.list.querySelectorAll(selector).length;
-  }
-
-  /** Close the list of steps, unless it tells of an interruption or a failure. */
-  collapse() {
-    this.preview.hidden = true;
-    this.steps.open = this.count(".cut, .failed") > 0;
-  }
-}
+/**
+ * A newer gateway may send what this page does not know. The type says that everything known is handled.
+ *
+ * @param {never} _event
+ */
+function ignoreUnknown(_event) {}
 
 export class TurnView {
   /** @type {Map<string, StepView>} */
   #steps = new Map(); // by call
   /** @type {Map<string, QuestionCard>} */
   #questions = new Map(); // by the id of the question
-  /** @type {Status} */
-  #statusShown = ["", "", false];
   #beganAt = 0;
   #interruptions = 0;
   #isInterrupted = false; // and not resumed yet
@@ -77,8 +51,8 @@ export class TurnView {
     this.id = id;
     this.open = false;
     this.answered = false; // a moment ago: the turn may continue in another element, below the answer
-    this.status = el("span", { className: "badge", hidden: true });
-    this.shown = new TurnElement(id, this.status);
+    this.status = new StatusBadge();
+    this.shown = new TurnElement(id, this.status.element);
   }
 
   get element() {
@@ -89,7 +63,7 @@ export class TurnView {
   continueInNewElement() {
     const { state = "" } = this.element.dataset;
     this.shown.collapse();
-    this.shown = new TurnElement(this.id, this.status);
+    this.shown = new TurnElement(this.id, this.status.element);
     this.element.dataset.state = state;
     return this.element;
   }
@@ -102,59 +76,82 @@ export class TurnView {
     this.#clearHeld();
     this.open = !FINAL_MOVES.has(move);
     this.element.dataset.state = move;
-    /** @type {any} */ (this)[`_${move}`]?.(event);
+    this.#showMove(event);
     if (!this.open) this.#finish(at);
   }
 
-  /** @param {{ at: Timestamp }} event */
-  _claimed({ at }) {
-    this.#beganAt ||= at;
-    if (this.#isInterrupted) this.#addMilestone("resumed", "Resumed. What was finished is kept.");
-    this.#isInterrupted = false;
-    for (const step of this.#steps.values()) step.markResumed();
-    this.#setStatus(this.#interruptions ? "Working again" : "Working", "good", true);
+  /** @param {TurnMove} event */
+  #showMove(event) {
+    switch (event.move) {
+      case "claimed":
+        return this.#onClaimed(event.at);
+      case "interrupted":
+        return this.#onInterrupted(event.reason);
+      case "requeued":
+        return this.status.set("Resuming", "warn", true);
+      case "asked":
+        return this.status.set("Waits for you", "warn");
+      case "answered":
+        return this.#onAnswered(event);
+      case "finished":
+        return this.status.set("");
+      case "failed":
+        return this.status.set("Failed", "bad");
+      case "cancelled":
+        return this.status.set(CANCELLATION_TEXTS[event.why] ?? "Stopped");
+      case "undone":
+        return this.status.set("Taken back");
+      default:
+        return ignoreUnknown(event);
+    }
   }
 
-  /** @param {TurnMoves["interrupted"]} event */
-  _interrupted({ reason }) {
+  /** @param {Timestamp} at */
+  #onClaimed(at) {
+    this.#beganAt ||= at;
+    if (this.#isInterrupted) this.shown.addMilestone("resumed", "Resumed. What was finished is kept.");
+    this.#isInterrupted = false;
+    for (const step of this.#steps.values()) step.markResumed();
+    this.status.set(this.#interruptions ? "Working again" : "Working", "good", true);
+  }
+
+  /** @param {string} reason */
+  #onInterrupted(reason) {
     this.#interruptions += 1;
     this.#isInterrupted = true;
     for (const step of this.#steps.values()) step.markInterrupted();
-    this.#addMilestone("cut", INTERRUPTION_TEXTS[reason] ?? "Cut off.");
-    this.#setStatus("Interrupted", "warn");
+    this.shown.addMilestone("cut", INTERRUPTION_TEXTS[reason] ?? "Cut off.");
+    this.status.set("Interrupted", "warn");
     this.shown.preview.hidden = true;
   }
 
-  _requeued() {
-    this.#setStatus("Resuming", "warn", true);
-  }
-
-  _asked() {
-    this.#setStatus("Waits for you", "warn");
-  }
-
   /** @param {TurnMoves["answered"]} event */
-  _answered({ question, answer }) {
+  #onAnswered({ question, answer }) {
     this.#questions.get(question)?.showAnswer(answer);
     this.answered = true;
-    this.#setStatus("Goes on", "good", true);
+    this.status.set("Goes on", "good", true);
   }
 
-  _finished() {
-    this.#setStatus("");
-  }
-
-  _failed() {
-    this.#setStatus("Failed", "bad");
-  }
-
-  /** @param {TurnMoves["cancelled"]} event */
-  _cancelled({ why }) {
-    this.#setStatus(CANCELLATION_TEXTS[why] ?? "Stopped");
-  }
-
-  _undone() {
-    this.#setStatus("Taken back");
+  /** @param {TurnEvent} event */
+  applyEvent(event) {
+    switch (event.name) {
+      case "plan":
+        return this.#showPlan(event.data);
+      case "step":
+        return this.#showStep(event.data);
+      case "trouble":
+        return this.#showTrouble(event.data);
+      case "question":
+        return this.#showQuestion(event.data);
+      case "approval":
+        return this.#showApproval(event.data);
+      case "preview":
+        return this.#showPreview(event.data);
+      case "decision":
+        return this.#showDecision(event.data);
+      default:
+        return ignoreUnknown(event);
+    }
   }
 
   /**
@@ -162,10 +159,10 @@ export class TurnView {
    *
    * @param {Decision} decision
    */
-  decision({ decision, text }) {
+  #showDecision({ decision, text }) {
     this.#clearHeld();
-    if (decision === "ask_user") this.#setStatus("Waits for you", "warn");
-    if (text) this.#heldMilestone = this.#addMilestone("held", text);
+    if (decision === "ask_user") this.status.set("Waits for you", "warn");
+    if (text) this.#heldMilestone = this.shown.addMilestone("held", text);
   }
 
   #clearHeld() {
@@ -181,24 +178,25 @@ export class TurnView {
   setAway(isAway) {
     if (!this.open || this.element.dataset.state === "asked") return;
     this.element.classList.toggle("away", isAway);
-    this.#renderStatus(isAway ? ["Waits for the gateway", "warn", false] : this.#statusShown);
+    if (isAway) this.status.render("Waits for the gateway", "warn");
+    else this.status.restore();
   }
 
   // ── steps, questions and answers ──────────────────────────────────────────────────────────────────────────
 
   /** @param {Plan} plan */
-  plan({ text, calls }) {
+  #showPlan({ text, calls }) {
     this.#clearTrouble();
     if (text.trim()) this.shown.list.append(el("li", { className: "aside" }, renderMarkdown(text)));
     for (const { call, tool, about } of calls) this.#stepView(call).showPlanned(tool, about);
   }
 
   /** @param {StepStarted | StepEnded} event */
-  step(event) {
+  #showStep(event) {
     const step = this.#stepView(event.call);
     if (event.state === "started") step.markStarted(event);
     else step.markEnded(event);
-    this.#updateSummary();
+    this.shown.updateSummary();
   }
 
   /**
@@ -206,10 +204,10 @@ export class TurnView {
    *
    * @param {Trouble} trouble
    */
-  trouble({ text, next_at: next }) {
+  #showTrouble({ text, next_at: next }) {
     this.shown.preview.hidden = true;
-    this.#addMilestone("failed", text);
-    if (next) this.#setStatus(`${TROUBLE_TEXT}: next try at ${formatClock(next)}`, "warn", true);
+    this.shown.addMilestone("failed", text);
+    if (next) this.status.set(`${TROUBLE_TEXT}: next try at ${formatClock(next)}`, "warn", true);
   }
 
   /** @param {Runs} runs */
@@ -218,21 +216,21 @@ export class TurnView {
   }
 
   /** @param {Question} question */
-  question(question) {
+  #showQuestion(question) {
     /** @type {[string, object][]} */
     const choices = question.options.map((option) => [option, { answer: option }]);
     this.#addQuestion(new QuestionCard(question, choices, `/api/questions/${encodeURIComponent(question.id)}/answer`));
   }
 
   /** @param {Approval} approval */
-  approval(approval) {
+  #showApproval(approval) {
     /** @type {[string, object][]} */
     const choices = [["Approve", { approve: true }], ["Deny", { approve: false }]];
     this.#addQuestion(new QuestionCard(approval, choices, `/api/approvals/${encodeURIComponent(approval.id)}`));
   }
 
   /** @param {Preview} preview */
-  preview({ text }) {
+  #showPreview({ text }) {
     if (FINAL_MOVES.has(this.element.dataset.state ?? "")) return; // the answer was faster
     this.#clearTrouble();
     this.shown.preview.replaceChildren(renderMarkdown(text));
@@ -266,9 +264,7 @@ export class TurnView {
     if (!step) {
       step = new StepView(call);
       this.#steps.set(call, step);
-      this.shown.list.append(step.element);
-      this.shown.steps.hidden = false;
-      this.#updateSummary();
+      this.shown.addItem(step.element);
     }
     return step;
   }
@@ -280,49 +276,16 @@ export class TurnView {
     this.shown.questions.append(card.element);
   }
 
-  /**
-   * @param {string} kind
-   * @param {string} text
-   */
-  #addMilestone(kind, text) {
-    const milestone = el("li", { className: `milestone ${kind}` }, text);
-    this.shown.list.append(milestone);
-    this.#updateSummary();
-    this.shown.steps.hidden = false;
-    return milestone;
-  }
-
-  /** @param {string} text */
-  #setStatus(text, kind = "", busy = false) {
-    this.#statusShown = [text, kind, busy];
-    this.#renderStatus(this.#statusShown);
-  }
-
   /** The model answers again: drop the status that tells of trouble. */
   #clearTrouble() {
-    if (this.open && this.#statusShown[0].startsWith(TROUBLE_TEXT)) this.#setStatus("Working", "good", true);
-  }
-
-  /** @param {Status} status */
-  #renderStatus([text, kind, busy]) {
-    this.status.className = `badge ${kind}${busy ? " busy" : ""}`;
-    this.status.textContent = text;
-    this.status.hidden = !text;
-  }
-
-  #updateSummary(duration = "") {
-    const { shown } = this;
-    const steps = plural(shown.count("[data-call]"), "step");
-    const [interruptions, failures] = [shown.count(".cut"), shown.count(".failed")];
-    const rare = [interruptions && plural(interruptions, "interruption"), failures && plural(failures, "failed call")];
-    shown.summary.textContent = [steps, ...rare.filter(Boolean)].join(", ") + duration;
+    if (this.open && this.status.text.startsWith(TROUBLE_TEXT)) this.status.set("Working", "good", true);
   }
 
   /** @param {Timestamp} at */
   #finish(at) {
     for (const card of this.#questions.values()) card.expire();
     for (const step of this.#steps.values()) step.markTurnEnded();
-    this.#updateSummary(this.#beganAt ? ` · ${formatDuration(at - this.#beganAt)}` : "");
+    this.shown.updateSummary(this.#beganAt ? ` · ${formatDuration(at - this.#beganAt)}` : "");
     this.shown.collapse();
   }
 }
