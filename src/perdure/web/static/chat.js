@@ -1,18 +1,19 @@
-// The chat page: puts its parts together and tells each what concerns it.
+// The chat page: creates its parts and passes events and messages between them.
 
-import { errorText } from "./api.js";
+/** @import { Attachment, Problem, StreamEvent } from "../page-types" */
+
+import { chatFromPath, chatPagePath, errorText } from "./api.js";
 import { AttachmentPicker } from "./attachments.js";
 import { Composer } from "./composer.js";
 import { ConnectionStatus } from "./connection-status.js";
 import { Conversation } from "./conversation.js";
 import { DemoPanel } from "./demo.js";
-import { find } from "./dom.js";
+import { need } from "./dom.js";
 import { followChat } from "./event-stream.js";
 import { Sidebar } from "./sidebar.js";
 import { UnsentMessages } from "./unsent-messages.js";
 
 const { demo: isDemo, supervised } = document.body.dataset;
-const PREFIX = "/chats/";
 const SIDEBAR_MOVES = new Set(["claimed", "finished", "failed", "cancelled", "asked", "answered", "interrupted"]);
 
 let chat = "";
@@ -25,14 +26,14 @@ const unsent = new UnsentMessages({
   },
   markRefused: (message, error) => conversation.markRefused(message, error),
 });
-const conversation = new Conversation(find("#log"), {
+const conversation = new Conversation(need("#log"), {
   resend: (message) => conversation.addUnsent(unsent.resend(message)),
   discard: (message) => unsent.discard(message),
 });
 const connectionStatus = new ConnectionStatus({ supervised: supervised === "yes" });
 const sidebar = new Sidebar((name) => openChat(name));
 const composer = new Composer({ send: sendMessage, currentChat: () => chat }, new AttachmentPicker());
-const demo = isDemo && new DemoPanel({ send: sendMessage, expectKill, showRuns: (runs) => conversation.showRuns(runs) });
+const demo = isDemo ? new DemoPanel({ send: sendMessage, expectKill, showRuns: (runs) => conversation.showRuns(runs) }) : null;
 
 function expectKill() {
   connectionStatus.expectKill();
@@ -41,57 +42,62 @@ function expectKill() {
 
 const newChatName = () => crypto.getRandomValues(new BigUint64Array(1))[0].toString(36);
 
-/** The chat that the address names; none: a new one. */
-function chatFromAddress() {
-  if (!location.pathname.startsWith(PREFIX)) return "";
-  const name = location.pathname.slice(PREFIX.length);
-  try {
-    return decodeURIComponent(name);
-  } catch {
-    return name; // somebody wrote a percent sign, and meant it
-  }
-}
-
-/** Show a chat, or begin a new one. */
+/**
+ * Show a chat, or begin a new one if no name is given.
+ *
+ * @param {string | null} name
+ */
 function openChat(name, { push = true } = {}) {
   stopFollowing();
   conversation.clear();
   chat = name || newChatName();
-  if (push) history.pushState(null, "", name ? PREFIX + encodeURIComponent(name) : "/");
+  if (push) history.pushState(null, "", name ? chatPagePath(name) : "/");
   for (const message of unsent.ofChat(chat)) conversation.addUnsent(message);
   showWelcome(!name);
   document.title = "Perdure";
-  find("#stop").hidden = true;
+  need("#stop").hidden = true;
   sidebar.setCurrent(chat);
   stopFollowing = followChat(chat, { onEvent, onConnection, onRefused });
-  if (matchMedia("(hover: hover)").matches) composer.words.focus({ preventScroll: true }); // else a keyboard pops up
+  // On a touch screen, the focus would open the keyboard.
+  if (matchMedia("(hover: hover)").matches) composer.words.focus({ preventScroll: true });
 }
 
+/**
+ * Send a message to the current chat, or to the chat in which its upload began.
+ *
+ * @param {string} text
+ * @param {Attachment[]} [files]
+ */
 function sendMessage(text, files = [], to = chat) {
-  if (to !== chat) return unsent.add(to, text, files); // somebody has gone to another chat meanwhile
-  if (location.pathname === "/") history.replaceState(null, "", PREFIX + encodeURIComponent(chat));
+  if (to !== chat) {
+    unsent.add(to, text, files);
+    return;
+  }
+  if (location.pathname === "/") history.replaceState(null, "", chatPagePath(chat));
   showWelcome(false);
   conversation.addUnsent(unsent.add(chat, text, files));
   if (!connectionStatus.isConnected) conversation.showWaiting();
 }
 
-function onEvent(name, data) {
-  if (name === "gateway") return connectionStatus.showGatewayState(data);
-  if (name === "idle") return onIdle();
-  conversation.applyEvent(name, data);
-  find("#stop").hidden = !conversation.openTurn;
-  if (name === "turn" && SIDEBAR_MOVES.has(data.move)) sidebar.refresh();
-  if (name === "step" || name === "turn") demo && demo.refresh();
+/** @param {StreamEvent} event */
+function onEvent(event) {
+  if (event.name === "gateway") return connectionStatus.showGatewayState(event.data);
+  if (event.name === "idle") return onIdle();
+  conversation.applyEvent(event);
+  need("#stop").hidden = !conversation.openTurn;
+  if (event.name === "turn" && SIDEBAR_MOVES.has(event.data.move)) sidebar.refresh();
+  if (event.name === "step" || event.name === "turn") demo?.refresh();
 }
 
-/** All that has happened so far was heard, also what happened while the gateway was gone. */
+/** The stream has delivered everything so far, including what happened while the gateway was gone. */
 function onIdle() {
   conversation.markLoaded();
   if (connectionStatus.isConnected) conversation.setAway(false);
 }
 
-function onConnection(yes) {
-  if (!yes) {
+/** @param {boolean} isConnected */
+function onConnection(isConnected) {
+  if (!isConnected) {
     connectionStatus.markGone();
     conversation.setAway(true);
     return;
@@ -101,16 +107,21 @@ function onConnection(yes) {
   sidebar.refresh();
 }
 
-function onRefused(error, lost) {
-  if (lost) openChat(chat, { push: false }); // what we saw last is gone: read it all again
-  else conversation.applyEvent("notice", { text: errorText(error) });
+/**
+ * @param {Problem} error
+ * @param {boolean} isPositionLost
+ */
+function onRefused(error, isPositionLost) {
+  if (isPositionLost) openChat(chat, { push: false }); // read the whole chat again
+  else conversation.applyEvent({ name: "notice", data: { text: errorText(error) } });
 }
 
-function showWelcome(yes) {
-  find("#welcome").hidden = !yes;
-  if (demo) demo.show(yes);
+/** @param {boolean} visible */
+function showWelcome(visible) {
+  need("#welcome").hidden = !visible;
+  demo?.show(visible);
 }
 
-find("#stop").addEventListener("click", () => sendMessage("/stop"));
-addEventListener("popstate", () => openChat(chatFromAddress(), { push: false }));
-openChat(chatFromAddress(), { push: false });
+need("#stop").addEventListener("click", () => sendMessage("/stop"));
+addEventListener("popstate", () => openChat(chatFromPath(location.pathname), { push: false }));
+openChat(chatFromPath(location.pathname), { push: false });

@@ -1,22 +1,30 @@
-// Where one writes: Enter sends, Shift and Enter begins a line, a slash at the beginning shows the commands.
+// The form in which a person writes: Enter sends, Shift and Enter begins a line, a slash at the beginning shows the
+// commands.
 
-import { find } from "./dom.js";
+/** @import { Attachment } from "../page-types" */
+
+import { need } from "./dom.js";
 
 export class Composer {
-  #selectedIndex = -1; // the chosen command of the menu
+  #selectedIndex = -1; // among the visible commands of the menu
 
-  #sending = false; // a message whose files are on their way
+  #sending = false; // the files of a message are being uploaded
 
-  /** `send(text, files, to)` is called with what was written, the files that go with it, and `currentChat()` that was. */
+  /**
+   * @param {object} chat
+   * @param {(text: string, files: Attachment[], to: string) => void} chat.send
+   * @param {() => string} chat.currentChat the chat that a message is for when its sending begins
+   * @param {{ readonly hasFiles: boolean, takeUploaded: () => Promise<Attachment[] | null> }} attachments
+   */
   constructor({ send, currentChat }, attachments) {
     this.send = send;
     this.currentChat = currentChat;
     this.attachments = attachments;
-    this.form = find("#composer");
-    this.words = find("#words");
-    this.menu = find("#commands");
-    this.options = [...this.menu.children];
-    find("#send").disabled = false; // before, the browser would send the form itself, and lose the words
+    this.form = need("#composer", HTMLFormElement);
+    this.words = need("#words", HTMLTextAreaElement);
+    this.menu = need("#commands");
+    this.options = /** @type {HTMLElement[]} */ ([...this.menu.children]);
+    need("#send", HTMLButtonElement).disabled = false; // before, the browser would send the form itself, and lose the words
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#send();
@@ -27,6 +35,7 @@ export class Composer {
     for (const option of this.options) option.addEventListener("mousedown", (event) => this.#pick(event, option));
   }
 
+  /** @param {string} text */
   fill(text) {
     this.words.value = text;
     this.#onInput();
@@ -42,19 +51,21 @@ export class Composer {
     const files = await this.attachments.takeUploaded();
     this.#sending = false;
     if (files) this.send(text, files, to);
-    else this.fill([text, this.words.value].filter(Boolean).join("\n")); // with what was typed meanwhile
+    else this.fill([text, this.words.value].filter(Boolean).join("\n")); // together with what was typed meanwhile
   }
 
+  /** @param {KeyboardEvent} event */
   #onKey(event) {
     if (event.isComposing) return; // Enter ends the word that an input method spells
-    const shown = this.#visibleOptions();
+    const visible = this.#visibleOptions();
+    const selected = visible[this.#selectedIndex];
     if (!this.menu.hidden && ["ArrowDown", "ArrowUp"].includes(event.key)) {
       event.preventDefault();
       const step = event.key === "ArrowDown" ? 1 : -1;
-      this.#select((this.#selectedIndex + step + shown.length) % shown.length);
-    } else if (!this.menu.hidden && (event.key === "Tab" || event.key === "Enter") && shown[this.#selectedIndex]) {
-      if (event.key === "Enter" && shown[this.#selectedIndex].dataset.name === this.words.value) return this.#submit(event);
-      this.#pick(event, shown[this.#selectedIndex]);
+      this.#select((this.#selectedIndex + step + visible.length) % visible.length);
+    } else if (!this.menu.hidden && (event.key === "Tab" || event.key === "Enter") && selected) {
+      if (event.key === "Enter" && selected.dataset.name === this.words.value) this.#submit(event);
+      else this.#pick(event, selected);
     } else if (event.key === "Escape") {
       this.#close();
     } else if (event.key === "Enter" && !event.shiftKey) {
@@ -62,19 +73,20 @@ export class Composer {
     }
   }
 
+  /** @param {Event} event */
   #submit(event) {
     event.preventDefault();
     this.form.requestSubmit();
   }
 
   #onInput() {
-    // Browsers that can do this in the style sheet need no help.
+    // Browsers that know `field-sizing` need no help.
     if (!CSS.supports("field-sizing", "content")) {
       this.words.style.height = "auto";
       this.words.style.height = `${this.words.scrollHeight}px`;
     }
     const typed = this.words.value;
-    for (const option of this.options) option.hidden = !option.dataset.name.startsWith(typed);
+    for (const option of this.options) option.hidden = !option.dataset.name?.startsWith(typed);
     const any = /^\/\w*$/.test(typed) && this.#visibleOptions().length > 0;
     this.menu.hidden = !any;
     this.#select(any ? 0 : -1);
@@ -84,15 +96,20 @@ export class Composer {
     return this.options.filter((option) => !option.hidden);
   }
 
-  #select(at) {
-    this.#selectedIndex = at;
-    const chosen = this.#visibleOptions()[at];
-    for (const option of this.options) option.setAttribute("aria-selected", option === chosen);
-    if (chosen) this.words.setAttribute("aria-activedescendant", chosen.id);
+  /** @param {number} index */
+  #select(index) {
+    this.#selectedIndex = index;
+    const selected = this.#visibleOptions()[index];
+    for (const option of this.options) option.setAttribute("aria-selected", String(option === selected));
+    if (selected) this.words.setAttribute("aria-activedescendant", selected.id);
     else this.words.removeAttribute("aria-activedescendant");
-    chosen?.scrollIntoView({ block: "nearest" });
+    selected?.scrollIntoView({ block: "nearest" });
   }
 
+  /**
+   * @param {Event} event
+   * @param {HTMLElement} option
+   */
   #pick(event, option) {
     event.preventDefault();
     this.fill(option.dataset.name + (option.dataset.words ? " " : ""));

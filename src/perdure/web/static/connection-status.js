@@ -1,29 +1,32 @@
-// Whether the gateway is there: a word in the bar, and a banner with a timer while it is gone.
+// Shows whether the gateway is there: a badge in the bar, and a banner with a timer while the gateway is gone.
 
 import { callApi } from "./api.js";
-import { el, find, formatDuration } from "./dom.js";
+import { el, formatDuration, need } from "./dom.js";
 
-const GRACE_MS = 700; // milliseconds: a break that nobody needs to hear of
-const BACK_BANNER_MS = 6000; // how long the good news stays
+const GRACE_MS = 700; // a shorter break is not shown
+const BACK_BANNER_MS = 6000; // how long the banner says that the gateway is back
+const TICK_MS = 100;
 
 export class ConnectionStatus {
   #goneAt = 0;
   #killed = false;
+  /** @type {number[]} */
   #timers = [];
 
+  /** @param {{ supervised: boolean }} options */
   constructor({ supervised }) {
     this.supervised = supervised;
-    this.badge = find("#presence");
-    this.banner = find("#banner");
-    this.paused = find("#paused");
-    find("#lift").addEventListener("click", () => this.#resumeAll());
+    this.badge = need("#presence");
+    this.banner = need("#banner");
+    this.paused = need("#paused");
+    need("#lift").addEventListener("click", () => this.#resumeAll());
   }
 
   get isConnected() {
     return this.#goneAt === 0;
   }
 
-  /** We are about to kill it: whatever breaks now is meant. */
+  /** This page is about to kill the gateway: the banner comes at once and says so. */
   expectKill() {
     this.#killed = true;
     this.markGone();
@@ -33,7 +36,7 @@ export class ConnectionStatus {
     if (this.#goneAt) return;
     this.#goneAt = performance.now();
     this.#clearTimers();
-    this.banner.hidden = true; // it told of the last time
+    this.banner.hidden = true; // it may still show the last return
     if (this.#killed) this.#showGone();
     else this.#timers.push(setTimeout(() => this.#showGone(), GRACE_MS));
   }
@@ -46,7 +49,11 @@ export class ConnectionStatus {
     this.#killed = false;
   }
 
-  /** How the gateway says that it stands. */
+  /**
+   * The gateway reports its phase, and whether a crash loop has paused recovery.
+   *
+   * @param {{ phase: string, resume_paused: boolean }} state
+   */
   showGatewayState({ phase, resume_paused: paused }) {
     if (phase === "draining") this.#setBadge("Stopping", "warn");
     this.paused.hidden = !paused;
@@ -63,23 +70,28 @@ export class ConnectionStatus {
     this.banner.hidden = false;
     this.banner.dataset.state = "gone";
     tick();
-    this.#timers.push(setInterval(tick, 100));
+    this.#timers.push(setInterval(tick, TICK_MS));
   }
 
-  #showBack(away) {
+  /** @param {number} milliseconds how long the gateway was gone */
+  #showBack(milliseconds) {
     this.banner.className = "banner good";
     this.banner.dataset.state = "back";
-    this.banner.replaceChildren(el("span", {}, el("strong", {}, `The gateway is back after ${formatDuration(away)}.`)));
+    this.banner.replaceChildren(el("span", {}, el("strong", {}, `The gateway is back after ${formatDuration(milliseconds)}.`)));
     this.#timers.push(setTimeout(() => (this.banner.hidden = true), BACK_BANNER_MS));
   }
 
+  /**
+   * @param {string} text
+   * @param {string} kind
+   */
   #setBadge(text, kind) {
     this.badge.className = `badge ${kind}`;
     this.badge.replaceChildren(el("span", { className: "dot" }), el("span", {}, text));
   }
 
   #clearTimers() {
-    this.#timers.forEach((timer) => clearTimeout(timer) ?? clearInterval(timer));
+    for (const timer of this.#timers) clearTimeout(timer); // it clears intervals as well
     this.#timers = [];
   }
 
@@ -89,7 +101,7 @@ export class ConnectionStatus {
     try {
       await callApi("POST", "/api/resume");
     } catch {
-      // The banner stays, and so does its button, until the gateway says that the pause is over.
+      // The banner and its button stay until the gateway reports that the pause is over.
     }
   }
 }

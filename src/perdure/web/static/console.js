@@ -1,24 +1,33 @@
-// The console: buttons that ask before they act, and pages that stay fresh.
-import { GatewayUnavailable, callApi, errorText, fetchOk } from "./api.js";
-import { find, formatTime } from "./dom.js";
+// The console: buttons that ask for confirmation before they act, and pages that refresh themselves.
+
+/** @import { ActionAnswer, Confirmation } from "../page-types" */
+
+import { GatewayUnavailable, asProblem, callApi, errorText, fetchOk, isRefusal } from "./api.js";
+import { closest, find, formatTime, need } from "./dom.js";
 import { morph } from "./morph.js";
 
-const REFRESH_MS = 3000; // milliseconds between two looks
-const MESSAGE_MS = 8000; // milliseconds that an answer stays
+const REFRESH_MS = 3000;
+const MESSAGE_MS = 8000; // how long the outcome of an action is shown
 
-const dialog = find("#confirm");
-const messageElement = find("#said");
-const staleElement = find("#stale");
+const dialog = need("#confirm", HTMLDialogElement);
+const messageElement = need("#said");
+const staleElement = need("#stale");
+/** @type {ReturnType<typeof setTimeout> | undefined} */
 let messageTimer;
 let refreshing = false;
 let seenAt = Date.now();
 
-/** Ask in the dialog; true if the person says yes. Escape means no. */
-function confirmAction({ question, means, about, label, danger }) {
-  find("#confirm-question").textContent = question;
-  find("#confirm-means").textContent = means;
-  find("#confirm-about").textContent = about ?? "";
-  const yes = find("#confirm-yes");
+/**
+ * Ask in the dialog; true if the person says yes. Escape means no.
+ *
+ * @param {Confirmation} confirmation
+ * @returns {Promise<boolean>}
+ */
+function confirmAction({ question = "", means = "", about = "", label = "", danger = false }) {
+  need("#confirm-question").textContent = question;
+  need("#confirm-means").textContent = means;
+  need("#confirm-about").textContent = about;
+  const yes = need("#confirm-yes");
   yes.textContent = label;
   yes.className = danger ? "button danger" : "button primary";
   dialog.returnValue = "no";
@@ -29,7 +38,11 @@ function confirmAction({ question, means, about, label, danger }) {
   });
 }
 
-/** Tell what came of it, for a while. */
+/**
+ * Show the outcome of an action for a while.
+ *
+ * @param {string} text
+ */
 function showMessage(text, bad = false) {
   clearTimeout(messageTimer);
   messageElement.textContent = text;
@@ -38,7 +51,11 @@ function showMessage(text, bad = false) {
   messageTimer = setTimeout(() => (messageElement.hidden = true), MESSAGE_MS);
 }
 
-/** What the gateway says of an act, in one sentence. */
+/**
+ * What the gateway says of an action, in one sentence.
+ *
+ * @param {ActionAnswer} answer
+ */
 function outcomeText(answer) {
   if (answer.said) return answer.said;
   if (answer.verdict === "late") return "It was too late: the call did not run.";
@@ -46,41 +63,45 @@ function outcomeText(answer) {
   return answer.done || answer.answered ? "Done." : "There was nothing to do.";
 }
 
-async function postAction(path, body, done = () => {}) {
+/**
+ * @param {string} path
+ * @param {object} body
+ */
+async function postAction(path, body, onDone = () => {}) {
   try {
     const answer = await callApi("POST", path, body);
-    done();
+    onDone();
     showMessage(outcomeText(answer));
   } catch (error) {
-    showMessage(error instanceof GatewayUnavailable ? "The gateway does not answer now. Once it is back, this page shows whether that was done." : errorText(error), true);
+    showMessage(error instanceof GatewayUnavailable ? "The gateway does not answer now. Once it is back, this page shows whether that was done." : errorText(asProblem(error)), true);
   }
   await refresh();
 }
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-act]");
+  const button = closest(event, "[data-act]");
   if (!button) return;
-  const { act: path, body, question, means, about } = button.dataset;
-  const label = button.firstChild.textContent.trim();
+  const { act: path = "", body = "{}", question, means, about } = button.dataset;
+  const label = button.firstChild?.textContent?.trim();
   if (await confirmAction({ question, means, about, label, danger: "danger" in button.dataset })) {
     await postAction(path, JSON.parse(body));
   }
 });
 
 document.addEventListener("submit", async (event) => {
-  const form = event.target.closest("[data-form]");
-  if (!form) return;
+  const form = closest(event, "[data-form]");
+  if (!(form instanceof HTMLFormElement)) return;
   event.preventDefault();
-  const fields = Object.fromEntries(new FormData(form));
-  const { form: path, question, means, label } = form.dataset;
-  const about = `${fields.code} as ${fields.role}`;
-  if (await confirmAction({ question, means, about, label })) {
-    const wish = { code: fields.code.trim(), role: fields.role, here: fields.here === "here" };
-    await postAction(path, wish, () => form.reset()); // what was refused stays there to be mended
+  const fields = new FormData(form);
+  const [code, role] = [String(fields.get("code")), String(fields.get("role"))];
+  const { form: path = "", question, means, label } = form.dataset;
+  if (await confirmAction({ question, means, about: `${code} as ${role}`, label })) {
+    const body = { code: code.trim(), role, here: fields.get("here") === "here" };
+    await postAction(path, body, () => form.reset()); // a refused form keeps its fields, to be corrected
   }
 });
 
-/** Bring what is live on this page up to date; whoever types or reads there is not disturbed. */
+/** Bring the live parts of this page up to date without disturbing a person who types or reads there. */
 async function refresh() {
   const live = document.querySelectorAll("[data-live]");
   if (!live.length || dialog.open || refreshing) return;
@@ -88,7 +109,7 @@ async function refresh() {
   const fresh = await fetchPage().finally(() => (refreshing = false));
   staleElement.hidden = fresh !== null;
   staleElement.textContent = fresh ? "" : `The gateway does not answer. What you see is from ${formatTime(seenAt)}.`;
-  if (!fresh || dialog.open || find("[data-live]:active")) return; // whoever presses something there gets that
+  if (!fresh || dialog.open || find("[data-live]:active")) return; // a button that is pressed now must not change
   seenAt = Date.now();
   for (const element of live) {
     const newer = fresh.getElementById(element.id);
@@ -103,10 +124,10 @@ async function fetchPage() {
     if (response.redirected) location.assign(response.url); // a login is needed
     return new DOMParser().parseFromString(await response.text(), "text/html");
   } catch (error) {
-    if (error.status === 404) location.reload(); // it is gone, and its page says so
+    if (isRefusal(error, 404)) location.reload(); // the error page says what is gone
     return null;
   }
 }
 
-find(".subnav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone, it scrolls
+find(".subnav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // the bar scrolls on a phone
 setInterval(() => document.visibilityState === "visible" && refresh(), REFRESH_MS);

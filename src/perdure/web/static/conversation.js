@@ -1,46 +1,56 @@
 // The conversation: messages in order, and the turns that answer them.
 
+/** @import { Attachment, ChatEvent, ChatMessage, Child, Problem, Runs, StoredMessage, Timestamp, TurnEvent, UnsentMessage } from "../page-types" */
+
 import { errorText } from "./api.js";
 import { attachmentList } from "./attachments.js";
-import { el, find, formatTime } from "./dom.js";
+import { el, formatTime, need } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
+import { MessageMerge } from "./message-merge.js";
 import { TurnView } from "./turn-view.js";
 
-const CONTENT_EVENTS = new Set(["plan", "question", "approval", "preview", "trouble"]); // to what a turn shows
-const NEAR_END_PIXELS = 80; // pixels from the end: who is nearer wants to see what comes
+const CONTENT_EVENTS = new Set(["plan", "question", "approval", "preview", "trouble"]); // they add to what a turn shows
+const NEAR_END_PIXELS = 80; // a reader who is nearer to the end wants to see what comes
+
+/** @typedef {{ element: HTMLElement, state: HTMLElement }} UnsentView */
 
 export class Conversation {
+  /** @type {Map<string, TurnView>} */
   #turns = new Map();
-  #messages = new Set(); // ids of the gateway
-  #unsent = new Map(); // by our own id
+  #merge = new MessageMerge();
+  /** @type {Map<string, UnsentView>} */
+  #unsent = new Map(); // by the id that this page gave
   #resender;
+  #followsEnd = true;
 
+  /**
+   * @param {HTMLElement} element
+   * @param {{ resend: (message: UnsentMessage) => void, discard: (message: UnsentMessage) => void }} resender
+   */
   constructor(element, resender) {
     this.element = element;
-    this.scroller = element.closest(".scroller");
+    this.scroller = /** @type {HTMLElement} */ (element.closest(".scroller"));
     this.#resender = resender;
-    this.newMessagesButton = find("#behind");
+    this.newMessagesButton = need("#behind");
     this.newMessagesButton.addEventListener("click", () => this.#scrollToEnd());
     this.scroller.addEventListener("scroll", () => this.#isNearEnd() && (this.newMessagesButton.hidden = true));
-    // What loads or opens later moves the end, too.
+    // An image that loads or a step that is opened later moves the end, too.
     new ResizeObserver(() => this.#followsEnd && this.#scrollToEnd()).observe(element);
   }
-
-  #followsEnd = true;
 
   clear() {
     this.element.replaceChildren();
     this.#turns.clear();
-    this.#messages.clear();
+    this.#merge.clear();
     this.#unsent.clear();
-    this.element.ariaBusy = true; // nobody wants all of it read out
+    this.element.ariaBusy = "true"; // a screen reader must not read out the whole past
     this.newMessagesButton.hidden = true;
     this.#followsEnd = true;
   }
 
-  /** What has happened so far is here; from now on it is news. */
+  /** The past is complete; from now on a screen reader reads out what comes. */
   markLoaded() {
-    this.element.ariaBusy = false;
+    this.element.ariaBusy = "false";
   }
 
   /** The turn that has not ended, if there is one. */
@@ -48,122 +58,163 @@ export class Conversation {
     return [...this.#turns.values()].find((turn) => turn.open);
   }
 
+  /** @param {Runs} runs */
   showRuns(runs) {
     for (const turn of this.#turns.values()) turn.showRuns(runs);
   }
 
-  // ── what is heard ─────────────────────────────────────────────────────────────────────────────────────────
+  // ── events ────────────────────────────────────────────────────────────────────────────────────────────────
 
-  applyEvent(name, data) {
+  /** @param {ChatEvent} event */
+  applyEvent(event) {
     this.#followsEnd = this.#isNearEnd();
-    if (name === "message") this.#addMessage(data);
-    else if (name === "notice") this.#add(el("p", { className: "notice" }, data.text));
-    else if (name === "turn") this.#turnView(data.turn).applyMove(data);
-    else this.#applyTurnEvent(name, data);
+    if (event.name === "message") this.#addMessage(event.data);
+    else if (event.name === "notice") this.#add(el("p", { className: "notice" }, event.data.text));
+    else if (event.name === "turn") this.#turnView(event.data.turn).applyMove(event.data);
+    else if (event.name !== "gateway") this.#applyTurnEvent(event);
     if (this.#followsEnd) this.#scrollToEnd();
     else this.newMessagesButton.hidden = false;
   }
 
-  #applyTurnEvent(name, data) {
-    const turn = this.#turnView(data.turn);
-    if (CONTENT_EVENTS.has(name)) this.#continueBelow(turn);
-    turn[name]?.(data);
+  /** @param {TurnEvent} event */
+  #applyTurnEvent(event) {
+    const turn = this.#turnView(event.data.turn);
+    if (CONTENT_EVENTS.has(event.name)) this.#continueBelow(turn);
+    turn.applyEvent(event);
   }
 
-  #addMessage({ id, author, text, at, turn, attachments, asks }) {
-    if (this.#messages.has(id)) return;
-    this.#messages.add(id);
-    if (author === "user") this.#adoptUnsent(text, id) || this.#add(this.#ownMessage(text, at, id, attachmentList(attachments)));
+  /** @param {ChatMessage} message */
+  #addMessage(message) {
+    const { id, author, text, at, turn, attachments, asks } = message;
+    const merged = this.#merge.mergeEvent(message);
+    if (merged.action === "ignore") return;
+    if (merged.action === "adopt") this.#markArrived(this.#unsent.get(merged.ownId), id);
+    else if (author === "user") this.#add(this.#ownMessage(text, at, id, attachmentList(attachments)));
     else if (turn) this.#continueBelow(this.#turnView(turn)).addReply(text, id, attachments, asks);
     else this.#add(gatewayMessage(text, at, id, attachments));
   }
 
-  /** What we are sending may be heard of before its receipt comes: it is not shown twice. */
-  #adoptUnsent(text, id) {
-    const sent = [...this.#unsent.values()].find((each) => each.text === text && !each.arrived && !isRefused(each));
-    if (!sent) return false;
-    sent.arrived = id;
-    this.#markArrived(sent, id);
-    return true;
+  /**
+   * @param {UnsentView | undefined} shown
+   * @param {string} id
+   */
+  #markArrived(shown, id) {
+    if (!shown) return;
+    shown.state.remove();
+    shown.element.classList.remove("unsent", "refused");
+    shown.element.dataset.message = id;
   }
 
-  #markArrived({ element, state }, id) {
-    state.remove();
-    element.classList.remove("unsent", "refused");
-    element.dataset.message = id;
-  }
-
+  /**
+   * @param {string} id
+   * @returns {TurnView}
+   */
   #turnView(id) {
-    if (!this.#turns.has(id)) {
-      const turn = new TurnView(id);
+    let turn = this.#turns.get(id);
+    if (!turn) {
+      turn = new TurnView(id);
       this.#turns.set(id, turn);
       this.#add(turn.element);
     }
-    return this.#turns.get(id);
+    return turn;
   }
 
-  /** What comes of an answer that somebody wrote stands below their words. */
+  /**
+   * After a written answer to a question, continue the turn in a new element below that answer.
+   *
+   * @param {TurnView} turn
+   */
   #continueBelow(turn) {
     if (turn.answered && this.#isFollowed(turn.element)) this.#add(turn.continueInNewElement());
     turn.answered = false;
     return turn;
   }
 
+  /** @param {Element} element */
   #isFollowed(element) {
     for (let next = element.nextElementSibling; next; next = next.nextElementSibling)
       if (next.matches(".mine:not(.unsent)")) return true;
     return false;
   }
 
-  // ── what is written here ──────────────────────────────────────────────────────────────────────────────────
+  // ── messages of this page ─────────────────────────────────────────────────────────────────────────────────
 
-  /** A message that is on its way. */
+  /**
+   * Show a message that is being sent.
+   *
+   * @param {UnsentMessage} message
+   */
   addUnsent(message) {
     const state = el("p", { className: "fate small quiet", role: "status" }, message.refused ?? "Sending…");
     const element = this.#ownMessage(message.text, message.at, "", attachmentList(message.files), state);
     element.classList.add("unsent");
-    this.#unsent.set(message.id, { element, state, text: message.text, arrived: "" });
+    this.#unsent.set(message.id, { element, state });
+    this.#merge.addSent(message.id, message.text);
     this.element.append(element);
     if (message.refused) this.markRefused(message, { message: message.refused, hint: "" });
     this.#scrollToEnd();
   }
 
-  /** The gateway is gone, or back. */
-  setAway(yes) {
-    for (const turn of this.#turns.values()) turn.setAway(yes);
-    if (yes) this.showWaiting();
+  /**
+   * The gateway is gone, or back.
+   *
+   * @param {boolean} isAway
+   */
+  setAway(isAway) {
+    for (const turn of this.#turns.values()) turn.setAway(isAway);
+    if (isAway) this.showWaiting();
   }
 
   showWaiting() {
-    for (const each of this.#unsent.values())
-      if (!isRefused(each)) each.state.textContent = "Kept here; sent as soon as the gateway is back.";
+    for (const ownId of this.#merge.waiting) {
+      const shown = this.#unsent.get(ownId);
+      if (shown) shown.state.textContent = "Kept here; sent as soon as the gateway is back.";
+    }
   }
 
-  /** The gateway has it. Its event may have come before this answer. */
+  /**
+   * The gateway has stored a message.
+   *
+   * @param {UnsentMessage} message
+   * @param {StoredMessage} receipt
+   */
   markAcknowledged(message, { message: id }) {
     const shown = this.#unsent.get(message.id);
     this.#unsent.delete(message.id);
-    if (!shown || shown.arrived === id) return;
-    if (this.#messages.has(id)) shown.element.remove();
-    else if (shown.arrived) this.#add(this.#ownMessage(message.text, message.at, id)); // somebody else wrote the same words
-    else this.#markArrived(shown, id);
-    this.#messages.add(id);
+    const action = this.#merge.mergeReceipt(message.id, id);
+    if (action === "remove") shown?.element.remove();
+    else if (action === "add") this.#add(this.#ownMessage(message.text, message.at, id));
+    else if (action === "adopt") this.#markArrived(shown, id);
   }
 
+  /**
+   * The gateway has refused a message: show why, and buttons to send it again or to discard it.
+   *
+   * @param {UnsentMessage} message
+   * @param {Problem} error
+   */
   markRefused(message, error) {
     const shown = this.#unsent.get(message.id);
     if (!shown) return;
-    const done = (act) => () => {
+    const removing = (/** @type {() => void} */ act) => () => {
       shown.element.remove();
       this.#unsent.delete(message.id);
+      this.#merge.deleteSent(message.id);
       act();
     };
-    const again = el("button", { className: "button slim", type: "button", onclick: done(() => this.#resender.resend(message)) }, "Send again");
-    const discard = el("button", { className: "button slim plain", type: "button", onclick: done(() => this.#resender.discard(message)) }, "Discard");
+    const again = el("button", { className: "button slim", type: "button", onclick: removing(() => this.#resender.resend(message)) }, "Send again");
+    const discard = el("button", { className: "button slim plain", type: "button", onclick: removing(() => this.#resender.discard(message)) }, "Discard");
+    this.#merge.markRefused(message.id);
     shown.element.classList.add("refused");
     shown.state.replaceChildren(`Not sent: ${errorText(error)} `, again, discard);
   }
 
+  /**
+   * @param {string} text
+   * @param {Timestamp} at
+   * @param {string} id
+   * @param {...Child} more
+   */
   #ownMessage(text, at, id, ...more) {
     const words = text ? el("div", { className: "words" }, text) : null;
     const element = el("article", { className: "mine", "aria-label": "You", title: formatTime(at) }, words, ...more);
@@ -171,11 +222,15 @@ export class Conversation {
     return element;
   }
 
-  // ── where the reader is ───────────────────────────────────────────────────────────────────────────────────
+  // ── the position of the reader ────────────────────────────────────────────────────────────────────────────
 
-  /** What is on its way stays below what has arrived. */
+  /**
+   * Add an element above the messages that have not arrived yet.
+   *
+   * @param {HTMLElement} element
+   */
   #add(element) {
-    const first = [...this.#unsent.values()].find((each) => !each.arrived);
+    const first = this.#unsent.get(this.#merge.firstUnarrived ?? "");
     this.element.insertBefore(element, first?.element ?? null);
   }
 
@@ -191,9 +246,14 @@ export class Conversation {
   }
 }
 
-const isRefused = ({ element }) => element.classList.contains("refused");
-
-/** The gateway's own words: answers to commands, notices that are kept. */
+/**
+ * A message of the gateway itself: the answer to a command, or a notice that is kept.
+ *
+ * @param {string} text
+ * @param {Timestamp} at
+ * @param {string} id
+ * @param {Attachment[]} [attachments]
+ */
 function gatewayMessage(text, at, id, attachments) {
   const element = el("article", { className: "gateway", "aria-label": "Gateway", title: formatTime(at) }, renderMarkdown(text), attachmentList(attachments));
   element.dataset.message = id;

@@ -1,29 +1,39 @@
-// The events of a chat. The stream breaks whenever the gateway goes; it is taken up behind the last event seen, so
-// nothing is missed and nothing comes twice.
+// Follows the events of a chat. The stream breaks whenever the gateway goes; it is resumed behind the last event, so
+// that no event is missed and none comes twice.
 
-import { chatPath, fetchOk, HttpRefusal } from "./api.js";
+/** @import { StreamEvent } from "../page-types" */
 
-const RETRY_MS = [250, 250, 500, 1000]; // milliseconds between tries
-const SILENCE_MS = 40_000; // the gateway says something at least every 15 seconds
-const HIDDEN_TAB_MS = 5000; // a tab that nobody looks at for so long lets go: browsers open only few connections at once
+import { HttpRefusal, chatPath, fetchOk } from "./api.js";
+import { StreamPosition, parseBlock } from "./event-parser.js";
 
-const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const RETRY_MS = [250, 250, 500, 1000];
+const SILENCE_MS = 40_000; // the gateway sends something at least every 15 seconds
+const HIDDEN_TAB_MS = 5000; // a tab that is hidden for longer disconnects: browsers open only few connections at once
+
+/** @param {number} milliseconds */
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /**
  * Follow a chat; returns how to stop.
  *
- * `onEvent(name, data)` gets each event, and "idle" when there is nothing new; `onConnection(yes)` each change. Whoever is
- * `onRefused(error, lost)` is not followed any more; `lost` if only the position in it is not known.
+ * `onEvent` gets each event, and "idle" when there is nothing new; `onConnection` each change of the connection. After
+ * `onRefused` the chat is not followed any more; `isPositionLost` says that only the position in it was refused.
+ *
+ * @param {string} chat
+ * @param {object} listener
+ * @param {(event: StreamEvent) => void} listener.onEvent
+ * @param {(isConnected: boolean) => void} listener.onConnection
+ * @param {(error: HttpRefusal, isPositionLost: boolean) => void} listener.onRefused
  */
 export function followChat(chat, { onEvent, onConnection, onRefused }) {
   const position = new StreamPosition();
-  const pauser = new HiddenTabPause(() => connection?.abort());
+  const tab = new HiddenTabPause(() => connection.abort());
   let stopped = false;
-  let connection = null;
+  let connection = new AbortController();
 
   async function run() {
     for (let tries = 0; !stopped; tries++) {
-      await pauser.untilVisible();
+      await tab.untilVisible();
       if (stopped) return;
       connection = new AbortController();
       try {
@@ -34,7 +44,7 @@ export function followChat(chat, { onEvent, onConnection, onRefused }) {
       } catch (error) {
         if (error instanceof HttpRefusal) return onRefused(error, position.resumeId !== "");
       }
-      if (stopped || pauser.isPaused) continue;
+      if (stopped || tab.isPaused) continue;
       onConnection(false);
       await pause(RETRY_MS[Math.min(tries, RETRY_MS.length - 1)]);
     }
@@ -43,89 +53,88 @@ export function followChat(chat, { onEvent, onConnection, onRefused }) {
   run();
   return () => {
     stopped = true;
-    pauser.stop();
-    connection?.abort();
+    tab.stop();
+    connection.abort();
   };
 }
 
-/** The quiet of a tab that nobody looks at. */
+/** Disconnects while the tab is hidden. */
 class HiddenTabPause {
   isPaused = false;
   #timer = 0;
   #resume = () => {};
+  #disconnect;
 
-  constructor(begin) {
-    this.stop = () => {
-      document.removeEventListener("visibilitychange", this.onVisibilityChange);
-      this.#resume();
-    };
-    this.onVisibilityChange = () => {
-      clearTimeout(this.#timer);
-      if (document.visibilityState === "hidden")
-        this.#timer = setTimeout(() => {
-          this.isPaused = true;
-          begin();
-        }, HIDDEN_TAB_MS);
-      else {
-        this.isPaused = false;
-        this.#resume();
-      }
-    };
-    document.addEventListener("visibilitychange", this.onVisibilityChange);
+  /** @param {() => void} disconnect */
+  constructor(disconnect) {
+    this.#disconnect = disconnect;
+    document.addEventListener("visibilitychange", this.#onVisibilityChange);
   }
 
+  stop() {
+    document.removeEventListener("visibilitychange", this.#onVisibilityChange);
+    this.#resume();
+  }
+
+  /** @returns {Promise<void> | null} */
   untilVisible() {
-    return this.isPaused ? new Promise((done) => (this.#resume = done)) : null;
+    return this.isPaused ? new Promise((resolve) => (this.#resume = resolve)) : null;
   }
+
+  #onVisibilityChange = () => {
+    clearTimeout(this.#timer);
+    if (document.visibilityState === "hidden") {
+      this.#timer = setTimeout(() => {
+        this.isPaused = true;
+        this.#disconnect();
+      }, HIDDEN_TAB_MS);
+    } else {
+      this.isPaused = false;
+      this.#resume();
+    }
+  };
 }
 
+/**
+ * @param {string} chat
+ * @param {StreamPosition} position
+ * @param {AbortController} connection
+ */
 async function openStream(chat, position, connection) {
+  /** @type {Record<string, string>} */
   const headers = position.resumeId ? { "Last-Event-ID": position.resumeId } : {};
   return await fetchOk(`${chatPath(chat)}/events`, { headers, signal: connection.signal });
 }
 
+/**
+ * @param {Response} response
+ * @param {AbortController} connection
+ * @param {StreamPosition} position
+ * @param {(event: StreamEvent) => void} onEvent
+ */
 async function readStream(response, connection, position, onEvent) {
+  if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let left = "";
+  let rest = "";
   for (;;) {
     const watch = setTimeout(() => connection.abort(), SILENCE_MS);
     const { value, done } = await reader.read().finally(() => clearTimeout(watch));
     if (done) return;
-    const parts = (left + value).split("\n\n");
-    left = parts.pop();
-    for (const part of parts) emitEvent(part, position, onEvent);
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop() ?? "";
+    for (const block of blocks) emitEvent(block, position, onEvent);
   }
 }
 
-function emitEvent(part, position, onEvent) {
-  if (part.startsWith(":")) {
+/**
+ * @param {string} block
+ * @param {StreamPosition} position
+ * @param {(event: StreamEvent) => void} onEvent
+ */
+function emitEvent(block, position, onEvent) {
+  const parsed = parseBlock(block);
+  if (!parsed) {
     position.commit();
-    onEvent("idle");
-    return;
-  }
-  const fields = Object.fromEntries(part.split("\n").map((row) => [row.split(": ", 1)[0], row.slice(row.indexOf(": ") + 2)]));
-  if (position.isNew(fields.id, fields.event)) onEvent(fields.event, JSON.parse(fields.data));
-}
-
-/** How far we have come. Several events may share an id, so an id is safe to begin behind once another one came. */
-class StreamPosition {
-  resumeId = "";
-  #newestId = "";
-  #namesAtNewestId = new Set();
-
-  isNew(id, name) {
-    if (!id) return true;
-    if (id !== this.#newestId) {
-      this.commit();
-      this.#newestId = id;
-      this.#namesAtNewestId.clear();
-    }
-    const fresh = !this.#namesAtNewestId.has(name);
-    this.#namesAtNewestId.add(name);
-    return fresh;
-  }
-
-  commit() {
-    this.resumeId = this.#newestId;
-  }
+    onEvent({ name: "idle" });
+  } else if (position.isNew(parsed.id, parsed.event.name)) onEvent(parsed.event);
 }

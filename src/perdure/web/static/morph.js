@@ -1,38 +1,64 @@
-// One element made like another, changing only what differs: focus, selection and scrolled places stay.
+// Makes one element like another by changing only what differs: focus, selection and scroll positions stay.
 //
-// What has a key stays the same element wherever it stands. Were the elements of a list filled anew by their places,
-// somebody who presses a row while the list changes would release the pointer on another one.
+// An element with a key stays the same element wherever it moves. If the elements of a list were filled anew by
+// position, a person who presses a row while the list changes would release the pointer on another row.
 
-/** Make `old` like `newer`. What a person has opened stays open. */
+/** @typedef {Map<string, ChildNode>} KeyedNodes */
+
+/**
+ * Make `old` like `newer`. What a person has opened stays open.
+ *
+ * @param {Element} old
+ * @param {Element} newer
+ */
 export function morph(old, newer) {
   copyAttributes(old, newer);
-  const known = dropUnwantedKeyed(old, new Set([...newer.childNodes].map(nodeKey)));
+  const keyed = dropUnwantedKeyed(old, new Set([...newer.childNodes].map(nodeKey)));
   let next = old.firstChild;
-  for (const node of [...newer.childNodes]) next = placeNode(old, node, next, known);
+  // eslint-disable-next-line unicorn/no-useless-spread -- the list is live
+  for (const node of [...newer.childNodes]) next = placeNode(old, node, next, keyed);
   while (next) next = removeNode(next);
 }
 
-/** What tells an element from its neighbours: a key, what its button does, or its id. Nothing: only its place does. */
-function nodeKey({ dataset, id }) {
+/**
+ * What tells an element from its siblings: a key, what its button does, or its id. Empty: only its position does.
+ *
+ * @param {Node} node
+ */
+export function nodeKey(node) {
+  const { dataset, id } = /** @type {Partial<HTMLElement>} */ (node);
   if (dataset?.act) return `${dataset.act} ${dataset.body}`;
   return dataset?.key || id || "";
 }
 
-/** Remove the children with a key that is not wanted any more; return the others with a key. */
+/**
+ * Remove the keyed children that are not wanted any more; return the other keyed children.
+ *
+ * @param {Element} parent
+ * @param {Set<string>} wanted
+ * @returns {KeyedNodes}
+ */
 function dropUnwantedKeyed(parent, wanted) {
-  const known = new Map();
+  const keyed = new Map();
   for (const child of [...parent.childNodes].filter(nodeKey)) {
-    if (wanted.has(nodeKey(child))) known.set(nodeKey(child), child);
+    if (wanted.has(nodeKey(child))) keyed.set(nodeKey(child), child);
     else child.remove();
   }
-  return known;
+  return keyed;
 }
 
-/** Put a node before `next`, as the element that it was before if there is one; return what comes behind it. */
-function placeNode(parent, node, next, known) {
-  const same = known.get(nodeKey(node));
+/**
+ * Put a node before `next`, reusing the element with its key if there is one; return the node behind it.
+ *
+ * @param {Element} parent
+ * @param {ChildNode} node
+ * @param {ChildNode | null} next
+ * @param {KeyedNodes} keyed
+ */
+function placeNode(parent, node, next, keyed) {
+  const same = keyed.get(nodeKey(node));
   if (same && same.nodeName === node.nodeName) {
-    known.delete(nodeKey(node));
+    keyed.delete(nodeKey(node));
     return moveBefore(parent, same, node, next);
   }
   if (nodeKey(node) || !next || nodeKey(next)) {
@@ -45,7 +71,14 @@ function placeNode(parent, node, next, known) {
   return behind;
 }
 
-/** Bring an element before `next`. It is moved only if another one with a key stands in its way: a move loses focus. */
+/**
+ * Bring an element before `next`. The element is moved only if another keyed one is in its way: a move loses focus.
+ *
+ * @param {Element} parent
+ * @param {ChildNode} element
+ * @param {ChildNode} node
+ * @param {ChildNode | null} next
+ */
 function moveBefore(parent, element, node, next) {
   while (next && next !== element && !nodeKey(next)) next = removeNode(next);
   const behind = next === element ? element.nextSibling : next;
@@ -54,23 +87,37 @@ function moveBefore(parent, element, node, next) {
   return behind;
 }
 
+/**
+ * @param {ChildNode} current
+ * @param {ChildNode} node
+ */
 function updateNode(current, node) {
-  if (node.nodeType === Node.ELEMENT_NODE) morph(current, node);
-  else if (current.data !== node.data) current.data = node.data;
+  if (node.nodeType === Node.ELEMENT_NODE) morph(/** @type {Element} */ (current), /** @type {Element} */ (node));
+  else if (current.nodeValue !== node.nodeValue) current.nodeValue = node.nodeValue;
 }
 
+/** @param {ChildNode} node */
 function removeNode(node) {
   const behind = node.nextSibling;
   node.remove();
   return behind;
 }
 
+/**
+ * @param {Node} one
+ * @param {Node} other
+ */
 const isSameKind = (one, other) => one.nodeType === other.nodeType && one.nodeName === other.nodeName;
 
+/**
+ * @param {Element} old
+ * @param {Element} newer
+ */
 function copyAttributes(old, newer) {
   for (const { name, value } of newer.attributes) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
+  // eslint-disable-next-line unicorn/no-useless-spread -- the list is live, and the loop removes from it
   for (const { name } of [...old.attributes]) {
     if (!newer.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }

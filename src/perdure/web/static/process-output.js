@@ -1,34 +1,47 @@
-// What a process says, as it comes. Whoever has scrolled up to read is left there.
+// Shows the output of a live process as it comes. A reader who has scrolled up is left there.
+
+/** @import { ProcessOutput } from "../page-types" */
+
 import { callApi } from "./api.js";
-import { find } from "./dom.js";
+import { find, need } from "./dom.js";
 
-const POLL_MS = 1000; // milliseconds between two looks
-const MAX_CHARACTERS = 400_000; // letters that are kept on the page
+const POLL_MS = 1000;
+const MAX_CHARACTERS = 400_000; // of the output on the page
+const NEAR_END_PIXELS = 8;
 
-const output = find("#output");
-if (output && "follow" in output.dataset) setTimeout(pollOutput, POLL_MS);
+const element = find("#output");
+if (element && "follow" in element.dataset) setTimeout(() => pollOutput(element), POLL_MS);
 
-async function pollOutput() {
-  const seen = await callApi("GET", `${output.dataset.from}?offset=${output.dataset.next}`).catch(() => null);
-  if (seen) appendOutput(seen);
+/** @param {HTMLElement} output */
+async function pollOutput(output) {
+  const path = `${output.dataset.from}?offset=${output.dataset.next}`;
+  /** @type {ProcessOutput | null} */
+  const seen = await callApi("GET", path).catch(() => null);
+  if (seen) appendOutput(output, seen);
   const over = seen && seen.state !== "live" && seen.next >= seen.size;
   if (over) showExit(seen);
-  else setTimeout(pollOutput, POLL_MS);
+  else setTimeout(() => pollOutput(output), POLL_MS);
 }
 
-function appendOutput({ output: text, next }) {
-  output.dataset.next = next;
+/**
+ * @param {HTMLElement} output
+ * @param {ProcessOutput} seen
+ */
+function appendOutput(output, { output: text, next }) {
+  output.dataset.next = String(next);
   if (!text) return;
-  const atEnd = output.scrollTop + output.clientHeight >= output.scrollHeight - 8;
+  const atEnd = output.scrollTop + output.clientHeight >= output.scrollHeight - NEAR_END_PIXELS;
   output.append(text);
-  if (output.textContent.length > MAX_CHARACTERS) output.textContent = output.textContent.slice(-MAX_CHARACTERS);
-  find("#output-empty").hidden = true;
+  const shown = output.textContent ?? "";
+  if (shown.length > MAX_CHARACTERS) output.textContent = shown.slice(-MAX_CHARACTERS);
+  need("#output-empty").hidden = true;
   if (atEnd) output.scrollTop = output.scrollHeight;
 }
 
+/** @param {ProcessOutput} ended */
 function showExit({ state, exit_code: code, signal }) {
-  const badge = find("#process-state .badge");
+  const badge = need("#process-state .badge");
   badge.textContent = state;
   badge.className = "badge";
-  find("#process-code").textContent = code !== null ? `code ${code}` : signal !== null ? `signal ${signal}` : "";
+  need("#process-code").textContent = code !== null ? `code ${code}` : signal !== null ? `signal ${signal}` : "";
 }

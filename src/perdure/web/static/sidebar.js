@@ -1,33 +1,55 @@
 // The conversations at the side; on a narrow screen a drawer.
 
-import { callApi } from "./api.js";
-import { el, find, formatTime } from "./dom.js";
+/** @import { ListedChat } from "../page-types" */
+
+import { callApi, chatPagePath } from "./api.js";
+import { closest, el, find, formatTime, need } from "./dom.js";
 import { morph } from "./morph.js";
 
-const NARROW = matchMedia("(max-width: 52rem)");
-const HOVERS = matchMedia("(hover: hover)");
+const REFRESH_DELAY_MS = 150;
+
+/**
+ * The badge of a chat, by what its session waits for. The keys are values of the HTTP API.
+ *
+ * @type {Record<string, [text: string, kind: string]>}
+ */
 const STATES = {
   "a place to run": ["queued", "busy"],
   "its agent": ["working", "busy"],
   "a person's answer": ["waits for you", "warn"],
 };
 
+/**
+ * The chats in the order that the list shows already; chats that it does not show are left out.
+ *
+ * @param {(string | undefined)[]} shown
+ * @param {ListedChat[]} chats
+ */
+export function inShownOrder(shown, chats) {
+  return shown.map((name) => chats.find((each) => each.chat === name)).filter((chat) => chat !== undefined);
+}
+
+const focusedChat = () => (document.activeElement instanceof HTMLElement ? document.activeElement.dataset.chat : undefined);
+
 export class Sidebar {
   #timer = 0;
+  #narrow = matchMedia("(max-width: 52rem)");
+  #hovers = matchMedia("(hover: hover)");
 
-  constructor(open) {
-    this.side = find("#side");
-    this.list = find("#chats");
-    this.opener = find("#drawer");
-    this.veil = find("#veil");
+  /** @param {(chat: string | null) => void} openChat */
+  constructor(openChat) {
+    this.side = need("#side");
+    this.list = need("#chats");
+    this.opener = need("#drawer");
+    this.veil = need("#veil");
     this.chat = "";
-    this.openChat = open;
+    this.openChat = openChat;
     this.opener.addEventListener("click", () => this.setDrawer(!this.isDrawerOpen));
     this.veil.addEventListener("click", () => this.setDrawer(false));
     this.side.addEventListener("click", (event) => this.#onClick(event));
-    this.list.addEventListener("pointerleave", () => this.refresh()); // what was held back
+    this.list.addEventListener("pointerleave", () => this.refresh()); // the order may change now
     addEventListener("keydown", (event) => event.key === "Escape" && this.isDrawerOpen && this.setDrawer(false));
-    NARROW.addEventListener("change", () => this.setDrawer(false));
+    this.#narrow.addEventListener("change", () => this.setDrawer(false));
     this.setDrawer(false);
   }
 
@@ -35,71 +57,86 @@ export class Sidebar {
     return this.side.classList.contains("drawn");
   }
 
-  /** Open or close the drawer. What cannot be seen cannot be reached by keyboard either. */
-  setDrawer(out) {
-    const was = this.isDrawerOpen;
-    this.side.classList.toggle("drawn", out && NARROW.matches);
-    this.side.inert = NARROW.matches && !out;
+  /**
+   * Open or close the drawer. What cannot be seen cannot be reached by keyboard either.
+   *
+   * @param {boolean} open
+   */
+  setDrawer(open) {
+    const wasOpen = this.isDrawerOpen;
+    this.side.classList.toggle("drawn", open && this.#narrow.matches);
+    this.side.inert = this.#narrow.matches && !open;
     this.veil.hidden = !this.isDrawerOpen;
-    find("#main").inert = this.isDrawerOpen; // what lies behind the veil
-    this.opener.setAttribute("aria-expanded", this.isDrawerOpen);
+    need("#main").inert = this.isDrawerOpen; // it lies behind the veil
+    this.opener.setAttribute("aria-expanded", String(this.isDrawerOpen));
     if (this.isDrawerOpen) find("a", this.side)?.focus();
-    else if (was) this.opener.focus();
+    else if (wasOpen) this.opener.focus();
   }
 
+  /** @param {string} chat */
   setCurrent(chat) {
     this.chat = chat;
     this.refresh();
   }
 
-  /** Ask anew, soon: what happens in a chat comes in bursts. */
+  /** Load the list again, once for several events in a row. */
   refresh() {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#load(), 150);
+    this.#timer = setTimeout(() => this.#load(), REFRESH_DELAY_MS);
   }
 
   async #load() {
     try {
+      /** @type {{ chats: ListedChat[] }} */
       const { chats } = await callApi("GET", "/api/chats");
       this.#renderList(chats);
-      find("#nochats").hidden = chats.length > 0;
+      need("#nochats").hidden = chats.length > 0;
       const current = chats.find((each) => each.chat === this.chat);
       if (current) document.title = `${current.title} · Perdure`;
     } catch {
-      // Away, most likely; whoever says that it is back asks for this again.
+      // Most likely the gateway is gone; the page refreshes the list when it is back.
     }
   }
 
-  /** Whoever is on one of them by keyboard stays on it, wherever it stands now. */
+  /**
+   * The link that has the keyboard focus keeps it, wherever the link stands now.
+   *
+   * @param {ListedChat[]} chats
+   */
   #renderList(chats) {
-    const on = document.activeElement?.dataset.chat;
-    const fresh = this.list.cloneNode(false);
+    const focused = focusedChat();
+    const fresh = /** @type {HTMLElement} */ (this.list.cloneNode(false));
     fresh.append(...this.#stableOrder(chats).map((each) => this.#item(each)));
     morph(this.list, fresh);
-    if (on === document.activeElement?.dataset.chat) return;
-    [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === on)?.focus();
+    if (focused === focusedChat()) return;
+    [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === focused)?.focus();
   }
 
-  /** Nothing moves under a pointer: while one is on the list, its order stays, and new conversations wait. */
+  /**
+   * Nothing moves under a pointer: while one is on the list, its order stays, and new conversations wait.
+   *
+   * @param {ListedChat[]} chats
+   */
   #stableOrder(chats) {
-    const shown = [...this.list.children].map((item) => item.dataset.key);
-    const pointed = this.list.matches(HOVERS.matches ? ":hover" : ":active");
-    if (!pointed || !shown.length) return chats;
-    return shown.map((name) => chats.find((each) => each.chat === name)).filter(Boolean);
+    const shown = [...this.list.children].map((item) => /** @type {HTMLElement} */ (item).dataset.key);
+    const isPointedAt = this.list.matches(this.#hovers.matches ? ":hover" : ":active");
+    return isPointedAt && shown.length ? inShownOrder(shown, chats) : chats;
   }
 
+  /** @param {ListedChat} chat */
   #item({ chat, title, updated_at: at, waits_for: waits }) {
-    const [word, kind] = STATES[waits] ?? (waits ? ["interrupted", "warn"] : []);
-    const state = word ? el("span", { className: `badge ${kind}` }, word) : el("span", { className: "when" }, formatTime(at));
-    const link = el("a", { href: `/chats/${encodeURIComponent(chat)}`, "aria-current": chat === this.chat ? "page" : null }, el("span", { className: "title" }, title), state);
+    const [text, kind] = STATES[waits ?? ""] ?? (waits ? ["interrupted", "warn"] : []);
+    const state = text ? el("span", { className: `badge ${kind}` }, text) : el("span", { className: "when" }, formatTime(at));
+    const link = el("a", { href: chatPagePath(chat), "aria-current": chat === this.chat ? "page" : null }, el("span", { className: "title" }, title), state);
     link.dataset.chat = chat;
     const item = el("li", {}, link);
     item.dataset.key = chat;
     return item;
   }
 
+  /** @param {MouseEvent} event */
   #onClick(event) {
-    const link = event.target.closest("a");
+    const link = closest(event, "a");
     if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
     event.preventDefault(); // the page stays, so this works also while the gateway is gone
     this.setDrawer(false);

@@ -1,7 +1,10 @@
-// One use of a tool: its name, its state as it changes, and its result for whoever wants to see it.
+// Shows one use of a tool: its name, its state as it changes, and its result for a reader who opens it.
+
+/** @import { StepEnded, StepStarted } from "../page-types" */
 
 import { el, formatDuration } from "./dom.js";
 
+/** @type {Record<string, string>} */
 const STATE_TEXTS = {
   wanted: "waiting",
   running: "running",
@@ -11,15 +14,16 @@ const STATE_TEXTS = {
   cancelled: "cancelled",
   cut: "cut off",
 };
-const COUNTED_TOOLS = new Set(["step", "once"]); // the tools that leave a trace of every run
-const ATTACHED_EFFECT = "attached";
-const ONCE_EFFECT = "once";
+const COUNTED_TOOLS = new Set(["step", "once"]); // the tools of the demo that leave a trace of every run
+const ATTACHED_EFFECT = "attached"; // the tool runs outside the gateway and outlives it
+const ONCE_EFFECT = "once"; // the tool is never run again
 
 export class StepView {
   #effect = "";
   #startedAt = 0;
   #wasInterrupted = false;
 
+  /** @param {string} call */
   constructor(call) {
     this.state = el("span", { className: "state" });
     this.name = el("span", { className: "tool" });
@@ -34,11 +38,16 @@ export class StepView {
     this.#setState("wanted");
   }
 
+  /**
+   * @param {string} tool
+   * @param {string} about
+   */
   showPlanned(tool, about) {
     this.name.textContent = tool;
     this.about.textContent = about;
   }
 
+  /** @param {StepStarted} started */
   markStarted({ tool, effect, at }) {
     this.name.textContent = tool;
     this.#effect = effect;
@@ -46,7 +55,7 @@ export class StepView {
     this.#showRunning();
   }
 
-  /** The gateway died. What comes of that depends on what the tool does. */
+  /** The gateway died while the step ran. An attached tool runs on. */
   markInterrupted() {
     if (this.element.dataset.state !== "running") return;
     this.#wasInterrupted = true;
@@ -54,44 +63,55 @@ export class StepView {
     this.remark.textContent = this.#effect === ATTACHED_EFFECT ? "goes on without the gateway" : STATE_TEXTS.cut;
   }
 
-  /** Its turn runs again, and so does the step if it may be repeated. Of any other, the outcome follows. */
+  /** The turn runs again, and so does the step if it may be repeated. Of a step that may not, the outcome follows. */
   markResumed() {
     if (this.element.dataset.state === "cut" && this.#effect !== ONCE_EFFECT) this.#showRunning();
   }
 
   #showRunning() {
     this.#setState("running");
-    const lived = this.#effect === ATTACHED_EFFECT ? "went on without the gateway" : "runs again";
-    this.remark.textContent = this.#wasInterrupted ? lived : "";
+    const resumed = this.#effect === ATTACHED_EFFECT ? "went on without the gateway" : "runs again";
+    this.remark.textContent = this.#wasInterrupted ? resumed : "";
   }
 
+  /** @param {StepEnded} ended */
   markEnded({ outcome, text, at }) {
     this.#setState(outcome);
-    const lived = this.#wasInterrupted && this.#effect === ATTACHED_EFFECT;
-    this.remark.textContent = outcome === "ok" ? (lived ? "went on without the gateway" : "") : STATE_TEXTS[outcome];
+    const outlived = this.#wasInterrupted && this.#effect === ATTACHED_EFFECT;
+    this.remark.textContent = outcome === "ok" ? (outlived ? "went on without the gateway" : "") : STATE_TEXTS[outcome];
     this.time.textContent = this.#startedAt ? formatDuration(at - this.#startedAt) : "";
     this.result.textContent = text;
     this.result.hidden = !text;
   }
 
+  /** @param {number | undefined} times */
   showRuns(times) {
-    if (!times || !COUNTED_TOOLS.has(this.name.textContent)) return;
-    const { state } = this.element.dataset;
-    if (state === "cut") this.runs.textContent = times === 1 ? "begun once" : `begun ${times} times`;
-    else if (state === "running") this.runs.textContent = times === 1 ? "" : `run ${times}`;
-    else this.runs.textContent = times === 1 ? "ran once" : `ran ${times} times`;
+    if (!times || !COUNTED_TOOLS.has(this.name.textContent ?? "")) return;
+    this.runs.textContent = runsText(this.element.dataset.state, times);
     this.runs.title = times === 1 ? "" : "It was cut off before it had ended, and may be repeated, so it was begun again.";
     this.runs.hidden = false;
-    this.element.dataset.runs = times;
+    this.element.dataset.runs = String(times);
   }
 
-  /** Its turn has ended. */
   markTurnEnded() {
-    if (["wanted", "running"].includes(this.element.dataset.state)) this.#setState("cancelled");
+    if (["wanted", "running"].includes(this.element.dataset.state ?? "")) this.#setState("cancelled");
   }
 
+  /** @param {string} state */
   #setState(state) {
     this.element.dataset.state = state;
     this.state.replaceChildren(el("span", { className: "unseen" }, STATE_TEXTS[state] ?? state));
   }
+}
+
+/**
+ * How often a step ran, in words.
+ *
+ * @param {string | undefined} state
+ * @param {number} times
+ */
+export function runsText(state, times) {
+  if (state === "cut") return times === 1 ? "begun once" : `begun ${times} times`;
+  if (state === "running") return times === 1 ? "" : `run ${times}`;
+  return times === 1 ? "ran once" : `ran ${times} times`;
 }

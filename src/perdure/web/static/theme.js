@@ -1,17 +1,20 @@
-// Light or dark: what the system says, unless the person has chosen. Loaded in the head, so that nothing flashes.
+// Light or dark: the choice of the system, unless the person has chosen. Loaded in the head, so that nothing flashes.
 (() => {
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const chosen = () => localStorage.getItem("perdure.theme");
   const current = () => chosen() ?? (dark.matches ? "dark" : "light");
 
+  /** @returns {HTMLElement | null} */
+  const findToggle = () => document.querySelector("[data-theme-toggle]");
+
   function show() {
     root.dataset.theme = current();
-    const button = document.querySelector("[data-theme-toggle]");
+    const button = findToggle();
     if (button) {
       const other = current() === "dark" ? "light" : "dark";
-      button.setAttribute("aria-label", `Switch to the ${other} theme`);
-      button.title = button.getAttribute("aria-label");
+      button.title = `Switch to the ${other} theme`;
+      button.setAttribute("aria-label", button.title);
     }
   }
 
@@ -27,7 +30,7 @@
   dark.addEventListener("change", show);
   addEventListener("storage", show);
   addEventListener("DOMContentLoaded", () => {
-    document.querySelector("[data-theme-toggle]")?.addEventListener("click", toggle);
+    findToggle()?.addEventListener("click", toggle);
     show();
   });
 })();

@@ -1,20 +1,24 @@
-// One turn of the agent: what it does, step by step, what it asks, what became of it, and its answer.
+// Shows one turn of the agent: its steps, its questions, its interruptions, its outcome and its answer.
 
-import { QuestionCard } from "./question-card.js";
+/** @import { Approval, Attachment, Decision, Plan, Preview, Question, Runs, StepEnded, StepStarted, Timestamp, Trouble, TurnEvent, TurnMove, TurnMoves } from "../page-types" */
+
 import { attachmentList } from "./attachments.js";
-import { el, formatClock, formatDuration, plural } from "./dom.js";
+import { el, formatClock, formatDuration } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
+import { QuestionCard } from "./question-card.js";
 import { StepView } from "./step-view.js";
+import { StatusBadge, TurnElement } from "./turn-element.js";
 
 const FINAL_MOVES = new Set(["finished", "failed", "cancelled", "undone"]);
 const TROUBLE_TEXT = "Trouble with the model";
+/** @type {Record<string, string>} */
 const INTERRUPTION_TEXTS = {
   restart_interrupted: "Cut off: the gateway died in the middle of this.",
   restart_timeout: "Cut off by a restart of the gateway.",
   shutdown_timeout: "Cut off: the gateway was stopped.",
   lease_lost: "Cut off: another gateway took over.",
 };
-
+/** @type {Record<string, string>} */
 const CANCELLATION_TEXTS = {
   suspended: "Set aside",
   superseded: "Left behind",
@@ -24,107 +28,141 @@ const CANCELLATION_TEXTS = {
   cleared: "",
 };
 
+/**
+ * A newer gateway may send what this page does not know. The type says that everything known is handled.
+ *
+ * @param {never} _event
+ */
+function ignoreUnknown(_event) {}
+
 export class TurnView {
+  /** @type {Map<string, StepView>} */
   #steps = new Map(); // by call
+  /** @type {Map<string, QuestionCard>} */
   #questions = new Map(); // by the id of the question
-  #statusShown = ["", "", false]; // its status
   #beganAt = 0;
   #interruptions = 0;
   #isInterrupted = false; // and not resumed yet
-  #heldMilestone = null; // the line that says why it does not go on, while it does not
+  /** @type {HTMLElement | null} */
+  #heldMilestone = null; // says why recovery holds the turn, while it does
 
+  /** @param {string} id */
   constructor(id) {
     this.id = id;
     this.open = false;
-    this.answered = false; // a moment ago: what comes of it may stand elsewhere
-    this.status = el("span", { className: "badge", hidden: true });
-    this.#createElement();
+    this.answered = false; // a moment ago: the turn may continue in another element, below the answer
+    this.status = new StatusBadge();
+    this.shown = new TurnElement(id, this.status.element);
   }
 
-  /** Where it shows what it does and says from now on. */
-  #createElement() {
-    this.summary = el("summary", {}, "Steps");
-    this.list = el("ol", { className: "steps" });
-    this.stepsElement = el("details", { className: "work", open: true, hidden: true }, this.summary, this.list);
-    this.questionsElement = el("div");
-    this.body = el("div", { className: "said" });
-    this.previewElement = el("div", { className: "said growing", hidden: true, "aria-live": "off" });
-    const head = el("header", {}, el("span", { className: "author" }, "Agent"), this.status);
-    this.element = el("article", { className: "turn", "aria-label": "Agent" }, head, this.stepsElement, this.questionsElement, this.body, this.previewElement);
-    this.element.dataset.turn = this.id;
+  get element() {
+    return this.shown.root;
   }
 
-  /** Leave what is here as it is, and go on in another element. */
+  /** Leave the present element as it is, and continue in a new one. */
   continueInNewElement() {
-    const { state } = this.element.dataset;
-    this.#collapse();
-    this.#createElement();
+    const { state = "" } = this.element.dataset;
+    this.shown.collapse();
+    this.shown = new TurnElement(this.id, this.status.element);
     this.element.dataset.state = state;
     return this.element;
   }
 
-  // ── what happens to it ────────────────────────────────────────────────────────────────────────────────────
+  // ── the moves of the turn ─────────────────────────────────────────────────────────────────────────────────
 
-  applyMove({ move, at, ...more }) {
+  /** @param {TurnMove} event */
+  applyMove(event) {
+    const { move, at } = event;
     this.#clearHeld();
     this.open = !FINAL_MOVES.has(move);
     this.element.dataset.state = move;
-    this[`_${move}`]?.(at, more);
+    this.#showMove(event);
     if (!this.open) this.#finish(at);
   }
 
-  _claimed(at) {
-    this.#beganAt ||= at;
-    if (this.#isInterrupted) this.#addMilestone("resumed", "Resumed. What was finished is kept.");
-    this.#isInterrupted = false;
-    for (const step of this.#steps.values()) step.markResumed();
-    this.#setStatus(this.#interruptions ? "Working again" : "Working", "good", true);
+  /** @param {TurnMove} event */
+  #showMove(event) {
+    switch (event.move) {
+      case "claimed":
+        return this.#onClaimed(event.at);
+      case "interrupted":
+        return this.#onInterrupted(event.reason);
+      case "requeued":
+        return this.status.set("Resuming", "warn", true);
+      case "asked":
+        return this.status.set("Waits for you", "warn");
+      case "answered":
+        return this.#onAnswered(event);
+      case "finished":
+        return this.status.set("");
+      case "failed":
+        return this.status.set("Failed", "bad");
+      case "cancelled":
+        return this.status.set(CANCELLATION_TEXTS[event.why] ?? "Stopped");
+      case "undone":
+        return this.status.set("Taken back");
+      default:
+        return ignoreUnknown(event);
+    }
   }
 
-  _interrupted(_, { reason }) {
+  /** @param {Timestamp} at */
+  #onClaimed(at) {
+    this.#beganAt ||= at;
+    if (this.#isInterrupted) this.shown.addMilestone("resumed", "Resumed. What was finished is kept.");
+    this.#isInterrupted = false;
+    for (const step of this.#steps.values()) step.markResumed();
+    this.status.set(this.#interruptions ? "Working again" : "Working", "good", true);
+  }
+
+  /** @param {string} reason */
+  #onInterrupted(reason) {
     this.#interruptions += 1;
     this.#isInterrupted = true;
     for (const step of this.#steps.values()) step.markInterrupted();
-    this.#addMilestone("cut", INTERRUPTION_TEXTS[reason] ?? "Cut off.");
-    this.#setStatus("Interrupted", "warn");
-    this.previewElement.hidden = true;
+    this.shown.addMilestone("cut", INTERRUPTION_TEXTS[reason] ?? "Cut off.");
+    this.status.set("Interrupted", "warn");
+    this.shown.preview.hidden = true;
   }
 
-  _requeued() {
-    this.#setStatus("Resuming", "warn", true);
-  }
-
-  _asked() {
-    this.#setStatus("Waits for you", "warn");
-  }
-
-  _answered(_, { question, answer }) {
+  /** @param {TurnMoves["answered"]} event */
+  #onAnswered({ question, answer }) {
     this.#questions.get(question)?.showAnswer(answer);
     this.answered = true;
-    this.#setStatus("Goes on", "good", true);
+    this.status.set("Goes on", "good", true);
   }
 
-  _finished() {
-    this.#setStatus("");
+  /** @param {TurnEvent} event */
+  applyEvent(event) {
+    switch (event.name) {
+      case "plan":
+        return this.#showPlan(event.data);
+      case "step":
+        return this.#showStep(event.data);
+      case "trouble":
+        return this.#showTrouble(event.data);
+      case "question":
+        return this.#showQuestion(event.data);
+      case "approval":
+        return this.#showApproval(event.data);
+      case "preview":
+        return this.#showPreview(event.data);
+      case "decision":
+        return this.#showDecision(event.data);
+      default:
+        return ignoreUnknown(event);
+    }
   }
 
-  _failed() {
-    this.#setStatus("Failed", "bad");
-  }
-
-  _cancelled(_, { why }) {
-    this.#setStatus(CANCELLATION_TEXTS[why] ?? "Stopped");
-  }
-
-  _undone() {
-    this.#setStatus("Taken back");
-  }
-
-  /** What the gateway has decided about the interruption; `text` if nothing else says it. */
-  decision({ decision, text }) {
+  /**
+   * Show the decision of recovery; its text is empty where another event says the same.
+   *
+   * @param {Decision} decision
+   */
+  #showDecision({ decision, text }) {
     this.#clearHeld();
-    if (decision === "ask_user") this.#setStatus("Waits for you", "warn");
-    if (text) this.#heldMilestone = this.#addMilestone("held", text);
+    if (decision === "ask_user") this.status.set("Waits for you", "warn");
+    if (text) this.#heldMilestone = this.shown.addMilestone("held", text);
   }
 
   #clearHeld() {
@@ -132,124 +170,122 @@ export class TurnView {
     this.#heldMilestone = null;
   }
 
-  /** While the gateway is gone, nobody knows how it stands. */
-  setAway(yes) {
+  /**
+   * The gateway is gone, or back. While it is gone, the state of the turn is not known.
+   *
+   * @param {boolean} isAway
+   */
+  setAway(isAway) {
     if (!this.open || this.element.dataset.state === "asked") return;
-    this.element.classList.toggle("away", yes);
-    this.#renderStatus(...(yes ? ["Waits for the gateway", "warn", false] : this.#statusShown));
+    this.element.classList.toggle("away", isAway);
+    if (isAway) this.status.render("Waits for the gateway", "warn");
+    else this.status.restore();
   }
 
-  // ── what it does and says ─────────────────────────────────────────────────────────────────────────────────
+  // ── steps, questions and answers ──────────────────────────────────────────────────────────────────────────
 
-  plan({ text, calls }) {
+  /** @param {Plan} plan */
+  #showPlan({ text, calls }) {
     this.#clearTrouble();
-    if (text.trim()) this.list.append(el("li", { className: "aside" }, renderMarkdown(text)));
+    if (text.trim()) this.shown.list.append(el("li", { className: "aside" }, renderMarkdown(text)));
     for (const { call, tool, about } of calls) this.#stepView(call).showPlanned(tool, about);
   }
 
-  step({ call, state, ...more }) {
-    const step = this.#stepView(call);
-    if (state === "started") step.markStarted(more);
-    else step.markEnded(more);
-    this.#updateSummary();
+  /** @param {StepStarted | StepEnded} event */
+  #showStep(event) {
+    const step = this.#stepView(event.call);
+    if (event.state === "started") step.markStarted(event);
+    else step.markEnded(event);
+    this.shown.updateSummary();
   }
 
-  /** A try to ask the model failed; the page says when the next one comes. */
-  trouble({ text, next_at: next }) {
-    this.previewElement.hidden = true;
-    this.#addMilestone("failed", text);
-    if (next) this.#setStatus(`${TROUBLE_TEXT}: next try at ${formatClock(next)}`, "warn", true);
+  /**
+   * A call of the model failed; show when the next one comes.
+   *
+   * @param {Trouble} trouble
+   */
+  #showTrouble({ text, next_at: next }) {
+    this.shown.preview.hidden = true;
+    this.shown.addMilestone("failed", text);
+    if (next) this.status.set(`${TROUBLE_TEXT}: next try at ${formatClock(next)}`, "warn", true);
   }
 
-  /** How often each step really ran, by call. */
+  /** @param {Runs} runs */
   showRuns(runs) {
     for (const [call, step] of this.#steps) step.showRuns(runs[`${this.id}:${call}`]);
   }
 
-  question(data) {
-    this.#addQuestion(new QuestionCard(data, [...data.options].map((option) => [option, { answer: option }]), `/api/questions/${encodeURIComponent(data.id)}/answer`));
+  /** @param {Question} question */
+  #showQuestion(question) {
+    /** @type {[string, object][]} */
+    const choices = question.options.map((option) => [option, { answer: option }]);
+    this.#addQuestion(new QuestionCard(question, choices, `/api/questions/${encodeURIComponent(question.id)}/answer`));
   }
 
-  approval(data) {
-    const verdicts = [["Approve", { approve: true }], ["Deny", { approve: false }]];
-    this.#addQuestion(new QuestionCard(data, verdicts, `/api/approvals/${encodeURIComponent(data.id)}`));
+  /** @param {Approval} approval */
+  #showApproval(approval) {
+    /** @type {[string, object][]} */
+    const choices = [["Approve", { approve: true }], ["Deny", { approve: false }]];
+    this.#addQuestion(new QuestionCard(approval, choices, `/api/approvals/${encodeURIComponent(approval.id)}`));
   }
 
-  preview({ text }) {
-    if (FINAL_MOVES.has(this.element.dataset.state)) return; // its answer was faster
+  /** @param {Preview} preview */
+  #showPreview({ text }) {
+    if (FINAL_MOVES.has(this.element.dataset.state ?? "")) return; // the answer was faster
     this.#clearTrouble();
-    this.previewElement.replaceChildren(renderMarkdown(text));
-    this.previewElement.hidden = false;
+    this.shown.preview.replaceChildren(renderMarkdown(text));
+    this.shown.preview.hidden = false;
   }
 
-  /** A part of the answer. A question is shown with its buttons already. */
+  /**
+   * Add a part of the answer. A question whose card is shown is not added once more.
+   *
+   * @param {string} text
+   * @param {string} id
+   * @param {Attachment[]} [attachments]
+   * @param {string | null} [asks]
+   */
   addReply(text, id, attachments, asks) {
-    this.previewElement.hidden = true;
+    this.shown.preview.hidden = true;
     if (asks && this.#questions.has(asks)) return;
     const part = el("div", {}, renderMarkdown(text), attachmentList(attachments));
     part.dataset.message = id;
-    this.body.append(part);
+    this.shown.body.append(part);
   }
 
   // ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
 
+  /**
+   * @param {string} call
+   * @returns {StepView}
+   */
   #stepView(call) {
-    if (!this.#steps.has(call)) {
-      const step = new StepView(call);
+    let step = this.#steps.get(call);
+    if (!step) {
+      step = new StepView(call);
       this.#steps.set(call, step);
-      this.list.append(step.element);
-      this.stepsElement.hidden = false;
-      this.#updateSummary();
+      this.shown.addItem(step.element);
     }
-    return this.#steps.get(call);
+    return step;
   }
 
+  /** @param {QuestionCard} card */
   #addQuestion(card) {
     if (this.#questions.has(card.id)) return;
     this.#questions.set(card.id, card);
-    this.questionsElement.append(card.element);
+    this.shown.questions.append(card.element);
   }
 
-  #addMilestone(kind, text) {
-    const mark = el("li", { className: `milestone ${kind}` }, text);
-    this.list.append(mark);
-    this.#updateSummary();
-    this.stepsElement.hidden = false;
-    return mark;
-  }
-
-  #setStatus(text, kind = "", busy = false) {
-    this.#statusShown = [text, kind, busy];
-    this.#renderStatus(text, kind, busy);
-  }
-
-  /** The model answers, whatever trouble there was. */
+  /** The model answers again: drop the status that tells of trouble. */
   #clearTrouble() {
-    if (this.open && this.#statusShown[0].startsWith(TROUBLE_TEXT)) this.#setStatus("Working", "good", true);
+    if (this.open && this.status.text.startsWith(TROUBLE_TEXT)) this.status.set("Working", "good", true);
   }
 
-  #renderStatus(text, kind, busy) {
-    this.status.className = `badge ${kind}${busy ? " busy" : ""}`;
-    this.status.textContent = text;
-    this.status.hidden = !text;
-  }
-
-  #updateSummary(spent = "") {
-    const count = (selector) => this.list.querySelectorAll(selector).length;
-    const steps = plural(count("[data-call]"), "step");
-    const rare = [["interruption", count(".cut")], ["failed call", count(".failed")]].filter(([, times]) => times);
-    this.summary.textContent = [steps, ...rare.map(([noun, times]) => plural(times, noun))].join(", ") + spent;
-  }
-
+  /** @param {Timestamp} at */
   #finish(at) {
     for (const card of this.#questions.values()) card.expire();
     for (const step of this.#steps.values()) step.markTurnEnded();
-    this.#updateSummary(this.#beganAt ? ` · ${formatDuration(at - this.#beganAt)}` : "");
-    this.#collapse();
-  }
-
-  #collapse() {
-    this.previewElement.hidden = true;
-    this.stepsElement.open = this.list.querySelector(".cut, .failed") !== null; // a story that is worth reading stays open
+    this.shown.updateSummary(this.#beganAt ? ` · ${formatDuration(at - this.#beganAt)}` : "");
+    this.shown.collapse();
   }
 }

@@ -1,20 +1,34 @@
-// What was written and is not acknowledged yet. It is kept in the browser under an id of our own, so it survives
-// a reload, and sending it twice is sending it once.
+// The messages that the gateway has not acknowledged yet. The browser keeps them under an id that this page gave, so
+// they survive a reload, and the gateway stores a message once however often it is sent.
 
-import { GatewayUnavailable, callApi, chatPath, errorText } from "./api.js";
+/** @import { Attachment, Problem, StoredMessage, UnsentMessage } from "../page-types" */
+
+import { GatewayUnavailable, asProblem, callApi, chatPath, errorText } from "./api.js";
 
 const PREFIX = "perdure.unsent.";
-const RETRY_MS = 2000; // milliseconds
+const RETRY_MS = 2000;
 
 const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
-/** Each message has a key of its own, so that two tabs never overwrite each other's. */
+/**
+ * Store a message under its own key, so that two tabs never overwrite each other's.
+ *
+ * @param {UnsentMessage} message
+ */
 const saveMessage = (message) => localStorage.setItem(PREFIX + message.id, JSON.stringify(message));
+
+/** @param {string} id */
 const deleteMessage = (id) => localStorage.removeItem(PREFIX + id);
 
-function loadMessages() {
-  const keys = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX));
-  const found = keys.map((key) => JSON.parse(localStorage.getItem(key)));
+/**
+ * The stored messages, oldest first.
+ *
+ * @param {Storage} [storage]
+ * @returns {UnsentMessage[]}
+ */
+export function loadMessages(storage = localStorage) {
+  const keys = Object.keys(storage).filter((key) => key.startsWith(PREFIX));
+  const found = keys.map((key) => JSON.parse(storage.getItem(key) ?? "null"));
   return found.filter(Boolean).sort((a, b) => a.at - b.at);
 }
 
@@ -22,34 +36,50 @@ export class UnsentMessages {
   #sending = false;
   #timer = 0;
 
-  /** `markAcknowledged(message, answer)` and `markRefused(message, error)` say what came of each. */
+  /**
+   * @param {object} conversation
+   * @param {(message: UnsentMessage, answer: StoredMessage) => void} conversation.markAcknowledged
+   * @param {(message: UnsentMessage, error: Problem) => void} conversation.markRefused
+   */
   constructor({ markAcknowledged, markRefused }) {
     this.markAcknowledged = markAcknowledged;
     this.markRefused = markRefused;
   }
 
+  /** @param {string} chat */
   ofChat(chat) {
     return loadMessages().filter((message) => message.chat === chat);
   }
 
+  /**
+   * @param {string} chat
+   * @param {string} text
+   * @param {Attachment[]} [files]
+   */
   add(chat, text, files = []) {
+    /** @type {UnsentMessage} */
     const message = { id: newId(), chat, text, files, at: Date.now() };
     saveMessage(message);
     this.flush();
     return message;
   }
 
-  /** The same words once more, as a new message. */
+  /**
+   * Send the words and files of a refused message as a new message.
+   *
+   * @param {UnsentMessage} message
+   */
   resend(message) {
     deleteMessage(message.id);
     return this.add(message.chat, message.text, message.files);
   }
 
+  /** @param {UnsentMessage} message */
   discard(message) {
     deleteMessage(message.id);
   }
 
-  /** Send what waits, oldest first; whatever finds nobody is sent again later. */
+  /** Send the waiting messages, oldest first; while the gateway is unavailable, try again later. */
   async flush() {
     if (this.#sending) return;
     this.#sending = true;
@@ -64,6 +94,7 @@ export class UnsentMessages {
     }
   }
 
+  /** @param {UnsentMessage} message */
   async #send(message) {
     const more = message.files.length ? { attachments: message.files.map((file) => file.id) } : {};
     try {
@@ -72,8 +103,8 @@ export class UnsentMessages {
       this.markAcknowledged(message, answer);
     } catch (error) {
       if (error instanceof GatewayUnavailable) throw error;
-      saveMessage({ ...message, refused: errorText(error) });
-      this.markRefused(message, error);
+      saveMessage({ ...message, refused: errorText(asProblem(error)) });
+      this.markRefused(message, asProblem(error));
     }
   }
 }
