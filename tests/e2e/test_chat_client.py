@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.ports import free_port
 from support.waiting import wait_for
 
 # Makes the terminal on standard input the one that Ctrl-C comes from, then becomes the command.

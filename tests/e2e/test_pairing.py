@@ -15,8 +15,9 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.pairings import MAX_WRONG_CODES
 from perdure.store.processes import Process
 from perdure.testing import Crash
-from support.gateway import GatewayProcess, free_port, gateway
+from support.gateway import GatewayProcess, gateway
 from support.pairing import PairingScenario, api_request, change_people
+from support.ports import free_port
 from support.recovery import (
     decided_rules,
     key_of,

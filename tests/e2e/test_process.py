@@ -21,7 +21,8 @@ import pytest
 from perdure import __version__
 from perdure.store.migrate import prepare_sqlite
 from perdure.web.auth.token import ensure_token
-from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.ports import free_port
 from support.waiting import wait_for
 
 

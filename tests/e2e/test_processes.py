@@ -35,7 +35,8 @@ from support.background_processes import (
 )
 from support.gateway import Person, gateway
 from support.inprocess import crashing_at_the_end, serving
-from support.keepers import end_all_commands, is_alive, rewrite_record
+from support.keepers import end_all_commands, rewrite_record
+from support.process_state import is_alive
 from support.recovery import key_of
 from support.shutdown import crashing_at_fact
 from support.waiting import eventually, wait_for

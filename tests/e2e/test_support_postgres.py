@@ -11,8 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.postgres import PostgresServer, copy_binaries, installed_binaries, is_alive
+from support.postgres import PostgresServer, copy_binaries, installed_binaries
 from support.postgres_proxy import CuttingProxy
+from support.process_state import is_alive
 from support.waiting import wait_for
 
 SSL_REQUEST = struct.pack("!II", 8, 80877103)

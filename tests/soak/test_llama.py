@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from perdure.core import texts
-from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.ports import free_port
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(7200)

@@ -27,7 +27,6 @@ from support.keepers import (
     end_all_commands,
     file_names,
     find_processes,
-    is_alive,
     launch_spec,
     run_keeper_program,
     running_status,
@@ -35,6 +34,7 @@ from support.keepers import (
     wait_until_ended,
     write_launch_spec,
 )
+from support.process_state import is_alive
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio

@@ -32,13 +32,13 @@ from support.keepers import (
     end_all_commands,
     file_names,
     find_processes,
-    is_alive,
     launch_spec,
     run_keeper_program,
     running_status,
     status_of_kind,
     write_launch_spec,
 )
+from support.process_state import is_alive
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
