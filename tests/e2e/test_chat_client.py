@@ -1,4 +1,7 @@
-"""`perdure chat` as people and scripts use it: in a pipe, and in a real terminal."""
+"""`perdure chat` as people and scripts use it: in a pipe, and in a real terminal.
+
+Drives `terminal_chat`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""People whom nobody knows, and how they are let in, and out again."""
+"""People whom nobody knows, and how they are let in, and out again.
+
+Drives `runtime/access` and `store/pairings`.
+"""
 
 from __future__ import annotations
 

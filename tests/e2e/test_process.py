@@ -1,4 +1,7 @@
-"""The gateway as a process: what it prints, how it stops, what it refuses, and what it leaves behind."""
+"""The gateway as a process: what it prints, how it stops, what it refuses, and what it leaves behind.
+
+Drives `cli`, `web/server` and `runtime/gateway`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Processes in the background, through a gateway: they outlive it, and are told of once, where they were begun."""
+"""Processes in the background, through a gateway: they outlive it, and are told of once, where they were begun.
+
+Drives `runtime/process_watcher`, `store/processes` and `tools/process_tool`.
+"""
 
 from __future__ import annotations
 

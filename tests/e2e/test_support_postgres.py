@@ -1,4 +1,7 @@
-"""The PostgreSQL and the proxy that other tests lean on do what they promise."""
+"""The PostgreSQL and the proxy that other tests lean on do what they promise.
+
+Drives no module: it tests `tests/support/postgres.py` and `tests/support/postgres_proxy.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A real llama.cpp server with a small model and a window of 1,024 tokens, behind a real gateway.
 
+Drives `agents/providers/models` and `agents/compaction`.
+
 The server and the weights are packages in an environment of their own, which `make soak` sets up.
 """
 

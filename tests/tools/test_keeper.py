@@ -1,4 +1,7 @@
-"""The keeper, a process that owns one command: what it survives, what it inherits, what it writes down."""
+"""The keeper, a process that owns one command: what it survives, what it inherits, what it writes down.
+
+Drives `tools/keeper/process` and `tools/keeper/program`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kept commands as the gateway sees them: every state, also forged ones, waiting, talking, stopping, sweeping."""
+"""Kept commands as the gateway sees them: every state, also forged ones, waiting, talking, stopping, sweeping.
+
+Drives `tools/keeper/client` and `tools/keeper/status`.
+"""
 
 from __future__ import annotations
 

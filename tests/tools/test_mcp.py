@@ -1,4 +1,7 @@
-"""Tools of MCP servers: real servers, as processes of ours and over HTTP, of this year's protocol and the last."""
+"""Tools of MCP servers: real servers, as processes of ours and over HTTP, of this year's protocol and the last.
+
+Drives `tools/mcp`.
+"""
 
 from __future__ import annotations
 
