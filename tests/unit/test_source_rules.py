@@ -83,10 +83,10 @@ def test_a_turn_is_moved_by_its_own_rooms_only() -> None:
 @pytest.mark.parametrize(
     ("verbs", "rooms"),
     [
-        pytest.param(("send", "edit"), {"sender", "previews", "watchers"}, id="messages"),
-        pytest.param(("find_sent",), {"sender"}, id="looking back"),
+        pytest.param(("send", "edit"), {"delivery", "previews", "inactivity_watch"}, id="messages"),
+        pytest.param(("find_sent",), {"delivery"}, id="looking back"),
         pytest.param(("glimpse",), {"previews"}, id="what is of the moment"),
-        pytest.param(("notice",), {"drain", "watchers"}, id="what nobody owes"),
+        pytest.param(("notice",), {"drain", "inactivity_watch"}, id="what nobody owes"),
     ],
 )
 def test_platforms_are_spoken_to_from_few_rooms(verbs: tuple[str, ...], rooms: set[str]) -> None:
@@ -143,3 +143,37 @@ def test_nobody_looks_at_the_clock_who_is_given_one() -> None:
     # A keeper is a program of its own, and nobody gives it one.
     assert where(calls("time", "time_ns", of="time")) == {"store/ids.py", "tools/keeper/directory.py"}
     assert where(calls("now", "today", "utcnow", of="datetime")) == set()
+
+
+# ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unwanted_words() -> set[str]:
+    """The single words of the third column of the dictionary in AGENTS.md: what we do not say."""
+    page = (SOURCE.parents[1] / "AGENTS.md").read_text()
+    rows = [line.split("|") for line in page.splitlines() if re.fullmatch(r"\|[^|]+\|[^|]+\|[^|]*\|", line)]
+    words = {word.strip() for row in rows if row[1].strip() != "noun" for word in row[3].split(",")}
+    return {word for word in words if word and " " not in word}
+
+
+def test_modules_and_classes_are_called_by_the_words_of_the_dictionary() -> None:
+    unwanted = unwanted_words()
+    assert {"talk", "verdict", "stranger"} <= unwanted, "the dictionary in AGENTS.md is read"
+    public = {"Wish"}  # of perdure.testing
+    names = {Path(name).stem for name in modules()} | (class_names().keys() - public)
+    words = {name: {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name)} for name in names}
+    assert {name for name in names if words[name] & unwanted} == set()
+
+
+def test_a_class_name_occurs_once() -> None:
+    assert {name: places for name, places in class_names().items() if len(places) > 1} == {}
+
+
+def class_names() -> dict[str, list[str]]:
+    """Every class of ours, and the modules that have one by this name."""
+    found: dict[str, list[str]] = {}
+    for module, nodes in modules().items():
+        for node in nodes:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(module)
+    return found
