@@ -1,4 +1,7 @@
-"""What `agent.entrypoint` may name, and what is said about everything else."""
+"""What `agent.entrypoint` may name, and what is said about everything else.
+
+Drives `agents/custom/entrypoint`.
+"""
 
 from __future__ import annotations
 

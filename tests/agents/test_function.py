@@ -1,4 +1,7 @@
-"""An async function as an agent: what its steps give, what a crash makes of them, and what it may not do."""
+"""An async function as an agent: what its steps give, what a crash makes of them, and what it may not do.
+
+Drives `agents/custom/function`, `agents/custom/steps` and `agents/custom/step_codec`.
+"""
 
 from __future__ import annotations
 

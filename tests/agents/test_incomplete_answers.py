@@ -1,5 +1,7 @@
 """Half an answer is never an answer: every client against a provider whose bytes are cut at every place.
 
+Drives `agents/providers/completeness`, `agents/providers/retries` and `agents/builtin_agent`.
+
 Drives agents/endings, agents/tries and whatever reads a provider's bytes: the built-in agent with its own clients,
 the built-in agent with the clients of the SDKs, and an agent of pydantic-ai. A new client is one of `CLIENTS`.
 """

@@ -1,4 +1,7 @@
-"""Models of real providers, through their real SDKs, against local servers that are as strict as the real ones."""
+"""Models of real providers, through their real SDKs, against local servers that are as strict as the real ones.
+
+Drives `agents/providers/models`, `agents/providers/message_codec` and `agents/providers/context_window`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What servers say that are only like OpenAI's: read where it can be, and otherwise told in a sentence."""
+"""What servers say that are only like OpenAI's: read where it can be, and otherwise told in a sentence.
+
+Drives `agents/providers/openai_requests`.
+"""
 
 from __future__ import annotations
 

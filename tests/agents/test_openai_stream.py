@@ -1,4 +1,7 @@
-"""Pieces of a streamed answer: nothing is lost or changed, wherever the bytes are cut, and words come together."""
+"""Pieces of a streamed answer: nothing is lost or changed, wherever the bytes are cut, and words come together.
+
+Drives `agents/providers/openai_stream`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Agents of pydantic-ai: what their model reads, what is kept of them, and what a turn does that was cut off."""
+"""Agents of pydantic-ai: what their model reads, what is kept of them, and what a turn does that was cut off.
+
+Drives `agents/custom/pydantic_agent`, `agents/custom/pydantic_journal` and `agents/custom/pydantic_codec`.
+"""
 
 from __future__ import annotations
 

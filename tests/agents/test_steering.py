@@ -1,4 +1,7 @@
-"""What people write while a turn runs and want heard: agents with a model hear it before its next call."""
+"""What people write while a turn runs and want heard: agents with a model hear it before its next call.
+
+Drives `agents/builtin_agent` and `agents/custom`.
+"""
 
 from __future__ import annotations
 

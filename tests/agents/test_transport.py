@@ -1,4 +1,7 @@
-"""The way to providers over real sockets: connections are used again, and failures are the client's own."""
+"""The way to providers over real sockets: connections are used again, and failures are the client's own.
+
+Drives `agents/providers/transport`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The chat page in a real browser, while its gateway lives."""
+"""The chat page in a real browser, while its gateway lives.
+
+Drives `web/pages/chat`, `web/static/chat.js` and `web/static/composer.js`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The chat page at awkward moments: people see what is there, and what they wrote goes where they wrote it."""
+"""The chat page at awkward moments: people see what is there, and what they wrote goes where they wrote it.
+
+Drives `web/static/chat.js`, `web/static/stream.js` and `web/static/unsent.js`.
+"""
 
 from __future__ import annotations
 

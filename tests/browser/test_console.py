@@ -1,4 +1,7 @@
-"""The console in a real browser: every page with real data, and every act by keyboard, confirmed before."""
+"""The console in a real browser: every page with real data, and every act by keyboard, confirmed before.
+
+Drives `web/pages/console`, `web/pages/actions` and `web/static/console.js`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The demo: a gateway is killed by the button on its page, and the page tells what became of everything."""
+"""The demo: a gateway is killed by the button on its page, and the page tells what became of everything.
+
+Drives `web/api/demo` and `web/static/demo.js`.
+"""
 
 from __future__ import annotations
 

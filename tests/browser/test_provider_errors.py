@@ -1,4 +1,7 @@
-"""Trouble with a model's provider on the chat page: people see which try it is, and when the next one comes."""
+"""Trouble with a model's provider on the chat page: people see which try it is, and when the next one comes.
+
+Drives `web/api/events` and `web/static/turn.js`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The suite for adapters itself: whatever an adapter claims and does not keep is found by the fitting check."""
+"""The suite for adapters itself: whatever an adapter claims and does not keep is found by the fitting check.
+
+Drives `testing/adapter_conformance`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Every adapter that comes with Perdure, put to the public suite.
 
+Drives `testing/adapter_conformance` and `platforms/telegram`.
+
 B41, B67, B70, B71, B72, B73, B74, B75, B76, B79 and B103 hold for each, as far as its platform claims.
 """
 

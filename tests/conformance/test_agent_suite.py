@@ -1,4 +1,7 @@
-"""The suite for agents itself: it accepts a careful agent, and finds every carelessness."""
+"""The suite for agents itself: it accepts a careful agent, and finds every carelessness.
+
+Drives `testing/agent_conformance`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every agent that comes with Perdure, put to the public suite: B46, B60, B61, B62, B64 and B67 hold for each."""
+"""Every agent that comes with Perdure, put to the public suite: B46, B60, B61, B62, B64 and B67 hold for each.
+
+Drives `agents/builtin_agent` and `agents/custom`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The local provider refuses what Anthropic refuses, in the format that Anthropic's own client understands."""
+"""The local provider refuses what Anthropic refuses, in the format that Anthropic's own client understands.
+
+Drives `testing/providers/anthropic_rules`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PostgreSQL: whatever happens to the connection around a commit, each write is done once, and says so."""
+"""PostgreSQL: whatever happens to the connection around a commit, each write is done once, and says so.
+
+Drives `store/backends/postgres` and `store/backends/postgres_writer`.
+"""
 
 from __future__ import annotations
 

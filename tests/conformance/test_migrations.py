@@ -1,4 +1,7 @@
-"""Migrations: forward only, all or nothing, and loaded only when one is due."""
+"""Migrations: forward only, all or nothing, and loaded only when one is due.
+
+Drives `store/migrate`.
+"""
 
 from __future__ import annotations
 

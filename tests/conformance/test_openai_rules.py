@@ -1,4 +1,7 @@
-"""The local provider refuses what OpenAI refuses, in the format that OpenAI's own client understands."""
+"""The local provider refuses what OpenAI refuses, in the format that OpenAI's own client understands.
+
+Drives `testing/providers/openai_rules`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is exported of one session, or of one person: theirs, and nobody else's."""
+"""What is exported of one session, or of one person: theirs, and nobody else's.
+
+Drives `operations/personal_export`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The provider of the benchmarks: a process that says the same to everybody, or plays a script from a file."""
+"""The provider of the benchmarks: a process that says the same to everybody, or plays a script from a file.
+
+Drives `testing/providers/__main__` and `testing/providers/constant`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Refusals that both services share, heard through the real models."""
+"""Refusals that both services share, heard through the real models.
+
+Drives `testing/providers/refusals`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The local providers, heard through the real clients: all that a script can say arrives as it was meant."""
+"""The local providers, heard through the real clients: all that a script can say arrives as it was meant.
+
+Drives `testing/providers/server` and `testing/providers/playback`.
+"""
 
 from __future__ import annotations
 

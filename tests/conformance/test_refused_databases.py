@@ -1,4 +1,7 @@
-"""B6: a database that is truncated, foreign or newer is refused with a hint, and is not written to."""
+"""B6: a database that is truncated, foreign or newer is refused with a hint, and is not written to.
+
+Drives `store/migrate` and `store/backends`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The database refuses by itself what the code must never write, on both databases alike."""
+"""The database refuses by itself what the code must never write, on both databases alike.
+
+Drives `store/schema.sql`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Text that no database takes is cleaned at the store's door, on every database (B14)."""
+"""Text that no database takes is cleaned at the store's door, on every database (B14).
+
+Drives `core/storable_text` and `store`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files of messages and of turns, on both databases: a message waits for its files, and each has one owner."""
+"""Files of messages and of turns, on both databases: a message waits for its files, and each has one owner.
+
+Drives `store/attachments` and `store/claims`.
+"""
 
 from __future__ import annotations
 

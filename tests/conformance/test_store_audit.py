@@ -1,4 +1,7 @@
-"""Questions about a whole database: what is under way, and what became of everything."""
+"""Questions about a whole database: what is under way, and what became of everything.
+
+Drives `store/audit`.
+"""
 
 from __future__ import annotations
 

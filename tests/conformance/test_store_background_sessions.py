@@ -1,4 +1,7 @@
-"""Work in the background, in the store: sessions of their own, whose words are the chat's."""
+"""Work in the background, in the store: sessions of their own, whose words are the chat's.
+
+Drives `store/background_sessions`.
+"""
 
 from __future__ import annotations
 

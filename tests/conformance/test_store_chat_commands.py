@@ -1,4 +1,7 @@
-"""Orders: a command acts once, on the turn that was current when it came, together with its answer."""
+"""Orders: a command acts once, on the turn that was current when it came, together with its answer.
+
+Drives `store/chat_commands` and `store/session_verbs`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writing: many works in one transaction, each with its own result or its own error; a full and a broken disk."""
+"""Writing: many works in one transaction, each with its own result or its own error; a full and a broken disk.
+
+Drives `store/backends/sqlite_commit` and `store/backends/postgres_writer`.
+"""
 
 from __future__ import annotations
 

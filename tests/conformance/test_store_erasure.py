@@ -1,4 +1,7 @@
-"""Erasing: every row of a session goes, and nothing of it comes back; what is not its own stays as it is."""
+"""Erasing: every row of a session goes, and nothing of it comes back; what is not its own stays as it is.
+
+Drives `store/erasure` and `store/tombstones`.
+"""
 
 from __future__ import annotations
 

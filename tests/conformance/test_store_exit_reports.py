@@ -1,4 +1,7 @@
-"""How the process of a run died, as its supervisor says (`store/runs.py`): believed of that run alone."""
+"""How the process of a run died, as its supervisor says (`store/runs.py`): believed of that run alone.
+
+Drives `store/runs`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Goals in the store: when one goes on is seen from what is there, on every database."""
+"""Goals in the store: when one goes on is seen from what is there, on every database.
+
+Drives `store/goals`.
+"""
 
 from __future__ import annotations
 

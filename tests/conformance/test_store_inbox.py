@@ -1,4 +1,7 @@
-"""The inbox: what is received is stored once, keeps its order, and is never lost."""
+"""The inbox: what is received is stored once, keeps its order, and is never lost.
+
+Drives `store/inbox`.
+"""
 
 from __future__ import annotations
 

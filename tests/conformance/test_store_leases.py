@@ -1,4 +1,7 @@
-"""Runs and leases: a dead run's turns are taken over and fenced, a live run's are left alone."""
+"""Runs and leases: a dead run's turns are taken over and fenced, a live run's are left alone.
+
+Drives `store/leases` and `store/runs`.
+"""
 
 from __future__ import annotations
 

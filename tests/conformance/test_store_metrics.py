@@ -1,4 +1,7 @@
-"""Tallies: everything is counted once, however it came to its end, on every database."""
+"""Tallies: everything is counted once, however it came to its end, on every database.
+
+Drives `store/metrics`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The outbox: one lane per address, in order, each row sent for good once."""
+"""The outbox: one lane per address, in order, each row sent for good once.
+
+Drives `store/outbox`.
+"""
 
 from __future__ import annotations
 

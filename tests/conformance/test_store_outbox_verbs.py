@@ -1,4 +1,7 @@
-"""What an operator does about a row of the outbox: once, and only what its state allows."""
+"""What an operator does about a row of the outbox: once, and only what its state allows.
+
+Drives `store/outbox_verbs`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pairing codes, on both databases: told seldom, bounded in number, good once and for an hour."""
+"""Pairing codes, on both databases: told seldom, bounded in number, good once and for an hour.
+
+Drives `store/pairings`.
+"""
 
 from __future__ import annotations
 

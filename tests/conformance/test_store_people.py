@@ -1,4 +1,7 @@
-"""People: a small table with one promise per verb."""
+"""People: a small table with one promise per verb.
+
+Drives `store/people` and `store/authorisation`.
+"""
 
 from __future__ import annotations
 

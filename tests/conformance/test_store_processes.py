@@ -1,4 +1,7 @@
-"""Processes: on record before they run, told of once, and to whom."""
+"""Processes: on record before they run, told of once, and to whom.
+
+Drives `store/processes`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The queue: what a message does to a busy conversation, what goes together, and what can be changed."""
+"""The queue: what a message does to a busy conversation, what goes together, and what can be changed.
+
+Drives `store/queue` and `store/claims`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What recovery asks of the store: requests that are carried out, messages that wait again, the line for slots."""
+"""What recovery asks of the store: requests that are carried out, messages that wait again, the line for slots.
+
+Drives `store/turns` and `store/claims`.
+"""
 
 from __future__ import annotations
 

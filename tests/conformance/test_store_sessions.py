@@ -1,4 +1,7 @@
-"""Sessions: made once for a key, kept for ever, with a recovery state that is derived from their turns."""
+"""Sessions: made once for a key, kept for ever, with a recovery state that is derived from their turns.
+
+Drives `store/sessions`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the console reads: the life of a turn, the turns of a session, decisions, and counts of what is open."""
+"""What the console reads: the life of a turn, the turns of a session, decisions, and counts of what is open.
+
+Drives `store/timeline` and `store/overview`.
+"""
 
 from __future__ import annotations
 

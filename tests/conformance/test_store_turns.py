@@ -1,4 +1,7 @@
-"""Turns: claiming is the only door into running, and every move is guarded by state and epoch."""
+"""Turns: claiming is the only door into running, and every move is guarded by state and epoch.
+
+Drives `store/turns` and `store/transitions`.
+"""
 
 from __future__ import annotations
 

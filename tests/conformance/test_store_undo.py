@@ -1,4 +1,7 @@
-"""Taking turns back: once, with the answer, on the turn above the command, and asking the same again."""
+"""Taking turns back: once, with the answer, on the turn above the command, and asking the same again.
+
+Drives `store/undo`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A second client library reads what the emulator of Telegram says: aiogram, whose models know the newest Bot API.
 
+Drives `testing/telegram`.
+
 It wants an older pydantic than we have, so it lives in an environment of its own, which `make test` sets up.
 """
 

@@ -1,4 +1,7 @@
-"""The emulator of Telegram speaks the Bot API: the models of a real client library read all that it says."""
+"""The emulator of Telegram speaks the Bot API: the models of a real client library read all that it says.
+
+Drives `testing/telegram`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The client of Telegram's server over real sockets: what is known of a request, and what is not."""
+"""The client of Telegram's server over real sockets: what is known of a request, and what is not.
+
+Drives `platforms/telegram/http_client`.
+"""
 
 from __future__ import annotations
 

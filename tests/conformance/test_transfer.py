@@ -1,4 +1,7 @@
-"""Sessions leave one database and come into another, of either kind, unchanged."""
+"""Sessions leave one database and come into another, of either kind, unchanged.
+
+Drives `operations/transfer` and `core/transfer`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The sweep, quickly: every scene is crashed at every seventh point of it; `make soak` takes them all.
 
+Drives `runtime/gateway` and `store`.
+
 A point is a call to the store, the platform or the model, before or after it. See `support/crash_sweep.py`.
 """
 

@@ -1,5 +1,7 @@
 """The sweep of exceptions, quickly: at every fifth point of each scene something is raised, of changing classes.
 
+Drives `runtime/gateway` and `containment`.
+
 `make soak` raises every class at every point. See `support/exception_sweep.py`.
 """
 

@@ -1,4 +1,7 @@
-"""Real kills: a gateway in a process of its own, SIGKILL at points that differ every time, and a count."""
+"""Real kills: a gateway in a process of its own, SIGKILL at points that differ every time, and a count.
+
+Drives `testing/drill` and `runtime/recovery`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The page about approvals tells which commands are dangerous as the code has it."""
+"""The page about approvals tells which commands are dangerous as the code has it.
+
+Drives `tools/shell_policy`.
+"""
 
 from __future__ import annotations
 

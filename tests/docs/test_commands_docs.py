@@ -1,4 +1,7 @@
-"""The page on commands: its table is the registry's, and so are `/help` and the menus of platforms."""
+"""The page on commands: its table is the registry's, and so are `/help` and the menus of platforms.
+
+Drives `runtime/commands/registry`.
+"""
 
 from __future__ import annotations
 

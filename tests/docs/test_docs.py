@@ -1,4 +1,7 @@
-"""The documentation tells the truth: whatever it names is there, and what can be generated is."""
+"""The documentation tells the truth: whatever it names is there, and what can be generated is.
+
+Drives `config`, `core/turn` and `web/routes`.
+"""
 
 from __future__ import annotations
 

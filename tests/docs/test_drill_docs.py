@@ -1,4 +1,7 @@
-"""The page of the drill names what the drill has and does."""
+"""The page of the drill names what the drill has and does.
+
+Drives `testing/drill`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The page on the HTTP API: its calls give what it shows, and it leaves none out."""
+"""The page on the HTTP API: its calls give what it shows, and it leaves none out.
+
+Drives `web/api`.
+"""
 
 from __future__ import annotations
 

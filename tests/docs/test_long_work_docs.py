@@ -1,4 +1,7 @@
-"""The page on long work: its example runs, its commands are there, and its lines are those that end a goal."""
+"""The page on long work: its example runs, its commands are there, and its lines are those that end a goal.
+
+Drives `core/goals` and `tools/function_tools`.
+"""
 
 from __future__ import annotations
 

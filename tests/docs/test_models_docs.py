@@ -1,4 +1,7 @@
-"""docs/models.md names the bounds that the code has."""
+"""docs/models.md names the bounds that the code has.
+
+Drives `agents/providers`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The patches of `make mutants` keep up with the source and with the tests."""
+"""The patches of `make mutants` keep up with the source and with the tests.
+
+Drives `core/turn`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The page on platforms: its table says what each adapter claims, and leaves no claim out."""
+"""The page on platforms: its table says what each adapter claims, and leaves no claim out.
+
+Drives `platforms/api`.
+"""
 
 from __future__ import annotations
 

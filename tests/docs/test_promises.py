@@ -1,4 +1,7 @@
-"""The page of promises says no more, and no less, than the tests do."""
+"""The page of promises says no more, and no less, than the tests do.
+
+Drives no module: it compares `docs/promises.md` with the tests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The page on the queue: its modes are those that there are, and its numbers those of the settings."""
+"""The page on the queue: its modes are those that there are, and its numbers those of the settings.
+
+Drives `core/queue` and `settings/queue`.
+"""
 
 from __future__ import annotations
 

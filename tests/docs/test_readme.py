@@ -1,4 +1,7 @@
-"""The README, followed word for word: its commands, run in a real shell, give what it shows."""
+"""The README, followed word for word: its commands, run in a real shell, give what it shows.
+
+Drives `cli` and `supervisor`.
+"""
 
 from __future__ import annotations
 

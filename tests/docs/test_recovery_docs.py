@@ -1,4 +1,7 @@
-"""The pages on recovery and on testing: their tables are those of the sweep, and every test they name is there."""
+"""The pages on recovery and on testing: their tables are those of the sweep, and every test they name is there.
+
+Drives no module: it compares pages with the sweep and with the names of tests.
+"""
 
 from __future__ import annotations
 

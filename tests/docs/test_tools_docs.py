@@ -1,4 +1,7 @@
-"""The page on tools: its example works as it says, and its tables leave nothing out."""
+"""The page on tools: its example works as it says, and its tables leave nothing out.
+
+Drives `tools`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The page on platforms of one's own: its example is the file that is tested, and its suite passes."""
+"""The page on platforms of one's own: its example is the file that is tested, and its suite passes.
+
+Drives `platforms/api` and `testing/adapter_conformance`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The page on agents of one's own: its examples run in a real gateway, through a restart, and its suite passes."""
+"""The page on agents of one's own: its examples run in a real gateway, through a restart, and its suite passes.
+
+Drives `agents/custom` and `testing/agent_conformance`.
+"""
 
 from __future__ import annotations
 

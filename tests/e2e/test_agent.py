@@ -1,4 +1,7 @@
-"""The built-in agent with a real provider's SDK, real tools and a real process, killed in the middle of things."""
+"""The built-in agent with a real provider's SDK, real tools and a real process, killed in the middle of things.
+
+Drives `agents/builtin_agent`, `agents/providers/models` and `runtime/attempt`.
+"""
 
 from __future__ import annotations
 

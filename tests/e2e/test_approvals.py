@@ -1,4 +1,7 @@
-"""Approvals: a guarded call waits for a person's word, which fits that call only and is spent with its intent."""
+"""Approvals: a guarded call waits for a person's word, which fits that call only and is spent with its intent.
+
+Drives `runtime/attempt` and `store/answers`.
+"""
 
 from __future__ import annotations
 

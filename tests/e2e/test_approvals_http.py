@@ -1,4 +1,7 @@
-"""Approvals and answers over HTTP, in real gateways that are killed while somebody thinks about them."""
+"""Approvals and answers over HTTP, in real gateways that are killed while somebody thinks about them.
+
+Drives `web/api/questions` and `store/answers`.
+"""
 
 from __future__ import annotations
 

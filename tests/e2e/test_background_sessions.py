@@ -1,4 +1,7 @@
-"""Work in the background: a session of its own, with all promises; the chat goes on, and gets the answer."""
+"""Work in the background: a session of its own, with all promises; the chat goes on, and gets the answer.
+
+Drives `runtime/commands/background` and `store/background_sessions`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A gateway reads what is open, never all there ever was, however many sessions it knows."""
+"""A gateway reads what is open, never all there ever was, however many sessions it knows.
+
+Drives `store` and `runtime/wiring`.
+"""
 
 from __future__ import annotations
 

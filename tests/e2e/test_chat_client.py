@@ -1,4 +1,7 @@
-"""`perdure chat` as people and scripts use it: in a pipe, and in a real terminal."""
+"""`perdure chat` as people and scripts use it: in a pipe, and in a real terminal.
+
+Drives `terminal_chat`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.ports import free_port
 from support.waiting import wait_for
 
 # Makes the terminal on standard input the one that Ctrl-C comes from, then becomes the command.

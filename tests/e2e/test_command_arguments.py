@@ -1,4 +1,7 @@
-"""What is written behind a command: whatever a person gets wrong, the answer says how it is meant."""
+"""What is written behind a command: whatever a person gets wrong, the answer says how it is meant.
+
+Drives `runtime/commands/registry`.
+"""
 
 from __future__ import annotations
 

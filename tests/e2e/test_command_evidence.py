@@ -1,7 +1,6 @@
 """A command is dead, failed or never begun only by evidence: no descriptors left, and folders that vanish.
 
-Drives `tools/shell.py`, `tools/keeper/client.py`, `tools/keeper/status.py` and `runtime/process_watcher.py` in
-a real gateway.
+Drives `tools/shell`, `tools/keeper/client`, `tools/keeper/status` and `runtime/process_watcher`.
 """
 
 from __future__ import annotations

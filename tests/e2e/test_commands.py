@@ -1,4 +1,7 @@
-"""Commands, through a platform: each acts and answers once, on what was there when it came, and never as text."""
+"""Commands, through a platform: each acts and answers once, on what was there when it came, and never as text.
+
+Drives `runtime/commands/registry` and `store/chat_commands`.
+"""
 
 from __future__ import annotations
 

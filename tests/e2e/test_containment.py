@@ -1,6 +1,6 @@
 """Whatever one turn, agent, tool, adapter, event or row does ends at most itself (B59).
 
-Drives `boundary.py`, `runtime/tasks.py` and the loops of `runtime/` through real gateways.
+Drives `containment` and `runtime/tasks`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Work that keeps being cut off: when it is set aside, when automatic resume is paused, and what ends it."""
+"""Work that keeps being cut off: when it is set aside, when automatic resume is paused, and what ends it.
+
+Drives `runtime/recovery` and `core/recovery/decision`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Agents of one's own in a real gateway: what people are told, and what a resumed turn does not repeat."""
+"""Agents of one's own in a real gateway: what people are told, and what a resumed turn does not repeat.
+
+Drives `agents/custom` and `runtime/agent_factory`.
+"""
 
 from __future__ import annotations
 

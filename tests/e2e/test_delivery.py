@@ -1,4 +1,7 @@
-"""In and out, through a real gateway and a platform that misbehaves."""
+"""In and out, through a real gateway and a platform that misbehaves.
+
+Drives `runtime/intake`, `runtime/delivery` and `store/outbox`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""B75: what came of an effect is recorded when the store is back; no reply stays `sending` that nobody sends."""
+"""B75: what came of an effect is recorded when the store is back; no reply stays `sending` that nobody sends.
+
+Drives `runtime/delivery`, `runtime/previews` and `runtime/attachment_fetcher`.
+"""
 
 from __future__ import annotations
 

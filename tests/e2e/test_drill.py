@@ -1,4 +1,7 @@
-"""The drill: users kill gateways on their own installation, and what comes of it is counted."""
+"""The drill: users kill gateways on their own installation, and what comes of it is counted.
+
+Drives `testing/drill`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Erasing through a gateway: nothing of a session is left in the home, whoever dies on the way."""
+"""Erasing through a gateway: nothing of a session is left in the home, whoever dies on the way.
+
+Drives `runtime/erasure`, `operations/erasure` and `store/erasure`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A gateway that was killed under its supervisor: until when it lived and how it died is told afterwards.
 
-Drives `supervisor.py`, `store/runs.py`, `core/timeline.py`, `operations/timeline.py` and
-`web/pages/timeline_layout.py`.
+Drives `supervisor`, `store/runs`, `core/timeline` and `operations/timeline`.
 """
 
 from __future__ import annotations

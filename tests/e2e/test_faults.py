@@ -1,4 +1,7 @@
-"""Faults from outside that have no other home: clocks that jump, servers that die, a turn that eats all memory."""
+"""Faults from outside that have no other home: clocks that jump, servers that die, a turn that eats all memory.
+
+Drives `runtime/gateway` and `store/backends`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Goals: a session works towards one by itself, turn after turn, and only after a turn that completed."""
+"""Goals: a session works towards one by itself, turn after turn, and only after a turn that completed.
+
+Drives `runtime/commands/goal` and `store/goals`.
+"""
 
 from __future__ import annotations
 

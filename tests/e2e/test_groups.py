@@ -1,4 +1,7 @@
-"""A chat that several people share: who may touch what, and whose conversation it is."""
+"""A chat that several people share: who may touch what, and whose conversation it is.
+
+Drives `runtime/access` and `store/authorisation`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which calls wait for a person's word, and in which order it is asked for."""
+"""Which calls wait for a person's word, and in which order it is asked for.
+
+Drives `agents/tool_calls` and `tools/shell_policy`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Turns that do not go on by themselves: asked about, told of once, and brought back or given up by people."""
+"""Turns that do not go on by themselves: asked about, told of once, and brought back or given up by people.
+
+Drives `runtime/recovery`, `core/recovery/decision` and `store/answers`.
+"""
 
 from __future__ import annotations
 

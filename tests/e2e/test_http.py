@@ -1,4 +1,7 @@
-"""The HTTP API of a real gateway, as a stranger's program meets it."""
+"""The HTTP API of a real gateway, as a stranger's program meets it.
+
+Drives `web/api/chats` and `web/api/events`.
+"""
 
 from __future__ import annotations
 

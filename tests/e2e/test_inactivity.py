@@ -1,4 +1,7 @@
-"""Long work and long silence: people hear that it goes on, are warned when nothing is heard, and it is ended."""
+"""Long work and long silence: people hear that it goes on, are warned when nothing is heard, and it is ended.
+
+Drives `runtime/inactivity_watch` and `core/inactivity`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recovery explained: every command that looks, as a real process, beside a real gateway and without one."""
+"""Recovery explained: every command that looks, as a real process, beside a real gateway and without one.
+
+Drives `operations/inspect` and `core/texts/explanation`.
+"""
 
 from __future__ import annotations
 

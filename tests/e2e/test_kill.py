@@ -1,4 +1,7 @@
-"""Real kills of a real process, proved by its journal."""
+"""Real kills of a real process, proved by its journal.
+
+Drives `runtime/recovery` and `supervisor`.
+"""
 
 from __future__ import annotations
 

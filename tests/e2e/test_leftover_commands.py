@@ -1,5 +1,7 @@
 """What a turn leaves behind when something else ends it: its commands are stopped at once, not at the next look.
 
+Drives `runtime/command_cleanup`.
+
 Nobody looks by itself within the time that these tests wait.
 """
 

@@ -1,4 +1,7 @@
-"""Logging in with a browser: the printed link, the form, and the cookie that remembers."""
+"""Logging in with a browser: the printed link, the form, and the cookie that remembers.
+
+Drives `web/auth`.
+"""
 
 from __future__ import annotations
 

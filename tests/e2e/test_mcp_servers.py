@@ -1,4 +1,7 @@
-"""Tools of MCP servers, through the whole gateway: real servers, real kills."""
+"""Tools of MCP servers, through the whole gateway: real servers, real kills.
+
+Drives `tools/mcp`.
+"""
 
 from __future__ import annotations
 

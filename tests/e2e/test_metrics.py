@@ -1,4 +1,7 @@
-"""Figures of a real gateway, for Prometheus."""
+"""Figures of a real gateway, for Prometheus.
+
+Drives `web/api/metrics` and `store/metrics`.
+"""
 
 from __future__ import annotations
 

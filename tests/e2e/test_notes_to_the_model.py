@@ -1,4 +1,7 @@
-"""What the model is told after an interruption, and what becomes of messages that come in between."""
+"""What the model is told after an interruption, and what becomes of messages that come in between.
+
+Drives `core/recovery/note` and `runtime/attempt`.
+"""
 
 from __future__ import annotations
 

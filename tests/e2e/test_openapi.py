@@ -1,4 +1,7 @@
-"""The description of the HTTP API: it has all that is there, and a gateway asked by it never stumbles."""
+"""The description of the HTTP API: it has all that is there, and a gateway asked by it never stumbles.
+
+Drives `web/openapi` and `web/api`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an operator can ask and do over HTTP: lives of turns, decisions, replies, processes, the configuration."""
+"""What an operator can ask and do over HTTP: lives of turns, decisions, replies, processes, the configuration.
+
+Drives `web/api` and `runtime/operator_verbs`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""People whom nobody knows, and how they are let in, and out again."""
+"""People whom nobody knows, and how they are let in, and out again.
+
+Drives `runtime/access` and `store/pairings`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.pairings import MAX_WRONG_CODES
 from perdure.store.processes import Process
 from perdure.testing import Crash
-from support.gateway import GatewayProcess, free_port, gateway
+from support.gateway import GatewayProcess, gateway
 from support.pairing import PairingScenario, api_request, change_people
+from support.ports import free_port
 from support.recovery import (
     decided_rules,
     key_of,

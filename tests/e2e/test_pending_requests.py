@@ -1,4 +1,7 @@
-"""What a person asked for while the gateway drained, or just before it died, is carried out after the restart."""
+"""What a person asked for while the gateway drained, or just before it died, is carried out after the restart.
+
+Drives `core/recovery/pending_requests` and `runtime/recovery`.
+"""
 
 from __future__ import annotations
 

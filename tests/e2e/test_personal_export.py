@@ -1,4 +1,7 @@
-"""`perdure export` for one person or one session, beside a gateway that runs."""
+"""`perdure export` for one person or one session, beside a gateway that runs.
+
+Drives `operations/personal_export`.
+"""
 
 from __future__ import annotations
 

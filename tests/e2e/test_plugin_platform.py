@@ -1,4 +1,7 @@
-"""A platform that another package brings: found by its entry point, configured, killed, and refused in words."""
+"""A platform that another package brings: found by its entry point, configured, killed, and refused in words.
+
+Drives `runtime/plugin_platforms` and `plugins`.
+"""
 
 from __future__ import annotations
 

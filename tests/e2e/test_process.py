@@ -1,4 +1,7 @@
-"""The gateway as a process: what it prints, how it stops, what it refuses, and what it leaves behind."""
+"""The gateway as a process: what it prints, how it stops, what it refuses, and what it leaves behind.
+
+Drives `cli`, `web/server` and `runtime/gateway`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ import pytest
 from perdure import __version__
 from perdure.store.migrate import prepare_sqlite
 from perdure.web.auth.token import ensure_token
-from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.ports import free_port
 from support.waiting import wait_for
 
 

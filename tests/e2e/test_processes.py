@@ -1,4 +1,7 @@
-"""Processes in the background, through a gateway: they outlive it, and are told of once, where they were begun."""
+"""Processes in the background, through a gateway: they outlive it, and are told of once, where they were begun.
+
+Drives `runtime/process_watcher`, `store/processes` and `tools/process_tool`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,8 @@ from support.background_processes import (
 )
 from support.gateway import Person, gateway
 from support.inprocess import crashing_at_the_end, serving
-from support.keepers import end_all_commands, is_alive, rewrite_record
+from support.keepers import end_all_commands, rewrite_record
+from support.process_state import is_alive
 from support.recovery import key_of
 from support.shutdown import crashing_at_fact
 from support.waiting import eventually, wait_for

@@ -1,5 +1,7 @@
 """Trouble with a model's provider in a real gateway process: seen while it lasts, and never half an answer.
 
+Drives `agents/providers/retries` and `runtime/attempt`.
+
 Drives agents/tries, agents/endings, runtime/attempt, console/events and operations/look.
 """
 

@@ -1,4 +1,7 @@
-"""Questions to a person: they wait for ever, through every crash, and the answer goes on with the turn."""
+"""Questions to a person: they wait for ever, through every crash, and the answer goes on with the turn.
+
+Drives `store/answers` and `runtime/question_message`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Messages to a busy conversation, through a platform: they wait, steer, interrupt or are collected."""
+"""Messages to a busy conversation, through a platform: they wait, steer, interrupt or are collected.
+
+Drives `store/queue` and `store/busy_modes`.
+"""
 
 from __future__ import annotations
 

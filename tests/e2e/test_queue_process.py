@@ -1,4 +1,7 @@
-"""The queue of a real gateway over HTTP: killed while messages wait in every mode, full, edited, deleted."""
+"""The queue of a real gateway over HTTP: killed while messages wait in every mode, full, edited, deleted.
+
+Drives `store/queue` and `runtime/commands/queue`.
+"""
 
 from __future__ import annotations
 

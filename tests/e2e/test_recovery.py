@@ -1,4 +1,7 @@
-"""Starting again: what was cut off is found and goes on, and what was finished stays finished."""
+"""Starting again: what was cut off is found and goes on, and what was finished stays finished.
+
+Drives `runtime/recovery` and `store/turns`.
+"""
 
 from __future__ import annotations
 

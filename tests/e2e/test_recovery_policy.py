@@ -1,4 +1,7 @@
-"""Whether an interrupted turn goes on: every condition, reached through a real gateway and told in words."""
+"""Whether an interrupted turn goes on: every condition, reached through a real gateway and told in words.
+
+Drives `core/recovery/decision` and `runtime/recovery`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Slots: nobody waits behind other people's recoveries, and who only waits holds none."""
+"""Slots: nobody waits behind other people's recoveries, and who only waits holds none.
+
+Drives `runtime/recovery_slots`.
+"""
 
 from __future__ import annotations
 

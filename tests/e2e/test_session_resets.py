@@ -1,4 +1,7 @@
-"""Conversations that are begun afresh by themselves, after long silence or with a new day."""
+"""Conversations that are begun afresh by themselves, after long silence or with a new day.
+
+Drives `runtime/session_resets`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A session and its recovery state, through a real gateway: what is marked, what clears it, what begins anew."""
+"""A session and its recovery state, through a real gateway: what is marked, what clears it, what begins anew.
+
+Drives `store/sessions` and `core/session`.
+"""
 
 from __future__ import annotations
 

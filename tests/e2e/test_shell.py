@@ -1,4 +1,7 @@
-"""Foreground commands outlive the gateway: kills of its whole process group, at every point of a command."""
+"""Foreground commands outlive the gateway: kills of its whole process group, at every point of a command.
+
+Drives `tools/shell` and `tools/keeper`.
+"""
 
 from __future__ import annotations
 

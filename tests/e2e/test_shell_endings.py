@@ -1,4 +1,7 @@
-"""What ends a foreground command, what does not, and that a turn whose command still runs goes on."""
+"""What ends a foreground command, what does not, and that a turn whose command still runs goes on.
+
+Drives `tools/shell` and `tools/keeper/client`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the model hears of a foreground command: how it ended, what it said, and where and with what it ran."""
+"""What the model hears of a foreground command: how it ended, what it said, and where and with what it ran.
+
+Drives `tools/shell` and `tools/keeper/output`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Stopping: what people see of a stop or a restart, what is marked, and that it ends, whatever hangs."""
+"""Stopping: what people see of a stop or a restart, what is marked, and that it ends, whatever hangs.
+
+Drives `runtime/drain` and `runtime/gateway`.
+"""
 
 from __future__ import annotations
 

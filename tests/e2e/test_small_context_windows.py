@@ -1,5 +1,7 @@
 """Conversations with models that read little: a real gateway, and a provider whose window is small.
 
+Drives `agents/compaction` and `core/context_window`.
+
 Drives agents/loop, agents/summaries, agents/windows, core/compaction and core/windows.
 """
 

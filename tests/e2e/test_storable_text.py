@@ -1,6 +1,6 @@
 """Text that no database takes is cleaned where it enters, whoever it comes from (B14).
 
-Drives `core/storable_text.py` through real gateways: the intake, the attempt, the journal and the outbox.
+Drives `core/storable_text`, `runtime/intake`, `store/journal` and `store/outbox`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The supervisor as a real process, keeping small programs alive that behave as a gateway may."""
+"""The supervisor as a real process, keeping small programs alive that behave as a gateway may.
+
+Drives `supervisor`.
+"""
 
 from __future__ import annotations
 

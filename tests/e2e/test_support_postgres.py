@@ -1,4 +1,7 @@
-"""The PostgreSQL and the proxy that other tests lean on do what they promise."""
+"""The PostgreSQL and the proxy that other tests lean on do what they promise.
+
+Drives no module: it tests `tests/support/postgres.py` and `tests/support/postgres_proxy.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.postgres import PostgresServer, copy_binaries, installed_binaries, is_alive
+from support.postgres import PostgresServer, copy_binaries, installed_binaries
 from support.postgres_proxy import CuttingProxy
+from support.process_state import is_alive
 from support.waiting import wait_for
 
 SSL_REQUEST = struct.pack("!II", 8, 80877103)

@@ -1,4 +1,7 @@
-"""A message that joined a turn is not set aside with it: it waits again, and is answered by itself."""
+"""A message that joined a turn is not set aside with it: it waits again, and is answered by itself.
+
+Drives `store/session_verbs` and `runtime/recovery`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Cancellations that an agent or a tool swallows: what comes after them is neither an answer nor a result."""
+"""Cancellations that an agent or a tool swallows: what comes after them is neither an answer nor a result.
+
+Drives `runtime/attempt` and `agents/tool_calls`.
+"""
 
 from __future__ import annotations
 

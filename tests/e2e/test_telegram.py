@@ -1,4 +1,7 @@
-"""Telegram through a real gateway, against an emulator of the Bot API."""
+"""Telegram through a real gateway, against an emulator of the Bot API.
+
+Drives `platforms/telegram` and `runtime/gateway`.
+"""
 
 from __future__ import annotations
 

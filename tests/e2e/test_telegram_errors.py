@@ -1,4 +1,7 @@
-"""What goes wrong between a gateway and Telegram: each is told in words, and nothing is lost."""
+"""What goes wrong between a gateway and Telegram: each is told in words, and nothing is lost.
+
+Drives `platforms/telegram/bot_api` and `runtime/connections`.
+"""
 
 from __future__ import annotations
 

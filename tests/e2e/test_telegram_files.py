@@ -1,4 +1,7 @@
-"""Files on Telegram through a real gateway: they come in before the turn begins, or the chat is told why not."""
+"""Files on Telegram through a real gateway: they come in before the turn begins, or the chat is told why not.
+
+Drives `platforms/telegram` and `runtime/attachment_fetcher`.
+"""
 
 from __future__ import annotations
 

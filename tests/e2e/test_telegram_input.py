@@ -1,4 +1,7 @@
-"""What a bad message, or a bad server, gets: it is stored as rejected or refused, and nobody else is delayed."""
+"""What a bad message, or a bad server, gets: it is stored as rejected or refused, and nobody else is delayed.
+
+Drives `platforms/telegram/updates` and `runtime/intake`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Real kills of a gateway on Telegram, between an update and the receipt of its answer."""
+"""Real kills of a gateway on Telegram, between an update and the receipt of its answer.
+
+Drives `platforms/telegram/pending_update` and `runtime/recovery`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Starting again, in and out, and while a turn runs: each promise of these groups once over Telegram.
 
+Drives `platforms/telegram` and `runtime/recovery`.
+
 Two gateways serve many people; each of them is one row, and everybody is served at once. The other rows are in
 
 | promise | where |

@@ -1,5 +1,7 @@
 """Work that is cut off again and again, and what its model is told: each of these promises once over Telegram.
 
+Drives `platforms/telegram` and `core/recovery/decision`.
+
 Five gateways follow one another: the first is restarted, the others are killed. Each person is one case.
 """
 

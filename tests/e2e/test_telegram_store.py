@@ -1,4 +1,7 @@
-"""Telegram while the store takes no writes: what is not stored is not confirmed."""
+"""Telegram while the store takes no writes: what is not stored is not confirmed.
+
+Drives `platforms/telegram/pending_update` and `runtime/intake`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What waits, what is silent, and what goes on by itself: each of these promises once over Telegram."""
+"""What waits, what is silent, and what goes on by itself: each of these promises once over Telegram.
+
+Drives `platforms/telegram`, `store/queue` and `runtime/inactivity_watch`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Telegram posts updates to a real gateway: what is not stored is not acknowledged, and nobody else may post."""
+"""Telegram posts updates to a real gateway: what is not stored is not acknowledged, and nobody else may post.
+
+Drives `platforms/telegram` and `web/webhooks`.
+"""
 
 from __future__ import annotations
 

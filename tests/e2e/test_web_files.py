@@ -1,4 +1,7 @@
-"""Files over HTTP through a real gateway: sent ahead of their message, named by it, and given back."""
+"""Files over HTTP through a real gateway: sent ahead of their message, named by it, and given back.
+
+Drives `web/api/attachments` and `tools/attachments`.
+"""
 
 from __future__ import annotations
 

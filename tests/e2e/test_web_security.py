@@ -1,4 +1,7 @@
-"""What other sites, other names and other machines may not do with a gateway (B103)."""
+"""What other sites, other names and other machines may not do with a gateway (B103).
+
+Drives `web/auth/origin` and `web/auth/headers`.
+"""
 
 from __future__ import annotations
 

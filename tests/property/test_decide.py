@@ -1,4 +1,7 @@
-"""`decide()` over whatever may come: always a decision, always the same, never a resume that is forbidden."""
+"""`decide()` over whatever may come: always a decision, always the same, never a resume that is forbidden.
+
+Drives `core/recovery/decision`.
+"""
 
 from __future__ import annotations
 

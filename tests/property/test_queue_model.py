@@ -1,5 +1,7 @@
 """The queue against a model of plain lists: random people, chats, modes, commands, edits and crashes.
 
+Drives `store/queue` and `store/claims`.
+
 B78, B80, B85: whatever happens, no message is lost, none is heard twice, and each chat keeps its order.
 """
 

@@ -1,5 +1,7 @@
 """The store against a model of plain dictionaries: random walks, with a crash between any two calls.
 
+Drives `store/turns` and `store/outbox`.
+
 The model says what each call must answer. After every step the database is read and compared with it.
 """
 

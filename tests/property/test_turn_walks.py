@@ -1,4 +1,7 @@
-"""Random walks over the transition table: legal moves advance, all others are refused, and the fold agrees."""
+"""Random walks over the transition table: legal moves advance, all others are refused, and the fold agrees.
+
+Drives `core/turn` and `core/journal`.
+"""
 
 from __future__ import annotations
 

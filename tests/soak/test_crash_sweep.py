@@ -1,4 +1,7 @@
-"""The sweep, whole: every scene is crashed at every call to the store, the platform and the model."""
+"""The sweep, whole: every scene is crashed at every call to the store, the platform and the model.
+
+Drives `runtime/gateway` and `store`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Real disks that fail: full, and unable to sync."""
+"""Real disks that fail: full, and unable to sync.
+
+Drives `store/backends`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The long drill: three hundred kills, at points that differ every time."""
+"""The long drill: three hundred kills, at points that differ every time.
+
+Drives `testing/drill`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The sweep of exceptions, whole: every class of exception is raised at every call of every scene."""
+"""The sweep of exceptions, whole: every class of exception is raised at every call of every scene.
+
+Drives `runtime/gateway` and `containment`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Faults that need a machine of one's own: slow and read-only disks, frozen gateways, silent networks."""
+"""Faults that need a machine of one's own: slow and read-only disks, frozen gateways, silent networks.
+
+Drives `store/backends` and `runtime/lease`.
+"""
 
 from __future__ import annotations
 

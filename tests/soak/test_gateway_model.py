@@ -1,4 +1,7 @@
-"""Many more stories of a gateway than `make test` has time for; see `support/gateway_model.py`."""
+"""Many more stories of a gateway than `make test` has time for; see `support/gateway_model.py`.
+
+Drives `runtime/gateway`.
+"""
 
 from __future__ import annotations
 

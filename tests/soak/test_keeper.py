@@ -1,4 +1,7 @@
-"""Keepers killed at every step they take, and on disks that fail."""
+"""Keepers killed at every step they take, and on disks that fail.
+
+Drives `tools/keeper`.
+"""
 
 from __future__ import annotations
 

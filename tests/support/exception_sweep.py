@@ -20,11 +20,11 @@ from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import FINAL_STATES
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.store.api import Store
 from perdure.testing import SimulatedPlatform
+from support.crash_sweep import open_rows
 from support.fault_injection import CrashInjector, InterceptedAdapter, InterceptedDatabase, InterceptedModel
 from support.inprocess import crashing_at_the_end
 from support.waiting import eventually
@@ -245,7 +245,7 @@ class ScenarioRun:
         self.scenario.react()
         if self.gateway.phase != "ready" or not self.scenario.has_reply():
             return False
-        return not await _has_open_work(self._store())
+        return not await open_rows(self._store())
 
     def _store(self) -> Store:
         """The store beneath the raiser: looking at it is no call of the gateway's."""
@@ -264,11 +264,6 @@ class ScenarioRun:
         sql = "SELECT body FROM journal"
         bodies = await self._store().database.read(lambda tx: tx.all(sql))
         return any(mark in row[0] for row in bodies)
-
-
-async def _has_open_work(store: Store) -> bool:
-    turns = [turn for session in await store.sessions.page() for turn in await store.turns.of_session(session.id)]
-    return bool(await store.outbox.open_deliveries()) or any(turn.state not in FINAL_STATES for turn in turns)
 
 
 # ── the sweep itself ────────────────────────────────────────────────────────────────────────────────────────

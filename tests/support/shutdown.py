@@ -118,8 +118,7 @@ class FactCrashingDatabase(CrashingDatabase):
     async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         result = await super().write(transaction, key=key, at=at)
         if await self.beneath.read(lambda tx: tx.one(self._fact)) is not None:
-            self.kill()
-            raise Crash
+            self._die()
         return result
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from perdure.errors import ToolFailed
 from perdure.tools import keeper
+from support.process_state import child_pids, state_and_parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -35,19 +36,8 @@ async def start_all(root: Path, orders: dict[str, dict[str, Any]]) -> None:
 
 
 def dead_children() -> list[int]:
-    """The processes that have ended and wait for us to take notice."""
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return sorted(pid for pid in pids if state_and_parent(pid) == ("Z", os.getpid()))
-
-
-def state_and_parent(pid: int) -> tuple[str, int] | None:
-    """Both from one look: between two, a dead process of somebody else may be taken off the list."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, parent = stat[stat.rindex(")") + 2 :].split()[:2]
-    return state, int(parent)
+    """Return the children of this process that have ended and were not reaped."""
+    return [pid for pid in child_pids(os.getpid()) if state_and_parent(pid) == ("Z", os.getpid())]
 
 
 def apply_options(asked: argparse.Namespace) -> None:

@@ -1,4 +1,7 @@
-"""The limit of open files: all for the gateway, and for what it starts what it was given itself."""
+"""The limit of open files: all for the gateway, and for what it starts what it was given itself.
+
+Drives `tools/descriptor_limit`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The tool that reads the web, against real servers: what it shows, what it refuses, and where it never goes."""
+"""The tool that reads the web, against real servers: what it shows, what it refuses, and where it never goes.
+
+Drives `tools/fetch` and `tools/html_text`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The file tools, on real files: what they show, what they change, and that they never leave their folder."""
+"""The file tools, on real files: what they show, what they change, and that they never leave their folder.
+
+Drives `tools/file_tools`, `tools/file_search` and `tools/file_contents`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Changes: what the kernel tells of folders."""
+"""Changes: what the kernel tells of folders.
+
+Drives `tools/inotify`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The keeper, a process that owns one command: what it survives, what it inherits, what it writes down."""
+"""The keeper, a process that owns one command: what it survives, what it inherits, what it writes down.
+
+Drives `tools/keeper/process` and `tools/keeper/program`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,6 @@ from support.keepers import (
     end_all_commands,
     file_names,
     find_processes,
-    is_alive,
     launch_spec,
     run_keeper_program,
     running_status,
@@ -37,6 +39,7 @@ from support.keepers import (
     wait_until_ended,
     write_launch_spec,
 )
+from support.process_state import is_alive
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio

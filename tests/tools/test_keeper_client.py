@@ -1,4 +1,7 @@
-"""Kept commands as the gateway sees them: every state, also forged ones, waiting, talking, stopping, sweeping."""
+"""Kept commands as the gateway sees them: every state, also forged ones, waiting, talking, stopping, sweeping.
+
+Drives `tools/keeper/client` and `tools/keeper/status`.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ from support.keepers import (
     end_all_commands,
     file_names,
     find_processes,
-    is_alive,
     launch_spec,
     run_keeper_program,
     running_status,
     status_of_kind,
     write_launch_spec,
 )
+from support.process_state import is_alive
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio

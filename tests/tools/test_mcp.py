@@ -1,4 +1,7 @@
-"""Tools of MCP servers: real servers, as processes of ours and over HTTP, of this year's protocol and the last."""
+"""Tools of MCP servers: real servers, as processes of ours and over HTTP, of this year's protocol and the last.
+
+Drives `tools/mcp`.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from perdure.errors import ConfigurationError, OutcomeUnknown, ToolFailed
 from perdure.tools.mcp import McpServer, McpTools
 from perdure.tools.mcp.server import tool_name
 from support.mcp_process import ODD_COMMAND, HttpServer, stdio_command
+from support.process_state import is_alive
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -97,14 +101,6 @@ def target(descriptor: int) -> str:
 def is_there(pid: int) -> bool:
     """Whether there is a process, be it a zombie."""
     return Path(f"/proc/{pid}").exists()
-
-
-def lives(pid: int) -> bool:
-    """Whether a process runs; one that merely waits to be reaped by a stranger does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 # ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -354,9 +350,9 @@ async def test_no_process_is_left_when_it_ignores_the_end_and_work_is_cancelled_
     work = asyncio.create_task(box.run())
     inner = int(await use(box, "t_pid"))
     work.cancel()
-    await eventually("the server itself has gone, its shell stays", lambda: not lives(inner))
+    await eventually("the server itself has gone, its shell stays", lambda: not is_alive(inner))
     outer = int((tmp_path / "pid").read_text())
-    assert lives(outer)
+    assert is_alive(outer)
     work.cancel()
     await asyncio.wait([work])
     assert work.cancelled()
@@ -383,10 +379,10 @@ def test_process_ends_when_its_gateway_is_killed() -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER, *stdio_command()], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     pid = int(owner.stdout.readline())
-    assert lives(pid)
+    assert is_alive(pid)
     owner.kill()
     owner.communicate()
-    wait_for("the server ends with its gateway", lambda: not lives(pid))
+    wait_for("the server ends with its gateway", lambda: not is_alive(pid))
 
 
 # ── what an operator says ───────────────────────────────────────────────────────────────────────────────────

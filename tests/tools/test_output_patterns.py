@@ -1,4 +1,7 @@
-"""Patterns: which are looked for, and that every piece of output is looked at once."""
+"""Patterns: which are looked for, and that every piece of output is looked at once.
+
+Drives `tools/output_patterns`.
+"""
 
 from __future__ import annotations
 

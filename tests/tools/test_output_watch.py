@@ -1,4 +1,7 @@
-"""Glances: whoever waits for output hears of it, whether the kernel tells us or we look."""
+"""Glances: whoever waits for output hears of it, whether the kernel tells us or we look.
+
+Drives `runtime/output_watch`.
+"""
 
 from __future__ import annotations
 

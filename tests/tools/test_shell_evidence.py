@@ -1,4 +1,7 @@
-"""`shell` says what it can prove, and otherwise that nobody knows. Drives `tools/shell.py` with real commands."""
+"""`shell` says what it can prove, and otherwise that nobody knows.
+
+Drives `tools/shell`.
+"""
 
 from __future__ import annotations
 

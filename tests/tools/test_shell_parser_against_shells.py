@@ -1,4 +1,7 @@
-"""Real shells run no command that was not found in the line before: whoever reads less would approve blindly."""
+"""Real shells run no command that was not found in the line before: whoever reads less would approve blindly.
+
+Drives `tools/shell_policy/parser` and `tools/shell_policy/lexer`.
+"""
 
 from __future__ import annotations
 

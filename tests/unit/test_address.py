@@ -1,4 +1,7 @@
-"""Addresses and session keys: one text for one place, and back."""
+"""Addresses and session keys: one text for one place, and back.
+
+Drives `core/address`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The built-in agent: what its journal calls for next, and in which order things reach the disk and the world."""
+"""The built-in agent: what its journal calls for next, and in which order things reach the disk and the world.
+
+Drives `agents/builtin_agent` and `agents/tool_calls`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What makes a message a command."""
+"""What makes a message a command.
+
+Drives `core/commands`.
+"""
 
 from __future__ import annotations
 

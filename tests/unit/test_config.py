@@ -1,4 +1,7 @@
-"""The configuration: its defaults, where values come from, and how every mistake is told."""
+"""The configuration: its defaults, where values come from, and how every mistake is told.
+
+Drives `config` and `settings`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A platform that fails is left alone for longer and longer, and its defect is told once."""
+"""A platform that fails is left alone for longer and longer, and its defect is told once.
+
+Drives `runtime/connections`.
+"""
 
 from __future__ import annotations
 

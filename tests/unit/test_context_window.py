@@ -1,5 +1,7 @@
 """The windows of models: how servers refuse what is too long, how they tell a size, and what is learnt.
 
+Drives `core/context_window` and `core/compaction`.
+
 Drives core/windows and core/compaction.
 """
 

@@ -1,4 +1,7 @@
-"""The journal as the conversation that a model reads."""
+"""The journal as the conversation that a model reads.
+
+Drives `core/conversation`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a reply reaches its address: keys, the retry schedule, the unknown send, and the cutting of long replies."""
+"""How a reply reaches its address: keys, the retry schedule, the unknown send, and the cutting of long replies.
+
+Drives `core/delivery`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where a drill kills, and which settings hold in it."""
+"""Where a drill kills, and which settings hold in it.
+
+Drives `testing/drill`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What repeating a tool call would mean, and what becomes of one that was cut off."""
+"""What repeating a tool call would mean, and what becomes of one that was cut off.
+
+Drives `core/effects`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a supervisor tells the gateway of the deaths before it (`core/exit_report.py`)."""
+"""What a supervisor tells the gateway of the deaths before it (`core/exit_report.py`).
+
+Drives `core/exit_report`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recovery in plain words."""
+"""Recovery in plain words.
+
+Drives `core/texts/explanation`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names that others chose, and the place where their files are kept."""
+"""Names that others chose, and the place where their files are kept.
+
+Drives `core/file_names` and `tools/attachments`.
+"""
 
 from __future__ import annotations
 

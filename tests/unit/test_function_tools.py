@@ -1,4 +1,7 @@
-"""Tools made of functions: the schema a model reads, and what becomes of the arguments it sends."""
+"""Tools made of functions: the schema a model reads, and what becomes of the arguments it sends.
+
+Drives `tools/function_tools`.
+"""
 
 from __future__ import annotations
 

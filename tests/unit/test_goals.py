@@ -1,4 +1,7 @@
-"""What a model says of its goal."""
+"""What a model says of its goal.
+
+Drives `core/goals`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Ids: unique, sorted by the time they were made, and never going back."""
+"""Ids: unique, sorted by the time they were made, and never going back.
+
+Drives `store/ids`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What long work and long silence call for."""
+"""What long work and long silence call for.
+
+Drives `core/inactivity`.
+"""
 
 from __future__ import annotations
 

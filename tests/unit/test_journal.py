@@ -1,4 +1,7 @@
-"""The journal: every entry reads back, and the fold tells what became of the turn."""
+"""The journal: every entry reads back, and the fold tells what became of the turn.
+
+Drives `core/journal` and `core/entries`.
+"""
 
 from __future__ import annotations
 

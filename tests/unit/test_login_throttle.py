@@ -1,4 +1,7 @@
-"""Wrong tokens: who has to wait, and for how long."""
+"""Wrong tokens: who has to wait, and for how long.
+
+Drives `web/auth/throttle`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Log lines: one per event, with its fields, whatever stands in them."""
+"""Log lines: one per event, with its fields, whatever stands in them.
+
+Drives `logs`.
+"""
 
 from __future__ import annotations
 

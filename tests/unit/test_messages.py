@@ -1,4 +1,7 @@
-"""What comes in and goes out: the key of an event, and the values that the store keeps as JSON."""
+"""What comes in and goes out: the key of an event, and the values that the store keeps as JSON.
+
+Drives `core/messages`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The offline model: which messages are scripts, and what each action does."""
+"""The offline model: which messages are scripts, and what each action does.
+
+Drives `agents/offline_model`.
+"""
 
 from __future__ import annotations
 

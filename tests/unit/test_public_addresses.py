@@ -1,4 +1,7 @@
-"""Which addresses are public. Everything else is inside of some network, or might be."""
+"""Which addresses are public. Everything else is inside of some network, or might be.
+
+Drives `tools/public_addresses`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The names that others import."""
+"""The names that others import.
+
+Drives `testing/telegram`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The queue's decisions: what ends a turn, what goes together, and when that begins."""
+"""The queue's decisions: what ends a turn, what goes together, and when that begins.
+
+Drives `core/queue`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The decision about an interrupted turn: one case for every line of it, in the order of the lines."""
+"""The decision about an interrupted turn: one case for every line of it, in the order of the lines.
+
+Drives `core/recovery/decision`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which note the model gets, and that it is one at most (B47, B49)."""
+"""Which note the model gets, and that it is one at most (B47, B49).
+
+Drives `core/recovery/note`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a turn ends with, and which response of a model is final."""
+"""What a turn ends with, and which response of a model is final.
+
+Drives `core/recovery/tail`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who has which role, and what each may do."""
+"""Who has which role, and what each may do.
+
+Drives `core/roles`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The recovery state of a session: derived from its marks, never stored."""
+"""The recovery state of a session: derived from its marks, never stored.
+
+Drives `core/session`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A command line is read as a shell would read it, or not at all."""
+"""A command line is read as a shell would read it, or not at all.
+
+Drives `tools/shell_policy/parser` and `tools/shell_policy/lexer`.
+"""
 
 from __future__ import annotations
 

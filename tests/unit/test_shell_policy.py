@@ -1,4 +1,7 @@
-"""Which commands have to be approved: every case is a line as a model may write it."""
+"""Which commands have to be approved: every case is a line as a model may write it.
+
+Drives `tools/shell_policy/policy` and `tools/shell_policy/rules`.
+"""
 
 from __future__ import annotations
 

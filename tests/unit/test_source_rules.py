@@ -1,5 +1,7 @@
 """The shape of the source that the promises rest on: some things are done in one place only.
 
+Drives `runtime` and `store`.
+
 Read off the syntax tree. A second door into `running`, or a platform spoken to past the outbox, is a defect even
 if every test of behaviour passes.
 """

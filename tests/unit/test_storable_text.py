@@ -1,4 +1,7 @@
-"""Text that every database takes: `core/storable_text.py`."""
+"""Text that every database takes: `core/storable_text.py`.
+
+Drives `core/storable_text`.
+"""
 
 from __future__ import annotations
 

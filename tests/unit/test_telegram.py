@@ -1,4 +1,7 @@
-"""What Telegram's adapter makes of texts, buttons and updates."""
+"""What Telegram's adapter makes of texts, buttons and updates.
+
+Drives `platforms/telegram/markup`, `platforms/telegram/buttons` and `platforms/telegram/updates`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The sentences that people and models see from us."""
+"""The sentences that people and models see from us.
+
+Drives `core/texts`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The life of a turn as spans of time."""
+"""The life of a turn as spans of time.
+
+Drives `core/timeline`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a tool is."""
+"""What a tool is.
+
+Drives `core/tools`.
+"""
 
 from __future__ import annotations
 

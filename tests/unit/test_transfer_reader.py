@@ -1,4 +1,7 @@
-"""Reading an export: the whole file is refused, one record is refused, or a warning is enough."""
+"""Reading an export: the whole file is refused, one record is refused, or a warning is enough.
+
+Drives `core/transfer/reader` and `core/transfer/validation`.
+"""
 
 from __future__ import annotations
 

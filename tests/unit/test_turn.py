@@ -1,4 +1,7 @@
-"""The transition table of a turn: what leads where, and how a wrong move is told."""
+"""The transition table of a turn: what leads where, and how a wrong move is told.
+
+Drives `core/turn`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""That we type is shown when the platform's claim says so, to the second, and never behind the answer."""
+"""That we type is shown when the platform's claim says so, to the second, and never behind the answer.
+
+Drives `runtime/typing_indicator`.
+"""
 
 from __future__ import annotations
 

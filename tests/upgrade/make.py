@@ -17,13 +17,12 @@ import tarfile
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
-from perdure.store.database import Transaction
+from perdure.store.database import Database
 from perdure.store.ids import wall_clock
 from perdure.testing import CrashingDatabase, SimulatedPlatform
 from perdure.version import __version__
@@ -31,12 +30,10 @@ from support.inprocess import serving
 from support.keepers import end_all_commands
 from support.pairing import PAIRING_NOTICE, change_people
 from support.recovery import key_of
-from support.shutdown import HangingPlatform
+from support.shutdown import FactCrashingDatabase, HangingPlatform
 from support.waiting import eventually
 from upgrade.manifest import FOLDER, Manifest, counted
 from upgrade.scenes import ALL, BEFORE, LAST, SCENES, STATES, WORK, Scene
-
-T = TypeVar("T")
 
 # What a message has come to.
 SENDING = "SELECT 1 FROM outbox WHERE key = :key AND state IN ('sending', 'unknown')"
@@ -61,18 +58,18 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Doomed(CrashingDatabase):
-    """Kills the gateway as soon as a turn is put back in the queue."""
+class RequeueKillingDatabase(FactCrashingDatabase):
+    """Kills the process of the gateway as soon as a turn is requeued."""
 
-    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
-        result = await super().write(transaction, key=key, at=at)
-        if await self.beneath.read(lambda tx: tx.one("SELECT 1 FROM turns WHERE state = 'queued'")):
-            die()
-        return result
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, "SELECT 1 FROM turns WHERE state = 'queued'")
+
+    def _die(self) -> None:
+        die()
 
 
 RECOVERY = {"first": "auto", "second": "off"}
-DATABASES = {"first": CrashingDatabase, "second": Doomed}
+DATABASES = {"first": CrashingDatabase, "second": RequeueKillingDatabase}
 
 
 class Play:
@@ -137,9 +134,7 @@ class Play:
         """The platform goes down before the answer."""
         platform.write(scene.writes[0], chat=scene.chat)
         platform.reachable = False
-        await self._comes_true(
-            "SELECT 1 FROM outbox WHERE key = :key AND state = 'owed'", key_of(platform, scene.chat)
-        )
+        await self._comes_true(OWED, key_of(platform, scene.chat))
         platform.disconnect()
 
     async def _let_in(self, person: str) -> None:

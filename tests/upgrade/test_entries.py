@@ -1,4 +1,6 @@
-"""B65: every kind of journal entry is read back whole, with the fields that databases have. Drives `core/entries`.
+"""B65: every kind of journal entry is read back whole, with the fields that databases have.
+
+Drives `core/entries`.
 
 `entries.jsonl` has one entry of each kind with no field at its default: a field that was renamed in Python
 without its name on disk would silently be lost here.

@@ -1,4 +1,7 @@
-"""B65: what an earlier version has begun, this one carries on; each version has left a home for that."""
+"""B65: what an earlier version has begun, this one carries on; each version has left a home for that.
+
+Drives `store/migrate` and `runtime/recovery`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods of the Bot API that a gateway needs, on the world that they act on."""
+"""The methods of the Bot API that a gateway calls, on the state of the emulator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BotMethods:
     """Each is called with its parameters, and returns its result or raises `Refused`."""
 
     def __init__(self, state: TelegramState) -> None:
-        self.state = self._state = state
+        self.state = state
         self.webhook_poster = WebhookPoster(state.updates)
         self.commands: list[dict[str, Any]] = []
         self.actions: list[tuple[int, str]] = []  # chats, and what the bot is seen to do there
@@ -67,7 +67,7 @@ class BotMethods:
         return self._known.get(name.lower())
 
     def _get_me(self, _: Params) -> Any:
-        return self._state.bot
+        return self.state.bot
 
     def _set_webhook(self, params: Params) -> Any:
         url, secret = params.get("url", ""), params.get("secret_token", "")
@@ -76,7 +76,7 @@ class BotMethods:
         if not re.fullmatch(r"[A-Za-z0-9_-]{0,256}", secret):
             raise bad_request("secret token contains unallowed characters")
         if params.get("allowed_updates") is not None:
-            self._state.allowed = params["allowed_updates"]
+            self.state.allowed = params["allowed_updates"]
         self.webhook_poster.set_webhook(url, secret)
         return True
 
@@ -90,7 +90,7 @@ class BotMethods:
     def _delete_webhook(self, params: Params) -> Any:
         self.webhook_poster.set_webhook("", "")
         if params.get("drop_pending_updates"):
-            self._state.updates.clear()
+            self.state.updates.clear()
         return True
 
     def _set_my_commands(self, params: Params) -> Any:
@@ -106,24 +106,24 @@ class BotMethods:
         return True
 
     def _send_chat_action(self, params: Params) -> Any:
-        chat = self._state.writable_chat(params.get("chat_id"), params.get("message_thread_id"))
+        chat = self.state.writable_chat(params.get("chat_id"), params.get("message_thread_id"))
         if params.get("action") not in CHAT_ACTIONS:
             raise bad_request("wrong parameter action in request")
         self.actions.append((chat["id"], params["action"]))
         return True
 
     def _send_message(self, params: Params) -> Any:
-        world, thread = self._state, params.get("message_thread_id")
-        chat = world.writable_chat(params.get("chat_id"), thread)
+        state, thread = self.state, params.get("message_thread_id")
+        chat = state.writable_chat(params.get("chat_id"), thread)
         text, entities = parse_text(params)
         reply, buttons = self._replied_message(chat["id"], params), _buttons(params)
-        message = world.envelope(chat["id"], world.bot, None if thread is None else int(thread))
+        message = state.envelope(chat["id"], state.bot, None if thread is None else int(thread))
         message |= {"text": text} | ({"entities": entities} if entities else {})
         message |= {"reply_to_message": _without_reply(reply)} if reply else {}
         message |= {"reply_markup": {"inline_keyboard": buttons}} if buttons else {}
-        world.messages[chat["id"], message["message_id"]] = message
+        state.messages[chat["id"], message["message_id"]] = message
         answered = reply["message_id"] if reply else None
-        world.sent.append(
+        state.sent.append(
             SentMessage(
                 chat["id"],
                 message["message_id"],
@@ -142,34 +142,34 @@ class BotMethods:
             raise bad_request("file is too big")
         if name.endswith(".broken.png"):
             raise bad_request("IMAGE_PROCESS_FAILED")
-        file = {**self._state.upload(content, name), "width": 800, "height": 600}
+        file = {**self.state.upload(content, name), "width": 800, "height": 600}
         file.pop("file_name")
         return self._send_file(params, "photo", [file], name, content)
 
     def _send_document(self, params: Params) -> Any:
         name, content = _uploaded_file(params, "document")
-        return self._send_file(params, "document", self._state.upload(content, name), name, content)
+        return self._send_file(params, "document", self.state.upload(content, name), name, content)
 
     def _send_voice(self, params: Params) -> Any:
         name, content = _uploaded_file(params, "voice")
-        file = {**self._state.upload(content, name), "duration": 1, "mime_type": "audio/ogg"}
+        file = {**self.state.upload(content, name), "duration": 1, "mime_type": "audio/ogg"}
         file.pop("file_name")
         return self._send_file(params, "voice", file, name, content)
 
     def _send_file(self, params: Params, kind: str, shown: Any, name: str, content: bytes) -> Any:
-        world, thread = self._state, params.get("message_thread_id")
-        chat = world.writable_chat(params.get("chat_id"), thread)
+        state, thread = self.state, params.get("message_thread_id")
+        chat = state.writable_chat(params.get("chat_id"), thread)
         caption, entities = parse_caption(params)
         reply = self._replied_message(chat["id"], params)
-        message = world.envelope(chat["id"], world.bot, None if thread is None else int(thread)) | {kind: shown}
+        message = state.envelope(chat["id"], state.bot, None if thread is None else int(thread)) | {kind: shown}
         message |= ({"caption": caption} if caption else {}) | ({"caption_entities": entities} if entities else {})
         message |= {"reply_to_message": _without_reply(reply)} if reply else {}
-        world.messages[chat["id"], message["message_id"]] = message
+        state.messages[chat["id"], message["message_id"]] = message
         answered = reply["message_id"] if reply else None
         thread = message.get("message_thread_id")
         sent = SentMessage(chat["id"], message["message_id"], caption, thread, answered, entities)
         sent.file = (kind, name, content)
-        world.sent.append(sent)
+        state.sent.append(sent)
         return message
 
     def _replied_message(self, chat: int, params: Params) -> dict[str, Any] | None:
@@ -177,22 +177,22 @@ class BotMethods:
         wanted = params.get("reply_parameters")
         if not wanted:
             return None
-        found = self._state.messages.get((chat, int(wanted["message_id"])))
+        found = self.state.messages.get((chat, int(wanted["message_id"])))
         if found is None and not wanted.get("allow_sending_without_reply"):
             raise bad_request("message to be replied not found")
         return found
 
     def _edit_message_text(self, params: Params) -> Any:
-        world, chat = self._state, self._state.writable_chat(params.get("chat_id"))
-        message = world.messages.get((chat["id"], int(params.get("message_id") or 0)))
+        state, chat = self.state, self.state.writable_chat(params.get("chat_id"))
+        message = state.messages.get((chat["id"], int(params.get("message_id") or 0)))
         if message is None:
             raise bad_request("message to edit not found")
-        if message["from"]["id"] != world.bot["id"]:
+        if message["from"]["id"] != state.bot["id"]:
             raise bad_request("message can't be edited")
         text, entities = parse_text(params)
         buttons = _buttons(params)
         sent = next(
-            each for each in world.sent if (each.chat, each.message) == (chat["id"], message["message_id"])
+            each for each in state.sent if (each.chat, each.message) == (chat["id"], message["message_id"])
         )
         if (sent.text, sent.entities, sent.buttons) == (text, entities, buttons):
             raise NOT_MODIFIED
@@ -205,19 +205,19 @@ class BotMethods:
         return message
 
     def _answer_callback_query(self, params: Params) -> Any:
-        if params.get("callback_query_id") not in self._state.queries:
+        if params.get("callback_query_id") not in self.state.queries:
             raise QUERY_TOO_OLD
         if len(params.get("text") or "") > 200:
             raise bad_request("MESSAGE_TOO_LONG")
-        self._state.queries.discard(params["callback_query_id"])
+        self.state.queries.discard(params["callback_query_id"])
         self.answers.append(params)
         return True
 
     def _get_file(self, params: Params) -> Any:
         reference = params.get("file_id")
-        if reference not in self._state.files:
+        if reference not in self.state.files:
             raise bad_request("invalid file_id")
-        size = len(self._state.files[reference])
+        size = len(self.state.files[reference])
         if size > MAX_DOWNLOAD_BYTES:
             raise bad_request("file is too big")
         name = f"documents/{reference}"
