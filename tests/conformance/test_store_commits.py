@@ -1,4 +1,4 @@
-"""Writing: many jobs in one database transaction, each with its own result or error; a full and a broken disk."""
+"""Writing: many works in one transaction, each with its own result or its own error; a full and a broken disk."""
 
 from __future__ import annotations
 
