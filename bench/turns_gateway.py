@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,8 @@ from perdure.core.address import Address
 from perdure.core.messages import Inbound, Outbound, Receipt, Sender
 from perdure.platforms.api import Adapter, Capabilities, Event
 from perdure.runtime.gateway import Gateway
-from perdure.store.database import Database, T, Transaction, Tx
+from perdure.store.backends.jobs import Job
+from perdure.store.database import Database, T, Transaction
 
 PERSON = Sender("ann", "Ann")
 
@@ -83,14 +84,14 @@ class CountingLink:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._link, name)
 
-    def transact(self, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+    def commit_batch(self, jobs: Sequence[Job]) -> list[Any]:
         """PostgreSQL's: its transactions count themselves, so each of them changes something."""
         self.commits += 1
-        return cast("list[Any]", self._link.transact(works))
+        return cast("list[Any]", self._link.commit_batch(jobs))
 
     def commit(self) -> None:
         """SQLite's."""
-        self.commits += self._link.changed
+        self.commits += self._link.has_changes
         self._link.commit()
 
 
@@ -103,9 +104,9 @@ class CountingDatabase:
         self.exclusive = self._database.exclusive
         self._jobs = self._reads = 0
         writers = getattr(database, "_writers", None) or [database._writer]
-        self._links = [CountingLink(writer._link) for writer in writers]
+        self._links = [CountingLink(writer._connection) for writer in writers]
         for writer, link in zip(writers, self._links, strict=True):
-            writer._link = link
+            writer._connection = link
 
     @property
     def tally(self) -> Tally:

@@ -30,31 +30,31 @@ NOTES = "SELECT person FROM people WHERE platform = 'notes' ORDER BY person"
 
 
 class Faulty(Exception):
-    """A fault of a work."""
+    """A fault of a transaction."""
 
 
 def note(person: str, name: str = "") -> Callable[[Tx], str]:
-    """A work that writes one row and returns its name."""
+    """A transaction that writes one row and returns its name."""
 
-    def work(tx: Tx) -> str:
+    def transaction(tx: Tx) -> str:
         tx.run(NOTE, person=person, name=name)
         return person
 
-    return work
+    return transaction
 
 
 def faulty(person: str) -> Callable[[Tx], str]:
-    """A work that writes a row and then fails."""
+    """A transaction that writes a row and then fails."""
 
-    def work(tx: Tx) -> str:
+    def transaction(tx: Tx) -> str:
         note(person)(tx)
         raise Faulty(person)
 
-    return work
+    return transaction
 
 
 def nonsense(tx: Tx) -> int:
-    """A work that no database understands."""
+    """A transaction with a statement that no database understands."""
     return tx.run("SELECT nonsense FROM nowhere")
 
 
@@ -64,7 +64,7 @@ async def notes(store: Store) -> list[str]:
 
 
 class Plug:
-    """A work that keeps the writer busy, so that whatever is written meanwhile comes together in one batch."""
+    """A transaction that keeps the writer busy, so that those submitted meanwhile form one batch."""
 
     def __init__(self) -> None:
         self.running = threading.Event()
@@ -76,15 +76,18 @@ class Plug:
         assert self.pulled.wait(30), "the plug was never pulled"
 
 
-async def together(store: Store, *works: Callable[[Tx], Any]) -> list[Any]:
-    """Write the works in one batch; their results and errors, in order."""
-    if store.database.exclusive:  # works run on the event loop: those of one moment come together
-        return await asyncio.gather(*map(store.database.write, works), return_exceptions=True)
+async def together(store: Store, *transactions: Callable[[Tx], Any], first_at: int | None = None) -> list[Any]:
+    """Run transactions in one batch, the n-th with the time `first_at` + n; their results and errors, in order."""
+    times = [None if first_at is None else first_at + number for number in range(len(transactions))]
+    submitted = list(zip(transactions, times, strict=True))
+    if store.database.exclusive:  # transactions run on the event loop: those of one tick form a batch
+        writes = [store.database.write(transaction, at=at) for transaction, at in submitted]
+        return await asyncio.gather(*writes, return_exceptions=True)
     plug = Plug()
     first = asyncio.create_task(store.database.write(plug))
     await eventually("the writer is busy", plug.running.is_set)
-    tasks = [asyncio.create_task(store.database.write(work)) for work in works]
-    await asyncio.sleep(0)  # lets every task put its work in the queue
+    tasks = [asyncio.create_task(store.database.write(transaction, at=at)) for transaction, at in submitted]
+    await asyncio.sleep(0)  # lets every task submit its transaction
     plug.pulled.set()
     await first
     return await asyncio.gather(*tasks, return_exceptions=True)
@@ -131,6 +134,28 @@ async def test_faulty_work_fails_alone_while_its_batch_mates_succeed(gateway: St
     await gateway.reopen()
     assert await notes(gateway.store) == ["a", "b", "d"]
     assert gateway.store.problem is None
+
+
+async def test_transaction_keeps_its_time_when_its_batch_is_run_again(gateway: StoreGateway) -> None:
+    ran: list[int] = []
+
+    def see_time(tx: Tx) -> int:
+        ran.append(tx.time)
+        return tx.time
+
+    results = await together(gateway.store, see_time, see_time, faulty("c"), see_time, first_at=1_000)
+    assert [result for result in results if isinstance(result, int)] == [1_000, 1_001, 1_003]
+    assert ran == [1_000, 1_001, 1_000, 1_001, 1_003], "the batch failed as a whole, and was run one by one"
+
+
+async def test_transaction_has_the_time_of_its_submission(gateway: StoreGateway) -> None:
+    before = gateway.clock()
+    written, read = (
+        await gateway.store.database.write(lambda tx: tx.time),
+        await gateway.store.database.read(lambda tx: tx.time),
+    )
+    assert before <= written <= read <= gateway.clock()
+    assert await gateway.store.database.read(lambda tx: tx.time, at=7) == 7
 
 
 async def test_work_that_the_database_refuses_fails_alone(gateway: StoreGateway) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.errors import ConfigurationError
 from perdure.store.answers import Answers
 from perdure.store.attachments import Attachments
 from perdure.store.background_sessions import BackgroundSessions
 from perdure.store.chat_commands import ChatCommands
-from perdure.store.database import Database
+from perdure.store.database import Database, unknown_url
 from perdure.store.decisions import Decisions
 from perdure.store.erasure import Erasure
 from perdure.store.goals import Goals
@@ -80,7 +79,4 @@ async def open_database(url: str, *, home: Path, clock: Clock = wall_clock) -> D
         from perdure.store.backends.postgres import open_postgres
 
         return await open_postgres(url, home=home, clock=clock)
-    raise ConfigurationError(
-        f"store.url names no database that Perdure knows: {url.split(':', 1)[0]}:…",
-        hint="Write sqlite:///path/to/perdure.db or postgresql://user@host/name.",
-    )
+    raise unknown_url(url)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from perdure.errors import ConfigurationError
 from perdure.store.ids import Ids
 
 T = TypeVar("T")
@@ -62,3 +63,11 @@ class Database(Protocol):
 
     async def close(self) -> None:
         """After return: every submitted write is durable or has failed, and the locks are free."""
+
+
+def unknown_url(url: str) -> ConfigurationError:
+    """Return the error for a `store.url` of no database that Perdure knows; the URL may contain a password."""
+    return ConfigurationError(
+        f"store.url names no database that Perdure knows: {url.split(':', 1)[0]}:…",
+        hint="Write sqlite:///path/to/perdure.db or postgresql://user@host/name.",
+    )

@@ -193,9 +193,8 @@ _ID_COLUMNS = {"previews": "delivery_key", "journal": "session = :session AND se
 
 def _delete_from(tx: Tx, table: str, session: str, room: int) -> int:
     """Delete rows of a table, and record the tombstones that they need."""
-    order = (
-        "" if table == "journal" else " ORDER BY 1"
-    )  # so that each of the statements below selects the same rows
+    # The order makes each of the statements below select the same rows.
+    order = "" if table == "journal" else " ORDER BY 1"
     due = f"{_TABLES[table]}{order} LIMIT :room"
     values = {"session": session, "room": room}
     if table == "attachments":

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from perdure.errors import ConfigurationError, DatabaseRefused, StoreError
+from perdure.errors import DatabaseRefused, StoreError
 from perdure.store import migrate
-from perdure.store.database import Database, Transaction, Tx
+from perdure.store.database import Database, Transaction, Tx, unknown_url
 from perdure.store.ids import Ids, wall_clock
 
 T = TypeVar("T")
@@ -80,10 +80,7 @@ async def open_read_only(url: str) -> Database:
     for form, opened in opens.items():
         if url.startswith(form):
             return await asyncio.to_thread(opened, url)
-    raise ConfigurationError(
-        f"store.url names no database that Perdure knows: {url.split(':', 1)[0]}:…",
-        hint="Write sqlite:///path/to/perdure.db or postgresql://user@host/name.",
-    )
+    raise unknown_url(url)
 
 
 def _open_sqlite(url: str) -> ReadOnlyDatabase:
