@@ -105,7 +105,7 @@ $(READY): requirements.lock pyproject.toml
 
 # TypeScript, which is on no Python index. The lock file has its hash and no host: npm asks the registry it is set to.
 $(TSC): package.json package-lock.json $(READY)
-	@$(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error --cache .venv/.npm >&2
+	@$(NPM) ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error --cache .venv/.npm >&2
 	@touch $@
 
 $(AIOGRAM)/.ready: tests/conformance/aiogram.lock $(READY)

@@ -1,13 +1,12 @@
-// Drives the pure functions of static/: dom.js, api.js, attachments.js, step-view.js, sidebar.js, unsent-messages.js.
+// Drives the pure functions of static/: format.js, texts.js, api.js, sidebar.js, unsent-messages.js.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { HttpRefusal, asProblem, chatFromPath, chatPagePath, chatPath, errorText, isRefusal } from "../../src/perdure/web/static/api.js";
-import { formatBytes } from "../../src/perdure/web/static/attachments.js";
-import { formatClock, formatDuration, formatTime, plural } from "../../src/perdure/web/static/dom.js";
+import { formatBytes, formatClock, formatDuration, formatTime, plural } from "../../src/perdure/web/static/format.js";
 import { inShownOrder } from "../../src/perdure/web/static/sidebar.js";
-import { runsText } from "../../src/perdure/web/static/step-view.js";
+import * as texts from "../../src/perdure/web/static/texts.js";
 import { loadMessages } from "../../src/perdure/web/static/unsent-messages.js";
 
 test("durations are as long as people say them", () => {
@@ -53,9 +52,27 @@ test("an address that is no good encoding is the name itself", () => assert.equa
 test("any other page is a new chat", () => assert.equal(chatFromPath("/"), ""));
 
 test("a step tells how often it ran", () => {
-  assert.deepEqual([runsText("cut", 1), runsText("cut", 2)], ["begun once", "begun 2 times"]);
-  assert.deepEqual([runsText("running", 1), runsText("running", 2)], ["", "run 2"]);
-  assert.deepEqual([runsText("ok", 1), runsText("ok", 3)], ["ran once", "ran 3 times"]);
+  assert.deepEqual([texts.step.runs("cut", 1), texts.step.runs("cut", 2)], ["begun once", "begun 2 times"]);
+  assert.deepEqual([texts.step.runs("running", 1), texts.step.runs("running", 2)], ["", "run 2"]);
+  assert.deepEqual([texts.step.runs("ok", 1), texts.step.runs("ok", 3)], ["ran once", "ran 3 times"]);
+});
+
+test("the summary of a turn counts what is rare only if there is some", () => {
+  assert.equal(texts.turn.summary({ steps: 1, interruptions: 0, failures: 0 }), "1 step");
+  assert.equal(texts.turn.summary({ steps: 0, interruptions: 1, failures: 2 }, 4000), "0 steps, 1 interruption, 2 failed calls · 4.0 s");
+});
+
+test("the outcome of an action is one sentence", () => {
+  const { outcome } = texts.consolePage;
+  assert.equal(outcome({ said: "It is sent.", done: true }), "It is sent.");
+  assert.equal(outcome({ verdict: "late" }), "It was too late: the call did not run.");
+  assert.equal(outcome({ verdict: "approved" }), "The call is approved.");
+  assert.deepEqual([{ done: 1 }, { answered: true }, { done: 0 }].map(outcome), ["Done.", "Done.", "There was nothing to do."]);
+});
+
+test("a process ends with a code, a signal, or nobody knows how", () => {
+  const { exit } = texts.processPage;
+  assert.deepEqual([exit(0, null), exit(null, 9), exit(null, null)], ["code 0", "signal 9", ""]);
 });
 
 test("chats stay in the order that is shown, and new ones wait", () => {

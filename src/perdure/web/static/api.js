@@ -2,6 +2,8 @@
 
 /** @import { Problem } from "../page-types" */
 
+import * as texts from "./texts.js";
+
 /** Nobody answers: the gateway is gone, takes nothing now, or wants a login first. The call may be repeated. */
 export class GatewayUnavailable extends Error {}
 
@@ -86,7 +88,7 @@ export function chatFromPath(path) {
 export async function callApi(method, path, body) {
   const response = await fetchOk(path, { method, ...encodeBody(body) });
   return await response.json().catch(() => {
-    throw new GatewayUnavailable("the answer broke off");
+    throw new GatewayUnavailable(texts.api.brokenResponse);
   });
 }
 
@@ -116,10 +118,10 @@ export async function fetchOk(path, options = {}) {
   if (response.ok) return response;
   if (response.status === 401) {
     goToLogin();
-    throw new GatewayUnavailable("a login is needed");
+    throw new GatewayUnavailable(texts.api.loginNeeded);
   }
-  if (response.status === 503) throw new GatewayUnavailable("the gateway takes nothing now");
-  const body = await response.json().catch(() => ({ error: `the gateway answered ${response.status}` }));
+  if (response.status === 503) throw new GatewayUnavailable(texts.api.unavailable);
+  const body = await response.json().catch(() => ({ error: texts.api.answered(response.status) }));
   throw new HttpRefusal(response.status, body);
 }
 

@@ -4,22 +4,10 @@
 
 import { asProblem, callApi } from "./api.js";
 import { el, need } from "./dom.js";
+import { formatBytes } from "./format.js";
+import * as texts from "./texts.js";
 
 const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
-/** @type {Record<string, string>} */
-const STATE_TEXTS = { referenced: "on its way", failed: "could not be fetched" };
-
-/**
- * Bytes as people say them.
- *
- * @param {number | null | undefined} bytes
- */
-export function formatBytes(bytes) {
-  if (bytes === null || bytes === undefined) return "";
-  const units = ["B", "KB", "MB", "GB"];
-  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
-  return `${(bytes / 1000 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
-}
 
 /**
  * The list of a message's files; null without files.
@@ -27,12 +15,13 @@ export function formatBytes(bytes) {
  * @param {Attachment[]} [attachments]
  */
 export function attachmentList(attachments = []) {
-  return attachments.length ? el("ul", { className: "files" }, ...attachments.map((each) => el("li", {}, ...attachmentElements(each)))) : null;
+  if (!attachments.length) return null;
+  return el("ul", { className: "files" }, ...attachments.map((each) => el("li", {}, ...attachmentElements(each))));
 }
 
 /** @param {Attachment} attachment */
 function attachmentElements({ id, name, media_type: type = "", size, state = "fetched" }) {
-  if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, STATE_TEXTS[state] ?? state)];
+  if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, texts.attachments.states[state] ?? state)];
   const path = `/api/attachments/${id}`;
   const image = IMAGE_TYPES.has(type) ? [el("img", { src: path, alt: "", loading: "lazy" })] : [];
   return [el("a", { href: path, download: name }, ...image, name), el("span", { className: "quiet" }, formatBytes(size))];
@@ -90,8 +79,9 @@ export class AttachmentPicker {
   /** @param {Iterable<File>} files */
   #add(files) {
     for (const file of files) {
-      const state = el("span", { className: "quiet", role: "status" }, "…");
-      const drop = el("button", { className: "button plain slim", type: "button", "aria-label": `Remove ${file.name}` }, "✕");
+      const state = el("span", { className: "quiet", role: "status" }, texts.attachments.uploading);
+      const label = texts.attachments.remove(file.name);
+      const drop = el("button", { className: "button plain slim", type: "button", "aria-label": label }, texts.attachments.removeSign);
       const item = el("li", {}, el("span", {}, file.name), state, drop);
       const each = { item, uploaded: this.#upload(file, state, item) };
       drop.addEventListener("click", () => this.#remove(each));
@@ -114,7 +104,7 @@ export class AttachmentPicker {
       return attachment;
     } catch (error) {
       item.classList.add("refused");
-      state.textContent = `not sent: ${asProblem(error).message}. Remove it, and try again.`;
+      state.textContent = texts.attachments.failed(asProblem(error).message);
       return null;
     }
   }

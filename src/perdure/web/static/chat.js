@@ -11,6 +11,7 @@ import { DemoPanel } from "./demo.js";
 import { need } from "./dom.js";
 import { followChat } from "./event-stream.js";
 import { Sidebar } from "./sidebar.js";
+import * as texts from "./texts.js";
 import { UnsentMessages } from "./unsent-messages.js";
 
 const { demo: isDemo, supervised } = document.body.dataset;
@@ -54,7 +55,7 @@ function openChat(name, { push = true } = {}) {
   if (push) history.pushState(null, "", name ? chatPagePath(name) : "/");
   for (const message of unsent.ofChat(chat)) conversation.addUnsent(message);
   showWelcome(!name);
-  document.title = "Perdure";
+  document.title = texts.page.title;
   need("#stop").hidden = true;
   sidebar.setCurrent(chat);
   stopFollowing = followChat(chat, { onEvent, onConnection, onRefused });

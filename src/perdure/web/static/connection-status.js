@@ -1,7 +1,9 @@
 // Shows whether the gateway is there: a badge in the bar, and a banner with a timer while the gateway is gone.
 
 import { callApi } from "./api.js";
-import { el, formatDuration, need } from "./dom.js";
+import { el, need } from "./dom.js";
+import { formatDuration } from "./format.js";
+import * as texts from "./texts.js";
 
 const GRACE_MS = 700; // a shorter break is not shown
 const BACK_BANNER_MS = 6000; // how long the banner says that the gateway is back
@@ -42,7 +44,7 @@ export class ConnectionStatus {
   }
 
   markBack() {
-    this.#setBadge("Connected", "good");
+    this.#setBadge(texts.connection.connected, "good");
     if (!this.isConnected) this.#clearTimers();
     if (!this.isConnected && !this.banner.hidden) this.#showBack(performance.now() - this.#goneAt);
     this.#goneAt = 0;
@@ -55,18 +57,18 @@ export class ConnectionStatus {
    * @param {{ phase: string, resume_paused: boolean }} state
    */
   showGatewayState({ phase, resume_paused: paused }) {
-    if (phase === "draining") this.#setBadge("Stopping", "warn");
+    if (phase === "draining") this.#setBadge(texts.connection.stopping, "warn");
     this.paused.hidden = !paused;
   }
 
   #showGone() {
     const timer = el("span", { className: "timer", "aria-hidden": "true" });
     const tick = () => (timer.textContent = formatDuration(performance.now() - this.#goneAt));
-    const next = this.supervised ? "Its supervisor starts it again." : "Start it again with “perdure run”.";
-    const what = this.#killed ? "The gateway is dead (SIGKILL)." : "The gateway is gone.";
-    this.#setBadge("Gone", "bad");
+    const next = this.supervised ? texts.connection.supervised : texts.connection.unsupervised;
+    const what = this.#killed ? texts.connection.killedBanner : texts.connection.goneBanner;
+    this.#setBadge(texts.connection.gone, "bad");
     this.banner.className = "banner bad";
-    this.banner.replaceChildren(el("span", {}, el("strong", {}, what), ` ${next} What you write is kept.`), timer);
+    this.banner.replaceChildren(el("span", {}, el("strong", {}, what), ` ${next} ${texts.connection.kept}`), timer);
     this.banner.hidden = false;
     this.banner.dataset.state = "gone";
     tick();
@@ -77,7 +79,7 @@ export class ConnectionStatus {
   #showBack(milliseconds) {
     this.banner.className = "banner good";
     this.banner.dataset.state = "back";
-    this.banner.replaceChildren(el("span", {}, el("strong", {}, `The gateway is back after ${formatDuration(milliseconds)}.`)));
+    this.banner.replaceChildren(el("span", {}, el("strong", {}, texts.connection.back(milliseconds))));
     this.#timers.push(setTimeout(() => (this.banner.hidden = true), BACK_BANNER_MS));
   }
 

@@ -1,10 +1,11 @@
 // The console: buttons that ask for confirmation before they act, and pages that refresh themselves.
 
-/** @import { ActionAnswer, Confirmation } from "../page-types" */
+/** @import { Confirmation } from "../page-types" */
 
 import { GatewayUnavailable, asProblem, callApi, errorText, fetchOk, isRefusal } from "./api.js";
-import { closest, find, formatTime, need } from "./dom.js";
+import { closest, find, need } from "./dom.js";
 import { morph } from "./morph.js";
+import * as texts from "./texts.js";
 
 const REFRESH_MS = 3000;
 const MESSAGE_MS = 8000; // how long the outcome of an action is shown
@@ -52,18 +53,6 @@ function showMessage(text, bad = false) {
 }
 
 /**
- * What the gateway says of an action, in one sentence.
- *
- * @param {ActionAnswer} answer
- */
-function outcomeText(answer) {
-  if (answer.said) return answer.said;
-  if (answer.verdict === "late") return "It was too late: the call did not run.";
-  if (answer.verdict) return `The call is ${answer.verdict}.`;
-  return answer.done || answer.answered ? "Done." : "There was nothing to do.";
-}
-
-/**
  * @param {string} path
  * @param {object} body
  */
@@ -71,9 +60,9 @@ async function postAction(path, body, onDone = () => {}) {
   try {
     const answer = await callApi("POST", path, body);
     onDone();
-    showMessage(outcomeText(answer));
+    showMessage(texts.consolePage.outcome(answer));
   } catch (error) {
-    showMessage(error instanceof GatewayUnavailable ? "The gateway does not answer now. Once it is back, this page shows whether that was done." : errorText(asProblem(error)), true);
+    showMessage(error instanceof GatewayUnavailable ? texts.consolePage.unavailable : errorText(asProblem(error)), true);
   }
   await refresh();
 }
@@ -95,7 +84,7 @@ document.addEventListener("submit", async (event) => {
   const fields = new FormData(form);
   const [code, role] = [String(fields.get("code")), String(fields.get("role"))];
   const { form: path = "", question, means, label } = form.dataset;
-  if (await confirmAction({ question, means, about: `${code} as ${role}`, label })) {
+  if (await confirmAction({ question, means, about: texts.consolePage.pairing(code, role), label })) {
     const body = { code: code.trim(), role, here: fields.get("here") === "here" };
     await postAction(path, body, () => form.reset()); // a refused form keeps its fields, to be corrected
   }
@@ -108,7 +97,7 @@ async function refresh() {
   refreshing = true;
   const fresh = await fetchPage().finally(() => (refreshing = false));
   staleElement.hidden = fresh !== null;
-  staleElement.textContent = fresh ? "" : `The gateway does not answer. What you see is from ${formatTime(seenAt)}.`;
+  staleElement.textContent = fresh ? "" : texts.consolePage.stale(seenAt);
   if (!fresh || dialog.open || find("[data-live]:active")) return; // a button that is pressed now must not change
   seenAt = Date.now();
   for (const element of live) {

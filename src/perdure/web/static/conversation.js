@@ -4,9 +4,11 @@
 
 import { errorText } from "./api.js";
 import { attachmentList } from "./attachments.js";
-import { el, formatTime, need } from "./dom.js";
+import { el, need } from "./dom.js";
+import { formatTime } from "./format.js";
 import { renderMarkdown } from "./markdown.js";
 import { MessageMerge } from "./message-merge.js";
+import * as texts from "./texts.js";
 import { TurnView } from "./turn-view.js";
 
 const CONTENT_EVENTS = new Set(["plan", "question", "approval", "preview", "trouble"]); // they add to what a turn shows
@@ -145,7 +147,7 @@ export class Conversation {
    * @param {UnsentMessage} message
    */
   addUnsent(message) {
-    const state = el("p", { className: "fate small quiet", role: "status" }, message.refused ?? "Sending…");
+    const state = el("p", { className: "fate small quiet", role: "status" }, message.refused ?? texts.conversation.sending);
     const element = this.#ownMessage(message.text, message.at, "", attachmentList(message.files), state);
     element.classList.add("unsent");
     this.#unsent.set(message.id, { element, state });
@@ -168,7 +170,7 @@ export class Conversation {
   showWaiting() {
     for (const ownId of this.#merge.waiting) {
       const shown = this.#unsent.get(ownId);
-      if (shown) shown.state.textContent = "Kept here; sent as soon as the gateway is back.";
+      if (shown) shown.state.textContent = texts.conversation.waiting;
     }
   }
 
@@ -196,17 +198,20 @@ export class Conversation {
   markRefused(message, error) {
     const shown = this.#unsent.get(message.id);
     if (!shown) return;
-    const removing = (/** @type {() => void} */ act) => () => {
+    const removing = (/** @type {(message: UnsentMessage) => void} */ act) => () => {
       shown.element.remove();
       this.#unsent.delete(message.id);
       this.#merge.deleteSent(message.id);
-      act();
+      act(message);
     };
-    const again = el("button", { className: "button slim", type: "button", onclick: removing(() => this.#resender.resend(message)) }, "Send again");
-    const discard = el("button", { className: "button slim plain", type: "button", onclick: removing(() => this.#resender.discard(message)) }, "Discard");
+    const { resend, discard } = this.#resender;
+    const buttons = [
+      el("button", { className: "button slim", type: "button", onclick: removing(resend) }, texts.conversation.resend),
+      el("button", { className: "button slim plain", type: "button", onclick: removing(discard) }, texts.conversation.discard),
+    ];
     this.#merge.markRefused(message.id);
     shown.element.classList.add("refused");
-    shown.state.replaceChildren(`Not sent: ${errorText(error)} `, again, discard);
+    shown.state.replaceChildren(texts.conversation.refused(errorText(error)), ...buttons);
   }
 
   /**
@@ -217,7 +222,8 @@ export class Conversation {
    */
   #ownMessage(text, at, id, ...more) {
     const words = text ? el("div", { className: "words" }, text) : null;
-    const element = el("article", { className: "mine", "aria-label": "You", title: formatTime(at) }, words, ...more);
+    const properties = { className: "mine", "aria-label": texts.conversation.you, title: formatTime(at) };
+    const element = el("article", properties, words, ...more);
     element.dataset.message = id;
     return element;
   }
@@ -255,7 +261,8 @@ export class Conversation {
  * @param {Attachment[]} [attachments]
  */
 function gatewayMessage(text, at, id, attachments) {
-  const element = el("article", { className: "gateway", "aria-label": "Gateway", title: formatTime(at) }, renderMarkdown(text), attachmentList(attachments));
+  const properties = { className: "gateway", "aria-label": texts.conversation.gateway, title: formatTime(at) };
+  const element = el("article", properties, renderMarkdown(text), attachmentList(attachments));
   element.dataset.message = id;
   return element;
 }

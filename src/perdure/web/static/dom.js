@@ -1,6 +1,6 @@
-// Makes and finds elements, and formats times. Whatever people and models say becomes text, never HTML.
+// Makes and finds elements. Whatever people and models say becomes text, never HTML.
 
-/** @import { Child, Timestamp } from "../page-types" */
+/** @import { Child } from "../page-types" */
 
 /**
  * An element with its properties and children; strings become text.
@@ -57,41 +57,3 @@ export function need(selector, kind, root = document) {
 export function closest(event, selector) {
   return event.target instanceof Element ? event.target.closest(selector) : null;
 }
-
-/**
- * Milliseconds as people say them: 0.4 s, 12 s, 3 min.
- *
- * @param {number} milliseconds
- */
-export function formatDuration(milliseconds) {
-  const seconds = Math.max(0, milliseconds) / 1000;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  return seconds < 120 ? `${Math.round(seconds)} s` : `${Math.round(seconds / 60)} min`;
-}
-
-/**
- * The time of day, and the day too if it is not today.
- *
- * @param {Timestamp} at
- */
-export function formatTime(at) {
-  const when = new Date(at);
-  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  const today = when.toDateString() === new Date().toDateString();
-  return today ? time : `${when.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
-}
-
-/**
- * The time of day with its seconds.
- *
- * @param {Timestamp} at
- */
-export const formatClock = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-
-/**
- * One, or several: plural(2, "step") is "2 steps".
- *
- * @param {number} count
- * @param {string} noun
- */
-export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;

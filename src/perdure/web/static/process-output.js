@@ -4,6 +4,7 @@
 
 import { callApi } from "./api.js";
 import { find, need } from "./dom.js";
+import * as texts from "./texts.js";
 
 const POLL_MS = 1000;
 const MAX_CHARACTERS = 400_000; // of the output on the page
@@ -43,5 +44,5 @@ function showExit({ state, exit_code: code, signal }) {
   const badge = need("#process-state .badge");
   badge.textContent = state;
   badge.className = "badge";
-  need("#process-code").textContent = code !== null ? `code ${code}` : signal !== null ? `signal ${signal}` : "";
+  need("#process-code").textContent = texts.processPage.exit(code, signal);
 }

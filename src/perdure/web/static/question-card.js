@@ -4,11 +4,9 @@
 /** @import { Timestamp } from "../page-types" */
 
 import { GatewayUnavailable, asProblem, callApi, errorText, isRefusal } from "./api.js";
-import { el, find, formatTime } from "./dom.js";
+import { el, find } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
-
-/** @type {Record<string, string>} */
-const APPROVAL_TEXTS = { approved: "Approved", denied: "Denied", late: "Too late: it was not run" };
+import * as texts from "./texts.js";
 
 export class QuestionCard {
   #open = true;
@@ -24,19 +22,20 @@ export class QuestionCard {
       el("button", { className: `button${n ? "" : " primary"}`, type: "button", onclick: () => this.#postAnswer(path, body) }, label),
     );
     this.state = el("p", { className: "small quiet", role: "status" });
-    this.state.textContent = question.until ? `You can decide until ${formatTime(question.until)}.` : choices.length ? "Or write an answer of your own." : "Write your answer below.";
+    const hint = choices.length ? texts.question.choose : texts.question.write;
+    this.state.textContent = question.until ? texts.question.until(question.until) : hint;
     const row = el("div", { className: "row" }, ...this.buttons);
-    this.element = el("section", { className: "asking", "aria-label": "The agent asks" }, el("div", {}, renderMarkdown(question.text)), row, this.state);
+    this.element = el("section", { className: "asking", "aria-label": texts.question.label }, el("div", {}, renderMarkdown(question.text)), row, this.state);
   }
 
   /** @param {string} answer */
   showAnswer(answer) {
-    this.#close(APPROVAL_TEXTS[answer] ?? `Answered: ${answer}`);
+    this.#close(texts.question.verdicts[answer] ?? texts.question.answered(answer));
   }
 
   /** Close the card of a turn that has ended without an answer. */
   expire() {
-    if (this.#open) this.#close("Nobody waits for this answer any more.");
+    if (this.#open) this.#close(texts.question.expired);
   }
 
   /**
@@ -45,14 +44,14 @@ export class QuestionCard {
    */
   async #postAnswer(path, body) {
     this.#setDisabled(true);
-    this.state.textContent = "Sending…";
+    this.state.textContent = texts.question.sending;
     try {
       await callApi("POST", path, body);
       find("#words")?.focus();
     } catch (error) {
       if (!this.#open) return;
       this.#setDisabled(isRefusal(error, 404)); // the question is closed
-      this.state.textContent = error instanceof GatewayUnavailable ? "The gateway is away. Press again when it is back." : errorText(asProblem(error));
+      this.state.textContent = error instanceof GatewayUnavailable ? texts.question.unavailable : errorText(asProblem(error));
     }
   }
 

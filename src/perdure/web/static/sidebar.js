@@ -3,8 +3,10 @@
 /** @import { ListedChat } from "../page-types" */
 
 import { callApi, chatPagePath } from "./api.js";
-import { closest, el, find, formatTime, need } from "./dom.js";
+import { closest, el, find, need } from "./dom.js";
+import { formatTime } from "./format.js";
 import { morph } from "./morph.js";
+import * as texts from "./texts.js";
 
 const REFRESH_DELAY_MS = 150;
 
@@ -14,9 +16,9 @@ const REFRESH_DELAY_MS = 150;
  * @type {Record<string, [text: string, kind: string]>}
  */
 const STATES = {
-  "a place to run": ["queued", "busy"],
-  "its agent": ["working", "busy"],
-  "a person's answer": ["waits for you", "warn"],
+  "a place to run": [texts.sidebar.queued, "busy"],
+  "its agent": [texts.sidebar.working, "busy"],
+  "a person's answer": [texts.sidebar.asked, "warn"],
 };
 
 /**
@@ -92,7 +94,7 @@ export class Sidebar {
       this.#renderList(chats);
       need("#nochats").hidden = chats.length > 0;
       const current = chats.find((each) => each.chat === this.chat);
-      if (current) document.title = `${current.title} · Perdure`;
+      if (current) document.title = texts.page.titleOf(current.title);
     } catch {
       // Most likely the gateway is gone; the page refreshes the list when it is back.
     }
@@ -125,7 +127,7 @@ export class Sidebar {
 
   /** @param {ListedChat} chat */
   #item({ chat, title, updated_at: at, waits_for: waits }) {
-    const [text, kind] = STATES[waits ?? ""] ?? (waits ? ["interrupted", "warn"] : []);
+    const [text, kind] = STATES[waits ?? ""] ?? (waits ? [texts.sidebar.interrupted, "warn"] : []);
     const state = text ? el("span", { className: `badge ${kind}` }, text) : el("span", { className: "when" }, formatTime(at));
     const link = el("a", { href: chatPagePath(chat), "aria-current": chat === this.chat ? "page" : null }, el("span", { className: "title" }, title), state);
     link.dataset.chat = chat;

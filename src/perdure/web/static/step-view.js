@@ -2,18 +2,10 @@
 
 /** @import { StepEnded, StepStarted } from "../page-types" */
 
-import { el, formatDuration } from "./dom.js";
+import { el } from "./dom.js";
+import { formatDuration } from "./format.js";
+import * as texts from "./texts.js";
 
-/** @type {Record<string, string>} */
-const STATE_TEXTS = {
-  wanted: "waiting",
-  running: "running",
-  ok: "done",
-  error: "error",
-  unknown: "outcome unknown",
-  cancelled: "cancelled",
-  cut: "cut off",
-};
 const COUNTED_TOOLS = new Set(["step", "once"]); // the tools of the demo that leave a trace of every run
 const ATTACHED_EFFECT = "attached"; // the tool runs outside the gateway and outlives it
 const ONCE_EFFECT = "once"; // the tool is never run again
@@ -60,7 +52,7 @@ export class StepView {
     if (this.element.dataset.state !== "running") return;
     this.#wasInterrupted = true;
     this.#setState("cut");
-    this.remark.textContent = this.#effect === ATTACHED_EFFECT ? "goes on without the gateway" : STATE_TEXTS.cut;
+    this.remark.textContent = this.#effect === ATTACHED_EFFECT ? texts.step.goesOn : texts.step.states.cut;
   }
 
   /** The turn runs again, and so does the step if it may be repeated. Of a step that may not, the outcome follows. */
@@ -70,7 +62,7 @@ export class StepView {
 
   #showRunning() {
     this.#setState("running");
-    const resumed = this.#effect === ATTACHED_EFFECT ? "went on without the gateway" : "runs again";
+    const resumed = this.#effect === ATTACHED_EFFECT ? texts.step.wentOn : texts.step.runsAgain;
     this.remark.textContent = this.#wasInterrupted ? resumed : "";
   }
 
@@ -78,7 +70,7 @@ export class StepView {
   markEnded({ outcome, text, at }) {
     this.#setState(outcome);
     const outlived = this.#wasInterrupted && this.#effect === ATTACHED_EFFECT;
-    this.remark.textContent = outcome === "ok" ? (outlived ? "went on without the gateway" : "") : STATE_TEXTS[outcome];
+    this.remark.textContent = outcome === "ok" ? (outlived ? texts.step.wentOn : "") : texts.step.states[outcome];
     this.time.textContent = this.#startedAt ? formatDuration(at - this.#startedAt) : "";
     this.result.textContent = text;
     this.result.hidden = !text;
@@ -87,8 +79,8 @@ export class StepView {
   /** @param {number | undefined} times */
   showRuns(times) {
     if (!times || !COUNTED_TOOLS.has(this.name.textContent ?? "")) return;
-    this.runs.textContent = runsText(this.element.dataset.state, times);
-    this.runs.title = times === 1 ? "" : "It was cut off before it had ended, and may be repeated, so it was begun again.";
+    this.runs.textContent = texts.step.runs(this.element.dataset.state, times);
+    this.runs.title = times === 1 ? "" : texts.step.whyAgain;
     this.runs.hidden = false;
     this.element.dataset.runs = String(times);
   }
@@ -100,18 +92,6 @@ export class StepView {
   /** @param {string} state */
   #setState(state) {
     this.element.dataset.state = state;
-    this.state.replaceChildren(el("span", { className: "unseen" }, STATE_TEXTS[state] ?? state));
+    this.state.replaceChildren(el("span", { className: "unseen" }, texts.step.states[state] ?? state));
   }
-}
-
-/**
- * How often a step ran, in words.
- *
- * @param {string | undefined} state
- * @param {number} times
- */
-export function runsText(state, times) {
-  if (state === "cut") return times === 1 ? "begun once" : `begun ${times} times`;
-  if (state === "running") return times === 1 ? "" : `run ${times}`;
-  return times === 1 ? "ran once" : `ran ${times} times`;
 }

@@ -1,6 +1,7 @@
 // The elements of a turn: its article, with the list of its steps, and the badge of its status.
 
-import { el, plural } from "./dom.js";
+import { el } from "./dom.js";
+import * as texts from "./texts.js";
 
 export class StatusBadge {
   #kind = "";
@@ -44,14 +45,14 @@ export class TurnElement {
    * @param {HTMLElement} status
    */
   constructor(turn, status) {
-    this.summary = el("summary", {}, "Steps");
+    this.summary = el("summary", {}, texts.turn.steps);
     this.list = el("ol", { className: "steps" });
     this.steps = el("details", { className: "work", open: true, hidden: true }, this.summary, this.list);
     this.questions = el("div");
     this.body = el("div", { className: "said" });
     this.preview = el("div", { className: "said growing", hidden: true, "aria-live": "off" });
-    const head = el("header", {}, el("span", { className: "author" }, "Agent"), status);
-    this.root = el("article", { className: "turn", "aria-label": "Agent" }, head, this.steps, this.questions, this.body, this.preview);
+    const head = el("header", {}, el("span", { className: "author" }, texts.turn.author), status);
+    this.root = el("article", { className: "turn", "aria-label": texts.turn.author }, head, this.steps, this.questions, this.body, this.preview);
     this.root.dataset.turn = turn;
   }
 
@@ -74,11 +75,10 @@ export class TurnElement {
     return milestone;
   }
 
-  updateSummary(duration = "") {
-    const steps = plural(this.#count("[data-call]"), "step");
-    const [interruptions, failures] = [this.#count(".cut"), this.#count(".failed")];
-    const rare = [interruptions && plural(interruptions, "interruption"), failures && plural(failures, "failed call")];
-    this.summary.textContent = [steps, ...rare.filter(Boolean)].join(", ") + duration;
+  /** @param {number} [milliseconds] how long the turn took, once it has ended */
+  updateSummary(milliseconds) {
+    const counts = { steps: this.#count("[data-call]"), interruptions: this.#count(".cut"), failures: this.#count(".failed") };
+    this.summary.textContent = texts.turn.summary(counts, milliseconds);
   }
 
   /** Close the list of steps, unless it tells of an interruption or a failure. */

@@ -3,30 +3,14 @@
 /** @import { Approval, Attachment, Decision, Plan, Preview, Question, Runs, StepEnded, StepStarted, Timestamp, Trouble, TurnEvent, TurnMove, TurnMoves } from "../page-types" */
 
 import { attachmentList } from "./attachments.js";
-import { el, formatClock, formatDuration } from "./dom.js";
+import { el } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
 import { QuestionCard } from "./question-card.js";
 import { StepView } from "./step-view.js";
+import * as texts from "./texts.js";
 import { StatusBadge, TurnElement } from "./turn-element.js";
 
 const FINAL_MOVES = new Set(["finished", "failed", "cancelled", "undone"]);
-const TROUBLE_TEXT = "Trouble with the model";
-/** @type {Record<string, string>} */
-const INTERRUPTION_TEXTS = {
-  restart_interrupted: "Cut off: the gateway died in the middle of this.",
-  restart_timeout: "Cut off by a restart of the gateway.",
-  shutdown_timeout: "Cut off: the gateway was stopped.",
-  lease_lost: "Cut off: another gateway took over.",
-};
-/** @type {Record<string, string>} */
-const CANCELLATION_TEXTS = {
-  suspended: "Set aside",
-  superseded: "Left behind",
-  replaced: "Left behind",
-  reset: "Left behind",
-  dropped: "Given up",
-  cleared: "",
-};
 
 /**
  * A newer gateway may send what this page does not know. The type says that everything known is handled.
@@ -88,19 +72,19 @@ export class TurnView {
       case "interrupted":
         return this.#onInterrupted(event.reason);
       case "requeued":
-        return this.status.set("Resuming", "warn", true);
+        return this.status.set(texts.turn.requeued, "warn", true);
       case "asked":
-        return this.status.set("Waits for you", "warn");
+        return this.status.set(texts.turn.asked, "warn");
       case "answered":
         return this.#onAnswered(event);
       case "finished":
-        return this.status.set("");
+        return this.status.set(texts.turn.finished);
       case "failed":
-        return this.status.set("Failed", "bad");
+        return this.status.set(texts.turn.failed, "bad");
       case "cancelled":
-        return this.status.set(CANCELLATION_TEXTS[event.why] ?? "Stopped");
+        return this.status.set(texts.turn.cancellations[event.why] ?? texts.turn.cancelled);
       case "undone":
-        return this.status.set("Taken back");
+        return this.status.set(texts.turn.undone);
       default:
         return ignoreUnknown(event);
     }
@@ -109,10 +93,10 @@ export class TurnView {
   /** @param {Timestamp} at */
   #onClaimed(at) {
     this.#beganAt ||= at;
-    if (this.#isInterrupted) this.shown.addMilestone("resumed", "Resumed. What was finished is kept.");
+    if (this.#isInterrupted) this.shown.addMilestone("resumed", texts.turn.resumed);
     this.#isInterrupted = false;
     for (const step of this.#steps.values()) step.markResumed();
-    this.status.set(this.#interruptions ? "Working again" : "Working", "good", true);
+    this.status.set(this.#interruptions ? texts.turn.workingAgain : texts.turn.working, "good", true);
   }
 
   /** @param {string} reason */
@@ -120,8 +104,8 @@ export class TurnView {
     this.#interruptions += 1;
     this.#isInterrupted = true;
     for (const step of this.#steps.values()) step.markInterrupted();
-    this.shown.addMilestone("cut", INTERRUPTION_TEXTS[reason] ?? "Cut off.");
-    this.status.set("Interrupted", "warn");
+    this.shown.addMilestone("cut", texts.turn.interruptions[reason] ?? texts.turn.interruption);
+    this.status.set(texts.turn.interrupted, "warn");
     this.shown.preview.hidden = true;
   }
 
@@ -129,7 +113,7 @@ export class TurnView {
   #onAnswered({ question, answer }) {
     this.#questions.get(question)?.showAnswer(answer);
     this.answered = true;
-    this.status.set("Goes on", "good", true);
+    this.status.set(texts.turn.answered, "good", true);
   }
 
   /** @param {TurnEvent} event */
@@ -161,7 +145,7 @@ export class TurnView {
    */
   #showDecision({ decision, text }) {
     this.#clearHeld();
-    if (decision === "ask_user") this.status.set("Waits for you", "warn");
+    if (decision === "ask_user") this.status.set(texts.turn.asked, "warn");
     if (text) this.#heldMilestone = this.shown.addMilestone("held", text);
   }
 
@@ -178,7 +162,7 @@ export class TurnView {
   setAway(isAway) {
     if (!this.open || this.element.dataset.state === "asked") return;
     this.element.classList.toggle("away", isAway);
-    if (isAway) this.status.render("Waits for the gateway", "warn");
+    if (isAway) this.status.render(texts.turn.away, "warn");
     else this.status.restore();
   }
 
@@ -207,7 +191,7 @@ export class TurnView {
   #showTrouble({ text, next_at: next }) {
     this.shown.preview.hidden = true;
     this.shown.addMilestone("failed", text);
-    if (next) this.status.set(`${TROUBLE_TEXT}: next try at ${formatClock(next)}`, "warn", true);
+    if (next) this.status.set(texts.turn.trouble(next), "warn", true);
   }
 
   /** @param {Runs} runs */
@@ -225,7 +209,7 @@ export class TurnView {
   /** @param {Approval} approval */
   #showApproval(approval) {
     /** @type {[string, object][]} */
-    const choices = [["Approve", { approve: true }], ["Deny", { approve: false }]];
+    const choices = [[texts.question.approve, { approve: true }], [texts.question.deny, { approve: false }]];
     this.#addQuestion(new QuestionCard(approval, choices, `/api/approvals/${encodeURIComponent(approval.id)}`));
   }
 
@@ -278,14 +262,14 @@ export class TurnView {
 
   /** The model answers again: drop the status that tells of trouble. */
   #clearTrouble() {
-    if (this.open && this.status.text.startsWith(TROUBLE_TEXT)) this.status.set("Working", "good", true);
+    if (this.open && this.status.text.startsWith(texts.turn.troublePrefix)) this.status.set(texts.turn.working, "good", true);
   }
 
   /** @param {Timestamp} at */
   #finish(at) {
     for (const card of this.#questions.values()) card.expire();
     for (const step of this.#steps.values()) step.markTurnEnded();
-    this.shown.updateSummary(this.#beganAt ? ` · ${formatDuration(at - this.#beganAt)}` : "");
+    this.shown.updateSummary(this.#beganAt ? at - this.#beganAt : undefined);
     this.shown.collapse();
   }
 }
