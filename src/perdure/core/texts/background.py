@@ -53,7 +53,7 @@ def approval(number: int | None, text: str) -> str:
 def suspended(number: int | None, why: str) -> str:
     if number is None:
         return recovery.suspended(why)
-    return label(number, f"I have set this work aside, because {why}. {command('resume', number)} goes on.")
+    return label(number, f"I have suspended this work, because {why}. {command('resume', number)} continues it.")
 
 
 def started(number: int) -> str:

@@ -51,7 +51,7 @@ def dropped(gave_up: bool) -> str:
     return "Given up." if gave_up else "There is nothing interrupted here to give up."
 
 
-_SESSION_STATES = {"open": "this one", "suspended": "set aside", "closed": "earlier"}
+_SESSION_STATES = {"open": "this one", "suspended": "suspended", "closed": "earlier"}
 
 
 def session_list(found: Sequence[tuple[str, str, int, str]]) -> str:

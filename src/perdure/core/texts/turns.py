@@ -54,7 +54,7 @@ def repeated_calls(times: int) -> str:
 
 def recovery_tokens_spent(tokens: int, limit: int) -> str:
     return (
-        f"it was cut off and went on by itself, and has used {tokens} tokens, of which {limit} were allowed. "
+        f"it was interrupted and went on by itself, and has used {tokens} tokens, of which {limit} were allowed. "
         "Write again if it should be taken up."
     )
 
