@@ -91,7 +91,7 @@ def retried(words: str, *, acted: bool, still_running: bool) -> str:
 
 
 def _quote(words: str) -> str:
-    """The first words of a message, as the end of a sentence."""
+    """The first words of a message in quotes, as the end of a sentence."""
     return f"“{phrases.first_words(words)}”." if words.strip() else "a message without words."
 
 
