@@ -266,7 +266,7 @@ async def test_b86_work_that_does_not_go_on_by_itself_is_reached_by_its_number(t
         await agent.wait_until_started("research")
         await sees(platform, BEGUN[1])
     held = texts.background.notice(1, texts.recovery.not_resumed("automatic resume is switched off here"))
-    assert "Say /background resume 1 to go on, or /background drop 1 to give it up." in held
+    assert "Say /background resume 1 to continue, or /background drop 1 to give it up." in held
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="off"):
         await sees(platform, BEGUN[1], held)
         agent.release("research")

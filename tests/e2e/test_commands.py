@@ -60,8 +60,8 @@ RENEWED = r"This is a fresh conversation\. What was running was ended\."
 CASES = [
     Case("/help", r"/help +list the commands\n/status .*"),
     Case("/status", r"The gateway is (ready|starting), connected to .*\nThe last turn .*"),
-    Case("/why", r"The last turn (is running|was cut off) \(attempt 1\)\..*"),
-    Case("/why", r"The last turn was cut off .*Rule: off: .*Next: it stays as it is.*", cut_off=True),
+    Case("/why", r"The last turn (is running|was interrupted) \(attempt 1\)\..*"),
+    Case("/why", r"The last turn was interrupted .*Rule: off: .*Next: it stays as it is.*", cut_off=True),
     Case("/sessions", r"s_\w+  this one, \d+ (s|min) ago: “work”"),
     Case("/stop", r"Stopped\.", ends="stopped"),
     Case("/stop all", r"Stopped\.", ends="stopped"),

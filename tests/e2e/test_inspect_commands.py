@@ -44,7 +44,7 @@ def without_times(text: str) -> str:
 
 
 FOUND = (
-    "Found: cut off once, N s ago, by a gateway interruption (restart_interrupted); "
+    "Found: interrupted once, N s ago, by a gateway interruption (restart_interrupted); "
     "it ended with a tool call without result."
 )
 
@@ -62,7 +62,7 @@ def test_b40_b41_b42_killed_turn_is_found_finished_and_explained(tmp_path: Path)
         kill_in_the_second_step(process, person)
         assert shown(process, "why", KEY).splitlines() == [
             "The last turn is running (attempt 1).",
-            "It was never cut off.",
+            "It was never interrupted.",
             "Nothing is marked to be resumed.",
             texts.recovery.NO_GATEWAY,
         ]
@@ -213,7 +213,7 @@ def test_b52_session_that_was_set_aside_is_explained_and_resumed_from_the_comman
         told = texts.recovery.suspended("it was cut off 3 times in a row without progress")
         wait_for("the chat is told", lambda: told in person.replies())
         assert shown(process, "why", KEY).splitlines()[0] == "The session is suspended."
-        assert "Then: the session was set aside" in shown(process, "why", KEY)
+        assert "Then: the session was suspended" in shown(process, "why", KEY)
         assert read(process, "sessions")[0]["state"] == "suspended"
         assert shown(process, "resume", KEY) == "It goes on.\n"
         wait_for("it is done", lambda: person.replies()[-1] == "all done")

@@ -61,9 +61,7 @@ async def test_b42_stale_turn_is_not_resumed(tmp_path: Path) -> None:
     assert was_interrupted_in_step(view)
     assert scene.agent_harness.run_counts["b"] == 1
     [told] = scene.platform.replies()
-    assert told.startswith(
-        "What I was doing here was cut off, and I do not go on by myself, because it is too old"
-    )
+    assert told.startswith("My work here was interrupted, and I do not continue by myself, because it is too old")
     assert "/resume" in told
 
 

@@ -45,7 +45,7 @@ def test_starting_again(tmp_path: Path) -> None:
         here.wait_for_texts("late", "written while down")  # B50: nobody waits for those who are being recovered
         for who in ("quiet", "joins"):
             [told] = wait_for("B57", partial(here.texts, who))
-            assert told.startswith("What I was doing here was cut off") and "/resume" in told
+            assert told.startswith("My work here was interrupted") and "/resume" in told
         here.telegram.press("Left", chat=here.telegram.person("asked"), sender="asked")  # B44: it was still open
         wait_for("the answer goes on", lambda: here.texts("asked")[1:])
         here.release_file.touch()

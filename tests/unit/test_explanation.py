@@ -32,7 +32,7 @@ from support.journals import (
 
 NOTHING = RecoveryState()
 FOUND = (
-    "Found: cut off once, 60 s ago, by a gateway interruption (restart_interrupted); "
+    "Found: interrupted once, 60 s ago, by a gateway interruption (restart_interrupted); "
     "it ended with an unanswered message."
 )
 PENDING = RecoveryState(True, "restart_interrupted", 3 * TICK_MS, 1)
@@ -48,7 +48,7 @@ def test_finished_turn_is_told_as_done() -> None:
     view = turn_view_of(began(), claimed(), answer_with_text(), TurnFinished("All done."))
     assert explain_snapshot(SessionSnapshot(SessionState.OPEN, NOTHING, [view]), 0) == [
         "The last turn is done (attempt 1).",
-        "It was never cut off.",
+        "It was never interrupted.",
         "Nothing is marked to be resumed.",
     ]
 
@@ -78,7 +78,7 @@ def test_every_decision_is_told_with_its_rule_and_what_comes_next(choice: str, r
     view = turn_view_of(began(), claimed(), interruption(), RecoveryDecided(choice, "so it is", rule=rule))
     lines = explain_snapshot(SessionSnapshot(SessionState.OPEN, PENDING, [view]), 63 * TICK_MS)
     assert lines == [
-        "The last turn was cut off (attempt 1).",
+        "The last turn was interrupted (attempt 1).",
         FOUND,
         f"Rule: {rule}: so it is.",
         f"Next: {next_}",
@@ -128,7 +128,7 @@ def test_failure_is_told_though_it_was_never_cut_off() -> None:
     )
     assert lines[:3] == [
         "The last turn failed (attempt 1).",
-        "It was never cut off.",
+        "It was never interrupted.",
         "Then: it failed: no credit",
     ]
 
@@ -139,7 +139,7 @@ def test_what_is_owed_and_what_waits_is_told() -> None:
         SessionSnapshot(SessionState.SUSPENDED, PENDING, [view], unconfirmed_replies=1, waiting_messages=2), 0
     )
     assert lines[0] == "The session is suspended."
-    assert "cut off 2 times, the last time 0 s ago, by" in lines[2]
+    assert "interrupted 2 times, the last time 0 s ago, by" in lines[2]
     assert lines[3] == "Next: a decision is made once its platform is connected."
     assert lines[-3:] == [
         "Its mark (restart_interrupted) stays, but nothing goes on by itself.",

@@ -164,18 +164,18 @@ class DrainSettings(msgspec.Struct, frozen=True):
 
 
 class RecoverySettings(msgspec.Struct, frozen=True):
-    """What becomes of turns that were cut off."""
+    """What becomes of interrupted turns."""
 
     policy: Annotated[
         ResumePolicy,
         Meta(
-            description="What becomes of a turn that was cut off: it goes on by itself (`auto`), the chat is "
+            description="What becomes of an interrupted turn: it goes on by itself (`auto`), the chat is "
             "asked first (`ask`), or it is left to the people there (`off`)."
         ),
     ] = "auto"
     freshness: Annotated[
         Duration,
-        Meta(description="A turn cut off longer ago than this does not go on by itself; 0 means at any age."),
+        Meta(description="A turn interrupted longer ago than this does not go on by itself; 0 means at any age."),
     ] = 3600.0
     concurrency: Annotated[PositiveCount, Meta(description="How many turns are recovered at the same time.")] = 4
     max_without_progress: Annotated[

@@ -33,13 +33,13 @@ OPTIONS = ("Approve", "Deny")
 
 
 def request(tool: str, arguments: Mapping[str, Any], why: str) -> str:
-    """Asks for a person's word. Nothing of the call is left out: nobody can approve what they do not see."""
+    """The request for approval of a call. It shows the whole call: nobody can approve what they do not see."""
     call = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
     return f"May I do this? {call}\nI ask because {why}.\nSay /approve or /deny; nothing else counts."
 
 
 def not_run(verdict: str) -> str:
-    """Why a guarded call was not run, for the model."""
+    """The result that the model reads when a guarded call was not run."""
     if verdict == "denied":
         return "not run: the user denied it. Do not try it again in another way; say what you would need it for."
     if verdict == "late":

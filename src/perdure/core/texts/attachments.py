@@ -16,12 +16,12 @@ def too_large(limit: int) -> str:
 
 
 def not_fetched(name: str, why: str) -> str:
-    """Told to the chat."""
+    """To the chat: a file of its message could not be fetched."""
     return f"I could not get your file {name}: {why}. I go on without it; you can send it again."
 
 
 def attached_line(name: str, kind: str, size: int | None, path: str) -> str:
-    """Told to the model, under the words of a message."""
+    """To the model, under a message: one of its files."""
     return f"[Attached file: {name} ({kind}, {phrases.byte_size(size)}), at {path}]"
 
 
@@ -34,7 +34,7 @@ def deleted_line(name: str, kind: str, size: int | None) -> str:
 
 
 def will_be_sent(name: str, size: int) -> str:
-    """Told to the model that sends one."""
+    """To the model: the result of sending a file."""
     return f"{name} ({phrases.byte_size(size)}) goes to the user, as it is now."
 
 
@@ -43,7 +43,7 @@ def not_sent(name: str, why: str) -> str:
 
 
 def cannot_be_sent_here(words: str, name: str, path: str) -> str:
-    """Told to the chat in place of a file that cannot be sent there."""
+    """To the chat, in place of a file that its platform cannot send."""
     said = f"I have a file for you that cannot be sent here: {name}. It is on the gateway's machine, at {path}"
     return said if words == name else f"{words}\n{said}"
 
@@ -56,10 +56,10 @@ def lost_before_sending(words: str, name: str) -> str:
 
 
 def download_hint(name: str, size: int | None, file: str) -> str:
-    """Told to whoever chats in a terminal, which shows no files."""
+    """In the terminal chat, which shows no files: where to get one."""
     return f"(a file: {name}, {phrases.byte_size(size)}; GET /api/attachments/{file} has it)"
 
 
 def message_without_text(*files: str) -> str:
-    """Stands in for a message without text."""
+    """The text that stands for a message without text."""
     return f"[a message without words, with: {', '.join(files)}]" if files else "[a message without words]"

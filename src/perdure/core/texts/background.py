@@ -9,12 +9,12 @@ from perdure.core.texts import offline_model, phrases, questions, recovery
 
 
 def label(number: int | None, text: str) -> str:
-    """An answer or a failure; that of work in the background is marked, and never empty."""
+    """An answer or a failure; that of a background session is labelled and never empty."""
     return text if number is None else f"[background {number}] {text.strip() or offline_model.DONE}"
 
 
 def notice(number: int | None, text: str) -> str:
-    """Words of ours about a turn; of one in the background, with the commands that reach it there."""
+    """A notice about a turn; of a background session, with the commands that address it."""
     if number is None:
         return text
     return label(number, _address_commands(number, text))
@@ -28,12 +28,12 @@ def _address_commands(number: int, text: str) -> str:
 
 
 def command(verb: str, number: int | None, *words: str) -> str:
-    """A command for a turn, by the number of its work if it is one in the background."""
+    """The command for a turn; of a background session, with its number."""
     return " ".join((f"/{verb}" if number is None else f"/background {verb} {number}", *words))
 
 
 def question(number: int | None, text: str, options: Sequence[str]) -> str:
-    """A question to a person."""
+    """A question to a person, labelled if a background session asks it."""
     if number is None:
         return questions.format_question(text, options)
     return (
@@ -43,17 +43,17 @@ def question(number: int | None, text: str, options: Sequence[str]) -> str:
 
 
 def approval(number: int | None, text: str) -> str:
-    """The request for an approval; what the model wishes for stays in it as it is."""
+    """The request for an approval; the call in it stays unchanged."""
     if number is None:
         return text
-    wish, _, how = text.rpartition("\n")
-    return f"{label(number, wish)}\n{_address_commands(number, how)}"
+    call, _, how = text.rpartition("\n")
+    return f"{label(number, call)}\n{_address_commands(number, how)}"
 
 
 def suspended(number: int | None, why: str) -> str:
     if number is None:
         return recovery.suspended(why)
-    return label(number, f"I have set this work aside, because {why}. {command('resume', number)} goes on.")
+    return label(number, f"I have suspended this work, because {why}. {command('resume', number)} continues it.")
 
 
 def started(number: int) -> str:

@@ -51,7 +51,7 @@ def dropped(gave_up: bool) -> str:
     return "Given up." if gave_up else "There is nothing interrupted here to give up."
 
 
-_SESSION_STATES = {"open": "this one", "suspended": "set aside", "closed": "earlier"}
+_SESSION_STATES = {"open": "this one", "suspended": "suspended", "closed": "earlier"}
 
 
 def session_list(found: Sequence[tuple[str, str, int, str]]) -> str:
@@ -91,7 +91,7 @@ def retried(words: str, *, acted: bool, still_running: bool) -> str:
 
 
 def _quote(words: str) -> str:
-    """The first words of a message, as the end of a sentence."""
+    """The first words of a message in quotes, as the end of a sentence."""
     return f"“{phrases.first_words(words)}”." if words.strip() else "a message without words."
 
 

@@ -19,7 +19,7 @@ RESUME_NOT_PAUSED = "Automatic resume was not paused."
 VERB_OUTCOMES = {
     "resume": ("It goes on.", "There is nothing to resume."),
     "drop": ("Given up.", "There is nothing interrupted to give up."),
-    "suspend": ("Set aside.", "It was set aside or closed before."),
+    "suspend": ("Suspended.", "It was suspended or closed before."),
 }
 
 

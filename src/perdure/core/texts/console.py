@@ -5,9 +5,9 @@ from __future__ import annotations
 # ── what needs somebody ─────────────────────────────────────────────────────────────────────────────────────
 
 NOTHING_WAITS = "Nothing waits for you. Conversations go on by themselves."
-TURN_INTERRUPTED = "A turn was cut off and does not go on by itself"
+TURN_INTERRUPTED = "A turn was interrupted and does not go on by itself"
 NOT_DECIDED_YET = "it is decided about once its platform is connected"
-SESSION_SUSPENDED = "This session was set aside"
+SESSION_SUSPENDED = "This session was suspended"
 SESSION_SUSPENDED_ADVICE = "The next message begins a fresh one; resume brings this one back."
 APPROVAL_WAITS = "A call waits for approval"
 QUESTION_WAITS = "A question waits for an answer"
@@ -23,17 +23,17 @@ ERROR_TITLES = {
 }
 # What an act is, before it is done: the button, the question, and what will come of it.
 ACTIONS = {
-    "resume": ("Resume", "Go on with this?", "What was cut off or set aside goes on from where it was."),
+    "resume": ("Resume", "Go on with this?", "What was interrupted or suspended goes on from where it was."),
     "bring_back": (
         "Bring back",
         "Bring this session back?",
-        "Its chat goes on with it; the session that is there now is put away, and can be brought back too.",
+        "Its chat goes on with it; the session that is there now is closed, and can be brought back too.",
     ),
     "drop": ("Drop", "Give this up?", "The interrupted turn ends for good. Messages that wait are answered next."),
     "stop": ("Stop", "Stop this turn?", "It ends for good, and what was not sent yet is taken back."),
     "suspend": (
         "Suspend",
-        "Set this session aside?",
+        "Suspend this session?",
         "It does not go on by itself; the next message begins a new one.",
     ),
     "resend": ("Resend", "Send this again?", "If an earlier try may have arrived, the message says so."),

@@ -1,4 +1,4 @@
-"""What is said to and about agents and adapters that other people write."""
+"""Messages to and about agents and adapters of other packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def step_outcome_unknown(call: str, why: str) -> str:
 
 
 def step_error(error: BaseException) -> str:
-    """What a step failed with, as the journal keeps it."""
+    """The error of a failed step, as it is journalled."""
     said = phrases.clip(str(error), 2000)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 

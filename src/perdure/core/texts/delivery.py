@@ -26,8 +26,8 @@ def resent_as(row: str) -> str:
 
 
 def verb_result(what: str, state: str, again: str | None) -> str:
-    """What came of a resend or drop, for the person who asked for it."""
-    said = {
+    """The result of a resend or drop, for the operator who asked for it."""
+    results = {
         "hurried": "It is tried again now.",
         "due": "It is due already, and goes out as soon as its platform takes it.",
         "again": f"It is sent again as {again}.",
@@ -35,7 +35,7 @@ def verb_result(what: str, state: str, again: str | None) -> str:
         "dropped": "Dropped: it will not be sent.",
         "refused": VERB_TOO_LATE.get(state, f"It is {state}: there is nothing left to do."),
     }
-    return said[what]
+    return results[what]
 
 
 VERB_TOO_LATE = {
@@ -49,7 +49,7 @@ def maybe_duplicate(text: str) -> str:
 
 
 def preview(text: str, limit: int | None) -> str:
-    """An answer that is not finished, marked as such, and cut to what one message holds."""
+    """An unfinished answer with its mark, shortened to the limit of one message."""
     mark = " …"
     return f"{text if limit is None else text[: fitting_length(text, limit - len(mark))]}{mark}"
 

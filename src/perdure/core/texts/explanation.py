@@ -1,4 +1,4 @@
-"""What was found, which rule applied and what happens next: recovery, in plain words."""
+"""Explains recovery in sentences: what was found, which rule applied and what happens next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEXT_STEPS: dict[str, str] = {
 
 # What each choice means, where nothing is known of what came since.
 CHOICE_MEANINGS: dict[str, str] = {
-    RecoveryChoice.RESUME: "it goes on from where it was.",
+    RecoveryChoice.RESUME: NEXT_RESUMES,
     RecoveryChoice.DELIVER: "its answer is delivered; nothing is run again.",
     RecoveryChoice.CLEAR: "the mark is cleared; nothing is run.",
     RecoveryChoice.WAIT_FOR_USER: "its question stays open until a person answers.",
@@ -35,7 +35,7 @@ CHOICE_MEANINGS: dict[str, str] = {
     RecoveryChoice.WAIT_FOR_PLATFORM: "it goes on once its platform is connected.",
     RecoveryChoice.SKIP: "it stays as it is until a person says more.",
     RecoveryChoice.SUSPEND: (
-        "the session is set aside; the next message begins a fresh one, /resume brings it back."
+        "the session is suspended; the next message begins a fresh one, /resume brings it back."
     ),
 }
 
@@ -45,7 +45,7 @@ CANCELLATIONS: dict[str, str] = {
     CancelReason.RESET: "a fresh conversation was begun in its place.",
     CancelReason.CLEARED: "the mark was cleared, and nothing was run.",
     CancelReason.SUSPENDED: (
-        "the session was set aside; the next message begins a fresh one, /resume brings it back."
+        "the session was suspended; the next message begins a fresh one, /resume brings it back."
     ),
     CancelReason.SUPERSEDED: "a new message took its place.",
     CancelReason.REPLACED: "a new message interrupted it for good, as messages do here (`/queue interrupt`).",
@@ -55,7 +55,7 @@ TURN_STATES = {
     TurnState.QUEUED: "is about to run",
     TurnState.RUNNING: "is running",
     TurnState.WAITING: "waits for an answer from a person",
-    TurnState.INTERRUPTED: "was cut off",
+    TurnState.INTERRUPTED: "was interrupted",
     TurnState.DONE: "is done",
     TurnState.FAILED: "failed",
     TurnState.CANCELLED: "was ended",
@@ -63,18 +63,18 @@ TURN_STATES = {
 
 
 class SessionSnapshot(Struct, frozen=True):
-    """A session, as it stands."""
+    """The state of a session that an explanation needs."""
 
     state: SessionState
     recovery: RecoveryState
     turns: Sequence[TurnView]
-    turns_ahead: int | None = None  # turns that get a slot before its last one; None: it waits for none
-    unconfirmed_replies: int = 0  # messages of ours that are not confirmed
-    waiting_messages: int = 0  # messages of people that wait for their turn
+    turns_ahead: int | None = None  # turns that get a slot before its last turn; None: it waits for no slot
+    unconfirmed_replies: int = 0  # replies that the platform has not confirmed
+    waiting_messages: int = 0  # messages that wait for their turn
 
 
 def explain_snapshot(snapshot: SessionSnapshot, now: int) -> list[str]:
-    """A session's situation, one sentence a line."""
+    """Explain the state of a session, one sentence per line."""
     lines = [] if snapshot.state is SessionState.OPEN else [f"The session is {snapshot.state}."]
     if not snapshot.turns:
         return [*lines, texts.chat_commands.NOTHING_HAPPENED]
@@ -101,7 +101,7 @@ def _mark_sentence(snapshot: SessionSnapshot) -> str:
 def _last_turn_sentences(view: TurnView, now: int, ahead: int | None) -> list[str]:
     lines = [f"The last turn {TURN_STATES[view.state]} (attempt {view.attempt})."]
     if view.last_interruption is None:
-        return [*lines, "It was never cut off.", *_outcome_sentences(view)]
+        return [*lines, "It was never interrupted.", *_outcome_sentences(view)]
     lines.append(_interruption_sentence(view, now))
     if view.last_decision is not None:
         lines.append(f"Rule: {view.last_decision.rule or view.last_decision.decision}: {view.last_decision.why}.")
@@ -116,20 +116,20 @@ def _interruption_sentence(view: TurnView, now: int) -> str:
     count, when = len(view.interruptions), f"{texts.phrases.duration(now - last.at)} ago"
     often = f"once, {when}," if count == 1 else f"{count} times, the last time {when},"
     cause = f"{texts.recovery.cause(last.reason)} ({last.reason})"
-    return f"Found: cut off {often} by {cause}; it ended with {_tail_when_interrupted(view)}."
+    return f"Found: interrupted {often} by {cause}; it ended with {_tail_when_interrupted(view)}."
 
 
 def _tail_when_interrupted(view: TurnView) -> Tail:
-    """What the turn ended with when it was last cut off, whatever has come since."""
-    cut = max(place for place, record in enumerate(view.records) if isinstance(record.entry, TurnInterrupted))
-    return tail_of(fold(view.records[:cut]))
+    """The tail of the turn at its last interruption, whatever has come since."""
+    last = max(n for n, record in enumerate(view.records) if isinstance(record.entry, TurnInterrupted))
+    return tail_of(fold(view.records[:last]))
 
 
 def explain_decision(decided: RecoveryDecided, reason: str) -> list[str]:
-    """A decision on its own: what was found, which rule applied, and what that means. One sentence a line."""
+    """Explain one decision: what was found, which rule applied, and what that means. One sentence per line."""
     found = decided.evidence
     tail = f"; it ended with {found['tail']}" if found.get("tail") else ""
-    lines = [f"Found: cut off by {texts.recovery.cause(reason)} ({reason}){tail}.", *_evidence(found)]
+    lines = [f"Found: interrupted by {texts.recovery.cause(reason)} ({reason}){tail}.", *_evidence(found)]
     lines.append(
         f"Rule: {texts.recovery.RULES.get(decided.rule, decided.rule or decided.decision)}: {decided.why}."
     )
@@ -137,17 +137,17 @@ def explain_decision(decided: RecoveryDecided, reason: str) -> list[str]:
 
 
 def _evidence(evidence: dict[str, Any]) -> list[str]:
-    """What the decision was made on, as far as it says more than that it was cut off."""
+    """The evidence of a decision, as far as it says more than that the turn was interrupted."""
     age, often, stuck, tokens = (
         evidence.get(name) for name in ("age_ms", "interruptions", "without_progress", "tokens")
     )
-    told = [f"the last sign of life was {texts.phrases.duration(age)} before"] if isinstance(age, int) else []
+    facts = [f"the last sign of life was {texts.phrases.duration(age)} before"] if isinstance(age, int) else []
     if isinstance(often, int) and often:
         row = f", the last {stuck} in a row without progress" if isinstance(stuck, int) and stuck > 1 else ""
-        told.append(f"it was cut off {texts.phrases.times(often)} in all{row}")
+        facts.append(f"it was interrupted {texts.phrases.times(often)} in all{row}")
     if tokens:
-        told.append(f"it had used {tokens} tokens")
-    return [f"Evidence: {'; '.join(told)}."] if told else []
+        facts.append(f"it had used {tokens} tokens")
+    return [f"Evidence: {'; '.join(facts)}."] if facts else []
 
 
 def _next_step(view: TurnView, ahead: int | None) -> str:
@@ -166,7 +166,7 @@ def _next_step(view: TurnView, ahead: int | None) -> str:
 
 
 def _outcome_sentences(view: TurnView) -> list[str]:
-    """What became of it, where that is not plain from its state."""
+    """How the turn ended, where its state does not say it."""
     undone = ["It was taken back since: the model does not see it any more."] if view.undone else []
     return [*_ending_sentences(view), *undone]
 

@@ -60,7 +60,7 @@ LINE_TRUNCATED = " [… the rest of this line is left out]\n"
 
 
 def excerpt(name: str, text: str, first: int, last: int, total: int, *, whole: bool) -> str:
-    """Lines of a file under a line that says which they are."""
+    """Lines of a file, below a line that says which lines they are."""
     if not total:
         return f"`{name}` is empty."
     said = [f"`{name}`, lines {first} to {last} of {total if whole else f'more than {total}'}"]

@@ -7,7 +7,7 @@ from perdure.core.texts import phrases
 
 
 def turn_note(number: int, budget: int) -> str:
-    """Told to the model with the goal: what it is, and how it ends."""
+    """The note to the model with a goal: what the goal is, and how it ends."""
     said = (
         [
             "The words above are a goal that the user has set for you, not a single question.",

@@ -1,4 +1,4 @@
-"""What people read who log in over the web, and why a request was refused."""
+"""What people read at the login of the web, and why a request was refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about MCP servers and the results of their tools."""
+"""Messages about MCP servers and the results of their tools."""
 
 from __future__ import annotations
 

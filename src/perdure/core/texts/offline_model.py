@@ -1,4 +1,4 @@
-"""What the offline model says."""
+"""The answers of the offline model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GREETING = (
 
 
 def attachments_received(lines: Sequence[str]) -> str:
-    """What the offline model says to a message with files; nothing if there are none."""
+    """The offline model's words about a message's files; empty if there are none."""
     return (
         "\n".join(["I am the offline model, so I only look at the labels. You sent me:", *lines]) if lines else ""
     )

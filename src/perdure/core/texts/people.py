@@ -24,13 +24,13 @@ ROLE_RIGHTS = {
 
 
 def who_you_are(person: str, name: str, role: str, *, shared: bool, alone: bool) -> str:
-    """Who somebody is, what they may do, and with whom they share the conversation."""
+    """The answer to `/whoami`: a person's role and rights, and with whom they share the conversation."""
     known = f"{name} ({person})" if name and name != person else person
-    said = [f"You are {known}, {'an' if role == 'owner' else 'a'} {role} here.", ROLE_RIGHTS[role]]
+    sentences = [f"You are {known}, {'an' if role == 'owner' else 'a'} {role} here.", ROLE_RIGHTS[role]]
     if not alone:
-        said.append(
+        sentences.append(
             "Everybody here shares one conversation with me."
             if shared
             else "Here you have a conversation of your own."
         )
-    return " ".join(said)
+    return " ".join(sentences)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def byte_size(count: int | None) -> str:
-    """A number of bytes as one would say it."""
+    """A number of bytes in words."""
     if count is None:
         return "of unknown size"
     for unit, size in (("MB", 1_000_000), ("kB", 1_000)):
@@ -26,7 +26,7 @@ _GATEWAY_NOTE = "[Gateway note: ", "]"
 
 
 def report_note(text: str) -> str:
-    """Words of the gateway that a turn is about, as the model reads them."""
+    """A report of the gateway that a turn is about, as the model reads it."""
     return text.join(_GATEWAY_NOTE)
 
 
@@ -46,7 +46,7 @@ def times(count: int) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """A length of time in one unit, never in a coarser one than a person would use."""
+    """A length of time in one unit, such as 90 s, 5 min or 3 h."""
     seconds = max(0, milliseconds) // 1000
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
@@ -54,12 +54,12 @@ def duration(milliseconds: int) -> str:
     return f"{seconds} s"
 
 
-def gateway_note(said: Sequence[str]) -> str:
-    return f"[Gateway note: {' '.join(said)}]"
+def gateway_note(sentences: Sequence[str]) -> str:
+    return report_note(" ".join(sentences))
 
 
 def clip(text: str, limit: int) -> str:
-    """The text, or its beginning and its end around a mark that says how much is left out."""
+    """The text; a longer one is its beginning and its end, around a mark that says how much is left out."""
     if len(text) <= limit:
         return text
     head, tail = limit * 3 // 4, limit // 4

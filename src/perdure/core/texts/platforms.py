@@ -1,15 +1,15 @@
-"""Why an event from a platform or an adapter was not taken."""
+"""Why a platform is not connected, or an event from it was not stored."""
 
 from __future__ import annotations
 
 
 def adapter_failed(kind: str) -> str:
-    """Why a platform is not connected when its adapter has a defect; what was said is for the log alone."""
+    """Why a platform is not connected after its adapter failed; the error itself is only logged."""
     return f"its adapter failed with {kind}; the log says where"
 
 
 def unreadable_event(why: str) -> str:
-    """Why an event is kept as rejected whose adapter has filled it wrongly."""
+    """Why an event is stored as rejected: its adapter has filled a field wrongly."""
     return f"the adapter handed over an event that cannot be read: {why}"
 
 

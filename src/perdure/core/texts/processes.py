@@ -77,7 +77,7 @@ PATTERN_TOO_COSTLY = (
 
 
 def _quote_command(command: str, limit: int) -> str:
-    """A command on one line, cut where that would be long."""
+    """A command on one line, shortened if it is long."""
     line = " ".join(command.split())
     return f"`{line if len(line) <= limit else f'{line[:limit]}…'}`"
 
@@ -87,7 +87,7 @@ def _describe(process: str, command: str) -> str:
 
 
 def ended(process: str, command: str, how: str, output: str, matches: int) -> str:
-    """Told to the model, or to the chat where there is no turn for it."""
+    """To the model, or to the chat if no turn is begun for it: a process has ended."""
     what = _describe(process, command)
     found = f" It had {_line_count(matches)} that you were not told of." if matches else ""
     said = f"Its output ends with:\n{output}" if output else "It has said nothing."
@@ -107,7 +107,7 @@ def matched(process: str, command: str, lines: Sequence[str], count: int, before
 
 
 def watch_ended(text: str, *, notify: bool) -> str:
-    """A notice of matches, and that it is the last."""
+    """The last notice about matches in a process's output."""
     instead = "" if notify else ", and you will be told when it has ended instead"
     return f"{text}\nThere are too many matches, so nothing is watched for any more{instead}."
 

@@ -1,4 +1,4 @@
-"""Why a model of a provider gave no answer, for the person who waits for it."""
+"""Why a provider's model gave no answer, for the person who waits for it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def timed_out_after(seconds: float) -> str:
 
 
 def status_line(status: int | None, said: str) -> str:
-    """The status and the words of a provider, on one line."""
+    """A provider's status and message, on one line."""
     return ": ".join(filter(None, [f"HTTP {status}" if status else "", said]))
 
 
 def failed(why: str, status: int | None, said: str, requests: int) -> str:
-    """The failure of a model call that is not made again: why, what the provider said, and what was tried."""
+    """The failure of a model call that is not tried again: the reason, the provider's message, and the tries."""
     details = [
         status_line(status, "" if said in why else said),
         f"Asked {phrases.times(requests)}." if requests > 1 else "",
@@ -46,7 +46,7 @@ def failed(why: str, status: int | None, said: str, requests: int) -> str:
 
 
 def failed_request(number: int, status: int | None, said: str, wait: int | None) -> str:
-    """A failed try of a model call, for whoever watches: which try it was, and when the next one comes."""
+    """A failed try of a model call, for the timeline and the chat: its number, and when the next one comes."""
     known = status_line(status, said) or "no answer"
     following = "No further try" if wait is None else f"Next try in {wait / 1000:g} s"
     return f"Try {number} failed: {known.rstrip('.')}. {following}."

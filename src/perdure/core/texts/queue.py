@@ -37,7 +37,7 @@ STEER_USAGE = "/steer TEXT"
 
 
 def status(mode: str, waiting: int) -> str:
-    """Which mode a chat is in, and what waits there."""
+    """The mode of a chat, and how many messages wait there."""
     others = [f"/queue {name}" for name in MODES if name != mode]
     waits = (
         phrases.message_count(waiting) + (" waits." if waiting == 1 else " wait.") if waiting else "Nothing waits."
@@ -55,7 +55,7 @@ def mode_line(mode: str) -> str:
 
 
 def queued(*, busy: bool, before: int) -> str:
-    """The answer to words that wait for a turn of their own; none if that begins at once."""
+    """The answer to a message that waits for its own turn; empty if the turn begins at once."""
     if not busy and not before:
         return ""
     behind = f", behind {phrases.message_count(before)}" if before else ""

@@ -18,17 +18,17 @@ RULES = {
     "not_open": "The session is not open",
     "question": "It waits for a person's answer",
     "no_address": "There is nowhere to answer to",
-    "reason": "Its reason is not one to go on after",
+    "reason": "After such an interruption nothing goes on by itself",
     "unauthorised": "The sender may not talk here any more",
     "stale": "It is too old",
-    "no_progress": "It was cut off again and again without progress",
-    "too_often": "It was cut off too often",
+    "no_progress": "It was interrupted again and again without progress",
+    "too_often": "It was interrupted too often",
     "tokens": "Its cost limit is reached",
     "off": "Automatic resume is switched off here",
     "paused": "Automatic resume is paused",
     "not_connected": "Its platform is not connected",
     "ask": "The policy is to ask first",
-    "resume": "Nothing stands against going on",
+    "resume": "It was interrupted and can continue",
     "person": "A person asked for it",
     "message": "A message came, and joined it",
 }
@@ -40,16 +40,16 @@ CHOICES = {
     "ask_user": "Ask first",
     "wait_for_platform": "Wait for the platform",
     "skip": "Leave it as it is",
-    "suspend": "Set the session aside",
+    "suspend": "Suspend the session",
 }
 WITHOUT_GATEWAY = "no gateway"  # somebody saw it die
 NO_SIGN_OF_LIFE = "no sign of life"  # nobody saw it die
 
 
 def downtime(exit_words: str | None, reason: str) -> str:
-    """What is known of the time between the end of a gateway and the start that found what was cut off."""
+    """What is known of the time between the end of a gateway and the start that found the interrupted turn."""
     if reason in CAUSES:
-        return f"cut off by {CAUSES[reason]} ({reason})"
+        return f"interrupted by {CAUSES[reason]} ({reason})"
     known = f"{exit_words}; {WITHOUT_GATEWAY}" if exit_words else NO_SIGN_OF_LIFE
     return f"{known} until it was found ({reason})"
 
@@ -72,31 +72,31 @@ def message_stored(*, restart: bool) -> str:
 
 
 def ask_to_resume(reason: str) -> str:
-    return f"What I was doing here was cut off by {cause(reason)}. Shall I go on? Say /resume or /drop."
+    return f"My work here was interrupted by {cause(reason)}. Shall I continue? Say /resume or /drop."
 
 
 def not_resumed(why: str, waiting: int = 0) -> str:
-    said = f"What I was doing here was cut off, and I do not go on by myself, because {why}."
-    offer = "Say /resume to go on, or /drop to give it up."
+    held = f"My work here was interrupted, and I do not continue by myself, because {why}."
+    offer = "Say /resume to continue, or /drop to give it up."
     behind = (
         f" {phrases.message_count(waiting)} {'waits' if waiting == 1 else 'wait'} behind it." if waiting else ""
     )
-    return f"{said} {offer}{behind}"
+    return f"{held} {offer}{behind}"
 
 
 def decision(decision: str, why: str) -> str:
-    """What was decided about a turn that was cut off, for its chat; nothing where what happens next says it."""
-    said = {
+    """The decision about an interrupted turn, for its chat; empty where the next event says it."""
+    sentences = {
         "skip": f"It does not go on by itself, because {why}.",
         "ask_user": "It waits for your word: /resume goes on with it, /drop gives it up.",
         "wait_for_platform": "It goes on once its platform is connected.",
-        "suspend": f"The conversation was set aside, because {why}.",
+        "suspend": f"The conversation was suspended, because {why}.",
     }
-    return said.get(decision, "")
+    return sentences.get(decision, "")
 
 
 def ask_again(*, fresh: bool) -> str:
-    """Before a question that was answered, when its answer cannot be acted on after a restart."""
+    """Stands before a question whose answer cannot be acted on after a restart."""
     why = "whoever answered may no longer do so here" if fresh else "the answer came too long ago"
     return f"I was restarted before I could act on the answer to this, and {why}. Please answer it again."
 
@@ -105,7 +105,7 @@ SLOT_FREE = "what it waited for has ended, and it may go on"
 
 
 def waits_for_slot(ahead: int, *, alone: bool) -> str:
-    """What comes next for a turn that goes on by itself, but not at once, because so many others do."""
+    """Why a turn that resumes by itself does not do so at once, and what a message here does."""
     before = {0: "no other turn is ahead of it", 1: "1 other turn is ahead of it"}
     line = before.get(ahead, f"{ahead} other turns are ahead of it")
     message = "brings it to the head of the line" if alone else "or /resume goes on with it at once"
@@ -114,13 +114,13 @@ def waits_for_slot(ahead: int, *, alone: bool) -> str:
 
 
 def left_unfinished(why: str) -> str:
-    left = f"What I was doing here was cut off and stays unfinished, because {why}."
-    return f"{left} I go on with what you wrote since."
+    left = f"My work here was interrupted and stays unfinished, because {why}."
+    return f"{left} I continue with what you wrote since."
 
 
 def suspended(why: str) -> str:
     return (
-        f"I have set this conversation aside, because {why}. Your next message begins a fresh one; /resume brings "
+        f"I have suspended this conversation, because {why}. Your next message begins a fresh one; /resume brings "
         "this one back."
     )
 
@@ -131,7 +131,7 @@ def new_session_after_reset(reason: str, session: str) -> str:
 
 
 def new_session_after_suspension(session: str) -> str:
-    return f"This is a fresh conversation; the one before was set aside. /resume {session} brings it back."
+    return f"This is a fresh conversation; the one before was suspended. /resume {session} brings it back."
 
 
 CAUSES = {

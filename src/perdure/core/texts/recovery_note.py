@@ -1,4 +1,4 @@
-"""The note to the model about what was interrupted before this answer."""
+"""The recovery note to the model about an interruption before this answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST_LINE = "Begin your answer with one line that says what had been accomplish
 def resumed(
     reason: str, known: Sequence[str] = (), *, finished: bool = False, joined: bool = False, late: str = ""
 ) -> str:
-    """Tells of an interruption. `finished` says that a step had ended before it, `late` how old a reply is."""
+    """The note about an interruption; `finished`: a step had ended before it; `late`: the age of a reply."""
     said = [f"This turn was cut off by {recovery.cause(reason)} and now goes on."]
     said += [FINISHED_STEPS, CARRY_ON, FIRST_LINE] if finished else [CARRY_ON]
     said += known
@@ -32,7 +32,7 @@ def failed(reason: str, known: Sequence[str] = (), *, finished: bool = False) ->
 
 
 def late_answer_sentence(age: int) -> str:
-    """How old the question is that a person has replied to."""
+    """The note about a late reply: how old its question is."""
     return (
         f"The user replied {phrases.duration(age)} after the question was asked. What was true then may "
         "have changed: "

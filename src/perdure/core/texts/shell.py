@@ -72,7 +72,7 @@ def input_full(taken: int, size: int) -> str:
 def ended(
     exit_code: int | None, signal: int | None, cut: int, output: str, also: str = "", *, middle: bool = False
 ) -> str:
-    """What became of a command, for the model. `middle` says that what was cut off was not at the end."""
+    """The result of a command, for the model. `middle`: the output that is left out was in the middle."""
     how = f"ended by signal {signal}" if signal is not None else f"exit code {exit_code}"
     where = "in the middle " if middle else ""
     left_out = f"\n[… {cut} bytes {where}of its output were not kept …]" if cut else ""

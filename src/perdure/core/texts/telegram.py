@@ -1,4 +1,4 @@
-"""What operators and people read because of Telegram."""
+"""Messages to operators and people about Telegram."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from perdure.core.texts import phrases
 
 
 def format_call(tool: str, arguments: Mapping[str, Any]) -> str:
-    """A call as one would write it, with long arguments cut."""
+    """A call as code, with long arguments shortened."""
     return f"{tool}({', '.join(f'{name}={phrases.clip(repr(value), 300)}' for name, value in arguments.items())})"
 
 

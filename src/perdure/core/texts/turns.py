@@ -1,4 +1,4 @@
-"""What people read about a turn: that it works on, failed, or gave no sign of life."""
+"""What people read about a turn: that it is still working, has failed, or is silent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def too_many_tokens(used: int, limit: int) -> str:
 
 
 def incomplete_answer(finish: str | None, text: str) -> str:
-    """A model that never comes to an end, or whose provider withholds the end."""
+    """The failure of a turn whose model never completes its answer, or whose provider withholds it."""
     if finish in ("content_filter", "refusal", "safety"):
         return "the model's provider withheld the answer. Say it in other words, perhaps."
     begun = f" It began: {phrases.clip(text, 1000)}" if text.strip() else ""
@@ -54,7 +54,7 @@ def repeated_calls(times: int) -> str:
 
 def recovery_tokens_spent(tokens: int, limit: int) -> str:
     return (
-        f"it was cut off and went on by itself, and has used {tokens} tokens, of which {limit} were allowed. "
+        f"it was interrupted and went on by itself, and has used {tokens} tokens, of which {limit} were allowed. "
         "Write again if it should be taken up."
     )
 
