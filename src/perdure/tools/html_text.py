@@ -1,7 +1,7 @@
-"""A program of its own that reduces a page of HTML to readable text; see `apart.py`.
+"""The program that reduces a page of HTML to readable text; `subprocess_job` runs it.
 
-It reads the page from standard input and writes the text to standard output. Its arguments are the address of
-the page, and the seconds it may take: the parser of the standard library can be made to take hours.
+It reads the page from standard input and writes the text to standard output. Its arguments are the URL of the
+page, and the seconds it may take: a hostile page can make the parser of the standard library take hours.
 """
 
 from __future__ import annotations
