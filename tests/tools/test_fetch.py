@@ -158,7 +158,7 @@ async def test_body_that_unpacks_to_something_huge_is_cut(server: PageServer) ->
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "sentence"),
     [
         (ServedPage(b"no such page", status=404), "answered 404 Not Found. Its answer begins:\nno such page"),
         (
@@ -170,10 +170,10 @@ async def test_body_that_unpacks_to_something_huge_is_cut(server: PageServer) ->
     ],
     ids=lambda case: str(case.status) if isinstance(case, ServedPage) else "",
 )
-async def test_refusal_of_the_server_is_told(server: PageServer, page: ServedPage, told: str) -> None:
+async def test_refusal_of_the_server_is_told(server: PageServer, page: ServedPage, sentence: str) -> None:
     server.pages["/x"] = page
     said = await refusal(server.url("/x"))
-    assert told in said
+    assert sentence in said
     assert len(said) < 2000
 
 
@@ -334,15 +334,17 @@ NO_URLS = [
 @pytest.mark.parametrize("url", INSIDE)
 async def test_address_that_is_not_public_is_never_asked(server: PageServer, url: str) -> None:
     server.pages["/secret"] = ServedPage(b"secret")
-    told = await refusal(url.replace("PORT", str(server.port)), allow_private=False)
-    assert "is not on the public internet" in told or "cannot be fetched: " in told or "no host" in told
+    sentence = await refusal(url.replace("PORT", str(server.port)), allow_private=False)
+    assert (
+        "is not on the public internet" in sentence or "cannot be fetched: " in sentence or "no host" in sentence
+    )
     assert server.requests == []
 
 
 @pytest.mark.parametrize("url", NO_URLS)
 async def test_what_is_no_address_of_the_web_is_refused_always(server: PageServer, url: str) -> None:
-    told = await refusal(url.replace("PORT", str(server.port)))
-    assert "cannot be fetched: " in told
+    sentence = await refusal(url.replace("PORT", str(server.port)))
+    assert "cannot be fetched: " in sentence
     assert server.requests == []
 
 

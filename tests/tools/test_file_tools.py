@@ -44,10 +44,10 @@ class Desk:
         return refused.value.message
 
     def put(self, path: str, content: str | bytes) -> Path:
-        place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return place
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return file
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ async def test_huge_file_is_looked_at_only_so_far(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "offset", "told"),
+    ("content", "offset", "sentence"),
     [
         ("", 1, "is empty"),
         ("a\n", 1, "lines 1 to 1 of 1\na\n"),
@@ -123,9 +123,9 @@ async def test_huge_file_is_looked_at_only_so_far(desk: Desk) -> None:
     ],
     ids=lambda case: str(case)[:30].encode("unicode_escape").decode(),
 )
-async def test_edges_of_files_are_named(desk: Desk, content: str, offset: int, told: str) -> None:
+async def test_edges_of_files_are_named(desk: Desk, content: str, offset: int, sentence: str) -> None:
     desk.put("edge.txt", content)
-    assert told in await desk.use("read_file", path="edge.txt", offset=offset)
+    assert sentence in await desk.use("read_file", path="edge.txt", offset=offset)
 
 
 async def test_line_after_the_end_is_refused(desk: Desk) -> None:
@@ -136,7 +136,7 @@ async def test_line_after_the_end_is_refused(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "sentence"),
     [
         (b"\x7fELF\0\0", "is a binary file"),
         ((b"a" * 99 + b"\n") * 100 + b"\0\n", "is a binary file"),
@@ -145,10 +145,10 @@ async def test_line_after_the_end_is_refused(desk: Desk) -> None:
     ],
     ids=["binary", "zero bytes late", "latin-1", "utf-16"],
 )
-async def test_file_is_refused_in_words_when_it_is_no_text(desk: Desk, content: bytes, told: str) -> None:
+async def test_file_is_refused_in_words_when_it_is_no_text(desk: Desk, content: bytes, sentence: str) -> None:
     desk.put("odd", content)
-    assert told in await desk.refusal("read_file", path="odd")
-    assert told in await desk.refusal("edit_file", path="odd", old="a", new="b")
+    assert sentence in await desk.refusal("read_file", path="odd")
+    assert sentence in await desk.refusal("edit_file", path="odd", old="a", new="b")
     assert (desk.root / "odd").read_bytes() == content
 
 
@@ -226,8 +226,8 @@ async def test_path_that_leads_out_is_refused_by_every_tool(besieged: Desk, way:
         "edit_file": {"old": "secret", "new": "changed"},
         "search_files": {"pattern": "secret"},
     }.items():
-        told = await besieged.refusal(name, path=path, **more)
-        assert f"leads out of `{besieged.root}`" in told
+        sentence = await besieged.refusal(name, path=path, **more)
+        assert f"leads out of `{besieged.root}`" in sentence
     assert (besieged.root.parent / "secret.txt").read_text() == "secret"
     assert sorted(besieged.root.parent.rglob("*")) == before
 
@@ -300,27 +300,27 @@ async def test_new_file_has_the_usual_mode(desk: Desk) -> None:
 
 @pytest.mark.parametrize("mode", [0o600, 0o755, 0o664])
 async def test_mode_is_kept_when_a_file_is_replaced_or_edited(desk: Desk, mode: int) -> None:
-    place = desk.put("script", "one")
-    place.chmod(mode)
+    file = desk.put("script", "one")
+    file.chmod(mode)
     await desk.use("write_file", path="script", content="two")
     await desk.use("edit_file", path="script", old="two", new="three")
-    assert stat.S_IMODE(place.stat().st_mode) == mode
-    assert place.read_text() == "three"
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert file.read_text() == "three"
 
 
 async def test_nothing_else_is_left_in_the_folder(desk: Desk) -> None:
     desk.put("a.txt", "one")
     await desk.use("write_file", path="a.txt", content="two")
-    assert [place.name for place in desk.root.iterdir()] == ["a.txt"]
+    assert [file.name for file in desk.root.iterdir()] == ["a.txt"]
 
 
 async def test_reader_sees_the_old_or_the_new_content_whole(desk: Desk) -> None:
     old, new = "old" * 500_000, "new" * 500_000
-    place = desk.put("a.txt", old)
-    with place.open() as reading:
+    file = desk.put("a.txt", old)
+    with file.open() as reading:
         await desk.use("write_file", path="a.txt", content=new)
         assert reading.read() == old, "the file was replaced, not overwritten"
-    assert place.read_text() == new
+    assert file.read_text() == new
 
 
 WRITER = """
@@ -335,14 +335,14 @@ while True:
 
 
 def test_file_is_whole_when_its_writer_is_killed(tmp_path: Path) -> None:
-    place = tmp_path / "file"
+    file = tmp_path / "file"
     for _ in range(3):
-        with subprocess.Popen([sys.executable, "-c", WRITER, str(place)], stdout=subprocess.PIPE) as writer:
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(file)], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             for _ in range(3):
                 writer.stdout.readline()
             writer.send_signal(signal.SIGKILL)
-        content = place.read_text()
+        content = file.read_text()
         assert content == content[0] * 3_000_000
 
 
@@ -397,23 +397,23 @@ def test_rights_are_respected_and_told() -> None:
 
 
 async def test_text_is_replaced_when_it_occurs_once(desk: Desk) -> None:
-    place = desk.put("a.py", "x = 1\ny = 2\nz = 3\n")
-    told = await desk.use("edit_file", path="a.py", old="y = 2\n", new="y = 4\nw = 5\n")
-    assert told == "Changed `a.py` in 1 place, line 2."
-    assert place.read_text() == "x = 1\ny = 4\nw = 5\nz = 3\n"
+    file = desk.put("a.py", "x = 1\ny = 2\nz = 3\n")
+    sentence = await desk.use("edit_file", path="a.py", old="y = 2\n", new="y = 4\nw = 5\n")
+    assert sentence == "Changed `a.py` in 1 place, line 2."
+    assert file.read_text() == "x = 1\ny = 4\nw = 5\nz = 3\n"
 
 
 async def test_every_occurrence_is_replaced_when_all_are_meant(desk: Desk) -> None:
-    place = desk.put("a.py", "x\ny\nx\n")
+    file = desk.put("a.py", "x\ny\nx\n")
     assert (
         await desk.use("edit_file", path="a.py", old="x", new="z", all=True)
         == "Changed `a.py` in 2 places, lines 1, 3."
     )
-    assert place.read_text() == "z\ny\nz\n"
+    assert file.read_text() == "z\ny\nz\n"
 
 
 @pytest.mark.parametrize(
-    ("content", "old", "told"),
+    ("content", "old", "sentence"),
     [
         ("a\nb\n", "c", "`old` does not occur in it. It must be the exact text"),
         (
@@ -428,31 +428,31 @@ async def test_every_occurrence_is_replaced_when_all_are_meant(desk: Desk) -> No
     ids=["never", "twice", "overlapping", "often", "no change"],
 )
 async def test_nothing_is_changed_when_it_is_not_clear_what(
-    desk: Desk, content: str, old: str, told: str | None
+    desk: Desk, content: str, old: str, sentence: str | None
 ) -> None:
-    place = desk.put("a.txt", content)
-    refused = await desk.refusal("edit_file", path="a.txt", old=old, new=old if told is None else "new")
-    assert (told or "`old` and `new` are the same") in refused
-    assert place.read_text() == content
+    file = desk.put("a.txt", content)
+    refused = await desk.refusal("edit_file", path="a.txt", old=old, new=old if sentence is None else "new")
+    assert (sentence or "`old` and `new` are the same") in refused
+    assert file.read_text() == content
 
 
 async def test_line_ends_of_windows_are_kept(desk: Desk) -> None:
-    place = desk.put("dos.txt", "one\r\ntwo\r\nthree\r\n")
+    file = desk.put("dos.txt", "one\r\ntwo\r\nthree\r\n")
     await desk.use("edit_file", path="dos.txt", old="one\ntwo", new="1\n2")
-    assert place.read_bytes() == b"1\r\n2\r\nthree\r\n"
+    assert file.read_bytes() == b"1\r\n2\r\nthree\r\n"
 
 
 async def test_file_is_not_edited_when_it_is_too_large(desk: Desk) -> None:
-    place = desk.put("large.txt", "")
-    os.truncate(place, file_contents.MAX_EDITED_BYTES + 1)
+    file = desk.put("large.txt", "")
+    os.truncate(file, file_contents.MAX_EDITED_BYTES + 1)
     assert "too large to be edited" in await desk.refusal("edit_file", path="large.txt", old="a", new="b")
 
 
 async def test_no_edit_is_lost_when_many_come_at_once(desk: Desk) -> None:
-    place = desk.put("list.txt", "".join(f"<{number}>\n" for number in range(20)))
+    file = desk.put("list.txt", "".join(f"<{number}>\n" for number in range(20)))
     edits = (desk.use("edit_file", path="list.txt", old=f"<{number}>", new=f"[{number}]") for number in range(20))
     await asyncio.gather(*edits)
-    assert place.read_text() == "".join(f"[{number}]\n" for number in range(20))
+    assert file.read_text() == "".join(f"[{number}]\n" for number in range(20))
 
 
 # ── searching ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -542,9 +542,9 @@ async def test_search_is_given_up_when_the_pattern_would_take_for_ever(tmp_path:
     desk = Desk(tmp_path, search_seconds=1.0)
     desk.put("a.txt", "a is found first\n")
     desk.put("b.txt", "a" * 60 + "!\n")
-    told = await desk.refusal("search_files", pattern="^(a+)+( .*)?$")
-    assert "was given up after 1 s" in told
-    assert told.endswith("Found until then:\na.txt:1: a is found first")
+    sentence = await desk.refusal("search_files", pattern="^(a+)+( .*)?$")
+    assert "was given up after 1 s" in sentence
+    assert sentence.endswith("Found until then:\na.txt:1: a is found first")
 
 
 async def test_search_program_ends_when_nobody_waits_for_it(desk: Desk) -> None:
@@ -559,7 +559,7 @@ async def test_search_program_ends_when_nobody_waits_for_it(desk: Desk) -> None:
 
 
 def children(chosen: Callable[[int], bool]) -> set[int]:
-    listed = (int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit())
+    listed = (int(file.name) for file in Path("/proc").iterdir() if file.name.isdigit())
     return {pid for pid in listed if chosen(pid)}
 
 

@@ -15,9 +15,9 @@ from perdure.tools.inotify import InotifyWatcher
 
 @pytest.fixture
 def changes() -> Iterator[InotifyWatcher]:
-    told = InotifyWatcher()
-    yield told
-    told.close()
+    watcher = InotifyWatcher()
+    yield watcher
+    watcher.close()
 
 
 def test_folder_is_told_of_when_a_file_in_it_is_made_or_grows(changes: InotifyWatcher, tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def root(tmp_path: Path) -> Iterator[Path]:
     yield from end_all_commands(tmp_path / "commands")
 
 
-def text(place: Path) -> str:
-    return keeper.read_output_text(place, 0, MEGABYTE)[0]
+def text(directory: Path) -> str:
+    return keeper.read_output_text(directory, 0, MEGABYTE)[0]
 
 
 def number(path: str, name: str) -> int:
@@ -94,15 +94,15 @@ async def test_a_command_goes_on_when_its_starter_ends(root: Path, end: object) 
 
 
 async def test_fifty_commands_go_on_side_by_side_when_their_starter_is_killed(root: Path) -> None:
-    orders = {f"c{n}": {"command": f"echo {n}; read line; echo $line; exit {n}"} for n in range(50)}
-    CommandStarter(root, orders).kill_group()
-    assert {type(sighting) for sighting in keeper.read_all_statuses(root).values()} == {CommandRunning}
+    specs = {f"c{n}": {"command": f"echo {n}; read line; echo $line; exit {n}"} for n in range(50)}
+    CommandStarter(root, specs).kill_group()
+    assert {type(current) for current in keeper.read_all_statuses(root).values()} == {CommandRunning}
     assert (
         len(
             {
-                sighting.keeper
-                for sighting in keeper.read_all_statuses(root).values()
-                if isinstance(sighting, CommandRunning)
+                current.keeper
+                for current in keeper.read_all_statuses(root).values()
+                if isinstance(current, CommandRunning)
             }
         )
         == 50
@@ -188,32 +188,33 @@ def test_a_command_is_run_once_when_twenty_keepers_want_it(root: Path, tmp_path:
 @pytest.mark.parametrize("moment", ["order.json", "claim", "output", "input", "child", "said", "told"])
 async def test_what_is_seen_is_true_whenever_the_keeper_is_killed(root: Path, tmp_path: Path, moment: str) -> None:
     for attempt in range(3):
-        place, mark = root / f"a{attempt}", tmp_path / f"mark{attempt}"
-        write_launch_spec(place, command=f"echo said; read line; echo done > {mark}; exit 9")
-        starter = run_keeper_program(place)
-        await reach(place, moment)
-        kill_all(place, starter)
-        check(place, keeper.read_status(place), mark)
+        directory, mark = root / f"a{attempt}", tmp_path / f"mark{attempt}"
+        write_launch_spec(directory, command=f"echo said; read line; echo done > {mark}; exit 9")
+        starter = run_keeper_program(directory)
+        await reach(directory, moment)
+        kill_all(directory, starter)
+        check(directory, keeper.read_status(directory), mark)
 
 
-async def reach(place: Path, moment: str) -> None:
+async def reach(directory: Path, moment: str) -> None:
     """Wait until a keeper has come as far as that."""
     if moment == "told":
         wait_for(
-            "the command has an input", lambda: status_of_kind(place, CommandRunning) and keeper.output_size(place)
+            "the command has an input",
+            lambda: status_of_kind(directory, CommandRunning) and keeper.output_size(directory),
         )
-        await keeper.write_input(place, b"\n")
+        await keeper.write_input(directory, b"\n")
     elif moment == "said":
-        wait_for("the command has said something", lambda: keeper.output_size(place))
+        wait_for("the command has said something", lambda: keeper.output_size(directory))
     else:
-        wait_for(f"there is {moment}", lambda: moment in file_names(place))
+        wait_for(f"there is {moment}", lambda: moment in file_names(directory))
 
 
-def kill_all(place: Path, starter: subprocess.Popen[bytes]) -> None:
+def kill_all(directory: Path, starter: subprocess.Popen[bytes]) -> None:
     """Kill a keeper, whether or not it has left the process that was started."""
 
     def none_left() -> bool:
-        gone, found = starter.poll() is not None, find_processes(str(place))
+        gone, found = starter.poll() is not None, find_processes(str(directory))
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -223,19 +224,19 @@ def kill_all(place: Path, starter: subprocess.Popen[bytes]) -> None:
     starter.communicate()
 
 
-def check(place: Path, sighting: CommandStatus, mark: Path) -> None:
+def check(directory: Path, current: CommandStatus, mark: Path) -> None:
     """Hold what is seen against what the command has really done."""
-    match sighting:
+    match current:
         case CommandEnded():
-            assert sighting.exit_code == 9
+            assert current.exit_code == 9
             assert mark.read_text() == "done\n"
         case CommandUnclaimed():
-            assert keeper.prevent_start(place)
-            assert keeper.read_status(place) == CommandNeverStarted()
+            assert keeper.prevent_start(directory)
+            assert keeper.read_status(directory) == CommandNeverStarted()
             assert not mark.exists()
-            assert not (place / "output").exists()
+            assert not (directory / "output").exists()
         case _:
-            assert isinstance(sighting, CommandLost)
+            assert isinstance(current, CommandLost)
 
 
 # ── what it inherits, and what its command does ─────────────────────────────────────────────────────────────
@@ -374,12 +375,12 @@ async def test_what_children_say_right_after_the_end_is_taken(root: Path, tmp_pa
 
     # The child speaks as soon as its parent is gone, which holds the fifo open until then. On a busy machine
     # that may be too late, but not always.
-    async def said(place: Path) -> str:
+    async def said(directory: Path) -> str:
         await keeper.start_command(
-            place, launch_spec(f"(cat {fifo} > /dev/null; echo late) & exec 3> {fifo}; echo early")
+            directory, launch_spec(f"(cat {fifo} > /dev/null; echo late) & exec 3> {fifo}; echo early")
         )
-        await keeper.wait_for_end(place)
-        return text(place)
+        await keeper.wait_for_end(directory)
+        return text(directory)
 
     async def taken() -> bool:
         return await said(root / f"a{len(keeper.read_all_statuses(root))}") == "early\nlate\n"

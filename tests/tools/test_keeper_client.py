@@ -63,11 +63,11 @@ def stranger() -> Iterator[int]:
     process.wait()
 
 
-def forge(place: Path, name: str, **fields: Any) -> None:
-    """Put a record of a living keeper or command into a place, but for what is said otherwise."""
-    place.mkdir(parents=True, exist_ok=True)
+def forge(directory: Path, name: str, **fields: Any) -> None:
+    """Put a record of a living keeper or command into a directory, with some fields replaced."""
+    directory.mkdir(parents=True, exist_ok=True)
     record = {"version": 1, "by": "keeper", "at": 1, **process_identity(os.getpid()), **fields}
-    (place / name).write_text(json.dumps(record))
+    (directory / name).write_text(json.dumps(record))
 
 
 # ── what is to be seen ──────────────────────────────────────────────────────────────────────────────────────
@@ -84,14 +84,14 @@ def test_an_order_alone_is_unclaimed(root: Path) -> None:
 
 async def test_a_command_is_seen_running_and_then_ended_with_its_exit_code(root: Path) -> None:
     await keeper.start_command(root / "a", launch_spec("read line; exit 7"))
-    sighting = running_status(root / "a")
-    assert is_alive(sighting.pid)
-    assert is_alive(sighting.keeper)
+    status = running_status(root / "a")
+    assert is_alive(status.pid)
+    assert is_alive(status.keeper)
     await keeper.write_input(root / "a", b"\n")
     assert await keeper.wait_for_end(root / "a") == CommandEnded(
         7, None, status_of_kind(root / "a", CommandEnded).ended_at, 0, 0, False, False
     )
-    assert sighting.since <= status_of_kind(root / "a", CommandEnded).ended_at <= now_ms()
+    assert status.since <= status_of_kind(root / "a", CommandEnded).ended_at <= now_ms()
 
 
 async def test_the_signal_is_told_when_a_command_ended_by_one(root: Path) -> None:
@@ -244,7 +244,7 @@ async def test_what_was_forestalled_is_never_started(root: Path, tmp_path: Path)
 async def test_b97_a_command_that_was_ordered_before_runs_once_when_it_is_begun_again(
     root: Path, tmp_path: Path
 ) -> None:
-    """Its keeper may be on the way: whichever claims the place first runs it."""
+    """Its keeper may be on the way: the first keeper that claims the directory runs it."""
     runs = tmp_path / "runs"
     write_launch_spec(root / "a", command=f"echo run >> {runs}")
     with run_keeper_program(root / "a") as late:
@@ -476,7 +476,7 @@ async def test_only_what_is_over_for_long_is_swept_away(root: Path) -> None:
     swept = keeper.remove_ended(root, DAY, now_ms() + 2 * DAY)
     assert swept == ["lost", "over", "refused", "unclaimed"]
     assert file_names(root) == ["foreign", "large", "runs"]
-    assert {name: type(sighting) for name, sighting in keeper.read_all_statuses(root).items()} == {
+    assert {name: type(status) for name, status in keeper.read_all_statuses(root).items()} == {
         "large": CommandLost,
         "runs": CommandRunning,
     }

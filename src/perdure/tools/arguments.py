@@ -1,4 +1,4 @@
-"""The arguments of a tool: their JSON Schema, made from type hints, and whether what a model sent fits it."""
+"""Makes the JSON Schema of a tool's arguments from type hints, and converts the arguments that a model sends."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from perdure.core import texts
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
 
-_PLACE = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
+_MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 _REFERENCE = "#/$defs/{name}"
 
 
 class ToolParameters(Struct, frozen=True):
-    """What a function wants to be given."""
+    """The parameters of a function that is a tool."""
 
-    hints: Mapping[str, Any]  # of what the model gives
+    hints: Mapping[str, Any]  # of the arguments that the model sends
     required: frozenset[str]
     schema: Mapping[str, Any]
-    use: str | None = None  # the name of the parameter that gets the `Use`
+    use: str | None = None  # the parameter that gets the `Use`
 
     def convert_arguments(self, tool: str, use: Use) -> dict[str, Any]:
-        """The arguments as the function wants them, or a sentence that says all that is wrong with them."""
+        """Convert the arguments to the types of the function; `ToolFailed` names everything that is wrong."""
         given, problems = use.arguments, []
         values = {self.use: use} if self.use else {}
         for name, hint in self.hints.items():
@@ -44,16 +44,16 @@ class ToolParameters(Struct, frozen=True):
         return values
 
     def _misfit(self, name: str, value: Any, error: str) -> str:
-        found = _PLACE.fullmatch(error)
-        problem, place = (found["problem"], found["place"] or "") if found else (error, "")
-        return texts.tool_calls.argument_misfit(f"{name}{place}", problem, _as_json(value), self._schema_of(name))
+        found = _MSGSPEC_ERROR.fullmatch(error)
+        problem, path = (found["problem"], found["path"] or "") if found else (error, "")
+        return texts.tool_calls.argument_misfit(f"{name}{path}", problem, _as_json(value), self._schema_of(name))
 
     def _schema_of(self, name: str) -> str:
         return _as_json(self.schema["properties"][name])
 
 
 def parameters_of(function: Callable[..., Any]) -> ToolParameters:
-    """What the hints of a function say about its arguments; a `TypeError` if that is not enough."""
+    """The parameters of a function by its type hints; `TypeError` if a hint is missing or unusable."""
     hints, found = _hints(function), inspect.signature(function).parameters
     for parameter in found.values():
         _refuse_unusable(parameter, hints)
@@ -91,7 +91,7 @@ def _is_use(hint: Any) -> bool:
 
 
 def _described(hint: Any) -> Any:
-    """A plain text in `Annotated` is a description."""
+    """The hint with a plain text in `Annotated` turned into a description."""
     descriptions = (
         [each for each in get_args(hint)[1:] if isinstance(each, str)] if get_origin(hint) is Annotated else []
     )
@@ -103,21 +103,21 @@ def _described(hint: Any) -> Any:
 
 def _schema(hints: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     fields = [
-        # The function itself fills in a default; here it only makes the argument optional.
+        # The function fills in the default itself; here a default only makes the argument optional.
         (name, hint, msgspec.field(default_factory=object)) if name in defaults else (name, hint)
         for name, hint in hints.items()
     ]
-    shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-    schema = _without_references(*_parts(shape))
+    struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    schema = _without_references(*_parts(struct))
     for name, default in defaults.items():
         _show_default(schema["properties"][name], default)
     return schema
 
 
-def _parts(shape: type) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of a shape, and those of the types that it refers to."""
+def _parts(struct: type) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of a struct, and those of the types that it refers to."""
     try:
-        (top,), components = msgspec.json.schema_components([shape], ref_template=_REFERENCE)
+        (top,), components = msgspec.json.schema_components([struct], ref_template=_REFERENCE)
     except TypeError as error:
         problem = str(error).splitlines()[-1]
         raise TypeError(f"there is no JSON Schema for its type hints: {problem}") from error
@@ -130,11 +130,11 @@ def _show_default(schema: dict[str, Any], default: Any) -> None:
     try:
         schema["default"] = msgspec.to_builtins(default, str_keys=True)
     except TypeError:
-        return  # it cannot be said in JSON; that the argument may be left out still shows
+        return  # not expressible in JSON; the argument is optional all the same
 
 
 def _without_references(schema: dict[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema in one piece, which every provider reads; only a type that holds itself needs references."""
+    """The schema with its references inlined, for every provider; only a recursive type keeps them."""
     try:
         return dict(_inlined(schema, components, ()))
     except RecursionError:
@@ -147,7 +147,7 @@ def _inlined(part: Any, components: Mapping[str, Any], within: tuple[str, ...]) 
     if not isinstance(part, dict):
         return part
     reference = part.get("$ref")
-    if not isinstance(reference, str):  # a property may be called so
+    if not isinstance(reference, str):  # a property may have this name
         return {
             key: _inlined(value, components, within) for key, value in part.items() if not _is_index(key, value)
         }
@@ -158,7 +158,7 @@ def _inlined(part: Any, components: Mapping[str, Any], within: tuple[str, ...]) 
 
 
 def _is_index(key: str, value: Any) -> bool:
-    """Of the kinds of a tagged union by their references, which are gone; the tags stand in the kinds too."""
+    """Whether this is the discriminator of a tagged union: it names references, which are inlined."""
     return key == "discriminator" and isinstance(value, dict) and "mapping" in value
 
 

@@ -1,7 +1,7 @@
-"""Where files are kept that come and go: one folder for each, named by its id, below `attachments` in the home.
+"""Stores attachments: each in a directory that is named by its id, below `attachments` in the home.
 
-A file appears in its folder whole, on disk and under its name, or not at all. What a crash leaves is nobody's
-until somebody writes there again, or the sweep removes it.
+A file appears in its directory completely, on disk and under its name, or not at all. A part that a crash leaves
+is overwritten by the next attempt, or removed by the cleanup.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from perdure.tools.threads import run_in_thread
 
 ATTACHMENTS_FOLDER = "attachments"
 PART_FILE = ".part"
-PIECE_BYTES = 1 << 20  # bytes that go to the disk at once
+PIECE_BYTES = 1 << 20  # written at once
 
 
 class SavedAttachment(Struct, frozen=True):
-    """A file that is there: its path in the home, and its size."""
+    """A stored file: its path relative to the home, and its size."""
 
     path: str
     size: int
 
 
 class AttachmentFiles:
-    """The files of one home."""
+    """The stored attachments of one home."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._root = home / ATTACHMENTS_FOLDER
 
     def find(self, path: str | None) -> Path | None:
-        """The place of a file that is there; whatever else a path may name is none of ours."""
+        """The absolute path of a stored attachment; None for a path that names anything else."""
         if path is None:
             return None
-        place = (self._home / path).absolute()
-        inside = place.is_relative_to(self._root.absolute()) and ".." not in place.parts
-        return place if inside and place.is_file() and not place.is_symlink() else None
+        file = (self._home / path).absolute()
+        inside = file.is_relative_to(self._root.absolute()) and ".." not in file.parts
+        return file if inside and file.is_file() and not file.is_symlink() else None
 
     async def save(
         self, attachment_id: str, name: str, pieces: AsyncIterator[bytes], max_bytes: int
     ) -> SavedAttachment:
-        """Write a file as its bytes come; never more than one piece of it is in memory.
+        """Write a file as its bytes come, with no more than one piece of it in memory.
 
-        After return: it is on disk, under its name. If we die inside: no more than a part is left, which the next
-        try writes over. `FileTooLarge`: it has more bytes than wanted, and nothing is left.
+        After return: it is on disk, under its name. If we die inside: at most a part is left, which the next
+        attempt overwrites. `FileTooLarge`: it has more than `max_bytes`, and nothing is left.
         """
-        part = self._open(attachment_id)  # not in a thread, which would leave it open if nobody waited any more
+        part = self._open(attachment_id)  # not in a thread: a cancelled wait would leave it open
         try:
             with part:
                 size, waiting = 0, bytearray()
@@ -74,7 +74,7 @@ class AttachmentFiles:
             raise
 
     def copy(self, attachment_id: str, name: str, source: BinaryIO, max_bytes: int) -> SavedAttachment:
-        """The same for a file of this machine, as it is now."""
+        """Store a copy of a file of this machine, as `save` does."""
         try:
             with self._open(attachment_id) as part:
                 size = 0
@@ -87,24 +87,24 @@ class AttachmentFiles:
             raise
 
     def link(self, attachment_id: str, name: str, path: str) -> SavedAttachment | None:
-        """Keep a file that is here already once more, under another id. None: it is not here."""
+        """Store an attachment once more, under another id. None: there is no such attachment."""
         found = self.find(path)
         if found is None:
             return None
         self._make(attachment_id)
-        place = self._root / attachment_id / safe_file_name(name)
-        place.unlink(missing_ok=True)
-        os.link(found, place)
+        file = self._root / attachment_id / safe_file_name(name)
+        file.unlink(missing_ok=True)
+        os.link(found, file)
         self._sync(attachment_id)
-        return SavedAttachment(f"{ATTACHMENTS_FOLDER}/{attachment_id}/{place.name}", place.stat().st_size)
+        return SavedAttachment(f"{ATTACHMENTS_FOLDER}/{attachment_id}/{file.name}", file.stat().st_size)
 
     def remove(self, *files: str) -> None:
-        """Remove files, or what there is of them."""
+        """Remove attachments by their ids, also incomplete ones."""
         for file in files:
             shutil.rmtree(self._root / file, ignore_errors=True)
 
     def ids_before(self, before_seconds: float) -> list[str]:
-        """The ids of files that were last written before a moment, in seconds."""
+        """The ids of attachments that were last written before a time, in seconds."""
         with suppress(FileNotFoundError):
             return [each.name for each in self._root.iterdir() if _is_older(each, before_seconds)]
         return []
@@ -121,10 +121,10 @@ class AttachmentFiles:
     def _settle(self, attachment_id: str, name: str, part: BinaryIO, size: int) -> SavedAttachment:
         part.flush()
         os.fsync(part.fileno())
-        place = self._root / attachment_id / safe_file_name(name)
-        (self._root / attachment_id / PART_FILE).replace(place)
+        file = self._root / attachment_id / safe_file_name(name)
+        (self._root / attachment_id / PART_FILE).replace(file)
         self._sync(attachment_id)
-        return SavedAttachment(f"{ATTACHMENTS_FOLDER}/{attachment_id}/{place.name}", size)
+        return SavedAttachment(f"{ATTACHMENTS_FOLDER}/{attachment_id}/{file.name}", size)
 
     def _sync(self, attachment_id: str) -> None:
         for folder in (self._root / attachment_id, self._root, self._home):
@@ -148,7 +148,7 @@ def _pieces(source: BinaryIO) -> Iterator[bytes]:
 
 def _is_older(folder: Path, before: float) -> bool:
     try:
-        seen = folder.stat()
+        found = folder.stat()
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(seen.st_mode) and seen.st_mtime < before
+    return stat.S_ISDIR(found.st_mode) and found.st_mtime < before

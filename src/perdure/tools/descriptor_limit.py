@@ -1,4 +1,4 @@
-"""The limit of open files: the gateway takes all that it may have, and what it starts gets what we were given.
+"""Raises the limit of open files for the gateway, and restores it for the programs that the gateway starts.
 
 Programs that wait with `select()` cannot use a descriptor beyond 1023, which is why the usual limit is low.
 """
@@ -10,19 +10,17 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[
-    0
-]  # the soft limit that this process was started with
+INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # the soft limit at the start of this process
 
 
 def raise_limit() -> None:
-    """Raise the soft limit of open files to the hard limit, for this process and whatever it starts."""
+    """Raise the soft limit of open files to the hard limit, for this process and its children."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # a sandbox that forbids it: then the limit stays as it was
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-# Python ignores two signals, and what is ignored stays so in the program that takes its place.
+# Python ignores two signals, and an ignored signal stays ignored after exec.
 _RESTORE_PROGRAM = """
 import os, resource, signal, sys
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -34,5 +32,5 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def with_inherited_limit(program: str, *arguments: str) -> Sequence[str]:
-    """A command that runs a program, named by its path, with the limit of open files that we were given."""
+    """A command that runs a program, by its path, with the limit of open files that the gateway inherited."""
     return (sys.executable, "-I", "-S", "-c", _RESTORE_PROGRAM, str(INHERITED_LIMIT), program, *arguments)

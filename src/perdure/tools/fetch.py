@@ -1,4 +1,4 @@
-"""The tool that reads pages of the web, and nothing of the network that this machine is in."""
+"""The tool `fetch_url`, which reads pages of the public internet and nothing of the local network."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from perdure.version import __version__
 if TYPE_CHECKING:
     import httpx
 
-CONNECT_SECONDS = 10.0  # seconds
-FETCH_SECONDS = 30.0  # seconds for everything
-MAX_BODY_BYTES = 2_000_000  # bytes of a body
+CONNECT_SECONDS = 10.0
+FETCH_SECONDS = 30.0  # for the whole call
+MAX_BODY_BYTES = 2_000_000  # of a body
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 3  # of a host that are tried
 
@@ -39,11 +39,11 @@ _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s{0,9}=\s{0,9}["']?([\w-]{1,4
 
 
 class FetchedResponse(Struct, frozen=True):
-    """What a server answered, as far as it was read."""
+    """The response of a server, as far as it was read."""
 
     url: str
     status: str  # number and reason
-    media_type: str  # the media type
+    media_type: str
     charset: str
     size: str  # as the server says
     body: bytes = b""
@@ -64,7 +64,7 @@ def fetch_tool(*, allow_private: bool = False) -> Tool:
 
 
 async def fetch(url: str, *, permits: AddressCheck = is_public, timeout: float = FETCH_SECONDS) -> str:
-    """The readable text at an address; redirects are followed, and checked like the first address."""
+    """The readable text of a page; redirects are followed, and checked like the first URL."""
     try:
         async with asyncio.timeout(timeout):
             answer = await _follow(url, permits)
@@ -77,13 +77,13 @@ async def fetch(url: str, *, permits: AddressCheck = is_public, timeout: float =
 
 
 async def _follow(url: str, permits: AddressCheck) -> FetchedResponse:
-    asked = url
+    first = url
     for _ in range(MAX_REDIRECTS + 1):
         answer = await _get(_parse(url), permits)
         if not answer.redirect:
             return answer
         url = answer.redirect
-    raise ToolFailed(texts.fetch.too_many_redirects(asked, MAX_REDIRECTS))
+    raise ToolFailed(texts.fetch.too_many_redirects(first, MAX_REDIRECTS))
 
 
 def _parse(url: str) -> httpx.URL:
@@ -103,7 +103,7 @@ def _parse(url: str) -> httpx.URL:
 
 
 async def _get(target: httpx.URL, permits: AddressCheck) -> FetchedResponse:
-    """Ask the first of the host's addresses that can be reached."""
+    """Request a URL from the first address of its host that can be reached."""
     import httpx
 
     host = target.raw_host.decode("ascii")
@@ -121,9 +121,9 @@ async def _get(target: httpx.URL, permits: AddressCheck) -> FetchedResponse:
 
 
 async def _ask(target: httpx.URL, address: IpAddress, host: str) -> FetchedResponse:
-    """Ask an address that was checked, by its number: by now its name might mean another one.
+    """Request a URL from an IP address that was checked: by now the name might resolve to another one.
 
-    Each question has a connection of its own, whose certificate was checked for this very host.
+    Each request has a connection of its own, whose certificate is checked for this host.
     """
     import httpx
 
@@ -165,7 +165,7 @@ def _is_text(media_type: str) -> bool:
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """The body as it is sent, or a little more than can be used of it."""
+    """The body as it is sent, or a little more of it than the limit."""
     body = bytearray()
     async for chunk in response.aiter_raw(65536):
         body += chunk
@@ -178,7 +178,7 @@ async def _body(response: httpx.Response) -> bytes:
 
 
 async def _response_text(answer: FetchedResponse, seconds: float) -> tuple[str, bool]:
-    """What can be read of an answer, and whether that is not all."""
+    """The text of a response, and whether it is truncated."""
     body = _decompress(answer)
     if body is None:
         return texts.fetch.unknown_encoding(answer.content_encoding), False
@@ -191,15 +191,13 @@ async def _response_text(answer: FetchedResponse, seconds: float) -> tuple[str, 
 
 
 def _decompress(answer: FetchedResponse) -> bytes | None:
-    """The body itself; of one that unpacks to something huge, no more than can be used."""
+    """The decompressed body, no longer than a little more than the limit; None for an unknown encoding."""
     if answer.content_encoding in ("", "identity"):
         return answer.body
     if answer.content_encoding not in ("gzip", "x-gzip", "deflate"):
         return None
     try:
-        return zlib.decompressobj(wbits=47).decompress(
-            answer.body, MAX_BODY_BYTES + 1
-        )  # 47: gzip or zlib, as it comes
+        return zlib.decompressobj(wbits=47).decompress(answer.body, MAX_BODY_BYTES + 1)  # 47: gzip or zlib
     except zlib.error:
         return None
 
@@ -209,10 +207,10 @@ def _decode(body: bytes, charset: str) -> str:
     named = charset or (found[1].decode("ascii", "replace") if found else "utf-8")
     try:
         return body.decode(named, "replace")
-    except (LookupError, ValueError):  # no charset, or none of text
+    except (LookupError, ValueError):  # an unknown charset, or one that is no text encoding
         return body.decode("utf-8", "replace")
 
 
 async def _html_to_text(page: str, url: str, seconds: float) -> str:
-    work = await run_job("html_text.py", page.encode(errors="replace"), url, str(seconds))
-    return texts.fetch.raw_page(page) if work.timed_out or work.error else work.output.decode()
+    job = await run_job("html_text.py", page.encode(errors="replace"), url, str(seconds))
+    return texts.fetch.raw_page(page) if job.timed_out or job.error else job.output.decode()

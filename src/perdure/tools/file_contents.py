@@ -1,4 +1,4 @@
-"""Reading a part of a file of any size, and replacing a file at once."""
+"""Reads lines of a file of any size, lists folders, and replaces files atomically."""
 
 from __future__ import annotations
 
@@ -17,62 +17,63 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.errors import ToolFailed
 
-MAX_SHOWN_BYTES = 25_000  # bytes of a file in one answer
-MAX_LINE_BYTES = 4_000  # bytes of one line that are shown
-MAX_SCANNED_BYTES = 32 << 20  # bytes of a file that are looked through for its lines
-MAX_EDITED_BYTES = 8 << 20  # bytes of a file that can be edited
+MAX_SHOWN_BYTES = 25_000  # of a file in one answer
+MAX_LINE_BYTES = 4_000  # of one line that are shown
+MAX_SCANNED_BYTES = 32 << 20  # of a file that is searched for its lines
+MAX_EDITED_BYTES = 8 << 20  # of a file that can be edited
 MAX_ENTRIES = 500  # of a folder in one answer
 _PIECE_BYTES = 1 << 20
-_SNIFFED_BYTES = 8192  # bytes that show whether a file is text
+_SNIFFED_BYTES = 8192  # show whether a file is text
 
 
 class Excerpt(Struct, frozen=True):
-    """Some lines of a file, and where they stand in it."""
+    """Some lines of a file, and their numbers."""
 
     text: str
     first: int
     last: int
-    total: int  # lines seen
-    whole: bool  # whether the file has no more than these
+    total: int  # lines that were counted
+    whole: bool  # whether every line of the file was counted
 
 
 def open_file(path: Path, name: str) -> BinaryIO:
-    """Open an ordinary file for reading; a pipe or a device, which might never end, is refused."""
+    """Open a regular file for reading; a pipe or a device, which might never end, is refused."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ToolFailed(texts.file_tools.not_a_file(name))
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
 
 
 def read_lines(path: Path, name: str, first: int, limit: int) -> Excerpt:
-    """As many whole lines from the first on as are wished for and can be shown."""
+    """Up to `limit` complete lines from the line `first` on, as many as can be shown."""
     with open_file(path, name) as file:
         _refuse_binary(file, name)
         scan, room = _Scan(file), MAX_SHOWN_BYTES
-        kept: list[str] = []
+        lines: list[str] = []
         scan.skip_to(first)
-        while len(kept) < limit and (line := scan.next_line()):
-            if kept and len(line) > room:
+        while len(lines) < limit and (line := scan.next_line()):
+            if lines and len(line) > room:
                 break
-            cut = scan.length > len(line)
-            kept.append(_decode(line, name, whole=not cut) + (texts.file_tools.LINE_TRUNCATED if cut else ""))
+            truncated = scan.length > len(line)
+            mark = texts.file_tools.LINE_TRUNCATED if truncated else ""
+            lines.append(_decode(line, name, whole=not truncated) + mark)
             room -= len(line)
         scan.count_rest()
-    return Excerpt("".join(kept), first, first + len(kept) - 1, scan.number, scan.at_end)
+    return Excerpt("".join(lines), first, first + len(lines) - 1, scan.number, scan.at_end)
 
 
 class _Scan:
-    """Goes through the lines of a file, keeping little of it in memory, and not farther than we look."""
+    """Reads a file line by line, with little of it in memory, up to `MAX_SCANNED_BYTES`."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._left = MAX_SCANNED_BYTES
-        self._open = False  # whether a line was begun and is not counted yet
+        self._open = False  # whether a line has begun and is not counted yet
         self.number = 0  # of the line read last
         self.length = 0  # of that line
         self.at_end = False
 
     def skip_to(self, line: int) -> None:
-        """Go to the beginning of a line, or to the end."""
+        """Go to the beginning of a line, or to the end of the file."""
         while (wanted := line - 1 - self.number) > 0 and (piece := self._file.read(min(_PIECE_BYTES, self._left))):
             if piece.count(b"\n") >= wanted:
                 after = len(piece.split(b"\n", wanted)[-1])
@@ -81,7 +82,7 @@ class _Scan:
             self._pass(piece)
 
     def next_line(self) -> bytes:
-        """The beginning of the next line, nothing at the end."""
+        """The beginning of the next line; empty at the end of the file."""
         head = piece = self._file.readline(min(MAX_LINE_BYTES, self._left))
         self.length = 0
         while piece:
@@ -92,7 +93,7 @@ class _Scan:
         return head
 
     def count_rest(self) -> None:
-        """Go to the end."""
+        """Count the remaining lines."""
         while piece := self._file.read(min(_PIECE_BYTES, self._left)):
             self._pass(piece)
         self._end_line()
@@ -104,7 +105,7 @@ class _Scan:
         self._open = not piece.endswith(b"\n")
 
     def _end_line(self) -> None:
-        """Count a last line that has no end."""
+        """Count a last line that does not end in a newline."""
         self.number += self._open
         self._open = False
 
@@ -125,7 +126,7 @@ def _refuse_binary(file: BinaryIO, name: str) -> None:
 
 
 def _decode(content: bytes, name: str, *, whole: bool = True) -> str:
-    """The text; if it is not whole, its last character may be cut too, and is left out."""
+    """Decode UTF-8; if the text is not whole, an incomplete last character is left out."""
     if b"\0" in content:
         raise ToolFailed(texts.file_tools.binary_file(name))
     try:
@@ -135,7 +136,7 @@ def _decode(content: bytes, name: str, *, whole: bool = True) -> str:
 
 
 def list_folder(path: Path) -> tuple[list[str], bool]:
-    """The names in a folder, folders with a slash; and whether these are all."""
+    """The names in a folder, those of folders with a slash, and whether these are all."""
     with os.scandir(path) as entries:
         some = list(islice(entries, MAX_ENTRIES + 1))
     names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in some[:MAX_ENTRIES]]
@@ -146,9 +147,9 @@ def list_folder(path: Path) -> tuple[list[str], bool]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in place: everybody sees the old one or the new one, whole, after a power cut too.
+    """Replace a file atomically: readers see the old content or the new one, also after a power cut.
 
-    After return: the new one is on disk. If we die inside: a file `.perdure-….tmp` may be left beside it.
+    After return: the new content is on disk. If we die inside: a file `.perdure-….tmp` may be left beside it.
     """
     _refuse_read_only(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +164,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _refuse_read_only(path: Path) -> None:
-    """Replacing needs no right to the file itself, so its owner's wish would be passed over."""
+    """Refuse a read-only file: replacing it would need no permission for the file itself."""
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", str(path))
 

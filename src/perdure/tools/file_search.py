@@ -1,7 +1,7 @@
-"""A program of its own that searches files for a regular expression; see `apart.py`.
+"""The program that searches files for a regular expression; `subprocess_job` runs it.
 
-It reads what to search from standard input as JSON, and writes a line of JSON for each match, and one at the
-end. Links are not followed, so it never leaves the folder that it is given.
+It reads the search from standard input as JSON, and writes a line of JSON for each match, and one at the end. It
+does not follow links, so that it never leaves its folder.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_MATCHES = 100
-MAX_FILE_BYTES = 5_000_000  # bytes of a file that is searched
-MAX_SHOWN_CHARACTERS = 200  # characters of a line that are shown
+MAX_FILE_BYTES = 5_000_000  # of a file that is searched
+MAX_SHOWN_CHARACTERS = 200  # of a line that are shown
 MAX_MEMORY_BYTES = 1 << 30
 SKIPPED = {".git", ".hg", ".svn"}
-_SNIFFED_BYTES = 8192  # bytes that show whether a file is text
+_SNIFFED_BYTES = 8192  # show whether a file is text
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    signal.setitimer(signal.ITIMER_REAL, asked["seconds"])
+    request = json.load(sys.stdin)
+    signal.setitimer(signal.ITIMER_REAL, request["seconds"])
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     try:
-        pattern = re.compile(asked["pattern"])
-        glob = re.compile(glob_pattern(asked["glob"]), re.DOTALL)
+        pattern = re.compile(request["pattern"])
+        glob = re.compile(glob_pattern(request["glob"]), re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
         write_line("Searched", files=0, bad=str(error) or type(error).__name__)
         return
-    # Most of the time is for the walk; what is left is for the file at which it ends.
-    deadline = time.monotonic() + asked["seconds"] * 2 / 3
-    write_line("Searched", **search(asked["place"], pattern, glob, deadline))
+    # The walk gets most of the time; the rest is for the last file.
+    deadline = time.monotonic() + request["seconds"] * 2 / 3
+    write_line("Searched", **search(request["place"], pattern, glob, deadline))
 
 
 def search(root: str, pattern: re.Pattern[str], glob: re.Pattern[str], deadline: float) -> dict[str, Any]:
-    """Tell every match in the files below a place, and return how far it came."""
+    """Write every match in the files below `root`, and return the summary of the search."""
     files = large = matches = 0
     for file in walk(root):
         if time.monotonic() > deadline:
@@ -61,7 +61,7 @@ def search(root: str, pattern: re.Pattern[str], glob: re.Pattern[str], deadline:
 
 
 def walk(root: str) -> Iterator[str]:
-    """The files below a place, in order; of a file, itself, as the empty path."""
+    """The files below `root`, in order; the empty path if `root` itself is a file."""
     if not os.path.isdir(root):  # noqa: PTH112 reason: pathlib takes longer to load than most searches take
         yield ""
         return
@@ -72,25 +72,25 @@ def walk(root: str) -> Iterator[str]:
 
 
 def read_text(path: str) -> str | None:
-    """The text of a file; nothing of what is not text, and None if it is too large."""
+    """The text of a file; empty if it is no text or cannot be read, None if it is too large."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
-        return ""  # a link, gone, or not ours to read
+        return ""  # a link, gone, or not readable
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return ""
         try:
             content = file.read(MAX_FILE_BYTES + 1)
         except OSError:
-            return ""  # such as a file of the kernel's
+            return ""  # such as some files of the kernel
     if b"\0" in content[:_SNIFFED_BYTES]:
         return ""
     return None if len(content) > MAX_FILE_BYTES else content.decode(errors="replace").replace("\r\n", "\n")
 
 
 def glob_pattern(glob: str) -> str:
-    """The regular expression for a glob; one without a slash is for names in any folder."""
+    """The regular expression of a glob; a glob without a slash matches names in any folder."""
     glob = glob.removeprefix("./").lstrip("/")
     parts = re.findall(r"\*\*/|\*\*|\[!?\]?[^]]*\]|.", glob if "/" in glob else f"**/{glob}", re.DOTALL)
     depth, pattern = 0, ""

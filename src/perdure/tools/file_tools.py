@@ -19,9 +19,9 @@ from perdure.tools.subprocess_job import JobResult, run_job
 from perdure.tools.threads import run_in_thread
 from perdure.tools.workspace import Workspace, translate_file_errors
 
-MAX_LINES = 1000  # that are shown at once, unless fewer are wished for
+MAX_LINES = 1000  # shown at once, unless the model asks for fewer
 SEARCH_SECONDS = 15.0
-MAX_SHOWN_OCCURRENCES = 10  # occurrences whose lines are told
+MAX_SHOWN_OCCURRENCES = 10  # whose line numbers are listed
 
 FilePath = Annotated[str, "The path of the file, relative to the root folder."]
 AnyPath = Annotated[str, "The path of the file or folder, relative to the root folder."]
@@ -39,7 +39,7 @@ class SearchMatch(Struct, frozen=True, tag="Match"):
 
 
 class SearchSummary(Struct, frozen=True, tag="Searched"):
-    """How a search went."""
+    """The end of a search: how much was searched, and why it stopped."""
 
     files: int
     large: int = 0  # files that were too large to be searched
@@ -51,10 +51,15 @@ class SearchSummary(Struct, frozen=True, tag="Searched"):
 def file_tools(root: Path, home: Path | None = None, *, search_seconds: float = SEARCH_SECONDS) -> list[Tool]:
     """`read_file`, `write_file`, `edit_file` and `search_files`, for the files below a folder.
 
-    With a home, what came with messages there can be read and searched too.
+    With `home`, the attachments in it can be read and searched too.
     """
-    folder = Workspace(root, home)
-    return [_read_tool(folder), _write_tool(folder), _edit_tool(folder), _search_tool(folder, search_seconds)]
+    workspace = Workspace(root, home)
+    return [
+        _read_tool(workspace),
+        _write_tool(workspace),
+        _edit_tool(workspace),
+        _search_tool(workspace, search_seconds),
+    ]
 
 
 def _read_tool(workspace: Workspace) -> Tool:
@@ -64,15 +69,15 @@ def _read_tool(workspace: Workspace) -> Tool:
 
         The first line of the answer says which lines follow, of how many.
         """
-        place = workspace.resolve(path, allow_attachments=True)
-        name = workspace.display_path(place)
+        file = workspace.resolve(path, allow_attachments=True)
+        name = workspace.display_path(file)
         with translate_file_errors(name):
-            if place.is_dir():
-                return texts.file_tools.folder_listing(name, *list_folder(place))
-            seen = read_lines(place, name, offset, limit)
-        if offset > max(seen.total, 1):
-            raise ToolFailed(texts.file_tools.no_such_line(name, offset, seen.total, seen.whole))
-        return texts.file_tools.excerpt(name, seen.text, seen.first, seen.last, seen.total, whole=seen.whole)
+            if file.is_dir():
+                return texts.file_tools.folder_listing(name, *list_folder(file))
+            lines = read_lines(file, name, offset, limit)
+        if offset > max(lines.total, 1):
+            raise ToolFailed(texts.file_tools.no_such_line(name, offset, lines.total, lines.whole))
+        return texts.file_tools.excerpt(name, lines.text, lines.first, lines.last, lines.total, whole=lines.whole)
 
     return read_file.tool
 
@@ -82,10 +87,10 @@ def _write_tool(workspace: Workspace) -> Tool:
     def write_file(path: FilePath, content: Annotated[str, "The whole content of the file."]) -> str:
         """Write a text file. It is made, with its folders, or replaced as a whole."""
         written = content.encode()
-        with workspace.locked(path) as place:
-            name = workspace.display_path(place)
-            _refuse_non_file(place, name)
-            replace_file(place, written)
+        with workspace.locked(path) as file:
+            name = workspace.display_path(file)
+            _refuse_non_file(file, name)
+            replace_file(file, written)
         return texts.file_tools.written(name, len(written))
 
     return write_file.tool
@@ -105,21 +110,21 @@ def _edit_tool(workspace: Workspace) -> Tool:
         all: Annotated[bool, "Replace every occurrence; otherwise there must be exactly one."] = False,  # noqa: A002 reason: the model's word for it
     ) -> str:
         """Replace a text in a file by another one."""
-        with workspace.locked(path) as place:
-            name = workspace.display_path(place)
-            text = read_whole_file(place, name)
+        with workspace.locked(path) as file:
+            name = workspace.display_path(file)
+            text = read_whole_file(file, name)
             old, new = _with_line_ends_of(text, old, new)
             count, lines = _occurrences(text, old)
             if old == new or not count or (count > 1 and not all):
                 raise ToolFailed(texts.file_tools.not_edited(name, count, lines, same=old == new))
-            replace_file(place, text.replace(old, new).encode())
+            replace_file(file, text.replace(old, new).encode())
         return texts.file_tools.edited(name, count, lines)
 
     return edit_file.tool
 
 
 def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
-    """Models write `\\n`; a file from Windows has `\\r\\n`, and keeps it."""
+    """Both texts with the line ends of the file: models write `\\n`, and a file from Windows keeps `\\r\\n`."""
     if old in text or "\r\n" not in text:
         return old, new
     return _to_crlf(old), _to_crlf(new)
@@ -130,9 +135,9 @@ def _to_crlf(text: str) -> str:
 
 
 def _occurrences(text: str, old: str) -> tuple[int, list[int]]:
-    """How often the text occurs, and the lines of the first few times.
+    """How often the text occurs, and the line numbers of the first few occurrences.
 
-    Where occurrences overlap, none of them is *the* one, and each counts here.
+    Overlapping occurrences count one by one, because an edit could mean any of them.
     """
     at, lines = text.find(old), list[int]()
     while at >= 0 and len(lines) < MAX_SHOWN_OCCURRENCES:
@@ -152,31 +157,31 @@ def _search_tool(workspace: Workspace, seconds: float) -> Tool:
         glob: Annotated[str, "Which files, such as *.py or src/**/*.{js,ts}."] = "**/*",
     ) -> str:
         """Search files for a regular expression. Binary files, large files and .git are left out."""
-        place, name = await run_in_thread(lambda: _find_existing(workspace, path))
-        asked = {"pattern": pattern, "place": str(place), "glob": glob, "seconds": seconds}
-        work = await run_job("file_search.py", msgspec.json.encode(asked))
-        return _search_result(name, pattern, work, seconds)
+        root, name = await run_in_thread(lambda: _find_existing(workspace, path))
+        request = {"pattern": pattern, "place": str(root), "glob": glob, "seconds": seconds}
+        job = await run_job("file_search.py", msgspec.json.encode(request))
+        return _search_result(name, pattern, job, seconds)
 
     return search_files.tool
 
 
 def _find_existing(workspace: Workspace, path: str) -> tuple[Path, str]:
-    place = workspace.resolve(path, allow_attachments=True)
-    name = workspace.display_path(place)
+    found = workspace.resolve(path, allow_attachments=True)
+    name = workspace.display_path(found)
     with translate_file_errors(name):
-        place.stat()
-    return place, name
+        found.stat()
+    return found, name
 
 
 def _search_result(under: str, pattern: str, job: JobResult, seconds: float) -> str:
-    told = [msgspec.json.decode(line, type=SearchMatch | SearchSummary) for line in job.output.split(b"\n")[:-1]]
+    lines = [msgspec.json.decode(line, type=SearchMatch | SearchSummary) for line in job.output.split(b"\n")[:-1]]
     matches = [
         f"{_join_path(under, each.file)}:{each.line}: {each.text}"
-        for each in told
+        for each in lines
         if isinstance(each, SearchMatch)
     ]
-    ends = [each for each in told if isinstance(each, SearchSummary)]
-    if not ends:  # it was ended in the middle, and all that it wrote until then is whole
+    ends = [each for each in lines if isinstance(each, SearchSummary)]
+    if not ends:  # the search was ended; the matches that it wrote until then are complete
         raise ToolFailed(texts.file_tools.search_aborted(pattern, seconds, job.error, matches))
     if ends[0].bad:
         raise ToolFailed(texts.file_tools.bad_pattern(pattern, ends[0].bad))

@@ -1,4 +1,4 @@
-"""Tools made of Python functions.
+"""Makes tools of Python functions.
 
     @tool(effect="pure")
     def add(a: int, b: int) -> int:
@@ -28,11 +28,11 @@ from perdure.tools.threads import run_in_thread
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what every provider takes
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # that every provider accepts
 
 
 class FunctionTool(Generic[P, R]):
-    """A function that is a tool as well: call it, and it is the function; its `tool` is what an agent sees."""
+    """A function that is a tool as well: calling it calls the function, and an agent uses its `tool`."""
 
     __name__: str
 
@@ -66,9 +66,9 @@ def tool(
 ) -> Any:
     """Make a tool of a function with type hints, synchronous (it runs in a thread) or asynchronous.
 
-    `effect` says what becomes of a call that was cut off: `pure` and `keyed` ones are repeated, `once` ones
-    never; a tool that does not say is `once`. The name is that of the function and the description its
-    docstring, unless they are given. `timeout` is in seconds; without one, the settings decide.
+    `effect` says what happens to a call that was interrupted: `pure` and `keyed` ones are repeated, `once` ones
+    never; a tool without an effect is `once`. The name is that of the function and the description its docstring,
+    unless they are given. `timeout` is in seconds; without one, the settings decide.
     """
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
@@ -85,7 +85,7 @@ def tool(
 
 
 def as_tool(thing: object, name: str | None = None) -> Tool:
-    """The tool that this is, or that was made of this function; `name` is where it was found."""
+    """The object itself, if it is a tool, or the tool of a decorated function; `name` says where it was found."""
     if isinstance(thing, Tool):
         return thing
     if isinstance(thing, FunctionTool):
@@ -113,17 +113,17 @@ def _tool(
         raise TypeError("it yields; a tool returns its result at once")
     if timeout is not None and not timeout > 0:
         raise ValueError(f"expected a timeout of more than 0 seconds, got {timeout!r}")
-    said = inspect.cleandoc(description or function.__doc__ or name.replace("_", " "))
+    shown = inspect.cleandoc(description or function.__doc__ or name.replace("_", " "))
     parameters = parameters_of(function)
     run = functools.partial(_run, name, function, parameters)
-    return Tool(name, said, run, effect, parameters.schema, timeout)
+    return Tool(name, shown, run, effect, parameters.schema, timeout)
 
 
 async def _run(name: str, function: Callable[..., Any], parameters: ToolParameters, use: Use) -> str:
     call = functools.partial(function, **parameters.convert_arguments(name, use))
     try:
         result = await call() if inspect.iscoroutinefunction(function) else await run_in_thread(call)
-    except SystemExit as error:  # or the whole gateway would end
+    except SystemExit as error:  # it would end the whole gateway
         raise ToolFailed(texts.tool_calls.tried_to_exit(name, error.code)) from error
     return _result_text(name, result)
 

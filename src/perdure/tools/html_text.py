@@ -1,7 +1,7 @@
-"""A program of its own that reduces a page of HTML to readable text; see `apart.py`.
+"""The program that reduces a page of HTML to readable text; `subprocess_job` runs it.
 
-It reads the page from standard input and writes the text to standard output. Its arguments are the address of
-the page, and the seconds it may take: the parser of the standard library can be made to take hours.
+It reads the page from standard input and writes the text to standard output. Its arguments are the URL of the
+page, and the seconds it may take: a hostile page can make the parser of the standard library take hours.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from html.parser import HTMLParser
 from urllib.parse import urljoin
 
 MAX_MEMORY_BYTES = 1 << 30
-MAX_TEXT_CHARACTERS = 200_000  # characters; more than any model is shown
-MAX_ADDRESS_CHARACTERS = 500  # characters of an address that is shown; longer ones are for machines
+MAX_TEXT_CHARACTERS = 200_000  # more than any model reads
+MAX_ADDRESS_CHARACTERS = 500  # a longer URL is not shown
 DROPPED = frozenset(("script", "style", "template", "svg", "iframe", "object"))
 PARAGRAPHS = frozenset(("article", "blockquote", "figure", "footer", "form", "header", "hr", "main", "nav", "p"))
 BLOCK_TAGS = frozenset(("dl", "ol", "pre", "section", "table", "title", "ul"))
@@ -24,7 +24,7 @@ HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
 class TextExtractor(HTMLParser):
-    """Collects what a person would read."""
+    """Collects the text of a page that a person would read."""
 
     def __init__(self, address: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -32,7 +32,7 @@ class TextExtractor(HTMLParser):
         self._pieces: list[str] = []
         self._dropping: list[str] = []
         self._preformatted = 0
-        self._link: tuple[str, int] | None = None  # where it leads, and where its text begins
+        self._link: tuple[str, int] | None = None  # its URL, and the index of the first piece of its text
 
     @property
     def text(self) -> str:
@@ -50,8 +50,8 @@ class TextExtractor(HTMLParser):
         elif tag == "a":
             self._close_link()
             self._link = (dict(attrs).get("href") or "", len(self._pieces))
-        elif tag == "img" and (said := dict(attrs).get("alt")):
-            self._pieces.append(f"[image: {said}]")
+        elif tag == "img" and (description := dict(attrs).get("alt")):
+            self._pieces.append(f"[image: {description}]")
         elif tag == "pre":
             self._preformatted += 1
 
@@ -92,7 +92,7 @@ class TextExtractor(HTMLParser):
             self.handle_data(" ")  # none at the beginning of a line
 
     def _close_link(self) -> None:
-        """Write a link as `[text](where it leads)`, if it leads anywhere."""
+        """Write a link as `[text](URL)`, if it has a URL."""
         if self._link is None:
             return
         (where, begin), self._link = self._link, None

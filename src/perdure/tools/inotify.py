@@ -1,21 +1,21 @@
-"""Folders whose files change: the kernel says so, and nobody needs to look at them again and again."""
+"""Watches directories for changes through inotify, without polling."""
 
 from __future__ import annotations
 
 import os
 import struct
 
-_EVENT = struct.Struct("iIII")  # which folder, what happened, and how long the name behind it is
-_EVENT_MASK = 0x2 | 0x80 | 0x100  # something was written, moved to it, or made in it
-_OVERFLOW = -1  # instead of a folder: there were too many events, and some were lost
-_READ_BYTES = 1 << 16  # bytes of events that are read at once
+_EVENT = struct.Struct("iIII")  # the watch, the event, a cookie, and the length of the name behind it
+_EVENT_MASK = 0x2 | 0x80 | 0x100  # IN_MODIFY, IN_MOVED_TO, IN_CREATE
+_OVERFLOW = -1  # instead of a watch: some events were lost
+_READ_BYTES = 1 << 16  # of events read at once
 
 
 class InotifyWatcher:
-    """The folders that we are told of. `OSError` if the kernel does not, or does not tell of so many."""
+    """The watched directories. `OSError` if the kernel refuses, or has no watch left."""
 
     def __init__(self) -> None:
-        import ctypes  # here, because few gateways watch anything, and it takes long to load
+        import ctypes  # here, because few gateways watch anything, and ctypes loads slowly
 
         self._library = ctypes.CDLL(None, use_errno=True)
         self._problem = ctypes.get_errno
@@ -28,15 +28,15 @@ class InotifyWatcher:
         return result
 
     def add_watch(self, folder: str) -> int:
-        """Be told of a folder from now on, under this number."""
+        """Watch a directory from now on; return the number of the watch."""
         return self._call("inotify_add_watch", self.handle, os.fsencode(folder), _EVENT_MASK)
 
     def remove_watch(self, number: int) -> None:
-        """Be told of it no more; it may be gone already."""
+        """End a watch, whose directory may be gone already."""
         self._library.inotify_rm_watch(self.handle, number)
 
     def read_changed_watches(self) -> set[int] | None:
-        """The numbers of the folders in which something has changed; None: it may be any of them."""
+        """The numbers of the watches with changes; None: any of them may have changed."""
         try:
             events, changed, at = os.read(self.handle, _READ_BYTES), set(), 0
         except BlockingIOError:

@@ -1,6 +1,6 @@
-"""The tools of the offline model: they take their time, and leave a trace of every run.
+"""The tools of the offline model, which wait for some seconds and record every run in a trace file.
 
-Each run adds a line to a file, so that anybody can count how often a step really ran.
+Each run appends a line to the file, so that anybody can count how often a step really ran.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool, Use
 
-MAX_TRACE_BYTES = 1 << 17  # bytes of the trace, from its end, in which runs are counted
+MAX_TRACE_BYTES = 1 << 17  # from the end of the trace, in which runs are counted
 
 
 def offline_tools(trace: Path) -> list[Tool]:
@@ -31,7 +31,7 @@ def offline_tools(trace: Path) -> list[Tool]:
 
 
 def recent_runs(trace: Path) -> list[str]:
-    """The key of the call, its turn and its name in it, for each of the last runs that left their trace."""
+    """The keys of the calls (turn and name) of the last runs in the trace."""
     try:
         with trace.open("rb") as lines:
             lines.seek(max(0, os.fstat(lines.fileno()).st_size - MAX_TRACE_BYTES))

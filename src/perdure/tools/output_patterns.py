@@ -1,7 +1,7 @@
-"""Looking for patterns in what a command says, while it says it.
+"""Searches the output of a running command for patterns.
 
-A pattern is a text, found wherever it occurs in a line, or a regular expression of the kind that cannot take for
-ever: the gateway itself runs it, and nothing could stop it there.
+A pattern is a text, found anywhere in a line, or a simple regular expression that cannot take for ever: the
+gateway itself runs it, and nothing could stop it there.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from perdure.core import texts
 from perdure.errors import ToolFailed
 from perdure.tools.keeper import next_stored_offset, read_output
 
-MAX_PATTERNS = 8  # patterns of one command
-MAX_PATTERN_CHARACTERS = 200  # characters of one pattern
-PIECE_BYTES = 256 * 1024  # bytes that are looked at in one go
-MAX_LINE_CHARACTERS = 400  # characters of a line that a regular expression is tried on
-MAX_HELD_BYTES = 4096  # bytes of an unfinished line that are looked at again when it has grown
-MAX_SHOWN_LINES = 3  # lines of what was found
-MAX_CPU_SECONDS = 1.0  # seconds of computing for one piece; beyond that it is given up
+MAX_PATTERNS = 8  # of one command
+MAX_PATTERN_CHARACTERS = 200  # of one pattern
+PIECE_BYTES = 256 * 1024  # searched at once
+MAX_LINE_CHARACTERS = 400  # of a line that a regular expression is matched against
+MAX_HELD_BYTES = 4096  # of an unfinished line that are searched again when it has grown
+MAX_SHOWN_LINES = 3  # of the lines that matched
+MAX_CPU_SECONDS = 1.0  # for one piece; then the search is given up
 
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
@@ -33,16 +33,16 @@ LineTest = Callable[[bytes], bool]
 
 
 class PatternScan(Struct, frozen=True):
-    """What a look at a piece of output has found."""
+    """The matches in one piece of output."""
 
     count: int
     lines: tuple[str, ...]  # the last ones
-    next_offset: int  # where the next look begins
+    next_offset: int  # where the next scan begins
     too_slow: bool = False  # the patterns take too long
 
 
 def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The patterns, if all of them can be looked for; `ToolFailed` says which cannot, and why."""
+    """The patterns, if all of them can be used; `ToolFailed` says which cannot, and why."""
     if len(patterns) > MAX_PATTERNS:
         raise ToolFailed(texts.processes.too_many_patterns(len(patterns), MAX_PATTERNS))
     for pattern in patterns:
@@ -64,7 +64,7 @@ def _problem(pattern: str) -> str:
 
 
 def _is_cheap(pattern: str) -> bool:
-    """Whether it stays cheap on every line: no group is repeated or refers to another, and few things repeat."""
+    """Whether a pattern is cheap on every line: no repeated group, no back reference, few repetitions."""
     if re.search(r"\\[0-9]", pattern):
         return False
     bare = _CLASS.sub("c", _ESCAPED.sub("e", pattern))
@@ -86,7 +86,7 @@ def _test(pattern: str) -> LineTest:
 
 
 def scan_output(tests: Sequence[LineTest], directory: Path, offset: int, *, final: bool) -> PatternScan:
-    """Look at the next piece of output. An unfinished line counts as soon as it has what is looked for."""
+    """Search the next piece of output. An unfinished line counts as soon as it matches."""
     piece, end = read_output(directory, offset, PIECE_BYTES)
     lines = piece.split(b"\n")
     rest = lines.pop()

@@ -1,4 +1,4 @@
-"""Where processes in the background are on record, as tools see it. The gateway keeps the record."""
+"""The contract by which tools record background processes; the gateway implements it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from msgspec import Struct
 
 
 class ProcessRecord(Struct, frozen=True):
-    """A process on record."""
+    """A background process in the store."""
 
     id: str
-    directory: str  # the name of its first place
+    directory: str  # the name of its first directory
     command: str
     state: str  # live, ended or lost, as far as it is known
     started_at: int
@@ -21,21 +21,21 @@ class ProcessRecord(Struct, frozen=True):
 
 
 class ProcessRecords(Protocol):
-    """Where processes are on record. A call is named by its key, and sees the processes of its own chat only."""
+    """The background processes of all chats. A call, named by its key, sees those of its own chat only."""
 
     async def record(
         self, call: str, directory: str, command: str, *, notify: bool, patterns: Sequence[str]
     ) -> str:
-        """The id of the process that a call is about to start, or has begun before.
+        """Record the process that a call is about to start, or has started before; return its id.
 
-        After return: it is on record, and outlives its turn.
+        After return: the record is durable, and outlives its turn.
         """
 
     async def mark_started(self, process: str) -> None:
-        """Say that it was started: from now on its end and its output are heeded."""
+        """Record that a process was started: from now on the gateway watches its output and its end."""
 
     async def forget(self, process: str) -> None:
-        """Say that it was not started and never will be. After return: it is not on record."""
+        """Remove the record of a process that was not started and never will be."""
 
     async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
-        """The processes of the chat, those that run before the others."""
+        """The processes of the chat, running ones first."""

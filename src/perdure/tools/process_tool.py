@@ -1,6 +1,6 @@
-"""`process`: looking after commands that `shell` has begun in the background.
+"""The tool `process`, which inspects, feeds and stops commands that `shell` has started in the background.
 
-Whoever sees the end of a process here is told of it no other way. That is written down together with the result.
+A model that sees the end of a process here gets no report of it: that is journalled together with the result.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from perdure.tools.process_records import ProcessRecord, ProcessRecords
 from perdure.tools.shell import call_directory
 from perdure.tools.threads import run_in_thread
 
-TAIL_BYTES = 4000  # bytes of output that every answer but that of `log` shows
-LOG_BYTES = 20_000  # bytes of output that `log` shows at once
-DEFAULT_WAIT_SECONDS = 60.0  # seconds, unless the model says otherwise
+TAIL_BYTES = 4000  # of output, in every answer but that of `log`
+LOG_BYTES = 20_000  # of output, in one answer of `log`
+DEFAULT_WAIT_SECONDS = 60.0  # unless the model says otherwise
 MAX_WAIT_SECONDS = 600.0
-STOP_GRACE_SECONDS = 5.0  # seconds between asking a command to end and killing it
+STOP_GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL
 
 ProcessAction = Literal["list", "poll", "log", "wait", "write", "kill"]
 
 
 def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
-    """The tool itself. It is `keyed`: whatever is repeated with the same key is done once."""
+    """The tool `process`. It is `keyed`: a call that is repeated with the same key acts once."""
 
     @tool(name="process", effect=Effect.KEYED, description=texts.prompts.PROCESS, timeout=MAX_WAIT_SECONDS + 60)
     async def process(
@@ -55,22 +55,22 @@ def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
         if action == "list":
             return texts.processes.status_list([_line(one) for one in await records.list_for_chat(use.key)])
         known = await _find(records, use.key, id)
-        place = process_directory(keepers, known)
+        directory = process_directory(keepers, known)
         match action:
             case "wait":
-                await keeper.wait_for_end(place, min(max(timeout, 0.0), MAX_WAIT_SECONDS))
+                await keeper.wait_for_end(directory, min(max(timeout, 0.0), MAX_WAIT_SECONDS))
             case "kill":
-                await keeper.stop(place, STOP_GRACE_SECONDS)
+                await keeper.stop(directory, STOP_GRACE_SECONDS)
             case "write":
-                return await _write(place, use.key, text, end=end)
-        shown = _output_page(place, offset) if action == "log" else output_tail(place, TAIL_BYTES)
-        return _status_text(use, known, keeper.read_status(place), shown)
+                return await _write(directory, use.key, text, end=end)
+        shown = _output_page(directory, offset) if action == "log" else output_tail(directory, TAIL_BYTES)
+        return _status_text(use, known, keeper.read_status(directory), shown)
 
     return as_tool(process)
 
 
 def process_directory(keepers: Path, process: ProcessRecord) -> Path:
-    """Where a process runs, or has run."""
+    """The directory in which a process runs, or has run."""
     return shell.last_call_directory(keepers / process.directory)
 
 
@@ -89,7 +89,7 @@ def _line(process: ProcessRecord) -> str:
 
 
 def _status_text(use: Use, process: ProcessRecord, status: CommandStatus, output: str) -> str:
-    """How it is, as the model reads it; of an end, that it was seen."""
+    """The status of a process, as the model reads it; an end is reported as observed."""
     match status:
         case CommandRunning():
             return texts.processes.running(process.id, output)
@@ -119,7 +119,7 @@ def exit_text(status: CommandEnded) -> str:
 
 
 def output_tail(directory: Path, max_bytes: int) -> str:
-    """The end of what a process has said."""
+    """The last output of a process."""
     since = keeper.next_stored_offset(directory, max(0, keeper.output_size(directory) - max_bytes))
     text, _ = keeper.read_output_text(directory, since, max_bytes, final=True)
     return (f"{texts.phrases.bytes_left_out(since)}\n" if since else "") + text.rstrip()
@@ -134,7 +134,7 @@ def _output_page(directory: Path, offset: int) -> str:
 
 
 async def _write(directory: Path, key: str, text: str, *, end: bool) -> str:
-    """Give it something to read, once: of a call that was cut off in the middle nobody knows how far it came."""
+    """Write to the input of a process, once: after an interrupted call, nobody knows how much was written."""
     if not isinstance(keeper.read_status(directory), CommandRunning):
         raise ToolFailed(texts.shell.NOT_RUNNING)
     if not await run_in_thread(lambda: _mark_written(directory, key)):
@@ -147,7 +147,7 @@ async def _write(directory: Path, key: str, text: str, *, end: bool) -> str:
 
 
 def _mark_written(directory: Path, key: str) -> bool:
-    """Leave a durable mark that this call writes; False if it is there already."""
+    """Leave a durable mark that this call writes; False if the mark exists already."""
     mark = directory / f"written-{call_directory(Path(), key).name}"
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL, 0o600))

@@ -1,4 +1,4 @@
-"""Which addresses of the network are public, and which of them a name has."""
+"""Tells public IP addresses from private ones, and resolves host names to permitted addresses."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from perdure.tools.threads import run_in_thread
 IpAddress = IPv4Address | IPv6Address
 AddressCheck = Callable[[IpAddress], bool]
 
-_GLOBAL_IPV6 = ip_network("2000::/3")  # all that IPv6 has given out for use between networks
+_GLOBAL_IPV6 = ip_network("2000::/3")  # all global unicast addresses
 _NOT_PUBLIC = (
-    # Whatever older versions of Python take for global, though it leads inside or through a translator.
+    # Older versions of Python take these for global, though they lead inside or through a translator.
     ip_network("192.0.0.0/24"),  # for protocols; some clouds serve secrets there
     ip_network("192.88.99.0/24"),  # relays to 6to4
     ip_network("168.63.129.16/32"),  # the host of a machine in Azure
@@ -27,9 +27,9 @@ _NOT_PUBLIC = (
 
 
 def is_public(address: IpAddress) -> bool:
-    """Whether this is an address of the public internet, and in no disguise."""
+    """Whether this is an address of the public internet, and not a private one in another notation."""
     if address.version == 6 and address not in _GLOBAL_IPV6:
-        return False  # among others what holds an address of IPv4: ::ffff:…, ::…, 64:ff9b::…
+        return False  # among others those that hold an IPv4 address: ::ffff:…, ::…, 64:ff9b::…
     if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
     special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_loopback
@@ -37,9 +37,9 @@ def is_public(address: IpAddress) -> bool:
 
 
 async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress]:
-    """The addresses of a host, if every one of them is permitted.
+    """The addresses of a host; `ToolFailed` if one of them is not permitted.
 
-    If a single one is not, none is used: else a name with a public and a private address would lead inside
+    A single forbidden address is enough: otherwise a name with a public and a private address would lead inside
     whenever the public one does not answer.
     """
     found = await run_in_thread(lambda: _addresses(host, port))
@@ -51,7 +51,7 @@ async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress
 
 def _addresses(host: str, port: int) -> list[IpAddress]:
     name = host.rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):  # always this machine, whatever a server would say
+    if name == "localhost" or name.endswith(".localhost"):  # always this machine, whatever DNS says
         return [IPv4Address("127.0.0.1"), IPv6Address("::1")]
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

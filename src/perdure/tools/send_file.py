@@ -1,7 +1,7 @@
-"""`send_file`: what the agent gives to the person, as it is at the moment of the call.
+"""The tool `send_file`, which sends a file to the chat as it is at the moment of the call.
 
-The tool sends nothing itself. It keeps a copy, and names it in its result: with that the message is owed, in the
-same transaction, and delivered like any other. So the tool may be repeated: before its result nobody has seen it.
+The tool sends nothing itself. It stores a copy, and names it in its result: that puts the message into the outbox,
+in the same transaction. So the tool may be repeated: before its result nobody has seen the file.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from perdure.tools.file_contents import open_file
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.workspace import Workspace, translate_file_errors
 
-MAX_FILE_BYTES = 50_000_000  # bytes: what the platforms take
-MAX_CAPTION_CHARACTERS = 900  # characters of a caption
+MAX_FILE_BYTES = 50_000_000  # what the platforms take
+MAX_CAPTION_CHARACTERS = 900
 
 Caption = Annotated[str, Meta(max_length=MAX_CAPTION_CHARACTERS, description="Words to show with the file.")]
 
 
 def send_file_tool(root: Path, home: Path) -> Tool:
-    """The tool, for files in a folder and for files that came with messages."""
-    folder, cabinet = Workspace(root, home), AttachmentFiles(home)
+    """The tool `send_file`, for files below a folder and for attachments."""
+    workspace, attachments = Workspace(root, home), AttachmentFiles(home)
 
     @tool(effect=Effect.PURE)
     def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
         """Send a file to the user, in this chat. It is sent as it is now, at most 50 MB."""
-        place = folder.resolve(path, allow_attachments=True)
-        name = display_file_name(place.name)
-        with translate_file_errors(folder.display_path(place)), open_file(place, name) as source:
-            sent = _copy_file(cabinet, source, name, use.key, caption)
+        file = workspace.resolve(path, allow_attachments=True)
+        name = display_file_name(file.name)
+        with translate_file_errors(workspace.display_path(file)), open_file(file, name) as source:
+            sent = _copy_file(attachments, source, name, use.key, caption)
         use.send_file(sent)
         return texts.attachments.will_be_sent(name, sent.size)
 
@@ -48,10 +48,11 @@ def send_file_tool(root: Path, home: Path) -> Tool:
 
 
 def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:
-    """A copy with a name that is the same for every try of the same call."""
-    file = f"att_{hashlib.sha256(key.encode()).hexdigest()[:26]}"
+    """Store a copy under an id that is the same for every attempt of the same call."""
+    attachment_id = f"att_{hashlib.sha256(key.encode()).hexdigest()[:26]}"
     try:
-        kept = attachments.copy(file, name, source, MAX_FILE_BYTES)
+        saved = attachments.copy(attachment_id, name, source, MAX_FILE_BYTES)
     except FileTooLarge as error:
         raise ToolFailed(texts.attachments.not_sent(name, error.message)) from error
-    return SentFile(file, name, guess_type(name)[0] or UNKNOWN_MEDIA_TYPE, kept.size, kept.path, caption)
+    media_type = guess_type(name)[0] or UNKNOWN_MEDIA_TYPE
+    return SentFile(attachment_id, name, media_type, saved.size, saved.path, caption)

@@ -1,4 +1,4 @@
-"""`shell`: commands that outlive the gateway. A call that was cut off attaches to the command it had begun."""
+"""The tool `shell`: runs commands that outlive the gateway; an interrupted call attaches to its command again."""
 
 from __future__ import annotations
 
@@ -35,22 +35,20 @@ from perdure.tools.keeper import (
 from perdure.tools.process_records import ProcessRecords
 from perdure.tools.threads import run_in_thread
 
-POLL_SECONDS = 10.0  # seconds between two looks whether a command has said something
-UNLIMITED_SECONDS = 10 * 365 * 86400.0  # the keeper ends a command in time: no other clock is needed
-
-
-MAX_OUTPUT_BYTES = 256 * 1024  # bytes of output that are read at once; what the model sees is cut further
+POLL_SECONDS = 10.0  # between two checks for new output
+UNLIMITED_SECONDS = 10 * 365 * 86400.0  # the keeper ends a command in time: no other timeout is needed
+MAX_OUTPUT_BYTES = 256 * 1024  # read at once; the model sees less
 
 ApprovalGuard = Callable[[Mapping[str, Any]], str]
 
 
 class CommandEnvironment(Struct, frozen=True):
-    """Where commands run, and what they are given."""
+    """Where commands run, and with which environment."""
 
     keepers: Path  # a directory for each command, with its output and its result
-    directory: Path  # where commands begin
+    directory: Path  # the working directory of commands
     env: Sequence[str] = ("PATH", "HOME", "LANG")  # names of the variables that are passed on
-    timeout: float = 600.0  # seconds, unless the model wishes for less or more
+    timeout: float = 600.0  # seconds, unless the model says otherwise
     status_timeouts: StatusTimeouts = DEFAULT_TIMEOUTS
 
     def variables(self) -> dict[str, str]:
@@ -68,16 +66,16 @@ def call_key(directory: Path) -> str:
 
 
 def call_directories(first: Path) -> Iterator[Path]:
-    """The directory of a call, and those that came after it because nothing was ever started in the one before."""
-    number, place = 1, first
-    while os.path.exists(place):  # noqa: PTH110 reason: what cannot be looked at raises no error here
-        yield place
+    """The directory of a call, and the later ones, each made because nothing was started in the one before."""
+    number, directory = 1, first
+    while os.path.exists(directory):  # noqa: PTH110 reason: no error for a directory that cannot be read
+        yield directory
         number += 1
-        place = first.with_name(f"{first.name}#{number}")
+        directory = first.with_name(f"{first.name}#{number}")
 
 
 def last_call_directory(first: Path) -> Path:
-    """Where the command of a call runs, or has run. Versions before 0.3.0 began in a second directory at times."""
+    """Where the command of a call runs, or has run. Versions before 0.3.0 sometimes used a second directory."""
     return [first, *call_directories(first)][-1]
 
 
@@ -87,7 +85,7 @@ def shell_tool(
     guard: ApprovalGuard | None = None,
     name: str = "shell",
 ) -> Tool:
-    """The tool itself; `guard` says why a person must approve a command, if one must."""
+    """The tool `shell`; `guard` says why a person must approve a command, if one must."""
 
     @tool(name=name, effect=Effect.ATTACHED, description=texts.prompts.SHELL, timeout=UNLIMITED_SECONDS)
     async def shell(
@@ -100,16 +98,16 @@ def shell_tool(
     ) -> str:
         if background:
             limit = None if timeout is None else max(0.1, timeout)
-            begin = LaunchSpec(command, str(environment.directory), environment.variables(), limit)
-            wishes = (notify_on_complete, output_patterns.check_patterns(watch_patterns))
+            spec = LaunchSpec(command, str(environment.directory), environment.variables(), limit)
+            wanted = (notify_on_complete, output_patterns.check_patterns(watch_patterns))
             first = call_directory(environment.keepers, use.key)
-            return await start_in_background(first, begin, use.key, records, *wishes, environment.status_timeouts)
+            return await start_in_background(first, spec, use.key, records, *wanted, environment.status_timeouts)
         if watch_patterns:
             raise ToolFailed(texts.processes.WATCH_NEEDS_BACKGROUND)
-        begin = make_launch_spec(environment, command, timeout)
-        place = await attach(call_directory(environment.keepers, use.key), begin, environment.status_timeouts)
-        seen = await _wait_for_end(place, begin.cap, use.alive, environment.status_timeouts)
-        return await result_text(place, seen, environment.status_timeouts)
+        spec = make_launch_spec(environment, command, timeout)
+        directory = await attach(call_directory(environment.keepers, use.key), spec, environment.status_timeouts)
+        status = await _wait_for_end(directory, spec.cap, use.alive, environment.status_timeouts)
+        return await result_text(directory, status, environment.status_timeouts)
 
     where = f"{socket.gethostname()}:{environment.keepers}"
     return replace(
@@ -118,7 +116,7 @@ def shell_tool(
 
 
 async def _make_call_directory(keepers: Path, key: str) -> None:
-    """Make the directory of a call, before its intent is on record: if it is gone later, it has vanished."""
+    """Make the directory of a call before its intent is journalled: if it is missing later, it was removed."""
     try:
         await run_in_thread(lambda: keeper.make_directory(call_directory(keepers, key)))
     except OSError as error:
@@ -134,7 +132,7 @@ async def start_in_background(
     patterns: Sequence[str],
     timeouts: StatusTimeouts,
 ) -> str:
-    """Start a command that nobody waits for. It is on record first, so that it outlives its turn."""
+    """Start a command that nobody waits for. It is recorded first, so that it outlives its turn."""
     process = await records.record(key, first.name, spec.command, notify=notify, patterns=patterns)
     try:
         await attach(first, spec, timeouts)
@@ -148,15 +146,15 @@ async def start_in_background(
 async def _wait_for_end(
     directory: Path, max_bytes: int, report_activity: Callable[[], None], timeouts: StatusTimeouts
 ) -> CommandStatus:
-    """Wait for the end of a command. What it says meanwhile is a sign of life."""
-    heard = 0
+    """Wait for the end of a command, and report its new output as activity of the turn."""
+    last_size = 0
     while True:
         await keeper.wait_for_end(directory, POLL_SECONDS)
-        if not isinstance(seen := await keeper.wait_for_status(directory, timeouts), CommandRunning):
-            return seen
+        if not isinstance(status := await keeper.wait_for_status(directory, timeouts), CommandRunning):
+            return status
         size = await keeper.retry_os_errors(lambda: keeper.output_size(directory), timeouts)
-        if size != heard or size == max_bytes:  # a keeper of an earlier version stops there, and nobody can tell
-            heard = size
+        if size != last_size or size == max_bytes:  # a keeper of an earlier version stores no more than that
+            last_size = size
             report_activity()
 
 
@@ -166,58 +164,58 @@ def make_launch_spec(environment: CommandEnvironment, command: str, timeout: flo
         directory=str(environment.directory),
         env=environment.variables(),
         timeout=environment.timeout if timeout is None else max(0.1, timeout),
-        input=False,  # nobody could write to it
+        input=False,  # nothing could write to it
     )
 
 
 async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Path:
-    """Where the command runs, or has run: it is started only if it never was, and that is proved.
+    """The directory in which the command runs, or has run. It is started only if it certainly never was.
 
-    The directory was made before the call's intent was on record: if it is not there, the command may have run.
+    The directory was made before the call's intent was journalled: if it is missing, the command may have run.
     """
-    place = last_call_directory(first)
-    match await keeper.wait_for_status(place, timeouts):
+    directory = last_call_directory(first)
+    match await keeper.wait_for_status(directory, timeouts):
         case CommandMissing():
             raise OutcomeUnknown(texts.shell.FILES_GONE)
         case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
         case CommandUnclaimed():
-            await _start_shielded(place, spec, timeouts)
+            await _start_shielded(directory, spec, timeouts)
         case CommandNeverStarted():
             raise ToolFailed(texts.shell.not_started(texts.shell.CANCELLED_BEFORE_START))
-    return place
+    return directory
 
 
 async def _start_shielded(directory: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> None:
-    """Start a command. Whoever is cut off meanwhile leaves it started, or not, but not about to be."""
+    """Start a command. A call that is cancelled meanwhile waits until the command is started, or was not."""
     starting = asyncio.create_task(keeper.start_command(directory, spec, timeouts))
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
         await asyncio.wait({starting})
         if not starting.cancelled():
-            starting.exception()  # nobody is there to be told
+            starting.exception()  # retrieved, because nobody awaits it any more
         raise
 
 
 async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTimeouts) -> str:
-    """What became of a command, as the model reads it."""
+    """The outcome of a command, as the model reads it."""
     match status:
         case CommandEnded():
             output, size = await _read_output(directory, timeouts)
-            how = exit_cause(status)
+            cause = exit_cause(status)
             lost = status.seen - status.kept
             if status.kept and size == 0:
                 output = texts.processes.OUTPUT_DELETED
             return texts.shell.ended(
-                status.exit_code, status.signal, lost, output, how, middle=size == status.seen
+                status.exit_code, status.signal, lost, output, cause, middle=size == status.seen
             )
         case CommandLost(problem):
             output, _ = await _read_output(directory, timeouts)
             raise OutcomeUnknown(texts.shell.lost(problem, output))
         case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
-        case _:  # it was begun, so that its files have vanished, all or some of them
+        case _:  # it was started, so its files have been removed, all or some
             raise OutcomeUnknown(texts.shell.FILES_GONE)
 
 
@@ -227,7 +225,7 @@ def exit_cause(status: CommandEnded) -> str:
 
 
 async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, int | None]:
-    """What a command has said, and how many bytes that are; a sentence and None if it can never be read."""
+    """The output of a command and its size in bytes; a sentence and None if it cannot be read."""
     try:
         return await keeper.retry_os_errors(
             lambda: (output_excerpt(directory), keeper.output_size(directory)), timeouts
@@ -237,7 +235,7 @@ async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, 
 
 
 def output_excerpt(directory: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> str:
-    """What a command has said: all of it, or its beginning and its end."""
+    """The output of a command: all of it, or its beginning and its end."""
     size = keeper.output_size(directory)
     text, until = keeper.read_output_text(directory, 0, max_bytes, final=size <= max_bytes)
     if until >= size:

@@ -1,4 +1,4 @@
-"""Blocking work in a thread of its own."""
+"""Runs a blocking function in a thread of its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:
-    """The result of blocking work, done in a thread of its own.
+    """Run a blocking function in a thread of its own, and return its result.
 
-    Not `asyncio.to_thread`: its few threads are shared, so that a few tools which hang would stop all others,
-    and the end of the process waits for them. A thread cannot be ended: when nobody waits any more, the work
-    goes on to its end, and its result is lost.
+    `asyncio.to_thread` shares a few threads, so that a few tools that hang would stop all others, and the end of
+    the process waits for them. A thread cannot be ended: if the caller is cancelled, the function runs to its end,
+    and its result is dropped.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -26,11 +26,11 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     def run() -> None:
         try:
             result = context.run(function)
-        except BaseException as error:  # noqa: BLE001 reason: it is raised where the work is awaited
+        except BaseException as error:  # noqa: BLE001 reason: it is raised in the caller
             settle = _error_setter(done, error)
         else:
             settle = _result_setter(done, result)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle)
 
     threading.Thread(target=run, name="perdure-tool", daemon=True).start()
@@ -42,6 +42,6 @@ def _result_setter(done: asyncio.Future[T], result: T) -> Callable[[], None]:
 
 
 def _error_setter(done: asyncio.Future[T], error: BaseException) -> Callable[[], None]:
-    if isinstance(error, StopIteration):  # no future takes one
+    if isinstance(error, StopIteration):  # a future refuses it
         error = RuntimeError(f"StopIteration: {error}")
     return lambda: None if done.done() else done.set_exception(error)

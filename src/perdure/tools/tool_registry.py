@@ -1,4 +1,4 @@
-"""The tools an agent may use: all there are, narrowed to those that were chosen."""
+"""Joins toolboxes, and selects the tools that an agent may use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.errors import ConfigurationError
 
 
 class ToolRegistry:
-    """Several toolboxes as one. Of two tools with the same name the first counts."""
+    """Several toolboxes as one, narrowed to the chosen names. Of two tools with the same name the first counts."""
 
     def __init__(self, boxes: Iterable[Toolbox], chosen: Sequence[str] = ("*",)) -> None:
         self._boxes = tuple(boxes)

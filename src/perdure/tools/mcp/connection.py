@@ -1,4 +1,4 @@
-"""One connection to an MCP server, from its opening to its end. Imported only when a server is named."""
+"""One connection to an MCP server: lists its tools, and calls them. It loads the MCP SDK."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ from perdure.tools.mcp.server import McpServer
 from perdure.tools.mcp.transport import LOST, REFUSED, UNSENT, StderrTail, open_streams
 from perdure.version import __version__
 
-OPENING_SECONDS = 60.0  # seconds from the start of a process to the list of its tools
-REQUEST_SECONDS = 30.0  # seconds for everything that is no tool call
-WRITE_SECONDS = 5.0  # seconds for a call to be written
-RELISTEN_SECONDS = 15.0  # seconds after a stream of news broke off
-MAX_PAGES = 100  # of a list of tools: one that never ends must not hold us
-IDEMPOTENCY_KEY = "perdure/idempotency-key"  # where a server finds the key of a keyed call, in `_meta`
+OPENING_SECONDS = 60.0  # from the start of a process to the list of its tools
+REQUEST_SECONDS = 30.0  # for every request but a tool call
+WRITE_SECONDS = 5.0  # for a call to be written
+RELISTEN_SECONDS = 15.0  # after a subscription broke off
+MAX_PAGES = 100  # of a list of tools, which might never end
+IDEMPOTENCY_KEY = "perdure/idempotency-key"  # of a keyed call, in `_meta`
 
 _log = logging.getLogger("perdure.tools.mcp")
-logging.getLogger("mcp").addHandler(logging.NullHandler())  # we tell ourselves what matters of what it logs
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # the SDK's own logs are dropped
 
 
 class McpConnectionEnded(Exception):
-    """The connection has ended, or never came about; the text says why."""
+    """The connection has ended, or could not be opened; the message says why."""
 
 
 class McpCallNotSent(Exception):
-    """A call has not reached the server's tools, and may be sent over another connection; the text says why."""
+    """A call has not reached the server, and may be sent over another connection; the message says why."""
 
 
 class McpConnection:
-    """A connection that is opened once, gives its tools, and ends once."""
+    """A connection that is opened once, offers tools, and ends once."""
 
     def __init__(
         self, server: McpServer, mark_connected: Callable[[], None], mark_disconnected: Callable[[], None]
@@ -69,34 +69,34 @@ class McpConnection:
         self._mark_disconnected = mark_disconnected
         self._stderr = StderrTail(server)
         self._client: Client | None = None
-        self._end_reason: str | None = None  # why it takes no more calls
+        self._end_reason: str | None = None  # why no more calls are accepted
         self._calls = 0
         self._stale = False
         self._changed = asyncio.Event()
         self.offered_tools: tuple[Tool, ...] = ()
 
     async def run(self) -> NoReturn:
-        """Connect, stay connected as long as it lasts, and raise `Ended` when it is over."""
+        """Connect, stay connected, and raise `McpConnectionEnded` at the end of the connection."""
         try:
             await self._stay_connected()
-        except Exception as error:  # however a server or the SDK fails: this connection is over, and no other
+        except Exception as error:  # any failure of a server or the SDK ends this connection only
             raise McpConnectionEnded(self._explain(error)) from error
         finally:
             self.retire(texts.mcp.CONNECTION_CLOSED)
         raise McpConnectionEnded(self._explain(McpConnectionEnded(self._end_reason)))
 
     def retire(self, why: str) -> None:
-        """Take no more calls; those under way may end."""
+        """Accept no more calls; those under way may end."""
         if self._end_reason is None:
             self._end_reason = why
             self._mark_disconnected()
         self._changed.set()
 
     async def call(self, tool: str, effect: Effect, use: Use) -> str:
-        """What the tool answers, as text.
+        """Call a tool, and return its answer as text.
 
-        `NotSent`: nothing was done. `ToolFailed`: it was refused, or failed, or was cut off and may be repeated.
-        `OutcomeUnknown`: it was cut off and may have run.
+        `McpCallNotSent`: nothing was done. `ToolFailed`: the call was refused or failed, or was interrupted and
+        may be repeated. `OutcomeUnknown`: it was interrupted and may have run.
         """
         try:
             result = await self._call_tool(
@@ -106,7 +106,10 @@ class McpConnection:
             raise self._call_error(error, effect) from error
         except TimeoutError as error:
             raise self._interrupted_error(texts.mcp.timed_out(self._server.timeout), effect) from error
-        except (RuntimeError, ValidationError) as error:  # what came is not what this or any tool may answer
+        except (
+            RuntimeError,
+            ValidationError,
+        ) as error:  # the answer does not follow the protocol or the tool's schema
             raise self._interrupted_error(texts.mcp.unreadable(str(error)), effect) from error
         text = result_text(result)
         if result.is_error:
@@ -148,7 +151,7 @@ class McpConnection:
         self._changed.set()
 
     async def _keep_tools_fresh(self, client: Client) -> None:
-        """Keep the list of tools fresh until the connection is retired and its last call has ended."""
+        """Keep the list of tools up to date until the connection is retired and its last call has ended."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen, client)
             while self._end_reason is None or self._calls:
@@ -177,17 +180,17 @@ class McpConnection:
         self.offered_tools = tuple({tool.name: tool for tool in reversed(offered)}.values())[::-1]
 
     async def _listen(self, client: Client) -> None:
-        """Newer servers tell news only to those who ask for them. Whoever was not listening has to look."""
+        """Subscribe to changes of the tools, as newer servers require; after each gap, list the tools again."""
         while True:
             try:
-                async with client.listen(tools_list_changed=True) as news:
+                async with client.listen(tools_list_changed=True) as changes:
                     self._mark_stale()
-                    async for _ in news:
+                    async for _ in changes:
                         self._mark_stale()
             except ListenNotSupportedError:
                 return
             except (MCPError, SubscriptionLost, TimeoutError) as error:
-                self._mark_stale()  # not willing, or gone: the list tells which
+                self._mark_stale()  # refused, or the server is gone: listing the tools will tell
                 if isinstance(error, MCPError):
                     return
             await anyio.sleep(RELISTEN_SECONDS)
@@ -197,7 +200,7 @@ class McpConnection:
             raise McpCallNotSent(self._end_reason)
         self._calls += 1
         try:
-            # The SDK's clock starts when the call is written, and a process that hangs may not even read it.
+            # The SDK's timeout starts when the call is written, and a process that hangs may not even read it.
             async with asyncio.timeout(self._server.timeout + WRITE_SECONDS):
                 return await self._client.call_tool(tool, arguments, self._server.timeout, meta=meta)
         finally:
@@ -205,31 +208,31 @@ class McpConnection:
             self._changed.set()
 
     def _call_error(self, error: MCPError, effect: Effect) -> McpCallNotSent | ToolFailed | OutcomeUnknown:
-        said = self._server.redact(error.message)
+        message = self._server.redact(error.message)
         if error.data in (UNSENT, REFUSED, LOST):
-            self.retire(said)
+            self.retire(message)
         if error.data == UNSENT:
-            return McpCallNotSent(said)
+            return McpCallNotSent(message)
         if error.data == LOST:
-            return self._interrupted_error(said, effect)
+            return self._interrupted_error(message, effect)
         if error.code == REQUEST_TIMEOUT:
             return self._interrupted_error(texts.mcp.timed_out(self._server.timeout), effect)
         if error.code == PARSE_ERROR:
-            return self._interrupted_error(texts.mcp.unreadable(said), effect)
+            return self._interrupted_error(texts.mcp.unreadable(message), effect)
         if error.code == CONNECTION_CLOSED:
             if self._server.url:
-                self.retire(said)  # of a process, the end of its output tells
-            return self._interrupted_error(said, effect)
-        return ToolFailed(texts.mcp.call_refused(self._server.name, said))
+                self.retire(message)  # a process has ended when its output ends
+            return self._interrupted_error(message, effect)
+        return ToolFailed(texts.mcp.call_refused(self._server.name, message))
 
     def _interrupted_error(self, why: str, effect: Effect) -> ToolFailed | OutcomeUnknown:
-        said = texts.mcp.no_answer(self._server.name, why)
+        reason = texts.mcp.no_answer(self._server.name, why)
         if effect is Effect.PURE:
-            return ToolFailed(texts.mcp.may_be_repeated(said))
-        return OutcomeUnknown(said)
+            return ToolFailed(texts.mcp.may_be_repeated(reason))
+        return OutcomeUnknown(reason)
 
     def _explain(self, error: BaseException) -> str:
-        """Why there is no connection, in words; of several failures the first, since the others follow from it."""
+        """Why there is no connection, as a sentence; of several errors the first, which caused the others."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         known = isinstance(error, McpConnectionEnded | MCPError)

@@ -1,4 +1,4 @@
-"""Keeps one MCP server connected: connects, and connects again after every loss, with growing pauses."""
+"""Keeps one MCP server connected: reconnects after every loss, with growing pauses."""
 
 from __future__ import annotations
 
@@ -25,17 +25,15 @@ if TYPE_CHECKING:
     from perdure.tools.mcp.connection import McpConnection
 
 FIRST_PAUSE_SECONDS = 0.5
-MAX_PAUSE_SECONDS = 60.0  # also how long a connection must last to count as a good one
-MAX_SENDS = 2  # of a call that was not even sent
-TIMEOUT_MARGIN_SECONDS = (
-    10.0  # seconds by which the agent's patience with a call outlasts ours, so that ours finds the words
-)
+MAX_PAUSE_SECONDS = 60.0  # also the time after which a connection counts as good
+MAX_SENDS = 2  # of a call that did not reach the server
+TIMEOUT_MARGIN_SECONDS = 10.0  # from our timeout of a call to the agent's, so that ours explains it
 
 _log = logging.getLogger("perdure.tools.mcp")
 
 
 class ReconnectingServer:
-    """One server, and the connection to it if there is one."""
+    """One server, and its connection while there is one."""
 
     def __init__(self, server: McpServer, tool_name: Callable[[str], str]) -> None:
         self._server = server
@@ -46,10 +44,10 @@ class ReconnectingServer:
         self.problem: str | None = texts.mcp.NOT_CONNECTED_YET
 
     async def run(self, scope: CancelScope) -> None:
-        """Stay connected until `life` is cancelled.
+        """Stay connected until `scope` is cancelled.
 
-        Scopes of the SDK are entered and left here, in one task. It is ended by a scope and not by the task's own
-        `cancel()`: a second `cancel()` would break off the orderly end of a server's process, and leave it alive.
+        This one task enters and leaves the scopes of the SDK. It is ended by `scope` and not by the task's own
+        `cancel()`: a second `cancel()` would interrupt the orderly end of a server's process, and leave it alive.
         """
         with scope:
             pause = FIRST_PAUSE_SECONDS
@@ -62,11 +60,11 @@ class ReconnectingServer:
                 pause = min(MAX_PAUSE_SECONDS, pause * 2)
 
     def restart_wait(self) -> None:
-        """From now on whoever wants the tools waits for the server, though not for long."""
+        """Let callers of `wait_until_settled` wait for the server again, for its `startup_timeout` from now on."""
         self._wait_deadline = time.monotonic() + self._server.startup_timeout
 
     async def wait_until_settled(self) -> None:
-        """Return when the server is connected, or has had its time to be."""
+        """Wait until the server is connected, or its `startup_timeout` is up."""
         if math.isnan(self._wait_deadline):
             self.restart_wait()
         await self._wait(self._wait_deadline - time.monotonic())
@@ -106,7 +104,7 @@ class ReconnectingServer:
             async with asyncio.timeout(max(0.0, seconds)):
                 await self._connected.wait()
         except TimeoutError:
-            pass  # whoever waits goes on without
+            pass  # the caller continues without the server
 
     def _tool(self, offered: Offered) -> Tool:
         hints = offered.annotations
@@ -128,9 +126,7 @@ class ReconnectingServer:
             await self._wait(self._server.startup_timeout)
             if self._connection is None:
                 break
-            with suppress(
-                McpCallNotSent
-            ):  # the server went away while nobody looked: there will be another connection
+            with suppress(McpCallNotSent):  # the server went away unnoticed: wait for the next connection
                 return await self._connection.call(tool, effect, use)
         raise ToolFailed(texts.mcp.not_connected(self._server.name, self.problem or texts.mcp.RECONNECTING))
 

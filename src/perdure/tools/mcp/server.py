@@ -1,4 +1,4 @@
-"""What an operator says about an MCP server, and what follows from it: names, effects, surroundings."""
+"""The configuration of an MCP server, and the tool names, effects and environment that follow from it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from perdure.core.effects import Effect
 from perdure.core.redaction import redact
 from perdure.errors import ConfigurationError
 
-INHERITED_VARIABLES = ("PATH", "HOME", "LANG")  # what a server's process gets of our environment
-STARTUP_SECONDS = 10.0  # seconds
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG")  # of the gateway's environment, for a server's process
+STARTUP_SECONDS = 10.0
 MAX_NAME_CHARACTERS = 64  # of a tool, for every provider
 DECLARABLE_EFFECTS = (Effect.PURE, Effect.KEYED, Effect.ONCE)
 
 
 class McpServer(Struct, frozen=True):
-    """One MCP server: a command that we start and talk to over its pipes, or the URL of one that runs."""
+    """One MCP server: a command that the gateway starts and talks to over pipes, or a URL."""
 
     name: str
     command: tuple[str, ...] | None = None
     url: str | None = None
-    env: dict[str, str] = {}  # what the command gets beside `INHERITED`
+    env: dict[str, str] = {}  # of the command, beside `INHERITED_VARIABLES`
     headers: dict[str, str] = {}  # secret
-    effects: dict[str, str] = {}  # by the server's own name of a tool; overrides what the server says
+    effects: dict[str, str] = {}  # by the server's name of a tool; overrides the server's hints
     timeout: float = 120.0  # seconds that one call may take
     startup_timeout: float = STARTUP_SECONDS  # seconds that turns wait for the server to connect
 
@@ -34,23 +34,23 @@ class McpServer(Struct, frozen=True):
         return f"McpServer({self.name!r})"  # the rest may be secret
 
     def environment(self, ours: Mapping[str, str]) -> dict[str, str]:
-        """Everything that the command may know of its surroundings."""
+        """The whole environment of the command."""
         return {name: ours[name] for name in INHERITED_VARIABLES if name in ours} | self.env
 
     def redact(self, text: str) -> str:
-        """The text without our secrets."""
+        """The text without the secrets of this configuration."""
         return redact(text, [*self.env.values(), *self.headers.values()])
 
     def effect(self, tool: str, *, harmless: bool) -> Effect:
-        """What repeating a tool would mean: the operator's word, else the server's, else that it must not be."""
+        """The effect of a tool: declared by the operator, else by the server's hint, else `once`."""
         declared = self.effects.get(tool)
         return Effect(declared) if declared else Effect.PURE if harmless else Effect.ONCE
 
 
 def tool_name(server: str, tool: str, servers: Iterable[str]) -> str:
-    """The name by which the model knows a tool: the same at every start, whatever else is connected.
+    """The name of a tool for the model: the same at every start, whatever else is connected.
 
-    A name that had to be changed ends in a mark made from the true one, so that no two become the same.
+    A name that had to be changed ends in a hash of the original, so that no two become the same.
     """
     plain = f"{server}_{tool}"
     fit = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
@@ -62,7 +62,7 @@ def tool_name(server: str, tool: str, servers: Iterable[str]) -> str:
 
 
 def check_servers(servers: Iterable[McpServer]) -> None:
-    """Every problem of what was said about the servers, or nothing."""
+    """Raise `ConfigurationError` with every problem in the configuration of the servers."""
     servers = list(servers)
     names = [server.name for server in servers]
     problems = [f"two MCP servers are named {name!r}" for name in sorted(set(names)) if names.count(name) > 1]

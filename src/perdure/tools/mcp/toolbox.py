@@ -1,4 +1,4 @@
-"""The toolbox of all MCP servers."""
+"""The toolbox with the tools of all MCP servers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ INSTALL_HINT = "Install the extra: pip install 'perdure[mcp]'."
 class McpTools:
     """A toolbox with the tools of those servers that are connected.
 
-    `work()` runs beside everything else. `tools()` waits for a server until its `startup_timeout` after the
-    beginning of `work()`, and likewise after a connection was lost: a dead server delays the first turns a little,
-    and no turn for ever. A call of a tool whose server is not connected waits as long, and then says so.
+    `run()` runs beside everything else. `tools()` waits for a server until its `startup_timeout` after the start
+    of `run()`, and likewise after a lost connection: a dead server delays the first turns a little, and no turn
+    for ever. A call to a server that is not connected waits as long, and then fails.
     """
 
     def __init__(self, servers: Sequence[McpServer]) -> None:
@@ -31,48 +31,48 @@ class McpTools:
                 "MCP servers are configured, but the MCP client is not installed.", hint=INSTALL_HINT
             )
         names = [server.name for server in servers]
-        self._links = {
+        self._servers = {
             server.name: ReconnectingServer(server, partial(tool_name, server.name, servers=names))
             for server in servers
         }
 
     @property
     def problems(self) -> dict[str, str]:
-        """Why a server is not connected, in words, by its name."""
-        return {name: link.problem for name, link in self._links.items() if link.problem}
+        """Why servers are not connected, as sentences, by their names."""
+        return {name: server.problem for name, server in self._servers.items() if server.problem}
 
     async def tools(self) -> Sequence[Tool]:
-        """The tools there are now, after a bounded wait for servers that are about to be connected."""
-        await asyncio.gather(*(link.wait_until_settled() for link in self._links.values()))
-        return [tool for link in self._links.values() for tool in link.tools()]
+        """The tools of the connected servers, after a limited wait for those that are connecting."""
+        await asyncio.gather(*(server.wait_until_settled() for server in self._servers.values()))
+        return [tool for server in self._servers.values() for tool in server.tools()]
 
     async def run(self) -> None:
         """Keep every server connected until cancelled.
 
-        After return: every process of ours has ended and is reaped, however often we were cancelled meanwhile.
-        If we die inside: the input of the processes is closed by the kernel, and they end by themselves.
+        After return: every process of a server has ended and is reaped, however often this was cancelled.
+        If we die inside: the kernel closes the input of the processes, and they end by themselves.
         """
-        if not self._links:
+        if not self._servers:
             return
-        for link in self._links.values():
-            link.restart_wait()
+        for server in self._servers.values():
+            server.restart_wait()
         await _load()
         from anyio import CancelScope
 
-        lives = {name: CancelScope() for name in self._links}
-        tasks = [asyncio.create_task(link.run(lives[name])) for name, link in self._links.items()]
+        scopes = {name: CancelScope() for name in self._servers}
+        tasks = [asyncio.create_task(server.run(scopes[name])) for name, server in self._servers.items()]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            for life in lives.values():
-                life.cancel()
+            for scope in scopes.values():
+                scope.cancel()
             await _wait_for_all(tasks)
         for task in tasks:
             task.result()
 
 
 async def _load() -> None:
-    """Import the SDK beside the event loop: it takes more than a second."""
+    """Import the SDK in a thread, because it takes more than a second."""
     try:
         await asyncio.to_thread(import_module, "perdure.tools.mcp.connection")
     except ImportError as error:
@@ -80,12 +80,12 @@ async def _load() -> None:
 
 
 async def _wait_for_all(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait for the tasks to end; whoever cancels us a second time waits, too."""
-    impatient = False
+    """Wait for the tasks to end, also when this is cancelled meanwhile; the cancellation is raised then."""
+    cancelled = False
     while not all(task.done() for task in tasks):
         try:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
-            impatient = True
-    if impatient:
+            cancelled = True
+    if cancelled:
         raise asyncio.CancelledError

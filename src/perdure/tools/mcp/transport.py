@@ -1,8 +1,8 @@
-"""How an MCP server is reached: a process of ours with pipes, or HTTP. Imported only when a server is named.
+"""Connects to an MCP server over the pipes of a process or over HTTP. It loads the MCP SDK.
 
-A process gets the listed variables, its pipes and nothing else of ours: no socket, no lock. It is asked to end by
-closing its input, and killed with its whole process group when it does not. If the gateway itself is killed, the
-kernel closes the input, and a server that follows the protocol ends; one that does not is then left alive.
+A process inherits the listed variables, its pipes and nothing else: no socket, no lock. It ends when its input is
+closed, and is killed with its whole process group if it does not. If the gateway itself is killed, the kernel
+closes the input, and a server that follows the protocol ends; another one stays alive.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
 
-UNSENT = "perdure: nothing was asked"  # marks errors of our own making: no server puts this in an error
+UNSENT = "perdure: nothing was asked"  # marks our own errors: no server puts this into an error
 REFUSED = "perdure: turned away"
 LOST = "perdure: sent, and no answer"
 
 SESSION_HEADER = "mcp-session-id"
-CONNECT_SECONDS = 30.0  # seconds to get through to a server
-MAX_SILENCE_SECONDS = 300.0  # seconds without a byte after which a stream is taken for dead
-MAX_EVENT_BYTES = 32 * 1024 * 1024  # bytes
-MAX_STDERR_CHARACTERS = 4000  # characters of a process's last words that are kept
-MAX_SHOWN_CHARACTERS = 300  # and how many of them are shown
+CONNECT_SECONDS = 30.0  # to open a connection
+MAX_SILENCE_SECONDS = 300.0  # without a byte, after which a stream counts as dead
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+MAX_STDERR_CHARACTERS = 4000  # of a process's standard error that are kept
+MAX_SHOWN_CHARACTERS = 300  # of them in a message
 
 _log = logging.getLogger("perdure.tools.mcp")
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("perdure.tools.mcp")
 async def open_streams(
     server: McpServer, stderr: StderrTail, mark_closed: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
-    """The two streams of a connection; `ended` is told when the server has closed its side."""
+    """Open the two streams of a connection; call `mark_closed` when the server has closed its side."""
     async with AsyncExitStack() as stack:
         if server.command:
             errors = stack.enter_context(stderr.capture())
@@ -62,7 +62,7 @@ async def open_streams(
 
 
 def _process(server: McpServer, command: tuple[str, ...]) -> StdioServerParameters:
-    """The SDK passes some variables on by itself; `env` takes away those that nobody listed."""
+    """The process of a server. The SDK passes on some variables itself; `env -u` removes those not listed."""
     wanted = server.environment(os.environ)
     unset = [part for name in DEFAULT_INHERITED_ENV_VARS if name not in wanted for part in ("-u", name)]
     python, *arguments = with_inherited_limit("/usr/bin/env", *unset, "--", *command)
@@ -70,19 +70,19 @@ def _process(server: McpServer, command: tuple[str, ...]) -> StdioServerParamete
 
 
 class StderrTail:
-    """What a process wrote to its standard error lately: often the only hint at why it ended."""
+    """The last text on a process's standard error: often the only hint at why it ended."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
         self._tail = ""
 
     def __str__(self) -> str:
-        # Without secrets first, and then cut: half a secret would not be recognised.
+        # Redacted before it is shortened: half a secret would not be recognised.
         return " ".join(self._server.redact(self._tail).split())[-MAX_SHOWN_CHARACTERS:]
 
     @contextmanager
     def capture(self) -> Iterator[TextIO]:
-        """A file for a process to write to, read by us as it is written."""
+        """A file for the standard error of a process, which is read as it is written."""
         self._tail = ""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -99,19 +99,19 @@ class StderrTail:
 
     def _read(self, descriptor: int) -> bool:
         try:
-            heard = os.read(descriptor, 65536).decode(errors="replace")
+            text = os.read(descriptor, 65536).decode(errors="replace")
         except BlockingIOError:
             return False
-        self._tail = (self._tail + heard)[-MAX_STDERR_CHARACTERS:]
-        for line in heard.splitlines():
+        self._tail = (self._tail + text)[-MAX_STDERR_CHARACTERS:]
+        for line in text.splitlines():
             _log.debug(
                 "mcp_stderr", extra={"fields": {"server": self._server.name, "line": self._server.redact(line)}}
             )
-        return bool(heard)
+        return bool(text)
 
 
 class _EndReportingStream:
-    """A stream of messages that tells when it has ended."""
+    """A stream of messages that calls `mark_closed` at its end."""
 
     def __init__(self, inner: ReadStream[SessionMessage | Exception], mark_closed: Callable[[], None]) -> None:
         self._inner = inner
@@ -133,7 +133,7 @@ class _EndReportingStream:
     async def __anext__(self) -> SessionMessage | Exception:
         try:
             return await self._inner.__anext__()
-        except Exception:  # the end of an iteration is an exception, too
+        except Exception:  # including StopAsyncIteration
             self._mark_closed()
             raise
 
@@ -156,10 +156,10 @@ def _http(server: McpServer) -> httpx2.AsyncClient:
 
 
 class _ErrorReportingClient(httpx2.AsyncClient):
-    """Says of a request that failed whether it can have had an effect.
+    """Reports for each failed request whether it can have had an effect.
 
-    The SDK takes an answer that holds an error of the protocol as the answer to that one request. So a failure
-    becomes such an answer, and the other requests of the connection go on.
+    The SDK takes a response that holds a protocol error as the answer to that one request. So a failure becomes
+    such a response, and the other requests of the connection continue.
     """
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
@@ -181,9 +181,9 @@ class _ErrorReportingClient(httpx2.AsyncClient):
 
 
 def _error_response(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
-    """The response if it holds an error of the protocol, else one that does.
+    """The response, if it holds a protocol error, or else a new one that does.
 
-    Some servers turn a request away with a code that, when it comes from the SDK, means a broken connection.
+    Some servers refuse a request with a code that means a broken connection when it comes from the SDK.
     """
     status = response.status_code
     if status == 404 and SESSION_HEADER in request.headers:

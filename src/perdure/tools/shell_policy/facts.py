@@ -1,4 +1,4 @@
-"""What a command does, as values: whether that is dangerous is decided by whoever asks."""
+"""The facts about what a command does, as values; the policy decides whether they are dangerous."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from perdure.tools.shell_policy.rules import RiskReason
 
 
 class RunsCommand(Struct, frozen=True):
-    """It runs a command of these words."""
+    """The program runs a command of these words."""
 
     words: Sequence[Word]
-    local: bool = True  # and not on another machine or in a container
+    local: bool = True  # not on another machine or in a container
 
 
 class RunsCode(Struct, frozen=True):
-    """It runs a shell's code."""
+    """The program runs code of a shell."""
 
     code: Word
-    bash: bool = True  # and not the plain shell
+    bash: bool = True  # not the plain shell
     local: bool = True
 
 
 class RunsFile(Struct, frozen=True):
-    """It runs what is in a file."""
+    """The program runs the content of a file."""
 
     file: Word
 
 
 class ChangesPath(Struct, frozen=True):
-    """It makes, changes or removes what is at a place."""
+    """The program makes, changes or removes the file or folder at a path."""
 
     path: Word
 
 
 class SetsVariable(Struct, frozen=True):
-    """It gives a variable a value: `NAME=value`."""
+    """The program sets a variable: `NAME=value`."""
 
     assignment: Word
 
@@ -47,5 +47,5 @@ CommandFact = RunsCommand | RunsCode | RunsFile | ChangesPath | SetsVariable | R
 
 
 def join_words(words: Sequence[Word]) -> Word:
-    """Words as a program joins them, to one text with blanks."""
+    """The words joined with blanks, as a program like `eval` joins them."""
     return Word(" ".join(word.text for word in words), splits=not all(word.known for word in words), bare=False)

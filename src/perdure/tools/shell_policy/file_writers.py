@@ -1,4 +1,4 @@
-"""Programs that change files: which of their words are places that they change."""
+"""Finds the paths that known programs change, in their operands and options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.tools.shell_policy.rules import RiskReason
 _COPYING = "-t: -S: -m: -o: -g: -e: -P: -p: --target-directory: --suffix: --mode: --owner: --group: --rsh:"
 SED_OPTIONS = "-e: -f: -l: -i? --expression: --file: --line-length: --in-place?"
 
-# Options of programs that write elsewhere, before the stroke; and others of theirs that have a value.
+# Before the stroke: options that name a destination. Behind it: other options with a value.
 _DESTINATIONS = {
     "curl": "-o: -D: -c: --output: --output-dir: --dump-header: --cookie-jar: | "
     "-A: -b: -d: -e: -E: -F: -H: -K: -m: -T: -u: -w: -x: -X:",
@@ -28,29 +28,29 @@ _DESTINATIONS = {
 
 
 def _all(words: Sequence[Word]) -> Iterator[CommandFact]:
-    """Every operand is changed."""
-    options, places = split_permuted_options(words[1:], "-t: --target-directory:")
-    yield from (ChangesPath(place) for place in [*places, *option_values(options, "-t", "--target-directory")])
+    """The program changes every operand."""
+    options, paths = split_permuted_options(words[1:], "-t: --target-directory:")
+    yield from (ChangesPath(path) for path in [*paths, *option_values(options, "-t", "--target-directory")])
 
 
 def _last(words: Sequence[Word]) -> Iterator[CommandFact]:
-    """The last operand is changed, or a folder that an option names."""
-    options, places = split_permuted_options(words[1:], _COPYING)
-    targets = option_values(options, "-t", "--target-directory") or places[-1:]
-    yield from (ChangesPath(place) for place in (places if "-d" in option_names(options) else targets))
+    """The program changes its last operand, or a folder that an option names."""
+    options, paths = split_permuted_options(words[1:], _COPYING)
+    targets = option_values(options, "-t", "--target-directory") or paths[-1:]
+    yield from (ChangesPath(path) for path in (paths if "-d" in option_names(options) else targets))
 
 
 def _remote(words: Sequence[Word]) -> Iterator[CommandFact]:
-    """The last operand is changed, and may be on another machine."""
-    _, places = split_permuted_options(words[1:], _COPYING)
-    for place in places[-1:]:
-        yield RiskReason.OUTSIDE if ":" in place.text else ChangesPath(place)
+    """The program changes its last operand, which may be on another machine."""
+    _, paths = split_permuted_options(words[1:], _COPYING)
+    for path in paths[-1:]:
+        yield RiskReason.OUTSIDE if ":" in path.text else ChangesPath(path)
 
 
 def _removed_operands(words: Sequence[Word]) -> Iterator[CommandFact]:
-    """Every operand is removed, so each has to be named."""
-    for place in split_permuted_options(words[1:], "")[1]:
-        yield ChangesPath(place) if place.known else RiskReason.REMOVES
+    """The program removes every operand, so that each must be known by name."""
+    for path in split_permuted_options(words[1:], "")[1]:
+        yield ChangesPath(path) if path.known else RiskReason.REMOVES
 
 
 def _dd(words: Sequence[Word]) -> Iterator[CommandFact]:
@@ -60,20 +60,20 @@ def _dd(words: Sequence[Word]) -> Iterator[CommandFact]:
 
 
 def _sed(words: Sequence[Word]) -> Iterator[CommandFact]:
-    """`sed`: with `-i` every file is changed. What its script runs is found elsewhere."""
+    """`sed -i` changes every file; `interpreters` assesses its script."""
     options, rest = split_permuted_options(words[1:], SED_OPTIONS)
     scripted = option_names(options) & {"-e", "-f", "--expression", "--file"}
     if option_names(options) & {"-i", "--in-place"}:
-        yield from (ChangesPath(place) for place in (rest if scripted else rest[1:]))
+        yield from (ChangesPath(path) for path in (rest if scripted else rest[1:]))
 
 
 def _option_destinations(words: Sequence[Word], known: str) -> Iterator[CommandFact]:
-    places, _, others = known.partition("|")
-    options, _ = split_permuted_options(words[1:], f"{places} {others}")
+    destinations, _, others = known.partition("|")
+    options, _ = split_permuted_options(words[1:], f"{destinations} {others}")
     yield from (
-        ChangesPath(place)
-        for place in option_values(options, *places.replace(":", "").split())
-        if place.text != "-"
+        ChangesPath(path)
+        for path in option_values(options, *destinations.replace(":", "").split())
+        if path.text != "-"
     )
 
 
@@ -89,7 +89,7 @@ _WRITERS: dict[str, WriterFacts] = {
 
 
 def file_writer_facts(name: str, words: Sequence[Word]) -> Iterator[CommandFact]:
-    """The places that this program changes, if it is one that is known here."""
+    """The paths that a program of these tables changes."""
     if name in _WRITERS:
         yield from _WRITERS[name](words)
     elif name in _DESTINATIONS:

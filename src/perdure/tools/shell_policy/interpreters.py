@@ -1,4 +1,4 @@
-"""Programs that run code of other languages than the shell's, and what can be said about that code."""
+"""Assesses programs that run code of other languages than the shell's, such as Python, awk or SQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.tools.shell_policy.parser import Redirects
 from perdure.tools.shell_policy.rules import RiskReason
 from perdure.tools.shell_policy.wrappers import input_facts
 
-# Interpreters: their options with a value, and those whose value is code.
+# Of each interpreter: its options with a value, and those whose value is code.
 INTERPRETERS: dict[str, tuple[str, str]] = {
     "bun": ("-e: -p: -r: --eval: --print:", "-e -p --eval --print"),
     "csh": ("-c:", "-c"),
@@ -36,11 +36,11 @@ INTERPRETERS: dict[str, tuple[str, str]] = {
 }
 _ALIASES = {"nodejs": "node", "pypy": "python", "Rscript": "rscript", "luajit": "lua", "powershell": "pwsh"}
 _QUERY_OPTIONS = {"--version", "--help", "-V", "-h", "--test"}
-_SHORT_VERSION_OPTION = {"node", "perl", "php", "ruby"}  # for which `-v` is all
+_SHORT_VERSION_OPTION = {"node", "perl", "php", "ruby"}  # whose `-v` shows the version and runs nothing
 
 _AWK = "-F: -v: -f: -i: -l: -e: -E: --field-separator: --assign: --file: --source: --exec:"
 _AWK_RUNS = r"system|getline|@load"
-_AWK_WRITES = r"(?<!\|)\|(?!\|)|>"  # behind a `print`
+_AWK_WRITES = r"(?<!\|)\|(?!\|)|>"  # after a `print`
 _SED_RUNS = r"(?:^|[^A-Za-z\\])[gpiImM0-9]{0,8}[ewW](?:[gpiImM0-9]*+\s*+(?:$|[;}\n])|\s)"
 _SQL = r"(?i)\b(?:drop|truncate|delete|alter|grant|revoke|shutdown|program|system|shell)\b|\\!"
 _CLIENT = (
@@ -52,7 +52,7 @@ _NONINTERACTIVE_OPTIONS = {"-f", "--file", "-l", "--list", "--version", "--help"
 
 
 def interpreter_facts(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
-    """What an interpreter of the table runs."""
+    """What an interpreter of `INTERPRETERS` runs."""
     plain = base_name(words[0].text).rstrip("0123456789.")
     plain = _ALIASES.get(plain, plain)
     if plain not in INTERPRETERS:
@@ -72,9 +72,9 @@ def interpreter_facts(words: Words, redirects: Redirects) -> Iterator[CommandFac
 
 
 def _input_code_facts(redirects: Redirects) -> Iterator[CommandFact]:
-    """The input of an interpreter: a file that it runs, or code that cannot be read."""
-    for deed in input_facts(redirects, bash=False):
-        yield RiskReason.OTHER_CODE if isinstance(deed, RunsCode) else deed
+    """What an interpreter runs from its standard input: a file, or code that is not assessed."""
+    for fact in input_facts(redirects, bash=False):
+        yield RiskReason.OTHER_CODE if isinstance(fact, RunsCode) else fact
 
 
 def _awk(words: Words, _: Redirects) -> Iterator[CommandFact]:
@@ -128,7 +128,7 @@ def _database(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
 
 
 def _declare(words: Words, _: Redirects) -> Iterator[CommandFact]:
-    """Builtins of bash calculate the index in `name[index]`, and run the commands in it."""
+    """Builtins of bash that evaluate the index in `name[index]`, and so run the commands in it."""
     for word in words[1:]:
         if "[" in word.text and ("$(" in word.text or "`" in word.text):
             yield RiskReason.UNKNOWN_CODE

@@ -1,6 +1,6 @@
-"""Reads the words of a shell's language: quotes, expansions, and what cannot be known before they happen.
+"""Reads the words of a shell command: quotes, expansions, and marks for values that cannot be known.
 
-Whatever may mean something else to the shell than it does here is refused, never guessed.
+Syntax that a shell might understand in another way is refused, never guessed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-UNKNOWN_MARK = "\0"  # stands in a word where a value comes in that cannot be known
+UNKNOWN_MARK = "\0"  # stands in a word for a value that cannot be known
 BRACE_MARK = "\1"  # stands for a `{` that may begin a brace expansion
 WORKING_DIRECTORY_MARK = "\2"  # stands for `$PWD` and the like
-MAX_DEPTH = 30  # of what stands inside of each other
+MAX_DEPTH = 30  # of nested constructs
 
-_PLAIN = re.compile(r"[^ \t\n;&|<>()\\'\"`$*?\[{]+")  # without a meaning of its own in a word,
+_PLAIN = re.compile(r"[^ \t\n;&|<>()\\'\"`$*?\[{]+")  # characters without a special meaning in a word,
 _DOUBLE_QUOTED = re.compile(r"[^\\$`\"]+")  # between double quotes,
 _INNER = re.compile(r"[^\\$`\"'{}<>]+")  # between `${` and `}`
 _SINGLE_QUOTED = re.compile(r"'([^']*)'")
@@ -30,7 +30,7 @@ _BRACED = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 
 
 class Unreadable(Exception):
-    """A command line cannot be read for certain; the message says what is in the way."""
+    """A command line cannot be read for certain; the message says why."""
 
 
 class Word(Struct, frozen=True):
@@ -38,13 +38,13 @@ class Word(Struct, frozen=True):
 
     text: str  # without its quotes
     source: str = ""  # as it is written
-    bare: bool = True  # nothing in it is quoted or comes from elsewhere
-    splits: bool = False  # it may become any words, options among them
-    globs: bool = False  # it may become the names of files
+    bare: bool = True  # nothing in it is quoted or expanded
+    splits: bool = False  # it may become any number of words, also options
+    globs: bool = False  # it may become file names
 
     @property
     def known(self) -> bool:
-        """Whether it is certain to be one word, and which."""
+        """Whether this is certainly one word with this text."""
         return not (
             self.splits
             or self.globs
@@ -61,7 +61,7 @@ def base_name(path: str) -> str:
 
 
 class WordLexer:
-    """A reader of words. How the commands of a substitution are read is left to whoever reads commands."""
+    """Reads words. A subclass reads the commands inside of substitutions."""
 
     def __init__(self, text: str, *, bash: bool, depth: int = 0) -> None:
         if re.search(r"[\0-\x08]", text):
@@ -69,11 +69,11 @@ class WordLexer:
         self.text, self.position, self.bash, self.depth = text, 0, bash, depth
 
     def _substitution(self) -> None:
-        """Reads the commands from here to the closing parenthesis."""
+        """Read the commands from here to the closing parenthesis."""
         raise NotImplementedError
 
     def _script(self, text: str) -> None:
-        """Reads the commands of another text."""
+        """Read the commands of another text."""
         raise NotImplementedError
 
     def _refuse(self, what: str) -> NoReturn:
@@ -88,13 +88,13 @@ class WordLexer:
         return self.text.startswith(texts, self.position)
 
     def _consume(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Goes behind what this pattern finds here."""
+        """Match a pattern here, and go behind the match."""
         found = pattern.match(self.text, self.position)
         self.position = found.end() if found else self.position
         return found
 
     def _next_character(self) -> str:
-        """The next character, which has to be there since something is still open."""
+        """The next character, which must exist because a quote or an expansion is still open."""
         if self.position >= len(self.text):
             self._refuse("something in it does not end")
         self.position += 1
@@ -134,7 +134,7 @@ class WordLexer:
         return Word(text, source, bare, splits or text.startswith(BRACE_MARK), globs) if pieces else None
 
     def _part(self, char: str) -> tuple[str, bool]:
-        """A part that is quoted or comes from elsewhere, and whether it may become any words."""
+        """A part that is quoted or expanded, and whether it may become any number of words."""
         if char == "'":
             return self._quoted(_SINGLE_QUOTED), False
         if char == "`":
@@ -151,7 +151,7 @@ class WordLexer:
         return UNKNOWN_MARK, False
 
     def _double_quoted(self, closing: str) -> tuple[str, bool]:
-        """What stands between double quotes, or, with nothing to close it, in a here-document."""
+        """The text between double quotes, or, without a closing character, of a here-document."""
         pieces, splits = list[str](), False
         while closing or self.position < len(self.text):
             if plain := self._consume(_DOUBLE_QUOTED):
@@ -211,7 +211,7 @@ class WordLexer:
         return UNKNOWN_MARK, found[0] == "@" or (found[0] not in "?$#" and not in_quotes)
 
     def _braced(self, *, in_quotes: bool) -> tuple[str, bool]:
-        """`${…}`, inside of which quotes follow rules of their own, so that none are read."""
+        """Read `${…}`, in which quotes follow rules of their own and are refused."""
         start = self.position
         if not self._consume(_BRACED):
             self._refuse("it has a `${` that I do not know")
@@ -224,7 +224,7 @@ class WordLexer:
         return UNKNOWN_MARK, not in_quotes or "@" in self.text[start : self.position]
 
     def _arithmetic(self) -> None:
-        """Passes a calculation, up to its two closing parentheses."""
+        """Skip a calculation, up to its two closing parentheses."""
         depth = 0
         while depth or not self._starts_with("))"):
             if self._starts_with("$"):
@@ -238,7 +238,7 @@ class WordLexer:
 
 
 def _unescape(found: re.Match[str]) -> str:
-    """What `\\` and some characters mean between `$'` and `'`."""
+    """The character that an escape between `$'` and `'` stands for."""
     code = found[1]
     number = int(code, 8) & 0xFF if code[0] in "01234567" else int(code[1:] or "0", 16) if code[0] in "xuU" else -1
     if number in {0, 1, 2} or number > 0x10FFFF or code[0] == "c":

@@ -1,4 +1,4 @@
-"""Tells the options of a command from its operands, when it is known which options it has."""
+"""Splits the words of a command into options and operands, by the options that its program has."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Options = list[tuple[str, Word | None]]
 def split_options(words: Sequence[Word], known: str, *, strict: bool = True) -> tuple[Options, list[Word]]:
     """The options that begin these words, and the words from the first operand on.
 
-    `known` names the options: `-n:` has a value, `-i?` may have one attached to it, `-v` has none. An option that
-    is not named is refused, or, if that is not strict, has no value.
+    `known` names the options: `-n:` has a value, `-i?` may have one attached to it, `-v` has none. Another option
+    is refused or, if not `strict`, has no value.
     """
     kinds = {name.rstrip(":?"): name[-1] for name in known.split()}
     found, rest = Options(), list(words)
@@ -33,7 +33,7 @@ def split_options(words: Sequence[Word], known: str, *, strict: bool = True) -> 
 
 
 def split_permuted_options(words: Sequence[Word], known: str) -> tuple[Options, list[Word]]:
-    """The options of a program that takes them in any place, and its operands."""
+    """The options of a program that takes them between its operands, and its operands."""
     options, found, rest = Options(), list[Word](), list(words)
     while rest:
         more, rest = split_options(rest, known, strict=False)
@@ -53,7 +53,7 @@ def option_names(options: Options) -> set[str]:
 
 
 def operands(words: Sequence[Word], count: int) -> tuple[list[Word], list[Word]]:
-    """So many words, each of which is one word for certain, and the rest."""
+    """The first `count` words, each of which is certainly one word, and the rest."""
     return [_certain(word) for word in words[:count]], list(words[count:])
 
 
@@ -69,7 +69,7 @@ def _long(word: Word) -> list[tuple[str, Word | None]]:
 
 
 def _short(word: Word, kinds: dict[str, str]) -> list[tuple[str, Word | None]]:
-    """`-xzf file` as its letters; the value of the last one may follow it in the same word."""
+    """The options in a word such as `-xzf`; the value of the last one may follow in the same word."""
     given = list[tuple[str, Word | None]]()
     for at, letter in enumerate(word.text[1:], 2):
         value = word.text[at:]

@@ -1,7 +1,7 @@
-"""Reads a command line of a shell, and finds every command in it, wherever it hides.
+"""Parses a shell command line, and finds every simple command in it.
 
-The commands come out flat, in the order in which they stand: those of pipes, lists, loops, conditions, functions,
-subshells, substitutions and here-documents alike. What few people write, such as arrays, is refused.
+The commands come out flat, in the order of the text: those of pipes, lists, loops, conditions, functions,
+subshells, substitutions and here-documents alike. Rare syntax, such as arrays, is refused.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from perdure.tools.shell_policy.lexer import Unreadable, Word, WordLexer
 
-MAX_CHARACTERS, MAX_COMMANDS, MAX_WORDS = 64_000, 300, 1_000  # that are read at most; LENGTH is in characters
+MAX_CHARACTERS, MAX_COMMANDS, MAX_WORDS = 64_000, 300, 1_000  # of one command line
 
-_KEYWORD_END = r"(?=[ \t\n;&|<>()]|$)"  # a word of the language ends here
+_KEYWORD_END = r"(?=[ \t\n;&|<>()]|$)"  # the end of a keyword
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
 _REDIRECT = re.compile(r"&>>?|[0-9]*(?:<<<|<<-?|<>|<&|>>|>\||>&|[<>](?!\())")
 _SEPARATOR = re.compile(r"&&|\|\||\|&|;(?![;&])|[&|]")
@@ -37,29 +37,29 @@ _REFUSED = frozenset({"fi", "done", "esac", "}", "coproc", "function", "select"}
 
 
 class Redirect(Struct):
-    """Where a command reads from or writes to."""
+    """A redirection of a command."""
 
     operator: str  # such as `>` or `<<`
     target: Word
-    descriptor: str = ""  # of what is redirected, such as the 2 of `2>`; empty is the usual one
-    body: str | None = None  # of a here-document, with a HOLE where values come in
+    descriptor: str = ""  # such as the 2 of `2>`; empty for the default
+    body: str | None = None  # of a here-document, with `UNKNOWN_MARK` for values that come in
 
 
 Redirects = Sequence[Redirect]
 
 
 class SimpleCommand(Struct, frozen=True):
-    """A simple command; or, without words, where a whole group of commands reads from or writes to."""
+    """A simple command; without words, the redirections of a group of commands."""
 
     words: tuple[Word, ...]
     assignments: tuple[Word, ...]  # before the command, such as `A=1`
     redirects: tuple[Redirect, ...]
     source: str
-    enclosing_functions: tuple[str, ...]  # the functions in whose bodies it stands
+    enclosing_functions: tuple[str, ...]  # the functions whose bodies contain it
 
 
 def parse_command_line(text: str, *, bash: bool = True) -> list[SimpleCommand]:
-    """All commands of a command line, or `Unreadable`; without bash, those that a plain shell would find."""
+    """All commands of a command line, or `Unreadable`; without `bash`, as a plain shell reads it."""
     if len(text) > MAX_CHARACTERS:
         raise Unreadable(f"it is longer than {MAX_CHARACTERS} characters")
     found = list[SimpleCommand]()
@@ -75,10 +75,10 @@ class SimpleCommandParser(WordLexer):
     def __init__(self, text: str, commands: list[SimpleCommand], *, bash: bool, depth: int = 0) -> None:
         super().__init__(text, bash=bash, depth=depth)
         self.commands, self.enclosing_functions = commands, tuple[str, ...]()
-        self.pending_documents = list[Redirect]()  # the here-documents whose text begins after this line
+        self.pending_documents = list[Redirect]()  # here-documents whose text begins after this line
 
     def expand_document(self) -> str:
-        """The text as that of a here-document, with a HOLE where values come in."""
+        """The text as that of a here-document, with `UNKNOWN_MARK` for values that come in."""
         return self._double_quoted("")[0]
 
     def _word(self) -> Word | None:
@@ -100,7 +100,7 @@ class SimpleCommandParser(WordLexer):
             self._refuse("a here-document does not end")
 
     def _lines(self) -> None:
-        """Passes the ends of lines, and reads the here-documents that follow them."""
+        """Skip line ends, and read the here-documents that follow them."""
         self._consume(_BLANKS)
         while self._starts_with("\n"):
             self.position += 1
@@ -182,7 +182,7 @@ class CommandParser(SimpleCommandParser):
     # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _list(self, *ends: str) -> str:
-        """Reads commands up to one of these ends, and tells which it was; an empty one is the end of the text."""
+        """Read commands up to one of these ends, and return which it was; empty is the end of the text."""
         self._descend()
         while True:
             self._lines()
@@ -207,7 +207,7 @@ class CommandParser(SimpleCommandParser):
     # ── blocks ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _command(self) -> bool:
-        """Reads a command, or a word before one; tells whether a separator has to follow."""
+        """Read a command, or a keyword before one; return whether a separator must follow."""
         if self._starts_with("((") or (self._starts_with("[[") and not self.bash):
             self._refuse("it has parentheses or brackets that shells read differently")
         if self._starts_with("("):
@@ -238,7 +238,7 @@ class CommandParser(SimpleCommandParser):
         return self._group_redirects()
 
     def _group_redirects(self) -> bool:
-        """Reads where a whole group of commands reads from and writes to."""
+        """Read the redirections of a group of commands."""
         return self._simple(self.position, None, group=True)
 
     def _for(self) -> None:
@@ -271,7 +271,7 @@ class CommandParser(SimpleCommandParser):
             end = self._list(";;", ";&", ";;&", "esac")
 
     def _test(self, start: int) -> None:
-        """Reads `[[ … ]]`, in which operators have another meaning."""
+        """Read `[[ … ]]`, in which operators have another meaning."""
         words = [Word("[[")]
         while words[-1].text != "]]" or not words[-1].bare:
             self._consume(_BLANKS)

@@ -1,8 +1,9 @@
-"""Patterns for commands, which match word by word.
+"""Matches commands against patterns, word by word.
 
-In a word, `*`, `?` and `[…]` stand for letters. `**` stands for any words, and so does `*` as the last one; in
-between, `*` is one word. To find a danger, `-r` also finds `-rf`, `--force` also finds `--forc` and `--force=…`,
-and the program is found under any path. To allow something, a word has to be known, or written as in the pattern.
+In a word, `*`, `?` and `[…]` stand for characters. `**` stands for any number of words, and so does `*` as the
+last word; elsewhere `*` is one word. A dangerous pattern is matched widely: `-r` also finds `-rf`, `--force` also
+finds `--forc` and `--force=…`, and the program is found under any path. For a safe pattern each word of the
+command must be known, or written as in the pattern.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ WordTest = Callable[[str, Word], bool]
 
 
 class CommandPattern(Struct, frozen=True):
-    """Commands that are alike, and what is said about them."""
+    """A pattern of commands, and the reason that it gives."""
 
     words: tuple[str, ...]
     reason: str = ""
 
 
 def parse_pattern(text: str, reason: str = "") -> CommandPattern:
-    """The pattern that an operator writes: words between blanks."""
+    """Parse a pattern as an operator writes it: words separated by blanks."""
     words = text.split()
     if words[1:] and words[-1] == "*":
         words[-1] = "**"
@@ -38,26 +39,29 @@ def parse_pattern(text: str, reason: str = "") -> CommandPattern:
 
 
 def matches_certainly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
-    """Whether this command is certain to be one of the pattern's."""
+    """Whether a command certainly matches a dangerous pattern."""
     return _names(pattern, words[0]) and _matches(pattern.words[1:], words[1:], _word_matches, lambda _: False)
 
 
 def matches_possibly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
-    """The same, if what cannot be known were the worst; a pattern for any program says nothing then."""
+    """Whether a command could match a dangerous pattern, if its unknown words were the worst.
+
+    A pattern for any program never matches here.
+    """
     if pattern.words[:1] == ("*",) or not _names(pattern, words[0]):
         return False
     return _matches(pattern.words[1:], words[1:], _word_may_match, lambda word: word.splits)
 
 
 def matches_plainly(pattern: CommandPattern, words: Sequence[Word]) -> bool:
-    """Whether this command is one of the pattern's, and written plainly."""
+    """Whether a command matches a safe pattern, with every word known or written as in the pattern."""
     return _matches(pattern.words, words, _word_matches_plainly, lambda _: False)
 
 
 def _names(pattern: CommandPattern, program: Word) -> bool:
     name, short = program.text, base_name(program.text)
     wanted = pattern.words[0]
-    if not _WILD.search(wanted):  # which is much faster, and there are many patterns
+    if not _WILD.search(wanted):  # much faster, and there are many patterns
         return wanted in (name, short)
     return fnmatchcase(name, wanted) or fnmatchcase(short, wanted)
 
@@ -65,7 +69,7 @@ def _names(pattern: CommandPattern, program: Word) -> bool:
 def _matches(
     pattern: Sequence[str], words: Sequence[Word], fits: WordTest, is_anything: Callable[[Word], bool]
 ) -> bool:
-    """Whether the words fit, by all ways at once: a state is how much of the pattern has been used."""
+    """Whether the words match, following all possibilities at once: a state is an index into the pattern."""
     states = _with_empty_wildcards({0}, pattern)
     for word in words:
         if is_anything(word) and states:
@@ -80,7 +84,7 @@ def _can_advance(pattern: Sequence[str], at: int, word: Word, fits: WordTest) ->
 
 
 def _with_empty_wildcards(states: set[int], pattern: Sequence[str]) -> set[int]:
-    """With what can be reached without a word, because `**` may be none."""
+    """The states and those behind them that need no word, because `**` may stand for none."""
     for at in sorted(states):
         end = at
         while end < len(pattern) and pattern[end] == "**":
@@ -105,10 +109,8 @@ def _word_matches(pattern: str, word: Word) -> bool:
 
 
 def _word_may_match(pattern: str, word: Word) -> bool:
-    if word.text[:1] in {
-        UNKNOWN_MARK,
-        BRACE_MARK,
-    }:  # in quotes, for else it would be anything: then we take it for no option
+    # An unknown word that does not split is quoted: it is taken for no option.
+    if word.text[:1] in {UNKNOWN_MARK, BRACE_MARK}:
         return not pattern.startswith("-")
     known = _UNKNOWN_REST.sub("", word.text)
     if known == word.text:

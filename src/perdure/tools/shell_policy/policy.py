@@ -1,7 +1,7 @@
-"""Whether a command of a shell has to be approved before it runs, and why.
+"""Assesses whether a shell command needs approval before it runs, and why.
 
-The line is read as the shell would read it, and every command in it is judged, however it is wrapped. This keeps
-a model from doing harm by mistake; it is no wall against somebody who may write programs and run them.
+The line is parsed as the shell would parse it, and every command in it is assessed, however it is wrapped. This
+keeps a model from doing harm by mistake; it does not stop somebody who may write programs and run them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _DANGEROUS = tuple(
 
 
 class ShellPolicy(Struct, frozen=True):
-    """What is dangerous here; without anything said, what usually is."""
+    """The patterns of dangerous and safe commands; by default the built-in ones."""
 
     dangerous: tuple[CommandPattern, ...] = _DANGEROUS
     safe: tuple[CommandPattern, ...] = ()
@@ -78,7 +78,7 @@ class Assessment(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """A danger, and the part of the line in which it is."""
+    """A danger, and the part of the line that has it."""
 
     reason: str
     part: str
@@ -91,19 +91,19 @@ DEFAULT_POLICY = ShellPolicy()
 def make_policy(
     dangerous: Iterable[str] = (), safe: Iterable[str] = (), writable_folders: Iterable[str] = ()
 ) -> ShellPolicy:
-    """The usual rules, with what an operator adds to them."""
+    """The built-in rules, with the patterns and folders that an operator adds."""
     added = tuple(
         parse_pattern(text, texts.approvals.listed_as_dangerous(text)) for text in dangerous if text.strip()
     )
     allowed = tuple(parse_pattern(text) for text in safe if text.strip())
-    places = tuple(folder.rstrip("/") for folder in writable_folders)
-    return ShellPolicy((*added, *DEFAULT_POLICY.dangerous), allowed, (*DEFAULT_POLICY.writable_folders, *places))
+    folders = tuple(folder.rstrip("/") for folder in writable_folders)
+    return ShellPolicy((*added, *DEFAULT_POLICY.dangerous), allowed, (*DEFAULT_POLICY.writable_folders, *folders))
 
 
 def assess_command(command: str, policy: ShellPolicy = DEFAULT_POLICY, *, bash: bool = False) -> Assessment:
-    """Whether this command is dangerous. What cannot be read for certain is; it never raises.
+    """Assess a command line. A line that cannot be read for certain is dangerous; this never raises.
 
-    Unless it is bash that will run it, what bash reads in its own way is not read.
+    Without `bash`, syntax that only bash understands counts as unreadable.
     """
     try:
         found = _first_finding(CommandLineAssessment(policy).code_findings(command, bash=bash))
@@ -115,7 +115,7 @@ def assess_command(command: str, policy: ShellPolicy = DEFAULT_POLICY, *, bash: 
 
 
 def _first_finding(dangers: Iterator[Finding]) -> Finding | None:
-    """The first danger that is certain, or else the first."""
+    """The first finding that is certain, or else the first of all."""
     possible = None
     for found in dangers:
         if found.certain:
@@ -125,15 +125,15 @@ def _first_finding(dangers: Iterator[Finding]) -> Finding | None:
 
 
 class CommandLineAssessment:
-    """A command line that is being judged, from its first command to its last."""
+    """The assessment of one command line, from its first command to its last."""
 
     def __init__(self, policy: ShellPolicy) -> None:
         self._policy = policy
-        self._in_workspace = True  # relative paths lead into the working directory
-        self._downloaded = set[str]()  # the names of what was downloaded
+        self._in_workspace = True  # whether relative paths lead into the working directory
+        self._downloaded = set[str]()  # names of downloaded files
 
     def code_findings(self, text: str, *, bash: bool, depth: int = 0) -> Iterator[Finding]:
-        """The dangers in some code."""
+        """The findings in a shell's code."""
         for command in parse_command_line(text, bash=bash):
             for why in self._context_findings(command):
                 yield Finding(why, command.source)
@@ -143,7 +143,7 @@ class CommandLineAssessment:
                 yield from self._program_findings(command.words, command, depth)
 
     def _context_findings(self, command: SimpleCommand) -> Iterator[str]:
-        """The dangers in what is around the words of a command."""
+        """The reasons in the redirections and the enclosing functions of a command."""
         for redirect in command.redirects:
             joins = redirect.operator == ">&" and not _DESCRIPTOR_NUMBER.fullmatch(redirect.target.text)
             if redirect.operator in _WRITE_OPERATORS or joins:
@@ -152,15 +152,15 @@ class CommandLineAssessment:
             yield RiskReason.CALLS_ITSELF
 
     def _program_findings(self, words: Sequence[Word], command: SimpleCommand, depth: int) -> Iterator[Finding]:
-        """The dangers in a program and its words."""
+        """The findings in a program and its arguments."""
         if depth > MAX_DEPTH:
             raise Unreadable("it is nested too deeply")
         if not words[0].known:
             yield Finding(RiskReason.UNKNOWN_PROGRAM, command.source)
         elif not self._is_allowed(words):
             yield from self._listed_findings(words, command)
-            for deed in _command_facts(words, command):
-                yield from self._fact_findings(deed, command, depth + 1)
+            for fact in _command_facts(words, command):
+                yield from self._fact_findings(fact, command, depth + 1)
             self._record_effects(words, command)
 
     def _is_allowed(self, words: Sequence[Word]) -> bool:
@@ -187,7 +187,7 @@ class CommandLineAssessment:
                 yield Finding(why, command.source)
 
     def _located_findings(self, dangers: Iterator[Finding], *, local: bool) -> Iterator[Finding]:
-        """On another machine, no place is known to be the working directory."""
+        """The findings of an inner command; on another machine, no directory counts as the working directory."""
         inside, self._in_workspace = self._in_workspace, self._in_workspace and local
         yield from dangers
         self._in_workspace = inside and (self._in_workspace or not local)
@@ -239,18 +239,18 @@ class CommandLineAssessment:
             yield RiskReason.OUTSIDE
 
     def _record_effects(self, words: Sequence[Word], command: SimpleCommand) -> None:
-        """What the commands after this one have to know of it."""
+        """Remember downloads and changes of the directory for the later commands of the line."""
         name = base_name(words[0].text)
         if name in _DOWNLOADS or (self._downloaded and name in _COPIERS):
             targets = [redirect.target for redirect in command.redirects]
             self._downloaded |= {base_name(word.text.split("?")[0]) for word in (*words[1:], *targets)}
         if name in {"cd", "pushd"}:
-            places = [word for word in words[1:] if word.text[:1] != "-"]
-            self._in_workspace = bool(places) and places[0].text != "-" and not any(self._path_findings(places[0]))
+            paths = [word for word in words[1:] if word.text[:1] != "-"]
+            self._in_workspace = bool(paths) and paths[0].text != "-" and not any(self._path_findings(paths[0]))
 
 
 def _command_facts(words: Sequence[Word], command: SimpleCommand) -> Iterator[CommandFact]:
-    """What the program does, by all that is known of it."""
+    """What a command does, by every table that knows its program."""
     name = base_name(words[0].text)
     yield from wrapper_facts(words)
     for known in (COMMAND_RUNNERS, SCRIPT_READERS):

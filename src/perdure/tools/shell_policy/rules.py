@@ -1,7 +1,7 @@
-"""What makes a command dangerous: one table of patterns, one of what is seen in the line itself.
+"""The built-in rules: patterns of dangerous commands, and the reasons that no pattern can express.
 
-A command is dangerous if it can destroy what cannot be brought back, reaches beyond the working directory, or
-does what cannot be known before it runs. Whatever the file tools may do without being asked, a command may too.
+A command is dangerous if it can destroy something for good, reaches beyond the working directory, or does what
+cannot be known before it runs. Whatever the file tools may do without approval, a command may do too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class RiskReason(StrEnum):
-    """What no pattern can say."""
+    """The reasons that no pattern can express."""
 
     UNREADABLE = "I cannot read this line for certain"
     UNKNOWN_PROGRAM = "it runs a program whose name cannot be known before"
@@ -43,7 +43,7 @@ RISK_EXAMPLES = {
     RiskReason.DATABASE: "psql -c 'DROP TABLE users'",
 }
 
-# A sentence that goes on from "It is dangerous:", and the commands of which it is true.
+# A reason that completes "It is dangerous:", and the patterns of the commands that have it.
 DANGEROUS_COMMANDS: dict[str, str] = {
     "it removes folders with all that is in them": """
         rm ** -r *; rm ** -R *; rm ** --recursive *; rimraf *; trash-empty *; find ** -delete *;
@@ -141,7 +141,7 @@ DANGEROUS_COMMANDS: dict[str, str] = {
         gdb *; enable ** -f *; mapfile ** -C *; readarray ** -C *; hash ** -p *; sort ** --compress-program* *""",
 }
 
-# Commands that a pattern above would find, and that do no harm.
+# Commands that match a pattern above and do no harm.
 HARMLESS_COMMANDS = """
     kill %*; kill $!; kill -0 *; kill -l *; kill -L; crontab -l; mount; iptables -L *; iptables -S *; tmux ls;
     screen -ls; command -v *; command -V *; git restore --staged ."""

@@ -1,4 +1,4 @@
-"""Programs that run other commands, code or files: what they run, found in their words."""
+"""Finds the commands, code and files that wrapper programs such as `env` or `xargs` run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perdure.tools.shell_policy.options import operands, option_names, option_va
 from perdure.tools.shell_policy.parser import Redirects
 from perdure.tools.shell_policy.rules import RiskReason
 
-# Programs that run the command behind their options and so many operands.
+# Programs that run the command behind their options and this number of operands.
 WRAPPERS: dict[str, tuple[str, int]] = {
     "builtin": ("", 0),
     "bundle exec": ("", 0),
@@ -76,7 +76,7 @@ _GIT_COMMAND = r"(?i)alias\.|pager|editor|command|cmd|helper|textconv|driver|hoo
 
 
 def wrapper_facts(words: Words) -> Iterator[CommandFact]:
-    """What a program of the table runs."""
+    """The command that a program of `WRAPPERS` runs."""
     name = base_name(words[0].text)
     second = next((at for at, word in enumerate(words) if at and not word.text.startswith("-")), 0)
     both = f"{name} {words[second].text}"
@@ -92,7 +92,7 @@ def wrapper_facts(words: Words) -> Iterator[CommandFact]:
 
 
 def input_facts(redirects: Redirects, *, bash: bool, local: bool = True) -> Iterator[CommandFact]:
-    """What a shell runs that reads its commands from where its input comes from."""
+    """What a shell runs that reads its commands from its standard input."""
     found = [each for each in redirects if each.operator[0] == "<" and each.descriptor in {"", "0"}][-1:]
     for redirect in found:
         if redirect.body is not None:
@@ -160,7 +160,7 @@ def _find(words: Words, _: Redirects) -> Iterator[CommandFact]:
                 inner.append(_mark_unknown(each, "{}"))
             yield RunsCommand(inner) if inner else RiskReason.UNKNOWN_CODE
         elif word.text in {"-fprint", "-fprint0", "-fprintf", "-fls"}:
-            yield from (ChangesPath(place) for place in [next(rest, None)] if place)
+            yield from (ChangesPath(path) for path in [next(rest, None)] if path)
 
 
 def _fd(words: Words, _: Redirects) -> Iterator[CommandFact]:
