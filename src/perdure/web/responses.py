@@ -12,7 +12,7 @@ from starlette.responses import Response
 from perdure.core import texts
 from perdure.errors import PerdureError, Unavailable
 from perdure.web.pages.rendering import render_page
-from perdure.web.routes import json_response
+from perdure.web.routes import HTML, json_response
 
 
 class ErrorResponse(Struct, frozen=True):
@@ -32,9 +32,13 @@ class HttpRefusal(PerdureError):
         self.retry_after_seconds = retry_after_seconds
 
 
+def accepts_html(request: Request) -> bool:
+    return HTML in request.headers.get("accept", "")
+
+
 def error_response(request: Request, error: str, hint: str | None, status: int) -> Response:
     """An error as a page, if a browser asks for one outside `/api/`, and otherwise as JSON."""
-    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
+    if accepts_html(request) and not request.url.path.startswith("/api/"):
         return render_page("error.html", status, error=error, hint=hint)
     return json_response(ErrorResponse(error, hint or ""), status)
 

@@ -18,7 +18,7 @@ from perdure.web.auth.throttle import LoginThrottle
 from perdure.web.auth.token import tokens_match
 from perdure.web.pages.rendering import render_page
 from perdure.web.requests import read_body
-from perdure.web.responses import HttpRefusal
+from perdure.web.responses import HttpRefusal, accepts_html
 from perdure.web.routes import FORM, HTML, Endpoint, RouteSpec, route
 from perdure.web.schemas.gateway import LoginForm
 
@@ -103,10 +103,7 @@ class Authenticator:
     def _log_in_with_token(self, request: Request, given: str) -> Response:
         # Before the token is counted: another site must not use up the tries of its visitors.
         self._check_origin(request, is_cross_site(request))
-        if wait := self._throttle.seconds_to_wait(_client_address(request)):
-            raise HttpRefusal(
-                429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
-            )
+        self._check_throttle(request)
         if not tokens_match(given, self._token):
             return self._reject_token(request, given)
         self._throttle.record_success(_client_address(request))
@@ -124,7 +121,7 @@ class Authenticator:
 
     def _reject_token(self, request: Request, given: str) -> Response:
         self._count_wrong_token(request, given)
-        if "text/html" in request.headers.get("accept", ""):
+        if accepts_html(request):
             return render_page("login.html", 401, problem=texts.login.REFUSED)
         raise HttpRefusal(401, texts.login.REFUSED, texts.login.LINK_HINT)
 
@@ -142,12 +139,16 @@ class Authenticator:
             return False
         if tokens_match(given.strip(), self._token):
             return True
+        self._check_throttle(request)
+        self._count_wrong_token(request, given)
+        return False
+
+    def _check_throttle(self, request: Request) -> None:
+        """Refuse a client that has sent too many wrong tokens, before its next one is compared."""
         if wait := self._throttle.seconds_to_wait(_client_address(request)):
             raise HttpRefusal(
                 429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
             )
-        self._count_wrong_token(request, given)
-        return False
 
     def _count_wrong_token(self, request: Request, given: str) -> None:
         if wait := self._throttle.record_failure(_client_address(request), given):
