@@ -61,13 +61,13 @@ async def _listed_session(store: Store, session: Session) -> SessionResource:
 
 
 async def waits_for(store: Store, session: str) -> str | None:
-    """What a session waits for, in words."""
+    """What the open turn of a session waits for, in words; None without an open turn."""
     turn = await _open_turn(store, session)
     return WAITS_FOR[turn.state] if turn else None
 
 
 async def _open_turn(store: Store, session: str) -> Turn | None:
-    """The session's turn that has not ended: that can only be its newest."""
+    """The open turn of a session, which can only be its newest."""
     newest = await store.timelines.turns_of_session(session, limit=1)
     return newest[0].turn if newest and newest[0].turn.state in WAITS_FOR else None
 
@@ -102,22 +102,22 @@ async def explain_session(store: Store, name: str, clock: Clock) -> list[str]:
 
 
 def no_gateway_notice(settings: Settings) -> list[str]:
-    """What must be said beside an explanation when nobody is at work on the database."""
-    shared = not settings.store_url.startswith(SQLITE_PREFIX)  # a gateway of another home may be at work there
+    """The warning beside an explanation that no gateway is running, if that is certain."""
+    shared = not settings.store_url.startswith(SQLITE_PREFIX)  # a gateway with another home may use that database
     return [] if shared or lock_holder(settings.home / "lock") else [texts.recovery.NO_GATEWAY]
 
 
 async def trace_message(store: Store, name: str) -> list[FactResource]:
-    """The life of a message, a fact each, in the order in which they happened."""
-    life = await store.snapshots.trace_message(name)
-    if life is None:
+    """The recorded facts about a message, in the order in which they happened."""
+    found = await store.snapshots.trace_message(name)
+    if found is None:
         raise NotFound(f"no message is named {name!r}", hint="Give the id that the platform or the API showed.")
-    return sorted(_facts(life), key=lambda fact: fact.at)
+    return sorted(_facts(found), key=lambda fact: fact.at)
 
 
-def _facts(timeline: MessageTrace) -> Iterator[FactResource]:
-    yield received_fact(timeline.received_at, timeline.kind, timeline.message, timeline.event_key, timeline.state)
-    yield from turn_facts(timeline.records, timeline.previews, timeline.deliveries, timeline.runs)
+def _facts(trace: MessageTrace) -> Iterator[FactResource]:
+    yield received_fact(trace.received_at, trace.kind, trace.message, trace.event_key, trace.state)
+    yield from turn_facts(trace.records, trace.previews, trace.deliveries, trace.runs)
 
 
 def received_fact(at: int, kind: str, message: str, event_key: str, state: str) -> FactResource:
@@ -130,7 +130,7 @@ def turn_facts(
     deliveries: Iterable[OutboxDelivery],
     runs: Iterable[Run],
 ) -> Iterator[FactResource]:
-    """What is on record of a turn, a fact each."""
+    """The recorded facts about a turn, not in order."""
     yield from _process_exit_facts(records, runs)
     for record in records:
         yield FactResource(record.at, record.entry.kind, _entry_detail(record.entry))
@@ -145,10 +145,10 @@ def turn_facts(
 
 
 def _process_exit_facts(records: Sequence[JournalRecord], runs: Iterable[Run]) -> Iterator[FactResource]:
-    """The deaths that cut the turn off, as the supervisor saw them."""
-    cut = {record.entry.run for record in records if isinstance(record.entry, TurnInterrupted)}
+    """The process exits that interrupted the turn, as the supervisor saw them."""
+    interrupted = {record.entry.run for record in records if isinstance(record.entry, TurnInterrupted)}
     for run in runs:
-        if run.id in cut and run.died_at is not None:
+        if run.id in interrupted and run.died_at is not None:
             yield FactResource(
                 run.died_at, "gateway_died", f"{texts.recovery.process_exit(run.exit_code)}, run {run.id}"
             )
@@ -169,11 +169,11 @@ def _entry_detail(entry: Entry) -> str:
     if isinstance(entry, ModelAnswered):
         fields["calls"] = ", ".join(_format_call(call) for call in entry.calls)
         fields["usage"] = f"{entry.usage.input} + {entry.usage.output} tokens"
-    told = {name: value for name, value in fields.items() if name not in HIDDEN_FIELDS and value}
-    return ", ".join(f"{name} {_shorten(value)}" for name, value in told.items())
+    shown = {name: value for name, value in fields.items() if name not in HIDDEN_FIELDS and value}
+    return ", ".join(f"{name} {_shorten(value)}" for name, value in shown.items())
 
 
-HIDDEN_FIELDS = ("causes", "evidence", "dated", "native")  # told elsewhere, or for machines
+HIDDEN_FIELDS = ("causes", "evidence", "dated", "native")  # shown elsewhere, or for machines
 
 
 def _format_call(call: ToolCall) -> str:

@@ -33,16 +33,16 @@ PERSON_ID_FORM = "PLATFORM:ID, such as telegram:1234"
 
 
 class PeopleChange(Struct, frozen=True):
-    """What a verb has done: whether anything has changed, for whom, and the words that say so."""
+    """The result of a verb: whether anything changed, for whom, and the sentence that says so."""
 
     done: bool
     said: str
     who: str = ""
-    key: str = ""  # of a chat that is told of it
+    key: str = ""  # the session key of the chat that is notified
 
 
 class PeopleVerbs:
-    """The verbs. Each is one transaction; whoever loses a right loses what waits of theirs in the same one."""
+    """Verbs on people: each is one transaction, which also rejects waiting messages of whoever loses a right."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock = wall_clock) -> None:
         self._settings = settings
@@ -50,7 +50,7 @@ class PeopleVerbs:
         self._clock = clock
         self._authorisation = Authorisation(settings.allow_lists)
 
-    # ── looking ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── reading ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def page(self, after: str = "", limit: int = PAGE_SIZE) -> PeopleResponse:
         """A page of the people let in by name, behind the cursor; the first page also has everybody else."""
@@ -81,7 +81,7 @@ class PeopleVerbs:
     # ── changing ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def pair(self, code: str, role: str = "member", *, here: bool = False) -> PeopleChange:
-        """Let in whoever was told that code."""
+        """Let in the person who was given this pairing code."""
         now = self._clock()
         paired = await self._store.pairings.pair(code, _parse_role(role), now, here=here)
         if paired.outcome == "limited":
@@ -105,7 +105,7 @@ class PeopleVerbs:
         )
 
     async def add(self, who: str, role: str = "member", chat: str = EVERYWHERE, name: str = "") -> PeopleChange:
-        """Let somebody in by name, or give them another role."""
+        """Let a person in by name, or give them another role."""
         platform, person = parse_person_id(who)
         known = await self._store.people.find(platform, person, chat)
         added = Person(
@@ -120,7 +120,7 @@ class PeopleVerbs:
         )
 
     async def role(self, who: str, role: str, chat: str = EVERYWHERE) -> PeopleChange:
-        """Give somebody who is known another role."""
+        """Give another role to a person who was let in by name."""
         platform, person = parse_person_id(who)
         if await self._store.people.find(platform, person, chat) is None:
             raise NotFound(
@@ -130,12 +130,12 @@ class PeopleVerbs:
         return await self.add(who, role, chat)
 
     async def remove(self, who: str, chat: str | None = None) -> PeopleChange:
-        """Make somebody unknown, in one chat or wherever they were known; what waits of theirs is put away."""
+        """Remove a person, from one chat or from everywhere; their waiting messages are rejected."""
         platform, person = parse_person_id(who)
-        gone = await self._store.people.remove(platform, person, chat, self._withdraw_waiting())
+        removed = await self._store.people.remove(platform, person, chat, self._withdraw_waiting())
         listed = self._still_allowed_notice(platform, person)
-        said = f"{who} is removed." if gone else f"{who} was not known by name."
-        return PeopleChange(gone, f"{said}{listed}", who)
+        said = f"{who} is removed." if removed else f"{who} was not known by name."
+        return PeopleChange(removed, f"{said}{listed}", who)
 
     def _withdraw_waiting(self) -> Callable[..., int]:
         return self._authorisation.reject_unauthorised()
@@ -159,7 +159,7 @@ def person_id(person: Person) -> str:
 
 
 def parse_person_id(who: str) -> tuple[str, str]:
-    """Read what `perdure people` shows: a platform, and an id on it, which may hold colons of its own."""
+    """Split `PLATFORM:ID`, as `perdure people` shows it; the id may hold colons of its own."""
     platform, colon, person = who.partition(":")
     person = split_parts(person)[0] if ":" not in person else person
     if not (platform and colon and person) or "\0" in who:
@@ -250,7 +250,7 @@ def _format_time(at: int) -> str:
 
 
 async def without_gateway(settings: Settings, change: Callable[[PeopleVerbs], Awaitable[T]]) -> T:
-    """Act on the database itself, which no gateway may be using; what is to be said is said at its next start."""
+    """Apply a verb to the database while no gateway runs; its next start sends the notifications."""
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = Store(await open_database(settings.store_url, home=settings.home))
     try:

@@ -1,4 +1,4 @@
-"""The description of the HTTP API in OpenAPI 3.1, made from the lines above the methods that answer."""
+"""The OpenAPI 3.1 description of the HTTP API, generated from the route decorators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOGIN_DESCRIPTION = (
 
 
 class DescriptionApi:
-    """Describes calls, itself among them."""
+    """Serves the description of these endpoints and of itself."""
 
     def __init__(self, specs: Iterable[RouteSpec]) -> None:
         self._specs = [*specs, DescriptionApi.get.__dict__["route"]]
@@ -37,10 +37,10 @@ class DescriptionApi:
 
 
 def openapi_document(specs: Iterable[RouteSpec]) -> Json:
-    """The whole description."""
+    """The description of these endpoints, with the schemas of their bodies."""
     specs = [*specs]
-    types = [ErrorResponse, *(shape for each in specs for shape in _schema_types(each))]
-    schemas, parts = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    types = [ErrorResponse, *(body_type for each in specs for body_type in _schema_types(each))]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     refs = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, Json] = {}
     for each in specs:
@@ -51,7 +51,7 @@ def openapi_document(specs: Iterable[RouteSpec]) -> Json:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": parts,
+            "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": LOGIN_DESCRIPTION}},
         },
     }
@@ -72,19 +72,19 @@ def _operation(each: RouteSpec, refs: dict[str, Any]) -> Json:
         "responses": _responses(each, refs),
     }
     if each.request.body:
-        shapes = [refs[repr(shape)] for shape in each.request.body]
-        schema = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+        schemas = [refs[repr(body_type)] for body_type in each.request.body]
+        schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         operation["requestBody"] = {"required": True, "content": {each.request.media_type: {"schema": schema}}}
     return operation
 
 
 def _parameters(each: RouteSpec) -> list[Json]:
     text = {"type": "string"}
-    inside = [
+    in_path = [
         {"name": name, "in": "path", "required": True, "schema": text | {"minLength": 1}}
         for name in re.findall(r"{(\w+)}", each.documented_path)
     ]
-    return inside + [
+    return in_path + [
         {"name": name, "in": "query", "required": False, "schema": text} for name in each.request.query
     ]
 
@@ -93,14 +93,14 @@ def _responses(each: RouteSpec, refs: dict[str, Any]) -> Json:
     response = each.response
     schema = {"type": "object"} if response.type is None else refs[repr(response.type)]
     content = {"schema": schema} if response.media_type == JSON else {}
-    found: Json = {
+    responses: Json = {
         str(status): {"description": "as asked"}
         | ({} if 300 <= status < 400 else {"content": {response.media_type: content}})
         for status in response.statuses
     }
     if each.login == "page":
-        found["303"] = {"description": "leads to the login"}
+        responses["303"] = {"description": "leads to the login"}
     problem: Json = {JSON: {"schema": refs[repr(ErrorResponse)]}} | (
         {HTML: {}} if response.media_type == HTML else {}
     )
-    return found | {"default": {"description": "why not, and what to do", "content": problem}}
+    return responses | {"default": {"description": "why not, and what to do", "content": problem}}

@@ -1,4 +1,4 @@
-"""What the HTTP API answers: JSON, and errors that say what to do; in a browser, as a page."""
+"""Error responses: JSON with a hint that says what to do, or a page for browsers."""
 
 from __future__ import annotations
 
@@ -9,31 +9,36 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core import texts
 from perdure.errors import PerdureError, Unavailable
 from perdure.web.pages.rendering import render_page
-from perdure.web.routes import json_response
+from perdure.web.routes import HTML, json_response
 
 
 class ErrorResponse(Struct, frozen=True):
-    """What every error looks like."""
+    """The body of every error response."""
 
     error: str
     hint: str
 
 
 class HttpRefusal(PerdureError):
-    """A request that cannot be served, and why."""
+    """A request that the gateway refuses, with the status of the response."""
 
     def __init__(self, status: int, message: str, hint: str, *, retry_after_seconds: int = 0) -> None:
-        """`again` is in how many seconds the same may be asked with success."""
+        """`retry_after_seconds` says when the same request may succeed; 0 leaves the header out."""
         super().__init__(message, hint=hint)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
 
 
+def accepts_html(request: Request) -> bool:
+    return HTML in request.headers.get("accept", "")
+
+
 def error_response(request: Request, error: str, hint: str | None, status: int) -> Response:
-    """An error: a page for whoever wanted one, and JSON for programs."""
-    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
+    """An error as a page, if a browser asks for one outside `/api/`, and otherwise as JSON."""
+    if accepts_html(request) and not request.url.path.startswith("/api/"):
         return render_page("error.html", status, error=error, hint=hint)
     return json_response(ErrorResponse(error, hint or ""), status)
 
@@ -50,34 +55,33 @@ async def refusal_response(request: Request, error: Exception) -> Response:
 
 async def unavailable_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, Unavailable)  # noqa: S101 reason: registered for this class alone
-    hint = "Ask again in a moment." if request.method in ("GET", "HEAD") else "Nothing was stored; send it again."
+    hint = texts.http.READ_AGAIN if request.method in ("GET", "HEAD") else texts.http.WRITE_AGAIN
     return error_response(request, error.message, error.hint or hint, 503)
 
 
 def error_responder(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """Answers errors of ours, which say themselves what is wrong, with a status."""
+    """An exception handler that sends the message and hint of a `PerdureError` with this status."""
 
-    async def said(request: Request, error: Exception) -> Response:
-        assert isinstance(error, PerdureError)  # noqa: S101 reason: registered for classes of ours alone
+    async def respond(request: Request, error: Exception) -> Response:
+        assert isinstance(error, PerdureError)  # noqa: S101 reason: registered for subclasses alone
         return error_response(request, error.message, error.hint, status)
 
-    return said
+    return respond
 
 
 async def http_error_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 reason: registered for this class alone
-    allowed = (error.headers or {}).get("Allow", "see docs/http.md")
+    allowed = (error.headers or {}).get("Allow", texts.http.ALLOWED_METHODS_HINT)
     known = {
-        404: (f"there is nothing at {request.url.path}", "docs/http.md lists what there is."),
-        405: (f"{request.method} is not possible here", f"Allowed: {allowed}."),
+        404: (texts.http.unknown_path(request.url.path), texts.http.PATHS_HINT),
+        405: (texts.http.method_not_allowed(request.method), texts.http.allowed_methods(allowed)),
     }
-    sentence, hint = known.get(error.status_code, (error.detail, ""))
-    response = error_response(request, sentence, hint, error.status_code)
+    problem, hint = known.get(error.status_code, (error.detail, ""))
+    response = error_response(request, problem, hint, error.status_code)
     response.headers.update(error.headers or {})
     return response
 
 
 async def crash_response(request: Request, error: Exception) -> Response:
-    """The traceback goes to the log, by whoever called us; the caller learns that it is there."""
-    hint = f"The gateway's log has the details ({type(error).__name__})."
-    return error_response(request, "something went wrong inside the gateway", hint, 500)
+    """An unexpected exception: Starlette raises it again for the log, and the client is told to look there."""
+    return error_response(request, texts.http.CRASHED, texts.http.crash_details(type(error).__name__), 500)

@@ -60,7 +60,7 @@ class RouteSpec(Struct, frozen=True):
         return re.sub(r":[a-z]+}", "}", self.path)
 
 
-class Reply(Struct, Generic[T], frozen=True):
+class JsonReply(Struct, Generic[T], frozen=True):
     """A JSON value with its status, where a `json_route` has several, and a task to run after it is sent."""
 
     value: T
@@ -112,19 +112,19 @@ def json_route(
     query: tuple[str, ...] = (),
     body: BodyTypes = (),
     statuses: tuple[int, ...] = (200,),
-) -> Callable[[Callable[[Any, Request], Awaitable[T | Reply[T]]]], Method]:
+) -> Callable[[Callable[[Any, Request], Awaitable[T | JsonReply[T]]]], Method]:
     """Make an endpoint of a method that returns `response_type`, which is sent as JSON with the first status.
 
-    A method with several statuses returns a `Reply`. The other arguments are those of `route`.
+    A method with several statuses returns a `JsonReply`. The other arguments are those of `route`.
     """
     request = RequestSpec(query, body if isinstance(body, tuple) else (body,), JSON)
     response = ResponseSpec(response_type, JSON, statuses)
 
-    def mark(endpoint: Callable[[Any, Request], Awaitable[T | Reply[T]]]) -> Method:
+    def mark(endpoint: Callable[[Any, Request], Awaitable[T | JsonReply[T]]]) -> Method:
         @wraps(endpoint)
         async def respond(self: Any, request: Request) -> Response:
             found = await endpoint(self, request)
-            if isinstance(found, Reply):
+            if isinstance(found, JsonReply):
                 return json_response(found.value, found.status, found.background)
             return json_response(found, statuses[0])
 

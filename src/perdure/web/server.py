@@ -1,4 +1,4 @@
-"""The gateway as a process: its loops and its HTTP server in one event loop, stopped by signals."""
+"""Runs the gateway and its HTTP server in one event loop until a signal stops them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,15 @@ log = Log("serve")
 
 _PORT_BUSY_HINT = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
 
-KEEP_ALIVE_SECONDS = (
-    75  # seconds; longer than clients keep a connection, so that they do not meet one that we close
-)
-SHUTDOWN_SECONDS = 3  # seconds that open requests get when everything else has stopped
-MIN_STOP_SECONDS = 1.0  # seconds that a stop gets in any case
+KEEP_ALIVE_SECONDS = 75  # longer than clients keep a connection, so that the client closes it first
+SHUTDOWN_SECONDS = 3  # for open requests, after everything else has stopped
+MIN_STOP_SECONDS = 1.0  # for any stop
 
 
 class ExitDeadline:
     """Ends the process by the earliest deadline it was given, with code 1 and every thread's stack in the log.
 
-    What was not recorded as done is found at the next start. It works also when the event loop is stuck.
+    The next start recovers the turns that were interrupted. It works even if the event loop is stuck.
     """
 
     def __init__(self) -> None:
@@ -72,7 +70,7 @@ async def serve(
     lifeline: int | None = None,
     make_gateway: Callable[..., Gateway] = Gateway,
 ) -> StopKind:
-    """Run a gateway until a signal stops it. `on_ready` gets the address to log in at."""
+    """Run a gateway until a signal stops it; `on_ready` gets the URL of the login link."""
     listening = listen(settings.web.host, settings.web.port)
     loopback = ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
     token = _login_token(settings, loopback=loopback)
@@ -114,14 +112,14 @@ async def _run_gateway_and_server(gateway: Gateway, server: _GatewayServer, list
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the port, without answering on it yet."""
+    """Bind the port; nothing is accepted on it yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, so that asyncio sends small answers at once: otherwise each may wait 40 ms for the one before.
+    # With the protocol named, asyncio sets TCP_NODELAY; otherwise a small response may wait 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-    except (OSError, UnicodeError) as error:  # the latter if the host can be no name at all
+    except (OSError, UnicodeError) as error:  # UnicodeError if the host cannot be a name at all
         listening.close()
         busy = getattr(error, "errno", None) == errno.EADDRINUSE
         raise ConfigurationError(
@@ -134,7 +132,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _login_token(settings: Settings, *, loopback: bool) -> str:
-    """The token of the home. Other machines may reach us only if somebody has asked for one."""
+    """The token of the home. On an address that other machines reach, an operator must have created it."""
     home = settings.home
     if not loopback and not has_token(home):
         raise ConfigurationError(
@@ -157,22 +155,22 @@ def _login_url(listening: socket.socket, token: str) -> str:
 
 
 def _install_signal_handlers(gateway: Gateway, exit_deadline: ExitDeadline, lifeline: int | None) -> None:
-    """A signal asks for an orderly stop, a second one for a quick one; so does the end of our supervisor."""
+    """A signal asks for an orderly stop, a second signal for a quick one; the supervisor's end counts as both."""
     loop = asyncio.get_running_loop()
 
     def set_deadline(*_: object) -> None:
         exit_deadline.exit_within(gateway.settings.drain.max_seconds)
 
-    def abandoned() -> None:
+    def stop_quickly() -> None:
         loop.remove_reader(lifeline or 0)
         gateway.stop()
         gateway.stop()
 
-    asked = {signal.SIGTERM: gateway.stop, signal.SIGINT: gateway.stop, signal.SIGUSR1: gateway.restart}
-    for number, ask in asked.items():
-        loop.add_signal_handler(number, ask)
-        # Beside the loop's own way of hearing of it, and called in any case: the loop may be stuck.
+    actions = {signal.SIGTERM: gateway.stop, signal.SIGINT: gateway.stop, signal.SIGUSR1: gateway.restart}
+    for number, action in actions.items():
+        loop.add_signal_handler(number, action)
+        # Beside the loop's handler, which never runs if the loop is stuck.
         signal.signal(number, set_deadline)
 
     if lifeline is not None:
-        loop.add_reader(lifeline, abandoned)
+        loop.add_reader(lifeline, stop_quickly)

@@ -29,7 +29,7 @@ from perdure.web.requests import (
     read_new_text,
 )
 from perdure.web.responses import HttpRefusal
-from perdure.web.routes import EVENT_STREAM, GatewayApi, Reply, json_route, route
+from perdure.web.routes import EVENT_STREAM, GatewayApi, JsonReply, json_route, route
 from perdure.web.schemas.chats import (
     ChangedMessageResponse,
     ChatListResponse,
@@ -78,7 +78,7 @@ class ChatApi:
         body=NewMessageRequest,
         statuses=(202, 200),
     )
-    async def write(self, request: Request) -> Reply[StoredMessageResponse]:
+    async def write(self, request: Request) -> JsonReply[StoredMessageResponse]:
         """Store a message for the agent."""
         address, body = read_chat_address(request), await read_new_message(request)
         files = await find_uploads(self._gateway, body.attachments)
@@ -89,7 +89,7 @@ class ChatApi:
         if stored.fate is Fate.ERASED:
             raise HttpRefusal(410, texts.http.MESSAGE_ERASED, texts.http.SEND_WITH_NEW_ID)
         response = StoredMessageResponse(stored.message, stored.session, stored.key)
-        return Reply(response, 202 if stored.fresh else 200)
+        return JsonReply(response, 202 if stored.fresh else 200)
 
     @json_route(
         "PUT",

@@ -1,6 +1,6 @@
-"""The demo: a gateway that anybody may kill, to see that nothing is lost.
+"""Endpoints of the demo: kill the gateway, and count how often each step really ran.
 
-It is there with the offline model on a loopback address, and nowhere else: elsewhere these paths do not exist.
+They exist only with the offline model on a loopback address.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from starlette.requests import Request
 
 from perdure.settings import Settings
 from perdure.tools.offline_tools import recent_runs
-from perdure.web.routes import Reply, json_route
+from perdure.web.routes import JsonReply, json_route
 from perdure.web.schemas.gateway import KillResponse, StepRunsResponse
 
 OFFLINE_MODEL = "offline"
 
 
 def uses_only_offline_model(settings: Settings) -> bool:
-    """Whether nothing is lost with a gateway: on the web, the offline model alone answers."""
+    """Whether the offline model alone answers on the web, so that killing the gateway harms nobody."""
     model = settings.platform("web").model or settings.model.name
     return model == OFFLINE_MODEL and settings.agent.entrypoint is None
 
@@ -38,13 +38,13 @@ class DemoApi:
         KillResponse,
         statuses=(202,),
     )
-    async def kill(self, _: Request) -> Reply[KillResponse]:
-        """Answer, and die of a real SIGKILL: nothing is written, closed or said any more."""
-        return Reply(KillResponse(os.getpid()), 202, BackgroundTask(os.kill, os.getpid(), signal.SIGKILL))
+    async def kill(self, _: Request) -> JsonReply[KillResponse]:
+        """Send the response, then end this process with SIGKILL: it writes and closes nothing any more."""
+        return JsonReply(KillResponse(os.getpid()), 202, BackgroundTask(os.kill, os.getpid(), signal.SIGKILL))
 
     @json_route(
         "GET", "/api/demo/runs", "how often each step of a script really ran; only in the demo", StepRunsResponse
     )
     async def runs(self, _: Request) -> StepRunsResponse:
-        """Counted from the trace that the steps leave, not from the journal."""
+        """The runs of each step, counted from the log that steps write themselves, not from the journal."""
         return StepRunsResponse(Counter(recent_runs(self._step_log)))

@@ -1,7 +1,7 @@
-"""What happens in a chat, as server-sent events that can be taken up again at any id.
+"""The events of a chat as a server-sent event stream that a reader can resume at any event id.
 
-Nothing is kept for the stream itself: an event's id names a place in the chat and a place in the journal, and
-what comes behind them is read from there. So a reader who was away, or whose gateway was, misses nothing.
+The stream has no state of its own: an event's id names a position in the chat and one in the journal, and the
+store has everything behind them. So a reader misses nothing while it, or the gateway, was away.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from perdure.core.journal import (
     TurnInterrupted,
     TurnUndone,
 )
+from perdure.core.question_ids import question_id
 from perdure.errors import Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.inbox import ChatMessage
 
 KEEP_ALIVE_SECONDS = 15.0
-MAX_SUMMARY_CHARACTERS = 300  # letters
-STORE_RETRY_SECONDS = 1.0  # seconds between tries while the store gives no answer
-_LINE_BREAK_ESCAPES = {
-    code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)
-}  # many readers take them for line ends
+MAX_SUMMARY_CHARACTERS = 300
+STORE_RETRY_SECONDS = 1.0  # between reads while the store is unavailable
+# Many clients take these characters for the end of a line.
+_LINE_BREAK_ESCAPES = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 
 
 class EventCursor(Struct, frozen=True):
-    """How far a reader has come: a place in the chat, and one in the journal of a session."""
+    """How far a reader has come: a position in the chat, and one in the journal of a session."""
 
     position: int = 0
     session: str = ""
@@ -57,43 +57,45 @@ class EventCursor(Struct, frozen=True):
 
 
 async def stream_events(gateway: Gateway, web: WebAdapter, key: str, cursor: EventCursor) -> AsyncIterator[str]:
-    """Everything behind the cursor, then everything that happens, until the gateway has stopped."""
+    """Every event behind the cursor, then each new event, until the gateway has stopped."""
     address = split_session_key(key)[1]
-    with gateway.feed.subscribe(key) as bell, web.subscribe(address, bell.wake) as now:
-        told = None
+    with gateway.feed.subscribe(key) as wakeup, web.subscribe(address, wakeup.wake) as live:
+        sent = None
         while gateway.phase is not Phase.STOPPED:
             phase, paused = gateway.phase, gateway.loops.recoverer.paused
-            if told != (phase, paused):
-                told = phase, paused
+            if sent != (phase, paused):
+                sent = phase, paused
                 yield _encode_event("gateway", {"phase": phase, "resume_paused": paused})
-            while now.notices:
-                yield _encode_event("notice", {"text": now.notices.popleft()})
-            while now.previews:
-                turn, text = now.previews.popitem()
+            while live.notices:
+                yield _encode_event("notice", {"text": live.notices.popleft()})
+            while live.previews:
+                turn, text = live.previews.popitem()
                 yield _encode_event("preview", {"turn": turn, "text": text})
             try:
                 batch = await _read_events(gateway, key, cursor)
             except Unavailable:
-                # The store answers again later, or we are stopping: nothing is missed by waiting.
-                await bell.wait(STORE_RETRY_SECONDS)
+                # The store is back later, or the gateway is stopping: waiting misses nothing.
+                await wakeup.wait(STORE_RETRY_SECONDS)
                 continue
             for cursor, name, data in batch:
                 yield _encode_event(name, data, cursor)
             if not batch:
                 yield ": still here\n\n"
-                await bell.wait(KEEP_ALIVE_SECONDS)
+                await wakeup.wait(KEEP_ALIVE_SECONDS)
 
 
 def _encode_event(name: str, data: Any, cursor: EventCursor | None = None) -> str:
-    place = f"id: {cursor}\n" if cursor is not None else ""
-    return f"{place}event: {name}\ndata: {msgspec.json.encode(data).decode().translate(_LINE_BREAK_ESCAPES)}\n\n"
+    event_id = f"id: {cursor}\n" if cursor is not None else ""
+    return (
+        f"{event_id}event: {name}\ndata: {msgspec.json.encode(data).decode().translate(_LINE_BREAK_ESCAPES)}\n\n"
+    )
 
 
 ChatStreamEvent = tuple[EventCursor, str, dict[str, Any]]
 
 
 async def _read_events(gateway: Gateway, key: str, cursor: EventCursor) -> list[ChatStreamEvent]:
-    """What is behind the cursor now, told in the order in which it happened."""
+    """The events behind the cursor up to now, in the order in which they happened."""
     store = gateway.store
     messages = await store.inbox.chat_messages(key, cursor.position)
     session = cursor.session
@@ -109,22 +111,24 @@ async def _read_events(gateway: Gateway, key: str, cursor: EventCursor) -> list[
 def _merge_events(
     cursor: EventCursor, messages: list[ChatMessage], records: list[tuple[str, JournalRecord]]
 ) -> list[ChatStreamEvent]:
-    news: list[ChatStreamEvent] = []
-    told: list[tuple[int, ChatMessage | tuple[str, JournalRecord]]] = [(found[1].at, found) for found in records]
-    seen: list[tuple[int, ChatMessage | tuple[str, JournalRecord]]] = [
+    events: list[ChatStreamEvent] = []
+    recorded: list[tuple[int, ChatMessage | tuple[str, JournalRecord]]] = [
+        (found[1].at, found) for found in records
+    ]
+    written: list[tuple[int, ChatMessage | tuple[str, JournalRecord]]] = [
         (message.at, message) for message in messages
     ]
-    # Merged, not sorted: clocks may go back, but no cursor may. In the same millisecond the journal comes
-    # first, because a turn ends before its reply is seen.
-    for _, fact in heapq.merge(told, seen, key=lambda pair: pair[0]):
+    # Merged, not sorted: a clock may go back, but no cursor may. In the same millisecond the journal comes
+    # first, because a turn ends before its reply is visible.
+    for _, fact in heapq.merge(recorded, written, key=lambda pair: pair[0]):
         if isinstance(fact, ChatMessage):
             cursor = EventCursor(fact.position, cursor.session, cursor.seq)
-            news.append((cursor, "message", msgspec.to_builtins(fact)))
+            events.append((cursor, "message", msgspec.to_builtins(fact)))
         else:
             turn, record = fact
             cursor = EventCursor(cursor.position, cursor.session, record.seq)
-            news += [(cursor, name, data | {"at": record.at}) for name, data in _journal_events(turn, record)]
-    return news
+            events += [(cursor, name, data | {"at": record.at}) for name, data in _journal_events(turn, record)]
+    return events
 
 
 def _journal_events(turn: str, record: JournalRecord) -> list[tuple[str, dict[str, Any]]]:
@@ -156,7 +160,7 @@ def _journal_events(turn: str, record: JournalRecord) -> list[tuple[str, dict[st
 
 
 def _model_failure_fields(at: int, failed: ModelFailed) -> dict[str, Any]:
-    """A failed try of a model call: which one, what the provider said, and when the next one comes."""
+    """A failed request to the model: which one, what the provider said, and when the next one is sent."""
     return {
         "step": failed.step,
         "model": failed.model,
@@ -169,23 +173,22 @@ def _model_failure_fields(at: int, failed: ModelFailed) -> dict[str, Any]:
 
 
 def _call_summary(call: ToolCall) -> str:
-    """What a call is about, on one line: the words among its arguments."""
+    """The texts among the arguments of a call, on one line."""
     words = [value for value in call.arguments.values() if isinstance(value, str)]
     return texts.phrases.first_words(" ".join(words), MAX_SUMMARY_CHARACTERS)
 
 
 def _question_event(turn: str, asked: QuestionAsked) -> tuple[str, dict[str, Any]]:
-    """What a person is asked: to say something, or whether a call may run."""
+    """The event of a question that waits for words, or of a call that waits for approval."""
     if asked.approves:
-        name = f"{turn}.{asked.approves}"
         return "approval", {
-            "id": name,
+            "id": question_id(turn, asked.approves),
             "turn": turn,
             "call": asked.approves,
             "text": asked.text,
             "until": asked.until,
         }
-    name = f"{turn}.{asked.question}"
+    name = question_id(turn, asked.question)
     return "question", {"id": name, "turn": turn, "text": asked.text, "options": asked.options}
 
 
@@ -200,6 +203,6 @@ def _turn_event_fields(turn: str, entry: Entry) -> dict[str, Any]:
         case TurnCancelled():
             return {"why": entry.why}
         case QuestionAnswered():
-            return {"question": f"{turn}.{entry.question}", "answer": entry.text}
+            return {"question": question_id(turn, entry.question), "answer": entry.text}
         case _:
             return {}

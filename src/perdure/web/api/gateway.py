@@ -7,7 +7,7 @@ from starlette.requests import Request
 from perdure.core import texts
 from perdure.operations.configuration import effective_settings
 from perdure.runtime.gateway import Gateway, Phase
-from perdure.web.routes import GatewayApi, Reply, json_route
+from perdure.web.routes import GatewayApi, JsonReply, json_route
 from perdure.web.schemas.gateway import (
     ConfigurationResponse,
     HealthResponse,
@@ -27,10 +27,10 @@ class HealthApi(GatewayApi):
         login="no",
         statuses=(200, 503),
     )
-    async def live(self, _: Request) -> Reply[HealthResponse]:
+    async def live(self, _: Request) -> JsonReply[HealthResponse]:
         """Whether the database takes writes."""
         problem = self._gateway.store.problem
-        return Reply(HealthResponse(problem is None, [problem] if problem else []), 503 if problem else 200)
+        return JsonReply(HealthResponse(problem is None, [problem] if problem else []), 503 if problem else 200)
 
     @json_route(
         "GET",
@@ -40,12 +40,12 @@ class HealthApi(GatewayApi):
         login="no",
         statuses=(200, 503),
     )
-    async def ready(self, _: Request) -> Reply[ReadinessResponse]:
+    async def ready(self, _: Request) -> JsonReply[ReadinessResponse]:
         """Whether every platform is connected, and the gateway is not stopping."""
         reasons = self._gateway.problems()
         if self._gateway.phase is not Phase.READY:
             reasons.append(texts.http.not_ready(self._gateway.phase))
-        return Reply(ReadinessResponse(not reasons, reasons), 503 if reasons else 200)
+        return JsonReply(ReadinessResponse(not reasons, reasons), 503 if reasons else 200)
 
 
 class ConfigurationApi(GatewayApi):

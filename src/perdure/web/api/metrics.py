@@ -1,4 +1,4 @@
-"""Figures for Prometheus, in its text format."""
+"""The metrics endpoint, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.version import __version__
 from perdure.web.routes import route
 
 METRICS_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-RECOUNT_FACTOR = 50  # recoveries are counted anew after so many times as long as it took: two per cent at most
+RECOUNT_FACTOR = 50  # pause between counts of recoveries, as a multiple of a count's duration: 2 % load at most
 
 Sample = tuple[str, dict[str, str], float]
 
@@ -75,7 +75,7 @@ class MetricsApi:
             *_process_samples(),
             ("process_start_time_seconds", {}, self._started_at_seconds),
         ]
-        # If the database is away, `perdure_store_healthy` says so, and the rest is still worth telling.
+        # While the database is unavailable, `perdure_store_healthy` is 0, and the other samples are still sent.
         with suppress(Unavailable):
             store = self._gateway.store
             samples += _open_samples(await store.gauges.counts())
@@ -97,17 +97,17 @@ class MetricsApi:
 
     async def _total_samples(self) -> AsyncIterator[Sample]:
         async with self._count_lock:
-            tallies = self._gateway.store.counters
-            ended = await tallies.ended_turns()
+            counters = self._gateway.store.counters
+            ended = await counters.ended_turns()
             for outcome in ("done", "failed", "cancelled"):
                 yield "perdure_turns_ended_total", {"outcome": outcome}, ended["", outcome]
-            for (platform, state), count in sorted((await tallies.ended_replies()).items()):
+            for (platform, state), count in sorted((await counters.ended_replies()).items()):
                 yield "perdure_outbox_ended_total", {"platform": platform, "state": state}, count
             for sample in _recovery_samples(await self._count_recoveries()):
                 yield sample
 
     async def _count_recoveries(self) -> RecoveryCounts:
-        """What was counted last, unless it is time to count again."""
+        """The last count of recoveries, or a new count if the last one is too old."""
         began = time.monotonic()
         if self._last_recoveries is None or began >= self._recount_at:
             self._last_recoveries = await self._gateway.store.counters.recoveries()
@@ -140,7 +140,7 @@ def _process_samples() -> Iterator[Sample]:
 
 
 def _format_samples(samples: Iterable[Sample]) -> str:
-    """The samples, each below the lines that say what its family is."""
+    """The samples by family, each family below its HELP and TYPE lines."""
     lines: dict[str, list[str]] = {}
     for name, labels, value in samples:
         kind, meaning = METRIC_FAMILIES[name]

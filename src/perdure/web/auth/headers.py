@@ -1,4 +1,4 @@
-"""What every answer says to browsers: whose scripts may run, who may show it, who may keep it."""
+"""Security headers on every response: which scripts may run, who may embed it, who may cache it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTENT_SECURITY_POLICY = (
 SECURITY_HEADERS = [
     (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
-    # Not `no-referrer`: a browser then hides from us, too, that a form of ours was sent by a page of ours.
+    # Not `no-referrer`: a browser would then hide the origin of our own forms from us too.
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -20,20 +20,20 @@ DEFAULT_CACHE_CONTROL = (b"cache-control", b"no-store")
 
 
 class SecurityHeaders:
-    """The application behind, with these headers on every answer.
+    """ASGI middleware that adds the security headers to every response.
 
-    Written for the server's interface itself: it costs an open stream one function, and no task.
+    Not Starlette's base class for middleware, which costs a task for every open stream.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def say(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = message["headers"]
-                said = any(name.lower() == DEFAULT_CACHE_CONTROL[0] for name, _ in given)
-                message["headers"] = [*given, *SECURITY_HEADERS, *([] if said else [DEFAULT_CACHE_CONTROL])]
+                cached = any(name.lower() == DEFAULT_CACHE_CONTROL[0] for name, _ in given)
+                message["headers"] = [*given, *SECURITY_HEADERS, *([] if cached else [DEFAULT_CACHE_CONTROL])]
             await send(message)
 
-        await self._app(scope, receive, say)
+        await self._app(scope, receive, send_with_headers)

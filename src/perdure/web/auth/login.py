@@ -1,4 +1,4 @@
-"""Who may come in: the login, and what is asked of everybody who shows one."""
+"""The login by token or cookie, and the checks on every request that needs one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perdure.web.auth.throttle import LoginThrottle
 from perdure.web.auth.token import tokens_match
 from perdure.web.pages.rendering import render_page
 from perdure.web.requests import read_body
-from perdure.web.responses import HttpRefusal
+from perdure.web.responses import HttpRefusal, accepts_html
 from perdure.web.routes import FORM, HTML, Endpoint, RouteSpec, route
 from perdure.web.schemas.gateway import LoginForm
 
@@ -26,10 +26,10 @@ log = Log("gate")
 
 
 class Authenticator:
-    """Lets in whoever shows the token, or the cookie that it was once exchanged for.
+    """Accepts requests with the login token, or with the cookie that a browser got for the token.
 
-    A header with the right token counts always: nobody can send it for somebody else, and no stranger's wrong ones
-    keep its owner out. The cookie counts only if a page of ours sends it, under a name of ours.
+    A header with the right token is always accepted: no other site can make a browser send it, and wrong tokens of
+    strangers do not lock its owner out. The cookie is accepted only from our own pages, under our own host names.
     """
 
     def __init__(self, token: str, host_names: HostNames) -> None:
@@ -39,15 +39,15 @@ class Authenticator:
         self._throttle = LoginThrottle()
 
     def build_routes(self, specs: Iterable[tuple[RouteSpec, Endpoint]]) -> list[Route]:
-        """One route for each path, so that a method which it has not is answered with those that it has."""
-        doors = {"no": lambda endpoint: endpoint, "api": self.require_api_login, "page": self.require_page_login}
+        """One Starlette route per path, so that the response to an unknown method lists the allowed ones."""
+        guards = {"no": lambda endpoint: endpoint, "api": self.require_api_login, "page": self.require_page_login}
         paths: dict[str, dict[str, Endpoint]] = {}
         for each, endpoint in specs:
-            paths.setdefault(each.path, {})[each.method] = doors[each.login](endpoint)
+            paths.setdefault(each.path, {})[each.method] = guards[each.login](endpoint)
         return [Route(path, _dispatch_by_method(methods), methods=[*methods]) for path, methods in paths.items()]
 
     def require_api_login(self, endpoint: Endpoint) -> Endpoint:
-        """A call for programs: without a login it is refused in JSON."""
+        """Wrap an endpoint of the API: without a login, the request is refused with 401."""
 
         async def guarded(request: Request) -> Response:
             if not self._is_logged_in(request):
@@ -57,7 +57,7 @@ class Authenticator:
         return guarded
 
     def require_page_login(self, endpoint: Endpoint) -> Endpoint:
-        """A page for people: without a login it leads to the form for it."""
+        """Wrap a page: without a login, the browser is redirected to the login form."""
 
         async def guarded(request: Request) -> Response:
             return await endpoint(request) if self._is_logged_in(request) else _redirect("/login")
@@ -74,7 +74,7 @@ class Authenticator:
         statuses=(200, 303),
     )
     async def login_form(self, request: Request) -> Response:
-        """The link that the gateway prints logs in; without a token, there is a form."""
+        """Log in by the link that the gateway prints; without a token, show the form."""
         given = request.query_params.get("token")
         return render_page("login.html", problem="") if given is None else self._log_in_with_token(request, given)
 
@@ -88,25 +88,22 @@ class Authenticator:
         statuses=(303,),
     )
     async def log_in(self, request: Request) -> Response:
-        """What the form sends."""
+        """Log in by the token that the form sends."""
         fields = parse_qs((await read_body(request)).decode(errors="replace"))
         return self._log_in_with_token(request, fields.get("token", [""])[0].strip())
 
     @route("POST", "/logout", "logs this browser out", login="no", statuses=(303,))
     async def log_out(self, request: Request) -> Response:
-        """This browser forgets the login; others keep theirs."""
+        """Delete the cookie of this browser; other browsers stay logged in."""
         self._check_origin(request, is_cross_site(request))
         response = _redirect("/login")
         response.delete_cookie(self._cookie.name, httponly=True, samesite="lax")
         return response
 
     def _log_in_with_token(self, request: Request, given: str) -> Response:
-        # Before it is counted: no other site must use up the tries of whoever visits it.
+        # Before the token is counted: another site must not use up the tries of its visitors.
         self._check_origin(request, is_cross_site(request))
-        if wait := self._throttle.seconds_to_wait(_client_address(request)):
-            raise HttpRefusal(
-                429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
-            )
+        self._check_throttle(request)
         if not tokens_match(given, self._token):
             return self._reject_token(request, given)
         self._throttle.record_success(_client_address(request))
@@ -117,14 +114,14 @@ class Authenticator:
             max_age=COOKIE_MAX_AGE_SECONDS,
             httponly=True,
             secure=request.url.scheme == "https",
-            # Not `strict`: a link to a page of ours, opened from another site, would then ask for a login.
+            # Not `strict`: a link from another site to one of our pages would then ask for a login.
             samesite="lax",
         )
         return response
 
     def _reject_token(self, request: Request, given: str) -> Response:
         self._count_wrong_token(request, given)
-        if "text/html" in request.headers.get("accept", ""):
+        if accepts_html(request):
             return render_page("login.html", 401, problem=texts.login.REFUSED)
         raise HttpRefusal(401, texts.login.REFUSED, texts.login.LINK_HINT)
 
@@ -142,16 +139,20 @@ class Authenticator:
             return False
         if tokens_match(given.strip(), self._token):
             return True
+        self._check_throttle(request)
+        self._count_wrong_token(request, given)
+        return False
+
+    def _check_throttle(self, request: Request) -> None:
+        """Refuse a client that has sent too many wrong tokens, before its next one is compared."""
         if wait := self._throttle.seconds_to_wait(_client_address(request)):
             raise HttpRefusal(
                 429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
             )
-        self._count_wrong_token(request, given)
-        return False
 
     def _count_wrong_token(self, request: Request, given: str) -> None:
         if wait := self._throttle.record_failure(_client_address(request), given):
-            log.warning("logins_refused", client=_client_address(request), seconds=wait)
+            log.warning("wrong_tokens_throttled", client=_client_address(request), seconds=wait)
 
     def _check_origin(self, request: Request, cross_site: bool) -> None:
         host = request.headers.get("host", "")

@@ -1,8 +1,8 @@
-"""Where a browser's request comes from, as its headers tell: our own pages, or another site.
+"""Whether a browser's request comes from our own pages, and under one of our host names.
 
-A browser sends our cookie along with whatever any page makes it ask. So a request with the cookie counts only if
-the browser says that a page of ours made it; and only under a name of ours, which another site's name, led to this
-machine by its owner's DNS, is not.
+A browser sends our cookie with every request that any page makes to us. So a request with the cookie is accepted
+only if the browser says that one of our pages made it, and only under one of our host names: another site may let
+its own name resolve to this machine (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 def is_cross_site(request: Request) -> bool:
-    """Whether the browser says that another site made the request, other than by leading its person here."""
+    """Whether the browser says that another site made the request, other than by a link that a person follows."""
     site = request.headers.get("sec-fetch-site")
     if site is None:
         return "origin" in request.headers and not _origin_matches_host(request)
@@ -24,35 +24,35 @@ def is_cross_site(request: Request) -> bool:
 
 
 def is_from_our_page(request: Request) -> bool:
-    """Whether a page of ours made the request: what it may change must be proven, and not only not denied."""
+    """Whether one of our pages made the request; a request that changes something must prove its origin."""
     if request.method in SAFE_METHODS or "sec-fetch-site" in request.headers:
         return not is_cross_site(request)
     return "origin" in request.headers and _origin_matches_host(request)
 
 
 def _is_navigation(request: Request) -> bool:
-    """A link that somebody follows. It shows them a page, and tells the other site nothing."""
-    asked = request.headers
-    opened = asked.get("sec-fetch-mode") == "navigate" and asked.get("sec-fetch-dest") == "document"
+    """Whether a person follows a link: the response is a page for them, which the other site cannot read."""
+    headers = request.headers
+    opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     return request.method in SAFE_METHODS and opened
 
 
 def _origin_matches_host(request: Request) -> bool:
-    # Without the scheme: behind a proxy that speaks TLS, ours is another one than the browser's.
+    # Without the scheme: behind a TLS proxy, the gateway's scheme differs from the browser's.
     origin = request.headers["origin"].partition("://")[2].lower()
     return bool(origin) and origin == request.headers.get("host", "").lower()
 
 
 class HostNames:
-    """The names under which browsers may reach us."""
+    """The host names under which browsers may reach the gateway."""
 
     def __init__(self, names: Iterable[str] = (), *, loopback: bool = True) -> None:
-        """Without any names, and open to other machines, every name is good."""
+        """Every name is allowed if none is configured and other machines may connect."""
         self._names = {name.lower() for name in names}
         self._strict = loopback or bool(self._names)
 
     def allows(self, host: str) -> bool:
-        """Whether a Host header names us. An address always does: nobody's DNS leads anywhere else with it."""
+        """Whether a Host header names the gateway; an IP address always does, because no DNS is involved."""
         name = _without_port(host.lower())
         return not self._strict or name in self._names or name == "localhost" or _is_ip_address(name)
 

@@ -1,4 +1,4 @@
-"""The login token: made at the first start, kept in the home directory, readable by its owner alone."""
+"""The login token: a file in the home directory that the first start creates for its owner alone."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 from perdure.errors import ConfigurationError
 
-MIN_TOKEN_CHARACTERS = 16  # characters; ours have 43, and one of your own may be shorter
+MIN_TOKEN_CHARACTERS = 16  # of a token that an operator chose; generated ones have 43
 
 
 def has_token(home: Path) -> bool:
-    """Whether somebody has made a token here."""
+    """Whether the home has a token."""
     return (home / "token").exists()
 
 
 def is_token_shared(home: Path) -> bool:
-    """Whether others than its owner may read or write the token's file."""
+    """Whether users other than its owner may read or write the token's file."""
     return bool(stat.S_IMODE((home / "token").stat().st_mode) & 0o077)
 
 
 def ensure_token(home: Path) -> str:
-    """The token of this home; made if there is none."""
+    """The token of this home, created if there is none."""
     token = _load_token(home)
     if len(token) < MIN_TOKEN_CHARACTERS:
         raise ConfigurationError(
@@ -60,11 +60,11 @@ def _read_or_create(path: Path) -> str:
 
 
 def _replace_empty(path: Path) -> str:
-    """A crash at the very first start may have left the file without its token."""
+    """Create the token again: a crash at the first start may leave an empty file."""
     path.unlink()
     return _read_or_create(path)
 
 
 def tokens_match(given: str, token: str) -> bool:
-    """Compare in constant time, so that nobody can guess it letter by letter."""
+    """Compare in constant time, so that timing reveals no prefix of the token."""
     return secrets.compare_digest(given.encode(), token.encode())

@@ -1,4 +1,4 @@
-"""What can be done about each thing as it stands: buttons that post to the API once somebody has confirmed."""
+"""The actions on sessions, turns, replies and people: buttons that post to the API after a confirmation."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
 def make_action(
     name: str, path: str, body: dict[str, Any] | None = None, about: str = "", label: str = ""
 ) -> ActionResource:
-    """One button. Its label is the usual one of what it does, unless another is given."""
-    usual, question, means = texts.console.ACTIONS[name]
-    return ActionResource(label or usual, question, means, path, body or {}, about, name in DANGEROUS_ACTIONS)
+    """One button, with the texts of its action; `label` replaces the usual label."""
+    usual_label, question, means = texts.console.ACTIONS[name]
+    return ActionResource(
+        label or usual_label, question, means, path, body or {}, about, name in DANGEROUS_ACTIONS
+    )
 
 
 def session_actions(session: Session, open_turn: Turn | None) -> list[ActionResource]:
-    """`begun` is the turn that its chat is at, if there is one."""
+    """The verbs that a session allows; `open_turn` is the open turn of its chat, if there is one."""
     if session.state == "closed":
-        back = make_action(
+        bring_back = make_action(
             "bring_back", f"/api/sessions/{quote(session.id)}/resume", about=chat_label(session.key)
         )
-        return [] if open_turn else [back]
+        return [] if open_turn else [bring_back]
     turn = open_turn.state if open_turn is not None and open_turn.session == session.id else None
     possible = {
         "resume": turn == "interrupted" or session.state == "suspended",
@@ -44,7 +46,7 @@ def session_actions(session: Session, open_turn: Turn | None) -> list[ActionReso
 
 
 def turn_actions(turn: Turn, question: QuestionAsked | None) -> list[ActionResource]:
-    """Of one that waits, also to answer what it `asked`."""
+    """The verbs that a turn allows, and the answers to the question that it waits for."""
     if turn.state == "interrupted":
         return _session_verb_actions(turn.session, turn.key, "resume", "drop")
     if turn.state not in ("queued", "running", "waiting"):
@@ -56,7 +58,7 @@ def turn_actions(turn: Turn, question: QuestionAsked | None) -> list[ActionResou
 
 
 def _answer_actions(turn: Turn, question: QuestionAsked) -> list[ActionResource]:
-    """The same as in the chat: a verdict, or one of the options."""
+    """The answers that the chat offers too: approve or deny, or one of the options."""
     if question.approves:
         path = f"/api/approvals/{quote(question_id(turn.id, question.approves), safe='')}"
         verdicts = {"approve": True, "deny": False}

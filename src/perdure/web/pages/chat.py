@@ -14,7 +14,7 @@ class ChatPage:
     def __init__(self, gateway: Gateway, *, demo: bool, supervised: bool) -> None:
         self._gateway = gateway
         self._demo = demo
-        self._supervised = supervised  # whether somebody starts the gateway again when it dies
+        self._supervised = supervised  # whether a supervisor restarts the gateway when its process dies
 
     @route("GET", "/", "the chat page, with a new chat", login="page")
     async def new(self, _: Request) -> Response:
@@ -22,7 +22,7 @@ class ChatPage:
 
     @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page")
     async def existing(self, _: Request) -> Response:
-        """The page reads the name from its own address."""
+        """The page's script reads the name of the chat from the URL."""
         return self._render()
 
     def _render(self) -> Response:

@@ -1,4 +1,4 @@
-"""Pages for people: templates that are filled in, and the files beside them."""
+"""Renders the templates, and serves the static files of the pages."""
 
 from __future__ import annotations
 
@@ -23,29 +23,26 @@ MEDIA_TYPES = {
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".ico": "image/x-icon",
-    ".woff2": "font/woff2",
 }
 _STATIC_FILE_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*(\.[a-z0-9]+)")
 
 
 def render_page(template: str, status: int = 200, **values: Any) -> Response:
-    """A template, filled in."""
+    """The response with a rendered template."""
     return HTMLResponse(_template_environment().get_template(template).render(values), status)
 
 
 @cache
 def _template_environment() -> Environment:
-    # Whoever starts a gateway need not wait for it: the first page does.
+    # Jinja loads slowly: the first page waits for it, the start of the gateway does not.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(WEB_DIRECTORY / "templates")
-    made = Environment(
+    environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters.update(FILTERS)
-    return made
+    environment.filters.update(FILTERS)
+    return environment
 
 
 class StaticFileApi:
@@ -58,7 +55,7 @@ class StaticFileApi:
         statuses=(200, 304),
     )
     async def get(self, request: Request) -> Response:
-        """Browsers keep it, and ask each time whether it is still the same."""
+        """Browsers cache the file, and revalidate it by its ETag each time."""
         name = request.path_params["name"]
         content = _static_content(name)
         if content is None:
@@ -71,7 +68,7 @@ class StaticFileApi:
 
 
 def _static_content(name: str) -> bytes | None:
-    """Only what lies right there, and is of a kind that we serve."""
+    """The content of a file directly in `static/`, if its media type is one that we serve."""
     path = WEB_DIRECTORY / "static" / name
     if not _STATIC_FILE_NAME.fullmatch(name) or path.suffix not in MEDIA_TYPES or not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""A turn's life, drawn to scale: lanes of bars over one axis of time. Only geometry; the template draws it."""
+"""Lays out a turn's timeline to scale, as lanes of bars over one time axis; the template draws them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from perdure.operations.resources import (
 )
 from perdure.web.pages.filters import capitalised, duration
 
-WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 1000.0, 92.0, 14.0  # units of the drawing; names of lanes stand on the left
+WIDTH, LEFT_MARGIN, RIGHT_MARGIN = (
+    1000.0,
+    92.0,
+    14.0,
+)  # in SVG units; the names of the lanes stand in the left margin
 ROW_HEIGHT, TOP_MARGIN = 30.0, 26.0
-MIN_BAR_WIDTH = 3.0  # what took no time is seen all the same
-LETTER_WIDTH = 6.6  # about as wide as a letter
+MIN_BAR_WIDTH = 3.0  # keeps bars without duration visible
+LETTER_WIDTH = 6.6  # on average
 MAX_TICKS, MAX_TOOL_ROWS = 9, 8
-CLOSE_UP_SHARE = 0.25  # an attempt that is a smaller share of the whole is also drawn on its own
+CLOSE_UP_SHARE = 0.25  # an attempt with a smaller share of the turn gets a diagram of its own
 TICK_STEPS_MS = [base * unit for unit, bases in (
     (1, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     (1_000, (1, 2, 5, 10, 15, 30)),
@@ -34,7 +38,7 @@ TICK_STEPS_MS = [base * unit for unit, bases in (
 
 
 class TimelineBar(Struct):
-    """Something that took time. `kind` is its colour, `mark` says that it was cut off or goes on."""
+    """A span of time. `kind` is its colour; `mark` is `cut` if it was interrupted, `open` if it goes on."""
 
     at: int
     until: int
@@ -47,7 +51,7 @@ class TimelineBar(Struct):
 
     @property
     def label(self) -> str:
-        """As much of its name as has room in it."""
+        """As much of the text as fits into the bar."""
         return (
             self.text
             if self.fits(self.text)
@@ -57,7 +61,7 @@ class TimelineBar(Struct):
         )
 
     def fits(self, text: str) -> bool:
-        """Whether the whole text has room in it."""
+        """Whether the whole text fits into the bar."""
         return len(text) <= self._letters_that_fit
 
     @property
@@ -66,7 +70,7 @@ class TimelineBar(Struct):
 
 
 class OutageBar(TimelineBar):
-    """Time without a gateway, as far as is known; `death` says how the last one died, if somebody saw it."""
+    """Time without a known running gateway; `death` says how its process ended, if a supervisor saw it."""
 
     death: str = ""
 
@@ -90,7 +94,7 @@ class TimelineDiagram(Struct):
     begin: int
     end: int
     lanes: list[TimelineLane]
-    outages: list[OutageBar]  # from the death of a gateway, or its last sign of life, until that was found
+    outages: list[OutageBar]  # from the end of a run, or its last heartbeat, to the recorded interruption
     ticks: list[AxisTick] = field(default_factory=list)
 
     @property
@@ -99,10 +103,10 @@ class TimelineDiagram(Struct):
 
 
 def timeline_diagrams(timeline: TurnTimelineResponse, now: int) -> list[TimelineDiagram]:
-    """The whole life; and close-ups of attempts that would be too small to see in it."""
-    lanes, downs = _lanes(timeline, now), _outage_bars(timeline)
+    """The diagram of the whole turn, and one of each attempt that is too short to see there."""
+    lanes, outages = _lanes(timeline, now), _outage_bars(timeline)
     begin, end = _time_range([bar for lane in lanes for bar in lane.bars])
-    whole = _lay_out("The whole turn", lanes, downs, begin, end)
+    whole = _lay_out("The whole turn", lanes, outages, begin, end)
     return [whole, *(_close_up_diagram(timeline, one, now) for one in _short_attempts(timeline, now, end - begin))]
 
 
@@ -119,18 +123,18 @@ def _close_up_diagram(timeline: TurnTimelineResponse, attempt: AttemptSpan, now:
 
 
 def _lay_out(
-    name: str, lanes: Sequence[TimelineLane], downs: Iterable[OutageBar], begin: int, end: int
+    name: str, lanes: Sequence[TimelineLane], outages: Iterable[OutageBar], begin: int, end: int
 ) -> TimelineDiagram:
     end = max(end, begin + 1)
-    kept = [TimelineLane(lane.name, _place_bars(lane.bars, begin, end)) for lane in lanes]
-    kept = [lane for lane in kept if lane.bars]
-    for row, lane in enumerate(kept):
+    placed = [TimelineLane(lane.name, _place_bars(lane.bars, begin, end)) for lane in lanes]
+    visible = [lane for lane in placed if lane.bars]
+    for row, lane in enumerate(visible):
         lane.y = TOP_MARGIN + ROW_HEIGHT * row
-    return TimelineDiagram(name, begin, end, kept, _place_bars(downs, begin, end), _axis_ticks(begin, end))
+    return TimelineDiagram(name, begin, end, visible, _place_bars(outages, begin, end), _axis_ticks(begin, end))
 
 
 def _place_bars(bars: Iterable[B], begin: int, end: int) -> list[B]:
-    """The bars that are to be seen between two moments, each in its place."""
+    """The bars that overlap the time range, with their positions set."""
     found = []
     for bar in bars:
         if bar.until < begin or bar.at > end:
@@ -148,10 +152,10 @@ def _x_position(at: int, begin: int, end: int) -> float:
 
 def _axis_ticks(begin: int, end: int) -> list[AxisTick]:
     step = next((step for step in TICK_STEPS_MS if (end - begin) / step <= MAX_TICKS), TICK_STEPS_MS[-1])
-    places = range(0, end - begin + 1, step)[: MAX_TICKS + 1]
+    offsets = range(0, end - begin + 1, step)[: MAX_TICKS + 1]
     return [
-        AxisTick(round(_x_position(begin + place, begin, end), 1), duration(place) if place else "0")
-        for place in places
+        AxisTick(round(_x_position(begin + offset, begin, end), 1), duration(offset) if offset else "0")
+        for offset in offsets
     ]
 
 
@@ -159,7 +163,7 @@ def _time_range(bars: Sequence[TimelineBar]) -> tuple[int, int]:
     return min((bar.at for bar in bars), default=0), max((bar.until for bar in bars), default=1)
 
 
-# ── what there is to draw ───────────────────────────────────────────────────────────────────────────────────
+# ── bars ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _lanes(timeline: TurnTimelineResponse, now: int) -> list[TimelineLane]:
@@ -218,7 +222,7 @@ def _delivery_bar(each: DeliveryResource, now: int) -> TimelineBar:
 
 
 def _outage_bars(timeline: TurnTimelineResponse) -> list[OutageBar]:
-    """Where nothing is known to have been alive; where somebody saw the gateway die, none was there."""
+    """The times between a run's end, seen or assumed, and the recorded interruption."""
     return [_outage_bar(each) for each in timeline.interruptions]
 
 
@@ -237,7 +241,7 @@ def _outage_bar(each: InterruptionResource) -> OutageBar:
 
 
 def _split_overlapping(bars: Sequence[TimelineBar]) -> list[list[TimelineBar]]:
-    """Bars that overlap go into rows of their own; beyond a few rows, they share the last one."""
+    """Bars in rows without overlaps; from `MAX_TOOL_ROWS` on, bars share the last row."""
     rows: list[list[TimelineBar]] = []
     for bar in sorted(bars, key=lambda bar: bar.at):
         free = [row for row in rows if row[-1].until <= bar.at]

@@ -1,4 +1,4 @@
-"""The drawing of a turn as rows of a table: the same facts, in order, for whoever cannot or will not see it."""
+"""A turn's timeline as rows of a table: the same facts as the diagram, for people who cannot see it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from perdure.operations.resources import DeliveryResource, TurnTimelineResponse
 
 
 class TimelineRow(Struct, frozen=True):
-    """Something that happened, when, and how long it took."""
+    """One event of a turn: when it began and how long it took."""
 
     at: int
     what: str
-    name: str = ""  # ours, to find it in the facts
+    name: str = ""  # its id, as in the list of facts
     attempt: int | None = None
-    took: int | None = None  # none: it goes on
+    took: int | None = None  # None: it goes on
     outcome: str = ""
-    kind: str = ""  # of outcome, if its own word is another
+    kind: str = ""  # the state that colours the badge, if `outcome` is another word
     detail: str = ""
     code: str = ""
     cut: bool = False
 
 
 def timeline_rows(timeline: TurnTimelineResponse) -> list[TimelineRow]:
-    """Everything that is drawn, in the order in which it began."""
+    """Everything in the diagram, in the order in which it began."""
     return sorted(_unsorted_rows(timeline), key=lambda row: row.at)
 
 
