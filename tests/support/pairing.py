@@ -29,8 +29,12 @@ class PairingScenario(GatewayScenario):
     def __init__(self, home: Path, *stuck: str, **settings: str) -> None:
         self.agent_harness = AgentHarness(*stuck)
         given = {"PLATFORMS__WEB__ALLOW": "ann", **settings}
-        super().__init__(home, SimulatedPlatform("web"), agent=self.agent_harness.agent, **given)
+        super().__init__(home, SimulatedPlatform("web"), **given)
         self.platform.groups = {"g"}
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        """Return the options for one gateway, with the agent of the current harness."""
+        return super().options(**{"agent": self.agent_harness.agent, **more})
 
     async def wait_for_code(self, person: str = "eve", number: int = 1) -> str:
         """Wait until a person has got this many pairing codes; return the newest."""

@@ -27,7 +27,11 @@ class RecoveryScenario(GatewayScenario):
         self, home: Path, *stuck: str, platform: SimulatedPlatform | None = None, **settings: str
     ) -> None:
         self.agent_harness = AgentHarness(*stuck)
-        super().__init__(home, platform, agent=self.agent_harness.agent, **settings)
+        super().__init__(home, platform, **settings)
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        """Return the options for one gateway, with the agent of the current harness."""
+        return super().options(**{"agent": self.agent_harness.agent, **more})
 
     @asynccontextmanager
     async def serving_released(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
@@ -100,32 +104,32 @@ class RecoveryScenario(GatewayScenario):
 
 async def scenario_with_open_delivery(home: Path, platform: GatedPlatform) -> RecoveryScenario:
     """Return a scenario in which a gateway crashed in a step, while it sent a reply to chat 2."""
-    scene = RecoveryScenario(home, "b", platform=platform)
-    async with scene.crashing() as gateway:
+    scenario = RecoveryScenario(home, "b", platform=platform)
+    async with scenario.crashing() as gateway:
         platform.write(SCRIPT)
         platform.write("say: owed", chat="2")
-        await scene.agent_harness.wait_until_hanging()
+        await scenario.agent_harness.wait_until_hanging()
         await platform.wait_for_sends(1)
         [owed] = await gateway.store.outbox.open_deliveries()
     assert owed.text == "owed"
-    return scene
+    return scenario
 
 
 async def scenario_crashed_in_step(home: Path, *texts: str, stuck: str = "b", **options: Any) -> RecoveryScenario:
     """Return a scenario in which a gateway crashed in a step of these messages, or of the script."""
-    scene = RecoveryScenario(home, stuck, **options)
-    await scene.crash_in_step(*(texts or (SCRIPT,)))
-    return scene
+    scenario = RecoveryScenario(home, stuck, **options)
+    await scenario.crash_in_step(*(texts or (SCRIPT,)))
+    return scenario
 
 
 async def scenario_crashed_three_times(home: Path, seconds_between: float = 0) -> RecoveryScenario:
     """Return a scenario in which three gateways crashed in the same step, one soon after the other."""
     # A higher limit than by default, so that the session is not suspended first.
-    scene = await scenario_crashed_in_step(home, RECOVERY__MAX_WITHOUT_PROGRESS="9")
+    scenario = await scenario_crashed_in_step(home, RECOVERY__MAX_WITHOUT_PROGRESS="9")
     for _ in range(2):
-        scene.clock.move(seconds_between)
-        await scene.crash_in_step()
-    return scene
+        scenario.clock.move(seconds_between)
+        await scenario.crash_in_step()
+    return scenario
 
 
 def web_platform() -> SimulatedPlatform:
@@ -133,12 +137,12 @@ def web_platform() -> SimulatedPlatform:
     return SimulatedPlatform("web")
 
 
-async def move_session(scene: RecoveryScenario, home: Path, **fields: object) -> None:
+async def move_session(scenario: RecoveryScenario, home: Path, **fields: object) -> None:
     """Move the one session of a scenario to another home by export and import, with changed fields."""
-    exported = json.loads(await recovery.run_perdure(scene.home, "export"))
+    exported = json.loads(await recovery.run_perdure(scenario.home, "export"))
     [session] = exported["sessions"]
     session |= fields
-    scene.home = home
+    scenario.home = home
     await asyncio.to_thread(_write, home / "sessions.json", json.dumps(exported))
     await recovery.run_perdure(home, "import", str(home / "sessions.json"))
 
