@@ -1,4 +1,4 @@
-"""The sweep, quickly: every scene is crashed at every seventh point of it; `make soak` takes them all.
+"""The short crash sweep: every scenario is crashed at every seventh point; `make soak` takes all points.
 
 Drives `runtime/gateway` and `store`.
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
 def test_nothing_is_lost_or_repeated_when_killed_at_any_call(scene: type[CrashScenario], folder: Path) -> None:
-    """Every n-th point of a scene, and in each scene others.
+    """Every n-th point of a scenario, with another offset in each scenario.
 
     B20, B22, B25, B40, B46, B49, B60, B62, B63, B64, B66, B67, B70, B71, B73, B74, B75, B76, B80, B81, B84, B85,
     B90, B91, B92, B93, B96, B104.

@@ -1,4 +1,4 @@
-"""The sweep of exceptions, quickly: at every fifth point of each scene something is raised, of changing classes.
+"""The short exception sweep: an exception of a changing class at every fifth point of each scenario.
 
 Drives `runtime/gateway` and `containment`.
 
@@ -23,7 +23,7 @@ ERROR_KINDS = list(ERRORS)
 async def test_b59_gateway_lives_whatever_is_raised_at_a_call(
     scene: type[ExceptionScenario], tmp_path: Path
 ) -> None:
-    """Neighbours are served, and what failed is told: in the chat or to the platform, and in the log."""
+    """Neighbours are served, and the failure is reported: in the chat or to the platform, and in the log."""
     first = SCENARIOS.index(scene)
 
     def choose(point: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""Mutations: patches that each break one promise, and name the test that must notice.
+"""Reads and applies mutations: patches that each break one promise, and name the test that must fail.
 
 A patch is a unified diff below a header in plain words. Its hunks are found by their lines, wherever those stand,
-so that a patch outlives changes around it; what is not found exactly once does not apply.
+so that a patch outlives changes around it; a hunk that is not found exactly once does not apply.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PatchDoesNotApply(Exception):
 
 
 class Hunk(Struct, frozen=True):
-    """Lines of a file, and what stands there instead in the mutant."""
+    """Lines of a file, and their replacement in the mutant."""
 
     file: str  # below the source folder
     before: str
@@ -33,12 +33,12 @@ class Hunk(Struct, frozen=True):
 
 class Mutation(Struct, frozen=True):
     name: str
-    breaks: str  # what is broken, in a sentence
-    test: str  # the one that must fail, as pytest names it
+    breaks: str  # the broken promise, in a sentence
+    test: str  # the pytest id of the test that must fail
     hunks: tuple[Hunk, ...]
 
     def apply(self, folder: Path) -> None:
-        """Change a copy of the source; `DoesNotApply` if it is not what the patch expects."""
+        """Apply a patch to a copy of the source; raise `PatchDoesNotApply` if its lines are not found."""
         for hunk in self.hunks:
             path = folder / hunk.file
             text = path.read_text() if path.is_file() else ""
@@ -48,7 +48,7 @@ class Mutation(Struct, frozen=True):
 
 
 def mutations() -> list[Mutation]:
-    """All of them, by name."""
+    """Return all mutations, by name."""
     return [read_patch(path) for path in sorted(PATCH_FOLDER.glob("*.patch"))]
 
 

@@ -1,4 +1,4 @@
-"""`make mutants`: break the source in one place at a time, and see that the test which is named there notices.
+"""`make mutants`: applies one mutation at a time, and checks that its named test fails.
 
 A mutant is killed if that test fails by an assertion. One that survives shows a hole in the tests. A patch that
 does not apply, a test that cannot be collected, an error that is no assertion: each is neither, and fails as well.
@@ -26,7 +26,7 @@ TEST_TIMEOUT_SECONDS = 150  # seconds for one test
 
 
 class MutantRun(Struct, frozen=True):
-    """What came of a run of tests on some source."""
+    """The outcome of a run of tests on a copy of the source."""
 
     code: int
     failures: tuple[tuple[str, str, str], ...]  # when, whether by an assertion, and the words
@@ -42,7 +42,7 @@ class MutationResult(Struct, frozen=True):
 
 
 def run_tests(folder: Path, tests: Sequence[str]) -> MutantRun:
-    """Run tests on the source in a folder, in all processes of the run."""
+    """Run tests with every process using the source in a folder."""
     shutil.copy(witness.__file__, folder / "sitecustomize.py")
     told = folder / "verdict"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
@@ -85,7 +85,7 @@ def run_mutation(mutation: Mutation) -> MutationResult:
 
 
 def classify(seen: MutantRun) -> tuple[str, str]:
-    """Whether the mutant was killed. Only an assertion in the test itself does that."""
+    """Tell whether the mutant was killed: only a failed assertion of the test kills it."""
     if seen.foreign:
         return "wrong source", seen.foreign
     if seen.code == 0:
@@ -99,13 +99,13 @@ def classify(seen: MutantRun) -> tuple[str, str]:
 
 
 def copy_source(folder: Path) -> Path:
-    """A copy of the source, so that it may be broken."""
+    """Copy the source for a mutation."""
     shutil.copytree(SOURCE, folder, dirs_exist_ok=True)
     return folder
 
 
 def tests_pass_unmutated(chosen: Sequence[Mutation]) -> bool:
-    """Whether the tests that are named pass on the source as it is; without that, their failures say nothing."""
+    """Tell whether the named tests pass on the unchanged source; otherwise their failures prove nothing."""
     tests = sorted({mutation.test for mutation in chosen})
     with tempfile.TemporaryDirectory(prefix="perdure-unmutated-") as name:
         seen = run_tests(copy_source(Path(name).resolve()), ["-n", str(MAX_CONCURRENT), *tests])

@@ -1,6 +1,6 @@
-"""What a run of a mutant brings along: it tells how the test ended, and that nobody used the real source.
+"""Reports how the test of a mutant ended, and that no process used the real source.
 
-As a plugin of pytest it writes down what came of each test. As the `sitecustomize` of the mutant's folder it is
+As a pytest plug-in it records the outcome of each test. As the `sitecustomize` of the mutant's folder it is
 loaded by every Python of the run, also by a gateway that a test starts; one that would use another source ends.
 """
 
@@ -26,7 +26,7 @@ FOREIGN_FILE = "foreign"  # a file in the folder that tells of a process which w
 
 
 class SourceGuard(importlib.abc.MetaPathFinder):
-    """Lets `perdure` come from the mutant's folder and from nowhere else."""
+    """Allows imports of `perdure` from the mutant's folder only."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ def pytest_exception_interact(
     call: pytest.CallInfo[object],
     report: pytest.TestReport | pytest.CollectReport,
 ) -> None:
-    """Write down each failure: when it came, and whether an assertion failed."""
+    """Record each failure: its phase, and whether an assertion failed."""
     import pytest
 
     assert call.excinfo is not None

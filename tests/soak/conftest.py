@@ -1,4 +1,4 @@
-"""What the long tests need of the machine; without it they say so and run nothing."""
+"""Checks what the long tests need of the machine, and fails with a reason without it."""
 
 from __future__ import annotations
 

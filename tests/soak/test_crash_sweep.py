@@ -1,4 +1,4 @@
-"""The sweep, whole: every scene is crashed at every call to the store, the platform and the model.
+"""The full crash sweep: every scenario is crashed at every call to the store, the platform and the model.
 
 Drives `runtime/gateway` and `store`.
 """

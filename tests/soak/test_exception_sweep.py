@@ -1,4 +1,4 @@
-"""The sweep of exceptions, whole: every class of exception is raised at every call of every scene.
+"""The full exception sweep: every class of exception is raised at every call of every scenario.
 
 Drives `runtime/gateway` and `containment`.
 """

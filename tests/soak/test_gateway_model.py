@@ -1,4 +1,4 @@
-"""Many more stories of a gateway than `make test` has time for; see `support/gateway_model.py`.
+"""Many more random walks with a gateway than in `make test`; see `support/gateway_model.py`.
 
 Drives `runtime/gateway`.
 """

@@ -1,4 +1,4 @@
-"""What the tests of approvals share: a scene in which a guarded command waits for a person's word."""
+"""A scenario for tests of approvals: a guarded command waits for a person."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class ApprovalScenario(GatewayScenario):
         self.commands = ShellCommands(home)
 
     async def ask(self, text: str = GUARDED) -> tuple[Button, ...]:
-        """Write this, and wait until it is asked; the buttons."""
+        """Write a message, and wait for the question; return its buttons."""
         self.platform.write(text)
         return await self.wait_for_question(1)
 
     async def wait_for_question(self, times: int) -> tuple[Button, ...]:
-        """Wait until it was asked this often in all; the buttons of the newest question."""
+        """Wait until the question was asked this often in all; return the buttons of the newest."""
 
         def buttons() -> list[tuple[Button, ...]] | None:
             found = [posted.buttons for posted in self.platform.posted if posted.text.startswith("May I do this?")]
@@ -44,7 +44,7 @@ class ApprovalScenario(GatewayScenario):
         return (await eventually(f"it is asked {times} times", buttons))[-1]
 
     async def wait_for_replies(self, *texts: str, chat: str = "1") -> None:
-        """Wait until a chat has seen these at the end."""
+        """Wait until these are the last replies in a chat."""
         await eventually(
             f"chat {chat} sees {texts}", lambda: self.platform.replies(chat)[-len(texts) :] == list(texts)
         )
@@ -56,7 +56,7 @@ class ApprovalScenario(GatewayScenario):
         return await turn_views(self.gateway.store, key_of(self.platform))
 
     async def wait_for_result(self, call: str = "c1.1") -> ToolEnded:
-        """The result of a call, when it is there."""
+        """Wait for the result of a call."""
 
         async def probe() -> ToolEnded | None:
             return (await self.turns())[0].calls[call].ended

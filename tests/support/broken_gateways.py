@@ -1,6 +1,6 @@
-"""Gateways with a fault each, for a drill that must notice it.
+"""Gateways with one fault each, which a drill must notice.
 
-A test copies this file into a home, and the drill's own process loads it from there: it imports nothing of ours.
+A test copies this file into a home, from which the drill's process imports it: it imports nothing of the tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _WrappedAdapter(Adapter):
-    """An adapter over another one, which it may change."""
+    """A wrapper around an adapter."""
 
     def __init__(self, beneath: Adapter) -> None:
         self.inner = beneath
@@ -42,7 +42,7 @@ class _WrappedAdapter(Adapter):
 
 
 class _DroppingAdapter(_WrappedAdapter):
-    """Acknowledges some events, and throws them away."""
+    """Acknowledges some events and drops them."""
 
     def __init__(self, beneath: Adapter, ignores: Callable[[Inbound], bool]) -> None:
         super().__init__(beneath)
@@ -69,7 +69,7 @@ async def _ignore_ack(_: Stored | None) -> None: ...
 
 
 class _OverclaimingAdapter(_WrappedAdapter):
-    """Claims that the same delivery key twice is one message, which is true of one platform only."""
+    """Claims `idempotent_send`, which is true of one platform only."""
 
     def __init__(self, beneath: Adapter) -> None:
         super().__init__(beneath)
@@ -77,7 +77,7 @@ class _OverclaimingAdapter(_WrappedAdapter):
 
 
 class _DuplicatingAdapter(_WrappedAdapter):
-    """Says every answer twice."""
+    """Sends every answer twice."""
 
     async def send(self, outbound: Outbound) -> Receipt:
         await self.inner.send(replace(outbound, key=f"{outbound.key}~"))
@@ -85,7 +85,7 @@ class _DuplicatingAdapter(_WrappedAdapter):
 
 
 class _GreetingAdapter(_WrappedAdapter):
-    """Greets a chat of the first round whenever it is started."""
+    """Sends a greeting to a chat of the first round at every start."""
 
     async def connect(self) -> None:
         await super().connect()
@@ -94,7 +94,7 @@ class _GreetingAdapter(_WrappedAdapter):
 
 
 class _ForgettingDatabase:
-    """A database that forgets at every start which steps were taken."""
+    """A database that loses the records of finished steps at every start."""
 
     def __init__(self, beneath: Database) -> None:
         self.beneath = beneath
@@ -121,23 +121,23 @@ class _ForgettingDatabase:
 
 
 def loses(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
-    """Messages that are acknowledged and thrown away."""
+    """Loses messages: it acknowledges and drops them."""
     deaf = [_DroppingAdapter(adapter, lambda inbound: inbound.text.startswith("once ")) for adapter in adapters]
     return Gateway(settings, adapters=deaf, **more)
 
 
 def acknowledges_early(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
-    """Messages that are lost only if the kill comes at the right moment."""
+    """Loses messages if the kill comes between acknowledgement and store."""
     return Gateway(settings, adapters=[_EarlyAckAdapter(adapter) for adapter in adapters], **more)
 
 
 def claims_too_much(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
-    """Answers that come twice only if the kill comes at the right moment."""
+    """Repeats answers if the kill comes after a send."""
     return Gateway(settings, adapters=[_OverclaimingAdapter(adapter) for adapter in adapters], **more)
 
 
 def hangs(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
-    """Answers of people that never come through."""
+    """Drops the answers of people to questions."""
     deaf = [_DroppingAdapter(adapter, lambda inbound: "/approve" in inbound.text) for adapter in adapters]
     return Gateway(settings, adapters=deaf, **more)
 
@@ -151,5 +151,5 @@ def wakes(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
 
 
 def repeats(settings: Any, *, wrap: Callable[[Database], Database], **more: Any) -> Gateway:
-    """Steps that were finished, and are forgotten."""
+    """Repeats finished steps."""
     return Gateway(settings, wrap=lambda database: _ForgettingDatabase(wrap(database)), **more)

@@ -1,4 +1,4 @@
-"""A real browser: the system's own chromium, driven by Playwright, and a person in front of it."""
+"""The system's chromium, driven by Playwright, and a visitor of the gateway's pages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from playwright.sync_api import (
 from support.gateway import GatewayProcess
 from support.waiting import DEADLINE_FACTOR
 
-SCREENSHOTS = "PERDURE_SCREENSHOTS"  # a folder to write pictures to
-NETWORK_ERROR_PREFIX = "Failed to load resource: net::ERR_"  # said by the browser itself while the gateway is away
+SCREENSHOTS = "PERDURE_SCREENSHOTS"  # a folder for screenshots
+NETWORK_ERROR_PREFIX = (
+    "Failed to load resource: net::ERR_"  # an error that the browser reports while the gateway is down
+)
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 320, "height": 640}
 
@@ -35,13 +37,13 @@ expect.set_options(timeout=30_000 * DEADLINE_FACTOR)
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser until the end of the block.
+    """Run a browser until the end of the block.
 
     Not for a whole session: Playwright's event loop would disturb the tests that have one of their own.
     """
     path = shutil.which("chromium")
     assert path is not None, "chromium is missing; `make test` installs it, or says how"
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # it refuses to make one for root
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses a sandbox for root
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
         try:
@@ -51,7 +53,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visitor:
-    """Somebody in front of a page. Whatever the browser complains of is remembered."""
+    """A visitor of the pages, who records all errors of the browser."""
 
     def __init__(self, context: BrowserContext, gateway: GatewayProcess) -> None:
         self.gateway = gateway
@@ -67,7 +69,7 @@ class Visitor:
             self.complaints.append(message.text)
 
     def log_in(self) -> Visitor:
-        """Follow the link that the gateway printed."""
+        """Log in by the link that the gateway printed."""
         self.page.goto(f"{self.gateway.url}/login?token={self.gateway.token}")
         return self.expect_connected()
 
@@ -89,14 +91,14 @@ class Visitor:
 
     @property
     def turn(self) -> Locator:
-        """The newest turn."""
+        """Return the newest turn on the page."""
         return self.page.locator(".turn").last
 
     def step(self, call: str) -> Locator:
         return self.turn.locator(f"[data-call='{call}']")
 
     def expect_interrupted_step(self, call: str) -> None:
-        """The step was cut off and does not run: nothing on the page says that anything is under way."""
+        """Expect that the step is interrupted and that nothing on the page claims to run."""
         expect(self.step(call)).to_have_attribute("data-state", "cut")
         expect(self.step(call)).to_contain_text("cut off")
         expect(self.page.locator(".talk .badge.busy")).to_have_count(0)
@@ -106,7 +108,7 @@ class Visitor:
         expect(self.turn.locator(".said:not(.growing)")).to_have_text(text)
 
     def kill(self) -> None:
-        """Press the button. The page says at once that the gateway is dead, and that it is back when it is."""
+        """Press the kill button, and expect the page to report the death and the return of the gateway."""
         self.page.get_by_role("button", name="Kill the gateway").click()
         expect(self.page.locator("#banner")).to_contain_text(re.compile("The gateway is (dead|back after)"))
 
@@ -115,12 +117,12 @@ class Visitor:
         self.expect_connected()
 
     def fits_width(self) -> bool:
-        """Whether nothing sticks out at the right."""
+        """Tell whether the page fits the width of the window."""
         wide: bool = self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         return wide
 
     def accessibility_violations(self) -> list[str]:
-        """What axe finds that would shut somebody out."""
+        """Return the accessibility violations that axe finds."""
         found: dict[str, Any] = Axe().run(self.page).response
         return [
             f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}"
@@ -129,14 +131,14 @@ class Visitor:
         ]
 
     def save_screenshot(self, name: str, folder: Path) -> None:
-        """Keep what the page looks like: in the folder that the environment names, or in one of the test."""
+        """Save a screenshot to the folder that the environment names, or to the folder of the test."""
         wanted = Path(os.environ.get(SCREENSHOTS) or folder)
         self.page.screenshot(path=wanted / f"{name}.png", animations="disabled")
 
 
 @contextmanager
 def open_visitor(browser: Browser, gateway: GatewayProcess, **options: Any) -> Iterator[Visitor]:
-    """A fresh browser profile at a gateway; at the end, the browser had nothing to complain of."""
+    """Open a fresh browser profile; at the end, check that the browser reported no error."""
     context = browser.new_context(**{"viewport": DESKTOP, "locale": "en-GB", "reduced_motion": "reduce"} | options)
     try:
         visitor = Visitor(context, gateway)

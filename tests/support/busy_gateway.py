@@ -1,4 +1,4 @@
-"""A gateway in which everything has happened that an operator may meet."""
+"""A gateway with every kind of session, turn, reply and process that an operator may meet."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from support.operator_client import Operator
 from support.telegram import telegram_gateway
 from support.waiting import wait_for
 
-UNREACHABLE_URL = "http://127.0.0.1:9"  # nobody listens there
+UNREACHABLE_URL = "http://127.0.0.1:9"  # no server listens there
 
 
 class BusyGateway(Struct):
-    """What the tests need to find things again."""
+    """The ids of the busy gateway's sessions, turns and replies."""
 
     process: GatewayProcess
     operator: Operator
-    pairing_code: str  # that Bob was told
-    job_pipe: Path  # a pipe: what is written there is the output of the process in the background
+    pairing_code: str  # the pairing code of Bob
+    job_pipe: Path  # a pipe to the output of the background process
 
     def session(self, chat: str) -> str:
         found: str = self.operator.get(f"/sessions/agent:main:web:dm:{chat}")["id"]
@@ -38,7 +38,7 @@ class BusyGateway(Struct):
 
 @contextmanager
 def busy_gateway(folder: Path) -> Iterator[BusyGateway]:
-    """Killed once in the middle of it all; since then, Telegram cannot be reached."""
+    """Make a busy gateway: killed once in the middle, with Telegram unreachable since then."""
     job, work = folder / "job", folder / "work"
     for pipe in (job, work):
         os.mkfifo(pipe)

@@ -1,4 +1,4 @@
-"""Certificates of servers on this machine."""
+"""Makes certificates for local servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 
 def certificate_for(host: str, folder: Path) -> Path:
-    """A file with a certificate for one name, and for no address, and with its key."""
+    """Write a certificate for one host name, without IP addresses, and its key to a file."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     made = (

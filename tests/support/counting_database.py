@@ -1,4 +1,4 @@
-"""A database that counts its transactions by name, and takes no writes while it is away."""
+"""A database that counts its transactions by name and can refuse writes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from perdure.platforms.api import Adapter
 from perdure.store.database import Transaction
 from perdure.testing import FaultyDatabase, gateways
 
-MAX_TRANSACTIONS = 10_000  # transactions: a loop that never rests fails here, and does not hang the test
+MAX_TRANSACTIONS = 10_000  # transactions: a busy loop fails here instead of hanging the test
 START_OF_CLOCK_MS = 1_790_000_000_000  # milliseconds
 
 T = TypeVar("T")
 
 
 class CountingDatabase(FaultyDatabase):
-    """Counts every read and write by the method of the store that asked for it, such as `Outbox.heads`."""
+    """Counts every read and write by the store method that made it, such as `Outbox.heads`."""
 
     def __init__(self, database: Any) -> None:
         super().__init__(database)
         self.counted: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()  # writes that were not taken
+        self.refused: Counter[str] = Counter()  # refused writes
 
     async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         name = self._count(transaction)
@@ -44,7 +44,7 @@ class CountingDatabase(FaultyDatabase):
 
 
 class CountingWrapper:
-    """Makes the database of each gateway a counting one; the newest is at hand."""
+    """Wraps the database of each gateway in a counting one, and keeps the newest."""
 
     def __init__(self) -> None:
         self.database: CountingDatabase
@@ -55,16 +55,16 @@ class CountingWrapper:
 
 
 def fast_forward_gateway(home: Path, adapters: Sequence[Adapter], **options: Any) -> Any:
-    """A gateway on a loop whose hours pass at once; its clocks are those of the loop, if no others are given."""
+    """Run a gateway on a fast-forward loop; its clocks are the loop's unless others are given."""
     clocks = {"clock": loop_milliseconds, "steady": loop_milliseconds}
     return gateways.serving(home, adapters, **clocks | options)
 
 
 def loop_milliseconds() -> int:
-    """The time of the running loop, counted from an ordinary day."""
+    """Return the time of the running loop as milliseconds since the epoch."""
     return START_OF_CLOCK_MS + int(asyncio.get_running_loop().time() * 1000)
 
 
 async def pass_loop_time(seconds: float) -> None:
-    """So many seconds of the loop pass: on a leaping loop, at once."""
+    """Let this many seconds of the loop pass; a fast-forward loop skips them."""
     await asyncio.sleep(seconds)

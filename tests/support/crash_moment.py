@@ -1,4 +1,4 @@
-"""The moment of a crash, told by what it left in the store: the moments are those of `docs/recovery.md`."""
+"""Derives the moment of a crash from the store; `docs/recovery.md` lists the moments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAITING_SQL = "SELECT 1 FROM inbox WHERE state = 'waiting'"
 
 
 class CrashMoment(StrEnum):
-    """In the order of a message's life."""
+    """The moments of a crash, in the order of a message's way."""
 
     NOTHING = "nothing is stored yet"
     STORED = "a message is stored, its turn has not begun"
@@ -28,14 +28,14 @@ class CrashMoment(StrEnum):
 
 
 async def crash_moment_of(home: Path) -> CrashMoment:
-    """What a gateway that is gone was doing; of several things, the one that is hardest to go on with."""
+    """Return the moment at which a gateway crashed; of several, the one that is hardest to recover from."""
     if not (home / "perdure.db").exists():
         return CrashMoment.NOTHING
     try:
         async with read_only_store(home) as store:
             return await _read_moment(store)
     except (ConfigurationError, DatabaseRefused):
-        return CrashMoment.NOTHING  # it had no time to make its tables
+        return CrashMoment.NOTHING  # it crashed before it had made its tables
 
 
 async def _read_moment(store: Store) -> CrashMoment:

@@ -1,7 +1,7 @@
-"""The sweep: a scene is crashed at every call to the store, the platform and the model, before and after it.
+"""The crash sweep: crashes a scenario before and after every call to the store, the platform and the model.
 
-A scene knows what people write, how they answer what they are asked, and what they must have seen at the end.
-After each crash the same home is opened by a new gateway, which must bring everything to its end by itself:
+A scenario defines what people write, how they answer questions, and what they must have seen at the end.
+After each crash a new gateway opens the same home and must finish everything by itself:
 nothing lost, nothing repeated, no phantom turn, every turn final.
 """
 
@@ -36,23 +36,23 @@ from support.waiting import eventually
 
 E = TypeVar("E", bound=Entry)
 
-KILL_NOTICE_SECONDS = 10.0  # seconds after which a gateway that was killed and did not notice is ended
+KILL_NOTICE_SECONDS = 10.0  # seconds after which a crashed gateway is cancelled
 DUPLICATE_MARK = texts.delivery.maybe_duplicate("").strip()
 
 
 class CrashScenario:
-    """What outlives a crash: the home, the platform and the people. Subclasses say what happens in it."""
+    """The home, the platform and the people, which outlive a crash. Subclasses define the messages and checks."""
 
     name: ClassVar[str]
     writes: tuple[str, ...] = ()
     sees: tuple[str, ...] = ()
-    turns: int | None = None  # how many there are at the end; None: one for each of the writes
-    any_turn_count = False  # how many there are depends on the instant of the crash
-    answers: ClassVar[dict[str, str]] = {}  # what a person writes, by how that begins which they were told
+    turns: int | None = None  # number of turns at the end; None: one for each message
+    any_turn_count = False  # the number of turns depends on the moment of the crash
+    answers: ClassVar[dict[str, str]] = {}  # answers of people, by the beginning of the question
     can = Capabilities(idempotent_send=True, keeps_missed=True)
     settings: ClassVar[dict[str, str]] = {}
-    quiet = True  # nobody notices anything if no gateway is killed
-    earlier_crash_facts: tuple[str, ...] = ()  # facts that killed earlier gateways, one after the other
+    quiet = True  # without a crash, nothing is noticed
+    earlier_crash_facts: tuple[str, ...] = ()  # facts at which earlier gateways crash, one after the other
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -66,16 +66,16 @@ class CrashScenario:
     @classmethod
     @contextmanager
     def scenario_factory(cls, folder: Path) -> Iterator[Callable[[str], CrashScenario]]:
-        """Worlds of this kind in a folder, by name, and whatever else they need while they are used."""
+        """Yield a function that makes the scenario in a subfolder, with the servers that it needs."""
         yield lambda name: cls(folder / name)
 
     def begin(self) -> None:
-        """People write."""
+        """Let people write their messages."""
         for text in self.writes:
             self.platform.write(text)
 
     def agent(self) -> Agent | None:
-        """An agent of one's own; None: the built-in one."""
+        """Return a custom agent, or None for the built-in one."""
         return None
 
     @property
@@ -84,7 +84,7 @@ class CrashScenario:
         return self._gateway
 
     def react(self) -> None:
-        """People answer what they were asked, each question once; what is lost on the way comes again."""
+        """Let people answer the questions, each once; a lost answer is repeated."""
         for posted in list(self.platform.posted):
             for asked, answer in self.answers.items():
                 if posted.text.startswith(asked) and posted.key not in self._answered:
@@ -99,23 +99,23 @@ class CrashScenario:
             self.platform.write(words)
 
     def has_seen(self) -> bool:
-        """Whether people see what they must see at the end."""
+        """Tell whether people see the expected replies."""
         return self.platform.replies() == list(self.sees)
 
     async def is_over(self, store: Store) -> bool:
-        """Whether nothing is left to be done."""
+        """Tell whether the store has nothing left to do."""
         return not await open_rows(store)
 
     def check(self, views: list[TurnView]) -> None:
-        """What else must be true at the end."""
+        """Check more facts about the turns at the end."""
 
     async def check_store(self, store: Store) -> None:
-        """What else must be true of the store at the end."""
+        """Check more facts about the store at the end."""
 
     # ── gateways ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def run(self, injector: CrashInjector) -> bool:
-        """Run a gateway until it is killed, is stopped, or has nothing left to do (True)."""
+        """Run a gateway until it crashes, is stopped, or is idle (True)."""
         self.clock.move(600)  # so that a few crashes are no crash loop
         self._gateway = self._make_gateway(injector)
         running = asyncio.create_task(self.gateway.run())
@@ -128,9 +128,9 @@ class CrashScenario:
         settled.cancel()
         burnt.cancel()
         if injector.triggered.is_set() and not (await asyncio.wait({running}, timeout=KILL_NOTICE_SECONDS))[0]:
-            running.cancel()  # wherever it waits, it is dead
+            running.cancel()  # end a gateway that waits for something
             await asyncio.wait({running})
-            await self.gateway.store.close()  # its files, which the kernel would close
+            await self.gateway.store.close()  # close its files, as the kernel would
         try:
             await running
         except (Crash, asyncio.CancelledError):
@@ -155,7 +155,7 @@ class CrashScenario:
         self.react()
         if not self.has_seen() or self.gateway.phase != "ready" or self.platform.pending():
             return False
-        # Asked of the database beneath the fuse: looking at the gateway is no call of the gateway's.
+        # Read from the database beneath the injector: this read is no call of the gateway.
         try:
             return await self.is_over(Store(self.gateway.store.database.beneath))  # type: ignore[attr-defined]
         except Unavailable:
@@ -164,12 +164,12 @@ class CrashScenario:
     # ── afterwards ──────────────────────────────────────────────────────────────────────────────────────────
 
     def runs(self) -> Counter[str]:
-        """How often each call of a rehearsed step really ran, by its key."""
+        """Count the runs of each step, by the key of its call."""
         trace = self.home / "rehearsal.log"
         return Counter(line.split()[1] for line in (trace.read_text() if trace.exists() else "").splitlines())
 
     async def verify(self) -> list[TurnView]:
-        """Everything was answered once, and the store tells so."""
+        """Check that everything was answered once, in the chats and in the store."""
         assert self.has_seen(), self.platform.replies()
         assert not self.platform.pending(), "a message was never acknowledged"
         self._check_deliveries()
@@ -186,7 +186,7 @@ class CrashScenario:
         return views
 
     def _check_deliveries(self) -> None:
-        """Each delivery key is there once where the platform can tell; elsewhere a second one says what it is."""
+        """Check that each delivery key occurs once, or again with a mark where duplicates go undetected."""
         for key, count in Counter(posted.key for posted in self.platform.posted).items():
             texts = [posted.text for posted in self.platform.posted if posted.key == key]
             can_tell = self.can.idempotent_send or self.can.read_back
@@ -202,7 +202,7 @@ class CrashScenario:
                 assert ran <= 1 or call.started.effect is not Effect.ONCE, "a `once` call ran twice"
 
     def noticed(self, views: list[TurnView]) -> set[str]:
-        """What a person, the model or the world can notice of the crash."""
+        """Return what a person, the model or a tool can notice of the crash."""
         ends = [entry for view in views for entry in entries_of(view, ToolEnded)]
         found = {
             "unknown": any(entry.outcome == "unknown" for entry in ends),
@@ -213,7 +213,7 @@ class CrashScenario:
 
 
 def check_turn(view: TurnView) -> None:
-    """A turn is at its end, and each of its calls has one result."""
+    """Check that a turn is final, and that each of its calls has one result."""
     assert view.state in FINAL_STATES
     assert not view.open_calls, "a call without result"
     results = Counter(entry.call for entry in entries_of(view, ToolEnded))
@@ -227,7 +227,7 @@ def entries_of(view: TurnView, kind: type[E]) -> list[E]:
 
 
 async def all_turn_views(store: Store) -> list[TurnView]:
-    """Every turn, and each row is the fold of its journal."""
+    """Return every turn; check that each row equals the fold of its journal."""
     views = []
     for session in await store.sessions.page():
         for turn in await store.turns.of_session(session.id):
@@ -237,7 +237,7 @@ async def all_turn_views(store: Store) -> list[TurnView]:
 
 
 async def open_rows(store: Store) -> list[str]:
-    """Whatever is not at its end."""
+    """Return the ids of unsent replies and unfinished turns."""
     turns = [turn for session in await store.sessions.page() for turn in await store.turns.of_session(session.id)]
     return [
         *(row.id for row in await store.outbox.open_deliveries()),
@@ -247,15 +247,17 @@ async def open_rows(store: Store) -> list[str]:
 
 # ── the sweep itself ────────────────────────────────────────────────────────────────────────────────────────
 
-MAX_RESTARTS = 2  # as many as a planned stop after the crash needs
+MAX_RESTARTS = 2  # restarts that a planned stop after the crash needs
 
 
 class SweepResult(Struct):
-    """What a sweep went through."""
+    """The counts of a sweep."""
 
-    calls: dict[str, int] = field(default_factory=dict)  # of a gateway that nobody kills, by what was called
-    moments: Counter[CrashMoment] = field(default_factory=Counter)  # how many points there were in each
-    noticed: dict[str, Counter[CrashMoment]] = field(default_factory=dict)  # and at how many something was noticed
+    calls: dict[str, int] = field(default_factory=dict)  # calls of a gateway without a crash, by kind
+    moments: Counter[CrashMoment] = field(default_factory=Counter)  # number of points at each moment
+    noticed: dict[str, Counter[CrashMoment]] = field(
+        default_factory=dict
+    )  # number of points at which something was noticed
 
     @property
     def points(self) -> int:
@@ -265,7 +267,7 @@ class SweepResult(Struct):
 async def run_crash_points(make: Callable[[str], CrashScenario], *, every: int = 1, first: int = 0) -> SweepResult:
     """Crash at every n-th point, until a run survives."""
     swept = SweepResult(calls=await _count_calls(make("unharmed")))
-    # Before and after each call; how many there are depends a little on how tasks are scheduled.
+    # Before and after each call; the number of calls depends a little on the scheduling of tasks.
     point = first
     while await _crash_at_point(
         make(f"point-{point}"), CrashInjector(1 + point // 2, after=bool(point % 2)), swept
@@ -275,7 +277,7 @@ async def run_crash_points(make: Callable[[str], CrashScenario], *, every: int =
 
 
 async def _count_calls(scenario: CrashScenario) -> dict[str, int]:
-    """The calls of a gateway that nobody kills."""
+    """Count the calls of a gateway that is not crashed."""
     await _run_earlier_crashes(scenario)
     fuse = CrashInjector()
     await _run_to_end(scenario, over=await scenario.run(fuse))
@@ -287,7 +289,7 @@ async def _count_calls(scenario: CrashScenario) -> dict[str, int]:
 
 
 async def _crash_at_point(scenario: CrashScenario, injector: CrashInjector, result: SweepResult) -> bool:
-    """Crash at one point; False if the gateway came to its end before it."""
+    """Crash at one point; False if the gateway finished before it."""
     await _run_earlier_crashes(scenario)
     over = await scenario.run(injector)
     crashed = injector.triggered.is_set()
@@ -308,7 +310,7 @@ async def _crash_at_point(scenario: CrashScenario, injector: CrashInjector, resu
 
 
 async def _run_to_end(scenario: CrashScenario, *, over: bool) -> None:
-    """Start gateways that nobody kills until everything is done; people may stop one of them."""
+    """Start gateways without crashes until everything is done; people may stop one of them."""
     for _ in range(MAX_RESTARTS):
         over = over or await scenario.run(CrashInjector())
     assert over, "it was not brought to its end"
@@ -322,6 +324,6 @@ async def _run_earlier_crashes(scenario: CrashScenario) -> None:
 
 
 def run_sweep(scenario: type[CrashScenario], folder: Path, *, every: int = 1, first: int = 0) -> SweepResult:
-    """Sweep over a scene."""
+    """Run the sweep over a scenario."""
     with scenario.scenario_factory(folder) as make:
         return asyncio.run(partial(run_crash_points, make, every=every, first=first)())

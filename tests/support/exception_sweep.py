@@ -1,7 +1,7 @@
-"""The sweep of exceptions: at every call to the store, the platform, the model and a tool, something is raised.
+"""The exception sweep: raises an exception at every call to the store, the platform, the model and a tool.
 
 The crash sweep kills a gateway at such a point; here the call raises, once, before or after it took place, and the
-gateway must live: its neighbours are served, and what failed is told. Drives all of `runtime/`.
+gateway must survive: its neighbours are served, and the failure is reported.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ ERRORS: dict[str, Callable[[str], BaseException]] = {
     "MemoryError": MemoryError,
     "ExceptionGroup": lambda mark: ExceptionGroup(mark, [ValueError(mark), OSError(mark)]),
 }
-TIMEOUT_SECONDS = 60.0  # seconds; many worlds run at once
-MAX_CONCURRENT_RUNS = 12  # worlds that run side by side in one event loop
-NEIGHBOUR_CHAT = "9"  # the chat of a person who has nothing to do with what fails
+TIMEOUT_SECONDS = 60.0  # seconds; many scenarios run at once
+MAX_CONCURRENT_RUNS = 12  # scenarios that run side by side in one event loop
+NEIGHBOUR_CHAT = "9"  # the chat of a person who is not involved in the failure
 
 
 class ExceptionInjector(CrashInjector):
-    """Raises at the n-th call, before or after it took place; all other calls go through."""
+    """Raises an exception before or after the n-th call; all other calls go through."""
 
     def __init__(self, at: int | None = None, *, after: bool = False, error: BaseException | None = None) -> None:
         super().__init__(at, after=after)
@@ -69,12 +69,12 @@ class ExceptionInjector(CrashInjector):
 
 
 class ExceptionScenario:
-    """What people do in a world, and what they are told at the end if nothing fails."""
+    """The messages of people, and the replies that they get if nothing fails."""
 
     name: ClassVar[str]
     writes: ClassVar[tuple[str, ...]] = ("say: hi",)
     files: ClassVar[tuple[str, ...]] = ()
-    answers: ClassVar[dict[str, str]] = {}  # what a person writes, by how that begins which they were told
+    answers: ClassVar[dict[str, str]] = {}  # answers of people, by the beginning of the question
     can = Capabilities(idempotent_send=True, keeps_missed=True)
     lose_answers = 0
 
@@ -85,7 +85,7 @@ class ExceptionScenario:
         self._answered: set[str] = set()
 
     async def prepare(self) -> None:
-        """What happens before the gateway begins at which something is raised."""
+        """Prepare the home before the gateway with the exception starts."""
         self.platform.lose_answers = self.lose_answers
         for text in self.writes:
             self.platform.write(text, files=self.files)
@@ -94,7 +94,7 @@ class ExceptionScenario:
         return None
 
     def react(self) -> None:
-        """People answer what they were asked, each question once."""
+        """Let people answer the questions, each once."""
         for posted in list(self.platform.posted):
             for asked, answer in self.answers.items():
                 if posted.text.startswith(asked) and posted.key not in self._answered:
@@ -102,7 +102,7 @@ class ExceptionScenario:
                     self.platform.write(answer)
 
     def has_reply(self) -> bool:
-        """Whether people, or their platform, know what became of what they wrote."""
+        """Tell whether every message has a reply, or was refused to its platform."""
         return bool(self.platform.replies() or self.platform.turned_away)
 
 
@@ -128,7 +128,7 @@ async def _tool_result() -> str:
 
 
 class _OneToolCallModel:
-    """A model that uses a tool once where it is asked to look, and says hello everywhere else."""
+    """A model that calls a tool once if a message asks for it, and answers hello otherwise."""
 
     name = "scripted"
     window = 100_000
@@ -159,7 +159,7 @@ class StopScenario(ExceptionScenario):
     writes = ("step long 600s\nsay: late",)
 
     def react(self) -> None:
-        """A person stops the turn, and once more if that was turned away or did not work."""
+        """Let a person stop the turn, again if the command was refused or failed."""
         failed = len(self.platform.turned_away) + self.platform.replies().count(texts.chat_commands.FAILED)
         tries = f"stop {failed}"
         if self.platform.acknowledged and tries not in self._answered:
@@ -182,7 +182,7 @@ class CrashedTurnScenario(ExceptionScenario):
     name = "recovery"
 
     async def prepare(self) -> None:
-        """A gateway dies in the middle of a turn, with a reply owed in another chat."""
+        """Crash a gateway in the middle of a turn, with an unsent reply in another chat."""
         async with crashing_at_the_end(self.home, self.platform) as gateway:
             self.platform.write("step a 0s\nstep b 1s\nsay: hi")
             await eventually("the turn runs", lambda: gateway.loops.runner.attempts)
@@ -202,7 +202,7 @@ SCENARIOS: list[type[ExceptionScenario]] = [
 
 
 class ScenarioRun:
-    """One scene, served by one gateway behind a raiser."""
+    """One scenario, served by one gateway behind an exception injector."""
 
     def __init__(
         self, scenario: ExceptionScenario, injector: ExceptionInjector, log_text: Callable[[], str]
@@ -223,7 +223,7 @@ class ScenarioRun:
         )
 
     async def run(self, mark: str) -> None:
-        """Run to the end of the scene: the gateway lives, neighbours are served, and what failed is told."""
+        """Run the scenario; check that the gateway survives, serves its neighbours and reports the failure."""
         running = asyncio.create_task(self.gateway.run())
         try:
             await eventually(
@@ -248,7 +248,7 @@ class ScenarioRun:
         return not await open_rows(self._store())
 
     def _store(self) -> Store:
-        """The store beneath the raiser: looking at it is no call of the gateway's."""
+        """Return the store beneath the injector: reading it is no call of the gateway."""
         return Store(self.gateway.store.database.beneath)  # type: ignore[attr-defined]
 
     async def _serve_neighbours(self, running: asyncio.Task[object]) -> None:
@@ -260,7 +260,7 @@ class ScenarioRun:
         assert not running.done(), "the gateway ended"
 
     async def _is_on_record(self, mark: str) -> bool:
-        """Whether the journal tells it: what a tool raised is its result."""
+        """Tell whether the journal has the mark: the error of a tool is its result."""
         sql = "SELECT body FROM journal"
         bodies = await self._store().database.read(lambda tx: tx.all(sql))
         return any(mark in row[0] for row in bodies)
@@ -270,7 +270,7 @@ class ScenarioRun:
 
 
 async def count_calls(scenario: type[ExceptionScenario], folder: Path) -> int:
-    """How many calls a gateway makes in this scene if nothing is raised."""
+    """Count the calls of a gateway in this scenario without an exception."""
     made, raiser = scenario(folder / "unharmed"), ExceptionInjector()
     await made.prepare()
     await ScenarioRun(made, raiser, str).run("")
@@ -280,7 +280,7 @@ async def count_calls(scenario: type[ExceptionScenario], folder: Path) -> int:
 async def raise_at(
     scenario: type[ExceptionScenario], folder: Path, point: int, kind: str, log_text: Callable[[], str]
 ) -> None:
-    """Raise at one point: even ones are before a call, odd ones after it."""
+    """Raise at one point: an even point is before a call, an odd point after it."""
     mark = f"fault-{scenario.name}-{point}-{kind}"
     made = scenario(folder / mark)
     await made.prepare()
@@ -296,7 +296,7 @@ async def raise_at(
 
 
 async def sweep(scenario: type[ExceptionScenario], folder: Path, choose: Callable[[int], list[str]]) -> int:
-    """Raise at every point the errors that are chosen for it; returns how many there were."""
+    """Raise the chosen errors at every point; return their number."""
     points = range(2 * await count_calls(scenario, folder))
     chosen = [(point, kind) for point in points for kind in choose(point)]
     places = asyncio.Semaphore(MAX_CONCURRENT_RUNS)
@@ -314,7 +314,7 @@ async def sweep(scenario: type[ExceptionScenario], folder: Path, choose: Callabl
 
 @contextmanager
 def _capture_log() -> Iterator[Callable[[], str]]:
-    """What the gateways' log says meanwhile, with its tracebacks."""
+    """Capture the log of the gateways, with tracebacks."""
     lines: list[str] = []
 
     class Listener(logging.Handler):

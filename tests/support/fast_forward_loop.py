@@ -1,4 +1,4 @@
-"""An event loop on which hours pass at once, for what waits on its clock alone: no threads, no sockets."""
+"""An event loop that skips waiting times, for code without threads and sockets."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-TOOL_THREAD_NAME = "perdure-tool"  # the name of the threads in which blocking work is done
-THREAD_POLL_SECONDS = 0.001  # seconds for which a thread is waited for before we look again
+TOOL_THREAD_NAME = "perdure-tool"  # the prefix of the names of executor threads
+THREAD_POLL_SECONDS = 0.001  # seconds between two probes while a thread works
 
 
 class FastForwardLoop(asyncio.SelectorEventLoop):
-    """Its clock moves only when everybody waits, and then at once to where the next one wakes up."""
+    """Its clock jumps to the next timer as soon as every task waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -44,11 +44,11 @@ class _FastForwardSelector(selectors.DefaultSelector):
 
 
 class FastForwardGatewayLoop(FastForwardLoop):
-    """The same for a whole gateway on SQLite: no time passes while a thread works, such as one that reads."""
+    """A fast-forward loop for a gateway on SQLite: no time passes while an executor thread works."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._executor_calls = 0  # calls in threads of executors
+        self._executor_calls = 0  # pending calls in executor threads
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
@@ -67,6 +67,6 @@ class FastForwardGatewayLoop(FastForwardLoop):
 
 
 def run_fast_forward(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run something to its end on a loop whose hours pass at once."""
+    """Run a coroutine to its end on a fast-forward loop."""
     with asyncio.Runner(loop_factory=FastForwardGatewayLoop) as runner:
         return runner.run(coroutine)

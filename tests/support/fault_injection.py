@@ -1,7 +1,7 @@
-"""A fuse around a gateway: it counts every call to the store, the platform and the model, and burns at the n-th.
+"""Crashes a gateway at the n-th call to the store, the platform or the model.
 
-From then on nothing that the gateway does reaches anybody, as if its process had been killed there: not the disk,
-not the platform, not the model.
+From then on nothing that the gateway does has an effect, as if its process had been killed there: not on the disk,
+not on the platform, not on the model.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ T = TypeVar("T")
 
 
 class CrashInjector:
-    """Burns at the n-th call, before or after it took place, or after the write that makes a fact true."""
+    """Crashes before or after the n-th call, or after the write that makes a fact true."""
 
     def __init__(self, at: int | None = None, *, after: bool = False, fact: str = "") -> None:
-        self.calls: list[str] = []  # what was called, in order
+        self.calls: list[str] = []  # the kinds of all calls, in order
         self.triggered = asyncio.Event()
-        self.fact = fact  # a query that gives a row
+        self.fact = fact  # a query that returns a row when the fact is true
         self._at = at
         self._after = after
 
     async def intercept(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Let a call through, if this is not the end."""
+        """Make a call, unless the gateway has crashed or crashes at this call."""
         self._raise_if_triggered()
         self.calls.append(name)
         fatal = len(self.calls) == self._at
         if fatal and not self._after:
             self.trigger()
         result = await call()
-        self._raise_if_triggered()  # somebody else may have been killed meanwhile, and we with them
+        self._raise_if_triggered()  # another task may have crashed the gateway during the call
         if fatal:
             self.trigger()
         return result
@@ -56,7 +56,7 @@ class CrashInjector:
 
 
 class InterceptedDatabase:
-    """A database behind a fuse."""
+    """A database whose calls pass a crash injector."""
 
     def __init__(self, database: Database, injector: CrashInjector) -> None:
         self.beneath = database
@@ -78,12 +78,12 @@ class InterceptedDatabase:
         return self.beneath.problem
 
     async def close(self) -> None:
-        """What the kernel does for a dead process: it closes the files and frees the locks."""
+        """Close the files and free the locks, as the kernel does for a dead process."""
         await self.beneath.close()
 
 
 class InterceptedAdapter(SimulatedAdapter):
-    """A connection to the simulated platform behind a fuse."""
+    """An adapter of the simulated platform whose calls pass a crash injector."""
 
     def __init__(self, platform: SimulatedPlatform, injector: CrashInjector) -> None:
         super().__init__(platform)
@@ -122,7 +122,7 @@ class InterceptedAdapter(SimulatedAdapter):
 
 
 class InterceptedModel:
-    """A model behind a fuse."""
+    """A model whose calls pass a crash injector."""
 
     def __init__(self, model: Model, injector: CrashInjector) -> None:
         self.name = model.name

@@ -1,4 +1,4 @@
-"""Adapters and platforms that lie: each keeps all that it claims but for its fault."""
+"""Adapters and platforms with one fault each, which the adapter suite must find."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _no_ack(_: Stored | None) -> None: ...
 
 
 class FaultyAdapter(SimulatedAdapter):
-    """Keeps all that it claims but for its fault."""
+    """An adapter that keeps all of its claims but one."""
 
     def __init__(self, platform: SimulatedPlatform, fault: str) -> None:
         super().__init__(platform)
@@ -54,10 +54,10 @@ class FaultyAdapter(SimulatedAdapter):
             except asyncio.CancelledError:
                 if not self._stubborn:
                     raise
-                self._stubborn = False  # once is enough to be found out
+                self._stubborn = False  # one fault is enough
 
     async def _distort_event(self, event: Event) -> list[Event]:
-        """What is handed over in place of an event."""
+        """Return the event that the faulty adapter hands over instead."""
         inbound, replace = event.inbound, msgspec.structs.replace
         match self._fault:
             case "acknowledges too early":
@@ -101,7 +101,7 @@ class FaultyAdapter(SimulatedAdapter):
             raise self._distort_error(error) from error
 
     def _distort_error(self, error: SendError) -> Exception:
-        """What it makes of what the platform said."""
+        """Return the error that the faulty adapter raises instead."""
         match self._fault, error:
             case "takes a lost answer for a lost message", SendUnknown():
                 return NotConnected("lost")
@@ -175,14 +175,14 @@ def _without_thread(inbound: Inbound) -> Inbound:
 
 
 def _corrupted_copy(file: LocalFile) -> LocalFile:
-    """As it would be if somebody took it for a text."""
+    """Return a copy of the file with its line endings changed."""
     spoilt = Path(file.place).with_suffix(".spoilt")
     spoilt.write_bytes(Path(file.place).read_bytes().replace(b"\r", b"\n"))
     return msgspec.structs.replace(file, place=str(spoilt))
 
 
 class FaultyPlatform(SimulatedPlatform):
-    """Claims to keep what nobody fetched, or to know what it was sent, and does neither."""
+    """A platform that does not keep missed events, or does not know delivery keys, although it claims to."""
 
     def __init__(self, capabilities: Capabilities, fault: str) -> None:
         super().__init__(capabilities=capabilities)
@@ -219,7 +219,7 @@ class FaultyStage(SimulatedStage):
 
 
 class FaultyWebhookAdapter(WebhookAdapter):
-    """Lies about what was posted."""
+    """An adapter with a faulty webhook."""
 
     def __init__(self, platform: SimulatedPlatform, fault: str) -> None:
         super().__init__(platform)

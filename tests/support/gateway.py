@@ -1,4 +1,4 @@
-"""A real gateway as a real process, and a person who talks to it over real HTTP."""
+"""A gateway as a process of its own, and a person who writes to it over HTTP."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GatewayProcess:
         return (self.home / "token").read_text().strip()
 
     def configure(self, **settings: str) -> None:
-        """From the next start on these settings hold, and no others."""
+        """Replace the settings from the next start on."""
         self._settings = {f"PERDURE_{name}": value for name, value in settings.items()}
 
     def environment(self) -> dict[str, str]:
@@ -51,7 +51,7 @@ class GatewayProcess:
         return inherited | {"PERDURE_HOME": str(self.home), "PERDURE_WEB__PORT": str(self.port)} | self._settings
 
     def start(self, *prefix: str) -> GatewayProcess:
-        """Start, and wait for the line that says it is ready."""
+        """Start the process, and wait for its ready line."""
         with self._log.open("a") as log:
             self.process = subprocess.Popen(
                 [*prefix, *COMMAND, self._command],
@@ -89,7 +89,7 @@ class GatewayProcess:
         return self.process.wait(60 * DEADLINE_FACTOR)
 
     def kill(self) -> None:
-        """SIGKILL: the process writes nothing more."""
+        """Kill the process with SIGKILL."""
         self.signal(signal.SIGKILL)
         assert self.wait() == -signal.SIGKILL
 
@@ -105,7 +105,7 @@ class GatewayProcess:
 
 @contextmanager
 def gateway(home: Path, *, command: str = "run", **settings: str) -> Iterator[GatewayProcess]:
-    """A started gateway, gone at the end whatever happens."""
+    """Run a gateway process, which is ended at the end of the block in any case."""
     process = GatewayProcess(home, command=command, **settings)
     try:
         yield process.start()
@@ -114,7 +114,7 @@ def gateway(home: Path, *, command: str = "run", **settings: str) -> Iterator[Ga
 
 
 class Person:
-    """Somebody in one chat."""
+    """A person in one chat."""
 
     def __init__(self, gateway: GatewayProcess, chat: str = "home") -> None:
         self._gateway = gateway
@@ -144,7 +144,7 @@ class Person:
         return wait_for(f"{count} replies", lambda: found if len(found := self.replies()) >= count else None)
 
     def events(self, last: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """(id, name, data) of each event, until the stream ends."""
+        """Yield (id, name, data) of each event until the stream ends."""
         headers = {"Authorization": f"Bearer {self._gateway.token}"} | ({"Last-Event-ID": last} if last else {})
         url = f"{self._gateway.url}/api/chats/{self._chat}/events"
         with httpx.stream("GET", url, headers=headers, timeout=60) as response:
@@ -159,7 +159,7 @@ class Person:
                     fields = {}
 
     def wait_for_event(self, fact: str, **wanted: Any) -> dict[str, Any]:
-        """Wait until an event with these fields is there."""
+        """Wait for an event with these fields."""
         for _, _, data in self.events():
             if wanted.items() <= data.items():
                 return data

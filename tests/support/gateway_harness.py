@@ -1,6 +1,6 @@
-"""A gateway that is killed and started again, as often as one likes, on one home and with one platform.
+"""A gateway that is killed and restarted any number of times, on one home and with one platform.
 
-A piece of work hangs until it is let go of: so there is always a moment at which nothing moves.
+A step hangs until it is released, so that there is always a moment at which the gateway is idle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from support.inprocess import make_gateway
 from support.recovery import AgentHarness
 from support.waiting import eventually
 
-RESTART_GAP_SECONDS = 400  # as seconds, between two starts, so that they are no crash loop
+RESTART_GAP_SECONDS = 400  # seconds between two starts, so that they are no crash loop
 SETTINGS = {
     "RECOVERY__FRESHNESS": "20h",
     "RECOVERY__MAX_WITHOUT_PROGRESS": "999",
@@ -39,7 +39,7 @@ _UNDECIDED_SQL = (
 
 
 class TrackingAgentHarness(AgentHarness):
-    """Knows what hangs at this moment."""
+    """Tracks the steps that are running."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,12 +55,12 @@ class TrackingAgentHarness(AgentHarness):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being done that does not hang."""
+        """Tell whether a step runs that does not hang."""
         return not self.stuck.issuperset(self.running_steps)
 
 
 class ArmableDatabase(CrashingDatabase):
-    """Dies at a call that is chosen while it lives."""
+    """A database whose crash is armed and disarmed while it is open."""
 
     def arm(self, calls: int, *, after: bool) -> None:
         self._at, self._after = self.calls + calls, after
@@ -74,7 +74,7 @@ class ArmableDatabase(CrashingDatabase):
 
 
 class GatewayHarness:
-    """What outlives gateways, and the one that runs now."""
+    """The home, the platform, the clock and the agent, and the gateway that runs now."""
 
     def __init__(self) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="perdure-stage-"))
@@ -96,12 +96,12 @@ class GatewayHarness:
 
     @property
     def store(self) -> Store:
-        """For looking: that is no call of the gateway's."""
+        """A store for the test's own reads, which are no calls of the gateway."""
         return Store(self.database.beneath)
 
     @property
     def obeys_at_once(self) -> bool:
-        """Whether what happens now is certainly heeded before anything else happens."""
+        """Tell whether the gateway certainly handles the next event before any other."""
         return self.platform.reachable and not self.database.armed
 
     # ── gateways ────────────────────────────────────────────────────────────────────────────────────────────
@@ -119,22 +119,22 @@ class GatewayHarness:
         await eventually("the gateway is ready", lambda: self._running.done() or self.gateway.phase == "ready")
 
     async def _start_next(self) -> None:
-        """A gateway has ended, by an order or by a crash: the next one."""
+        """Start the next gateway after a stop or a crash."""
         await asyncio.wait({self._running})
         error = None if self._running.cancelled() else self._running.exception()
         assert error is None or isinstance(error, Crash), f"the gateway ended with {error!r}"
-        await self.database.close()  # which a kernel does for the dead, also in the middle of their farewell
+        await self.database.close()  # the kernel does this for a killed process, also during its shutdown
         await self.start()
 
     async def arm(self, calls: int, *, after: bool) -> None:
         self.database.arm(calls, after=after)
 
     async def disarm(self) -> None:
-        """Let the gateway live for as long as nobody says otherwise."""
+        """Disarm the crash."""
         self.database.disarm()
 
     async def run_tolerating_crash(self, action: Awaitable[object]) -> None:
-        """Do something to the gateway, which may die of it."""
+        """Await a call to the gateway that may crash it."""
         try:
             await action
         except (Crash, Unavailable):
@@ -150,7 +150,7 @@ class GatewayHarness:
         await self._start_next()
 
     async def release_steps(self) -> None:
-        """Whatever was asked for is done without delay; what is asked for later hangs again."""
+        """Release the hanging steps; later steps hang again."""
         self.agent_harness.release()
 
     async def set_reachable(self, up: bool) -> None:
@@ -164,7 +164,7 @@ class GatewayHarness:
     # ── quiet ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def wait_until_quiet(self) -> None:
-        """Wait until nothing moves but what hangs. A gateway that dies meanwhile is started again."""
+        """Wait until the gateway is idle but for hanging steps. A gateway that crashes meanwhile is restarted."""
         await eventually("nothing moves any more", self._is_quiet)
 
     async def _is_quiet(self) -> bool:
@@ -179,12 +179,12 @@ class GatewayHarness:
         try:
             return not await self.database.beneath.read(lambda tx: tx.all(self._open_work_sql()))
         except Unavailable:
-            return False  # it has just died
+            return False  # the gateway has just crashed
 
     def _open_work_sql(self) -> str:
-        """What the store still has to do: nobody waits but behind a turn, and no turn runs but those that hang."""
+        """Return a query for open work beside the hanging steps and the messages behind them."""
         hanging = len(self.agent_harness.running_steps)
-        # Where a cut-off turn may have to wait: for the platform, or for the one recovery that may run at a time.
+        # An interrupted turn may wait for the platform, or for the one recovery slot.
         held = not self.platform.reachable or (hanging and self.gateway.loops.slots.full)
         before = "state IN ('running', 'interrupted')" if held else "state = 'running'"
         parts = [

@@ -1,8 +1,8 @@
-"""A whole gateway against a simple idea of what people must see: random walks of people, a platform and operators.
+"""Compares a gateway with a simple model in random walks of people, a platform and operators.
 
 The gateway is the real one, with its store on disk. It is killed at any of its store calls and started again, as a
-supervisor would. Whatever happens: a message that was taken is answered once and in its place, or some act of
-somebody, which has a name, took it back.
+supervisor would. Whatever happens: an accepted message is answered once and in order, or a named act of
+a person, an operator or the clock explains why not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ chat_strategy = st.sampled_from(CHATS)
 
 
 class GatewayModel(RuleBasedStateMachine):
-    """Each rule is one event of the story; behind it, everything that can move has moved."""
+    """Each rule is one event of the walk; after it, the gateway is idle again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class GatewayModel(RuleBasedStateMachine):
 
     @rule(chat=chat_strategy, script=st.sampled_from(["say", "step", "once", "step"]))
     def write(self, chat: str, script: str) -> None:
-        """A person writes; `step` and `once` are work that goes on until it is let go of."""
+        """Let a person write; `step` and `once` hang until they are released."""
         self.walk.run_event(lambda: self.walk.write(chat, script))
 
     @rule(
@@ -41,17 +41,17 @@ class GatewayModel(RuleBasedStateMachine):
 
     @rule(chat=chat_strategy)
     def suspend(self, chat: str) -> None:
-        """An operator sets a conversation aside."""
+        """Let an operator suspend a session."""
         self.walk.run_event(lambda: self.walk.suspend(chat))
 
     @rule()
     def release_steps(self) -> None:
-        """Whatever is being done is done."""
+        """Release all hanging steps."""
         self.walk.run_event(self.walk.harness.release_steps)
 
     @rule(calls=st.integers(1, 25), after=st.booleans())
     def crash_soon(self, calls: int, after: bool) -> None:
-        """The gateway is killed at one of its next calls of the store, before or after it took place."""
+        """Crash the gateway before or after one of its next store calls."""
         self.walk.run_event(lambda: self.walk.harness.arm(calls, after=after))
 
     @rule()
@@ -60,35 +60,35 @@ class GatewayModel(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """An orderly one, whose drain has no time."""
+        """Restart the gateway in an orderly way, with no time to drain."""
         self.walk.run_event(self.walk.harness.restart)
 
     @rule(up=st.booleans())
     def set_platform_reachable(self, up: bool) -> None:
-        """The platform goes down, or comes back."""
+        """Make the platform unreachable or reachable."""
         self.walk.run_event(lambda: self.walk.harness.set_reachable(up))
 
     @rule(fault=st.sampled_from(["lose_answers", "redeliver"]))
     def platform_misbehaves(self, fault: str) -> None:
-        """The next answer of the platform is lost, or its next event is handed over twice."""
+        """Lose the next answer of the platform, or hand its next event over twice."""
         self.walk.run_event(lambda: self.walk.harness.set_platform_fault(fault))
 
     @rule()
     def hours_pass(self) -> None:
-        """So many that what was cut off is not fresh any more."""
+        """Let hours pass, so that interrupted turns are stale."""
         self.walk.run_event(self.walk.let_hours_pass)
 
     @rule()
     def settle_everything(self) -> None:
-        """The platform is up, all work is done, and everybody looks at what they have got."""
+        """Make the platform reachable, finish everything, and check all answers."""
         self.walk.run_event(self.walk.settle_everything)
 
 
 def gateway_model_test(examples: int) -> type[TestCase]:
-    """A test that tells so many stories."""
+    """Make a test with this many random walks."""
 
     class Stories(GatewayModel):
-        """Of its own, so that others may tell more or fewer."""
+        """A test case with settings of its own."""
 
     Stories.TestCase.settings = settings(
         max_examples=examples,

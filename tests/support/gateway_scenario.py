@@ -22,7 +22,7 @@ class GatewayScenario:
         self.home = home
         self.platform = platform or SimulatedPlatform()
         self.clock = SettableClock()
-        self._options = options  # settings, and an agent unless it is the built-in one
+        self._options = options  # settings of all gateways
         self.gateway: Gateway
 
     def options(self, **more: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""A gateway like `perdure run`, in which something does not end. A program: its first argument says what.
+"""A program like `perdure run` in which one part hangs; its first argument names the part.
 
-The agent hangs in its own way as soon as the file `go` is in the home, and says so with the file `hangs`.
+The agent hangs as soon as the file `go` exists in the home, and then makes the file `hangs`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOREVER_SECONDS = 3600.0
 
 
 async def hang_forever() -> None:
-    """Hang, whoever cancels it."""
+    """Hang, ignoring cancellations."""
     while True:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(FOREVER_SECONDS)
@@ -55,7 +55,7 @@ class UncancellableAgent:
 
 
 class UnclosableAdapter(Adapter):
-    """A platform that cannot be let go of."""
+    """An adapter whose `close` hangs."""
 
     name = "clinging"
 

@@ -1,4 +1,4 @@
-"""A real gateway inside the test's own event loop: real store, real loops, a simulated platform."""
+"""Runs a gateway inside the test's event loop, for simulated platforms."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def make_gateway(home: Path, *platforms: SimulatedPlatform, **options: Any) -> G
 
 
 def serving(home: Path, *platforms: SimulatedPlatform, **options: Any) -> AbstractAsyncContextManager[Gateway]:
-    """A gateway that serves these platforms, and is stopped in an orderly way at the end."""
+    """Run a gateway for these platforms, and stop it in an orderly way at the end."""
     return gateways.serving(home, _adapters(platforms), **options)
 
 
 def crashing_at_the_end(
     home: Path, *platforms: SimulatedPlatform, **options: Any
 ) -> AbstractAsyncContextManager[Gateway]:
-    """The same, but at the end it dies without a word, as if killed."""
+    """Run a gateway for these platforms, and crash it at the end, as if killed."""
     return gateways.crashing_at_the_end(home, _adapters(platforms), **options)
 
 

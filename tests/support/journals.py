@@ -1,4 +1,4 @@
-"""Journals written by hand: short words for the facts that tests of the core put together."""
+"""Short constructors of journal entries, for tests of the core."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ TICK_MS = 1_000  # milliseconds between one record and the next
 
 
 def cause(text: str = "hello", *, message: str = "m1", files: Iterable[str] = ()) -> Cause:
-    """A message of Ada's, as a turn keeps it."""
+    """Return a message of Ada as a turn records it."""
     attachments = tuple(Attachment(name, f"file:{name}") for name in files)
     return Cause(f"in_{message}", text, ADA, message, attachments=attachments)
 
 
 def began(*texts: str) -> TurnBegan:
-    """The turn begins with these messages."""
+    """Return the entry of a turn that begins with these messages."""
     return TurnBegan(tuple(cause(text, message=f"m{n}") for n, text in enumerate(texts or ("hello",), 1)))
 
 
@@ -52,13 +52,13 @@ def claimed(attempt: int = 1, run: str = "r1") -> TurnClaimed:
 def answer_with_calls(
     *calls: str, step: int = 1, tool: str = "look", finish: str | None = "tool_calls"
 ) -> ModelAnswered:
-    """A model wishes these calls; each has its id for an argument."""
+    """Return a model's answer with these tool calls; each has its id as an argument."""
     wishes = tuple(ToolCall(call, tool, {"at": call}) for call in calls)
     return ModelAnswered(step, "", wishes, finish, TokenUsage(10, 5))
 
 
 def answer_with_text(text: str = "All done.", *, step: int = 1, finish: str | None = "stop") -> ModelAnswered:
-    """A model says something and wishes nothing."""
+    """Return a model's answer with text and without tool calls."""
     return ModelAnswered(step, text, (), finish, TokenUsage(10, 5))
 
 
@@ -75,15 +75,15 @@ def interruption(reason: str = InterruptionReason.RESTART_INTERRUPTED, run: str 
 
 
 def requeue_and_claim(attempt: int = 2, run: str = "r2") -> tuple[Entry, ...]:
-    """A turn that was cut off is requeued, and claimed once more."""
+    """Return the entries that requeue an interrupted turn and claim it again."""
     return TurnRequeued(), claimed(attempt, run)
 
 
 def journal_records(*entries: Entry, first: int = 1) -> list[JournalRecord]:
-    """The entries in the journal: numbered, one tick after the other."""
+    """Return the entries as records, numbered, one tick apart."""
     return [JournalRecord(seq, seq * TICK_MS, entry) for seq, entry in enumerate(entries, first)]
 
 
 def turn_view_of(*entries: Entry, first: int = 1) -> TurnView:
-    """The turn that these entries tell of."""
+    """Return the fold of these entries."""
     return fold(journal_records(*entries, first=first))

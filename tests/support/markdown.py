@@ -1,4 +1,4 @@
-"""Our Markdown pages as tests read them: their code, their links, their headings, their generated parts."""
+"""Reads our Markdown pages: their code, links, headings and generated parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Page(Struct, frozen=True):
         return [body for found, body in _FENCE.findall(self.text) if found == language]
 
     def code(self) -> list[str]:
-        """Whatever stands in code: spans, and the lines of blocks."""
+        """Return all code spans, and the lines of all code blocks."""
         lines = [line for _, body in _FENCE.findall(self.text) for line in body.splitlines()]
         return [*lines, *_SPAN.findall(self.prose)]
 
@@ -70,5 +70,5 @@ def page(name: str) -> Page:
 
 
 def pages() -> list[Page]:
-    """Every page of ours."""
+    """Return every page."""
     return [Page(path) for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])]

@@ -1,4 +1,4 @@
-"""An MCP server that is allowed to be odd, written by hand: it knows only the handshake of 2025, over pipes.
+"""A hand-written MCP server with odd behaviour, over pipes, with the handshake of 2025 only.
 
 It prints what is no message, lists its tools on two pages and one of them twice, and its tools break the rules:
 `promise` declares a structure and does not return it, `own_code` answers with the code of a closed connection,

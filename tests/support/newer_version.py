@@ -1,4 +1,4 @@
-"""A conversation in which a newer version of Perdure has written."""
+"""Writes a journal entry of a newer version of Perdure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from support.waiting import eventually
 
 
 class Pondered(Entry, frozen=True):
-    """A fact that only the newer version knows of. It is declared after the table of kinds was made."""
+    """An entry of an unknown kind: it is declared after the table of kinds was made."""
 
     kind = "pondered"
     text: str
 
 
 async def write_newer_entry(home: Path, platform: SimulatedPlatform, state: str) -> None:
-    """Let a gateway die after a turn of chat 1 that is done or runs, and that has such an entry."""
+    """Crash a gateway with a turn of chat 1 that is done or running and has such an entry."""
     running = state == TurnState.RUNNING
     async with crashing_at_the_end(home, platform) as gateway:
         platform.write("step long 600s\nsay: first" if running else "say: first")

@@ -1,4 +1,4 @@
-"""Whether an answer of the HTTP API is what its description says."""
+"""Checks responses of the HTTP API against its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JSON = "application/json"
 
 @cache
 def all_api_calls() -> list[RouteSpec]:
-    """Whatever can be asked of a gateway with the default settings."""
+    """Return all calls of a gateway with the default settings."""
     gateway = Gateway(load_settings(Path("/nowhere"), {}))
     return [each for each, _ in collect_routes(*route_providers(gateway, Authenticator("token", HostNames())))]
 
@@ -38,7 +38,7 @@ def served_description() -> dict[str, Any]:
 
 
 def check_response(response: httpx.Response) -> None:
-    """Fail unless the answer is one that the description has. A hook of an HTTP client."""
+    """Fail unless the description contains the response. A hook for HTTP clients."""
     if response.headers.get("content-type") != JSON or response.request.method == "HEAD":
         return
     response.read()
@@ -58,7 +58,7 @@ def _validator(method: str, path: str, status: str) -> jsonschema_rs.Validator:
 
 
 def _operation(method: str, path: str) -> dict[str, Any]:
-    """The operation at a path; nothing where there is none, and then the answer is an error."""
+    """Return the operation at a path, or None, in which case the response must be an error."""
     for template, methods in served_description()["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path) and method in methods:
             found: dict[str, Any] = methods[method]

@@ -1,4 +1,4 @@
-"""Whoever runs a gateway, at its HTTP API."""
+"""A client of the HTTP API for an operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.waiting import wait_for
 
 
 class Operator:
-    """Asks a running gateway; an answer that is no success is a failure of the test, unless that is expected."""
+    """Calls a running gateway, and fails the test unless the response has the expected status."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self._gateway = gateway
@@ -31,7 +31,7 @@ class Operator:
         return response.json()
 
     def last_turn(self, chat: str, platform: str = "web") -> Any:
-        """The life of the newest turn of a chat."""
+        """Return the timeline of the newest turn of a chat."""
         session = self.get(f"/sessions/agent:main:{platform}:dm:{chat}")
         return self.get(f"/turns/{session['turns'][0]['id']}")
 

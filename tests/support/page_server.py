@@ -1,4 +1,4 @@
-"""A small web server for tests: real sockets, pages by path, and a list of what was asked."""
+"""A small web server for tests, with pages by path and a list of received requests."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from msgspec import Struct
 
 
 class ServedPage(Struct, frozen=True):
-    """What is answered at a path."""
+    """The response at a path."""
 
     body: bytes = b""
     kind: str | None = "text/plain; charset=utf-8"
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
-    endless: bool = False  # the body does not come to its end until the server does
+    endless: bool = False  # the body does not end before the server does
 
 
 class ReceivedRequest(Struct, frozen=True):
-    """A request that came."""
+    """A received request."""
 
     path: str
     headers: Message
@@ -49,7 +49,7 @@ class PageServer(ThreadingHTTPServer):
         return f"{scheme}://{host}:{self.port}{path}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away, or that does not trust us, is nothing to report."""
+        """Ignore clients that leave or reject the certificate."""
 
 
 class _PageHandler(BaseHTTPRequestHandler):
@@ -72,12 +72,12 @@ class _PageHandler(BaseHTTPRequestHandler):
             self.server.closing.wait()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 reason: its name in the base class
-        """Tests read `asked` instead."""
+        """Log nothing: tests read `asked`."""
 
 
 @contextmanager
 def page_server(secure: ssl.SSLContext | None = None) -> Iterator[PageServer]:
-    """A server that runs until the end of the block."""
+    """Run a server until the end of the block."""
     with PageServer() as server:
         if secure is not None:
             server.socket = secure.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)

@@ -1,4 +1,4 @@
-"""Scenes with people in them whom somebody has to let in, and the operator who does it over HTTP."""
+"""A scenario with unknown people, and an operator who pairs them over HTTP."""
 
 from __future__ import annotations
 
@@ -29,11 +29,15 @@ class PairingScenario(GatewayScenario):
     def __init__(self, home: Path, *stuck: str, **settings: str) -> None:
         self.agent_harness = AgentHarness(*stuck)
         given = {"PLATFORMS__WEB__ALLOW": "ann", **settings}
-        super().__init__(home, SimulatedPlatform("web"), agent=self.agent_harness.agent, **given)
+        super().__init__(home, SimulatedPlatform("web"), **given)
         self.platform.groups = {"g"}
 
+    def options(self, **more: Any) -> dict[str, Any]:
+        """Return the options for one gateway, with the agent of the current harness."""
+        return super().options(**{"agent": self.agent_harness.agent, **more})
+
     async def wait_for_code(self, person: str = "eve", number: int = 1) -> str:
-        """The newest code that a person was told in the chat with them, of so many."""
+        """Wait until a person has got this many pairing codes; return the newest."""
 
         def told() -> list[str]:
             found = [PAIRING_NOTICE.fullmatch(text) for text in self.platform.replies(person)]
@@ -43,19 +47,19 @@ class PairingScenario(GatewayScenario):
         return str((await eventually(f"{person} was told {number} codes", told))[-1])
 
     def say(self, text: str, person: str = "eve") -> str:
-        """Write to the agent alone."""
+        """Write in a private chat with the agent."""
         return self.platform.write(text, chat=person, sender=person)
 
     async def wait_until_acknowledged(self) -> None:
         await eventually("all is acknowledged", lambda: not self.platform.pending())
 
     async def wait_for_replies(self, *texts: str, chat: str = "eve") -> None:
-        """Wait until this is the last that a chat sees of us."""
+        """Wait until these are the last replies in a chat."""
         await eventually(f"{chat} sees {texts}", lambda: self.platform.replies(chat)[-len(texts) :] == list(texts))
 
 
 async def api_request(gateway: Gateway, method: str, path: str, **body: Any) -> httpx.Response:
-    """Ask the HTTP API of a gateway inside this process."""
+    """Call the HTTP API of a gateway inside this process."""
     transport = httpx.ASGITransport(create_app(gateway, TOKEN))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers) as http:
@@ -65,7 +69,7 @@ async def api_request(gateway: Gateway, method: str, path: str, **body: Any) -> 
 
 
 async def change_people(gateway: Gateway, verb: str, **body: Any) -> str:
-    """Change who is known; what the operator reads."""
+    """Change the known people; return the text for the operator."""
     response = await api_request(gateway, "POST", f"/api/people/{verb}", **body)
     assert response.status_code == 200, response.text
     return str(response.json()["said"])

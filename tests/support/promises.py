@@ -1,4 +1,4 @@
-"""The promises as `docs/promises.md` tells them, and the tests that name them."""
+"""Reads the promises of `docs/promises.md`, and the tests that name them."""
 
 from __future__ import annotations
 

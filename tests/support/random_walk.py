@@ -1,6 +1,6 @@
-"""A random walk: what people and operators do on a stage, and what must be true of it at every quiet moment.
+"""A random walk of people and operators with a gateway, and its invariants at every idle moment.
 
-Each message is about a word of its own, so that every line that people see can be told apart.
+Each message has a word of its own, so that every line that people see can be attributed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHATS = ("1", "2")
 STALE_SECONDS = 21 * 3600  # until work is stale
 _WORD_PATTERN = re.compile(r"w\d+")
 
-# Which act of a person, an operator or the clock may be the reason that a message has no answer.
+# The acts of a person, an operator or the clock that explain a message without an answer.
 _ACTIONS_BY_CANCEL_REASON: dict[str, set[str]] = {
     CancelReason.STOPPED: {"stop", "stop all"},
     CancelReason.RESET: {"new"},
@@ -36,23 +36,23 @@ _ACTIONS_BEFORE_TURN = {"stop all", "new"}
 
 
 class WalkMessage(Struct):
-    """A message of the story."""
+    """A message of the walk."""
 
     word: str
     id: str  # the platform's
-    at: int  # its place in the story
-    start: int  # of which gateway it is, in order
-    taken_by_start: int = 0  # the start of the gateway that took it in; 0: not yet
-    taken_by_unknown: bool = False  # a gateway died about it: nobody knows which one took it in
-    ended: tuple[int, int] | None = None  # how many answers it had when an act ended it for good, and which act
+    at: int  # its position in the walk
+    start: int  # the number of its gateway
+    taken_by_start: int = 0  # the number of the gateway that stored it; 0: none so far
+    taken_by_unknown: bool = False  # a gateway crashed while storing it: the number of its gateway is unknown
+    ended: tuple[int, int] | None = None  # its number of answers when an act ended it, and the act
 
     def covers(self, acts: list[tuple[int, str]], kinds: set[str]) -> bool:
-        """Whether such an act came behind it."""
+        """Tell whether such an act came after the message."""
         return any(at > self.at and kind in kinds for at, kind in acts)
 
 
 class ChatHistory(Struct):
-    """One chat of the story."""
+    """One chat of the walk."""
 
     messages: list[WalkMessage] = field(default_factory=list)
     actions: list[tuple[int, str]] = field(default_factory=list)
@@ -62,22 +62,22 @@ class ChatHistory(Struct):
 
 
 class RandomWalk:
-    """The world of one story."""
+    """The gateway, the chats and the events of one walk."""
 
     def __init__(self) -> None:
         self._log = logging.getLogger("perdure")
         self._level = self._log.level
-        self._log.setLevel(logging.CRITICAL)  # or what a thousand gateways say would bury the story
+        self._log.setLevel(logging.CRITICAL)  # the log of a thousand gateways would bury the report
         self._runner = asyncio.Runner()
         self.harness = GatewayHarness()
         self._chats = {chat: ChatHistory() for chat in CHATS}
-        self._event_count = 0  # events of the story so far
+        self._event_count = 0  # events of the walk so far
         self._is_intact = True  # no check has failed
-        self._once_words: set[str] = set()  # words whose work must not be repeated
+        self._once_words: set[str] = set()  # words of `once` steps
         self.run_event(self._nothing)
 
     def run_event(self, event: Callable[[], Awaitable[None]]) -> None:
-        """One event of the story, and all that follows from it."""
+        """Run one event of the walk, and wait until the gateway is idle."""
         self._is_intact, self._event_count = False, self._event_count + 1
         self._runner.run(self._apply(event))
         self._is_intact = True
@@ -90,7 +90,7 @@ class RandomWalk:
         self._check()
 
     def close(self) -> None:
-        """The end of the story: everything must come to its end too, unless it has failed before."""
+        """End the walk: everything must be finished, unless a check has failed before."""
         try:
             if self._is_intact:
                 self.run_event(self.settle_everything)
@@ -117,13 +117,13 @@ class RandomWalk:
         self.harness.platform.write(f"/{words}", chat=chat)
 
     def _mark_ended(self, chat: str) -> None:
-        """What hangs in a chat will have no answer from now on, unless somebody asks for it again."""
+        """Record that the hanging work of a chat gets no answer, unless somebody asks for it again."""
         for said in self._chats[chat].messages:
             if said.word in self.harness.agent_harness.running_steps:
                 said.ended = (self._answered_words(chat).count(said.word), self._event_count)
 
     def _answered_words(self, chat: str) -> list[str]:
-        """What the chat got for its words: whatever else the gateway has to say is more than a word."""
+        """Return the answers in a chat that consist of one word."""
         lines = "\n".join(self.harness.platform.replies(chat)).splitlines()
         return [line for line in lines if _WORD_PATTERN.fullmatch(line)]
 
@@ -146,7 +146,7 @@ class RandomWalk:
         self.harness.clock.move(STALE_SECONDS)
 
     async def settle_everything(self) -> None:
-        """Everything comes to its end, and what was left without an answer has its reason."""
+        """Finish everything, and check that every message without an answer has a reason."""
         await self.harness.disarm()
         await self.harness.set_reachable(True)
         await self.harness.release_steps()
@@ -159,7 +159,7 @@ class RandomWalk:
                 )
 
     async def _settle(self) -> None:
-        """Wait until nothing moves, and remember which gateway has taken in what."""
+        """Wait until the gateway is idle, and record which gateway has stored which message."""
         await self.harness.wait_until_quiet()
         for talk in self._chats.values():
             for said in talk.messages:
@@ -170,7 +170,7 @@ class RandomWalk:
     # ── what must be true ───────────────────────────────────────────────────────────────────────────────────
 
     def _check(self) -> None:
-        """At every quiet moment: nothing is answered twice, out of its place, or after it was ended for good."""
+        """Check that nothing is answered twice, out of order, or after it was ended."""
         for chat, talk in self._chats.items():
             seen = self._answered_words(chat)
             for said in talk.messages:
@@ -186,7 +186,7 @@ class RandomWalk:
             self._check_order(chat, talk, seen)
 
     def _check_order(self, chat: str, talk: ChatHistory, seen: list[str]) -> None:
-        """The order is that of the chat; only what came after a cut joins, at once, what was cut off (B49)."""
+        """Check the order of the chat; only messages after an interruption join its turn at once (B49)."""
         first = [said for word in dict.fromkeys(seen) for said in talk.messages if said.word == word]
         for place, later in enumerate(first):
             for earlier in first[place + 1 :]:
@@ -197,7 +197,7 @@ class RandomWalk:
                     )
 
     async def _is_excused(self, chat: str, talk: ChatHistory, said: WalkMessage) -> bool:
-        """Whether somebody has taken a message back, or the turn that it was in."""
+        """Tell whether somebody has taken back a message or its turn."""
         store = self.harness.store
         rows = await store.database.read(
             lambda tx: tx.all(
@@ -221,7 +221,7 @@ class RandomWalk:
         return said.covers(talk.actions, _actions_that_explain(view, unsent))
 
     def _describe(self, chat: str, said: WalkMessage) -> str:
-        """All that is known of a message, for whoever reads of it."""
+        """Describe a message for a failure report."""
         talk = self._chats[chat]
         return f"{said} in chat {chat}: acts {talk.actions}, people see {self.harness.platform.replies(chat)}"
 

@@ -1,4 +1,4 @@
-"""What the tests of starting again share: an agent whose steps can hang, and a look at what the journal tells."""
+"""Helpers of the recovery tests: an agent whose steps can hang, and readers of the journal."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from support.waiting import eventually
 
 
 class AgentHarness:
-    """The offline model at a workbench that outlives its gateways: every run and every request is kept."""
+    """The offline model with steps that can hang; it outlives its gateways and records every run and request."""
 
     def __init__(self, *stuck: str) -> None:
-        self.stuck = set(stuck)  # steps that hang for as long as they are in here
+        self.stuck = set(stuck)  # names of steps that hang
         self.run_counts: Counter[str] = Counter()
         self.hung_steps: list[str] = []
         self.requests: list[ModelRequest] = []
@@ -57,7 +57,7 @@ class AgentHarness:
         return f"{name}: done"
 
     def release(self) -> None:
-        """What hangs goes on, and nothing hangs until something is stuck again."""
+        """Release all hanging steps; nothing hangs until `stuck` names a step again."""
         self.stuck.clear()
         self._released.set()
         self._released = asyncio.Event()
@@ -67,11 +67,11 @@ class AgentHarness:
         await eventually(f"steps have hung {times} times", lambda: len(self.hung_steps) == times)
 
     def request_notes(self) -> list[list[str]]:
-        """The notes in each request so far."""
+        """Return the notes of each request so far."""
         return [_message_texts(request, NoteMessage) for request in self.requests]
 
     def request_texts(self) -> list[list[str]]:
-        """The users' words in each request so far."""
+        """Return the users' texts of each request so far."""
         return [_message_texts(request, UserMessage) for request in self.requests]
 
 
@@ -109,7 +109,7 @@ class AnsweringAgent:
 
 
 class GatedPlatform(SimulatedPlatform):
-    """A platform that can keep a send waiting."""
+    """A platform whose sends wait for a gate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class GatedPlatform(SimulatedPlatform):
         return GatedAdapter(self)
 
     async def wait_for_sends(self, sends: int) -> None:
-        """Wait until this many sends have come to the gate."""
+        """Wait until this many sends wait at the gate."""
         await eventually(f"{sends} sends have come", lambda: self.waiting_sends == sends)
 
 
@@ -140,7 +140,7 @@ def key_of(platform: SimulatedPlatform, chat: str = "1") -> str:
 
 
 async def turn_views(store: Store, key: str) -> list[TurnView]:
-    """Every turn of a key, in order."""
+    """Return every turn of a key, in order."""
     return [
         fold(await store.journal.of_turn(session.id, turn.id))
         for session in await store.sessions.of_key(key)
@@ -153,13 +153,13 @@ async def last_turn(store: Store, key: str) -> TurnView:
 
 
 def view_before_interruption(view: TurnView) -> TurnView:
-    """The turn as the newest interruption found it."""
+    """Return the turn as it was before its newest interruption."""
     marks = [place for place, record in enumerate(view.records) if isinstance(record.entry, TurnInterrupted)]
     return fold(view.records[: marks[-1]])
 
 
 def was_interrupted_in_step(view: TurnView) -> bool:
-    """The proof of a kill: an intent in the journal, and no result, when the interruption was marked."""
+    """Tell whether the interruption found a step with an intent and without a result."""
     return any(call.started is not None for call in view_before_interruption(view).open_calls)
 
 
@@ -168,12 +168,12 @@ def interruption_reasons(view: TurnView) -> list[str]:
 
 
 def decided_rules(view: TurnView) -> list[str]:
-    """The rules that spoke about this turn, in order."""
+    """Return the rules of all decisions about a turn, in order."""
     return [record.entry.rule for record in view.records if isinstance(record.entry, RecoveryDecided)]
 
 
 async def wait_for_rule(store: Store, key: str, rule: str) -> TurnView:
-    """Wait until this rule is the last that spoke about the key's last turn."""
+    """Wait until the newest decision about the key's last turn has this rule."""
 
     async def probe() -> TurnView | None:
         view = await last_turn(store, key)
@@ -183,8 +183,8 @@ async def wait_for_rule(store: Store, key: str, rule: str) -> TurnView:
 
 
 async def wait_for_replies(platform: SimulatedPlatform, *texts: str, chat: str = "1") -> None:
-    """Wait until a chat sees exactly this of us."""
-    with suppress(AssertionError):  # what it sees instead says more
+    """Wait until a chat has exactly these replies."""
+    with suppress(AssertionError):  # the assertion below shows the actual replies
         await eventually(f"chat {chat} sees {texts}", lambda: platform.replies(chat) == list(texts))
     assert platform.replies(chat) == list(texts), f"chat {chat} sees {platform.replies(chat)}, not {texts}"
 
@@ -192,7 +192,7 @@ async def wait_for_replies(platform: SimulatedPlatform, *texts: str, chat: str =
 async def crash_in_step(
     home: Path, platform: SimulatedPlatform, bench: AgentHarness, *texts: str, chat: str = "1", **options: object
 ) -> None:
-    """Run a gateway until one more step hangs, the messages having been written, and kill it there."""
+    """Write these messages, run a gateway until one more step hangs, and crash it there."""
     before = len(bench.hung_steps)
     async with crashing_at_the_end(home, platform, agent=bench.agent, **options):
         for text in texts:
@@ -201,14 +201,14 @@ async def crash_in_step(
 
 
 async def run_perdure(home: Path, *arguments: str) -> str:
-    """What a command of ours prints, run as a process of its own beside whatever uses that home."""
+    """Run `perdure` as a process on a home; return its output."""
     code, output, errors = await run_command(home, *arguments)
     assert code == 0, f"exit code {code}: {errors}"
     return output
 
 
 async def run_command(home: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run a command of ours: its exit code, its output and its errors."""
+    """Run `perdure` as a process; return its exit code, its output and its errors."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -1,4 +1,4 @@
-"""Scenes of the tests of starting again: what outlives the gateways that come, crash and go in them."""
+"""Scenarios of the recovery tests: gateways crash and restart on one home."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.gateway_scenario import GatewayScenario
 from support.recovery import AgentHarness, GatedPlatform, HangingAgent
 from support.waiting import eventually
 
-SCRIPT = "step a\nstep b\nsay: done"  # of which, on the bench of a scene, step b hangs
+SCRIPT = "step a\nstep b\nsay: done"  # step b hangs if the scenario says so
 
 
 class RecoveryScenario(GatewayScenario):
@@ -27,11 +27,15 @@ class RecoveryScenario(GatewayScenario):
         self, home: Path, *stuck: str, platform: SimulatedPlatform | None = None, **settings: str
     ) -> None:
         self.agent_harness = AgentHarness(*stuck)
-        super().__init__(home, platform, agent=self.agent_harness.agent, **settings)
+        super().__init__(home, platform, **settings)
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        """Return the options for one gateway, with the agent of the current harness."""
+        return super().options(**{"agent": self.agent_harness.agent, **more})
 
     @asynccontextmanager
     async def serving_released(self, *others: SimulatedPlatform, **options: Any) -> AsyncIterator[Gateway]:
-        """A gateway under which nothing hangs any more, and that is stopped at the end."""
+        """Run a gateway without hanging steps, and stop it at the end."""
         self.agent_harness.release()
         async with self.serving(*others, **options) as gateway:
             yield gateway
@@ -48,7 +52,7 @@ class RecoveryScenario(GatewayScenario):
             )
 
     async def crash_in_every_chat(self, chats: str, *behind: str) -> None:
-        """Write the script, and what is to wait behind it, in each chat; kill a gateway when all of them hang."""
+        """Write the script and further messages in each chat; crash a gateway when all scripts hang."""
         async with self.crashing():
             for chat in chats:
                 for text in (SCRIPT, *behind):
@@ -57,7 +61,7 @@ class RecoveryScenario(GatewayScenario):
             await eventually("all is stored", lambda: not self.platform.pending())
 
     async def crash_when_hanging(self, agent: HangingAgent, *texts: str) -> list[str]:
-        """Write this, and kill a gateway when the agent hangs once more; the ids of the messages."""
+        """Write these messages, and crash a gateway when the agent hangs once more; return the message ids."""
         before = agent.hang_count
         async with self.crashing(agent=agent):
             written = [self.platform.write(text) for text in texts]
@@ -65,7 +69,7 @@ class RecoveryScenario(GatewayScenario):
         return written
 
     async def run_into_the_deadline(self, ending: StopKind = StopKind.STOP) -> None:
-        """Stop a gateway when one more step hangs, without giving it time to end."""
+        """Stop a gateway when one more step hangs, with a drain deadline of 0."""
         before = len(self.agent_harness.hung_steps)
         async with self.serving(DRAIN__DEADLINE="0") as gateway:
             await self.agent_harness.wait_until_hanging(before + 1)
@@ -79,66 +83,66 @@ class RecoveryScenario(GatewayScenario):
         return await recovery.turn_views(self.gateway.store, self.key(chat))
 
     async def turn(self, chat: str = "1") -> TurnView:
-        """The last turn of a chat."""
+        """Return the last turn of a chat."""
         return await recovery.last_turn(self.gateway.store, self.key(chat))
 
     async def wait_for_rule(self, rule: str, chat: str = "1") -> TurnView:
         return await recovery.wait_for_rule(self.gateway.store, self.key(chat), rule)
 
     async def wait_for_replies(self, *texts: str, chat: str = "1") -> None:
-        """Wait until a chat sees exactly this of us."""
+        """Wait until a chat has exactly these replies."""
         await recovery.wait_for_replies(self.platform, *texts, chat=chat)
 
     async def wait_for_last_reply(self, text: str, chat: str = "1") -> None:
-        """Wait until this is the last that a chat sees of us."""
+        """Wait until this is the last reply in a chat."""
         await eventually(f"chat {chat} sees {text!r}", lambda: self.platform.replies(chat)[-1:] == [text])
 
     async def why(self) -> str:
-        """What `perdure why` prints about the chat."""
+        """Return the output of `perdure why` about the chat."""
         return await recovery.run_perdure(self.home, "why", self.key())
 
 
 async def scenario_with_open_delivery(home: Path, platform: GatedPlatform) -> RecoveryScenario:
-    """A scene in which a gateway was killed in a step of the script, while a reply to chat 2 was on its way."""
-    scene = RecoveryScenario(home, "b", platform=platform)
-    async with scene.crashing() as gateway:
+    """Return a scenario in which a gateway crashed in a step, while it sent a reply to chat 2."""
+    scenario = RecoveryScenario(home, "b", platform=platform)
+    async with scenario.crashing() as gateway:
         platform.write(SCRIPT)
         platform.write("say: owed", chat="2")
-        await scene.agent_harness.wait_until_hanging()
+        await scenario.agent_harness.wait_until_hanging()
         await platform.wait_for_sends(1)
         [owed] = await gateway.store.outbox.open_deliveries()
     assert owed.text == "owed"
-    return scene
+    return scenario
 
 
 async def scenario_crashed_in_step(home: Path, *texts: str, stuck: str = "b", **options: Any) -> RecoveryScenario:
-    """A scene in which a gateway was killed in a step of this, or of the script."""
-    scene = RecoveryScenario(home, stuck, **options)
-    await scene.crash_in_step(*(texts or (SCRIPT,)))
-    return scene
+    """Return a scenario in which a gateway crashed in a step of these messages, or of the script."""
+    scenario = RecoveryScenario(home, stuck, **options)
+    await scenario.crash_in_step(*(texts or (SCRIPT,)))
+    return scenario
 
 
 async def scenario_crashed_three_times(home: Path, seconds_between: float = 0) -> RecoveryScenario:
-    """A scene in which three gateways were killed in the same step of the script, one soon after the other."""
-    # More patient than by default, so that the session is not set aside before anything else is decided.
-    scene = await scenario_crashed_in_step(home, RECOVERY__MAX_WITHOUT_PROGRESS="9")
+    """Return a scenario in which three gateways crashed in the same step, one soon after the other."""
+    # A higher limit than by default, so that the session is not suspended first.
+    scenario = await scenario_crashed_in_step(home, RECOVERY__MAX_WITHOUT_PROGRESS="9")
     for _ in range(2):
-        scene.clock.move(seconds_between)
-        await scene.crash_in_step()
-    return scene
+        scenario.clock.move(seconds_between)
+        await scenario.crash_in_step()
+    return scenario
 
 
 def web_platform() -> SimulatedPlatform:
-    """A platform that obeys the settings of the web."""
+    """Return a platform with the settings of the web platform."""
     return SimulatedPlatform("web")
 
 
-async def move_session(scene: RecoveryScenario, home: Path, **fields: object) -> None:
-    """Move the one session of a scene to another home, by export and import, with these fields changed."""
-    exported = json.loads(await recovery.run_perdure(scene.home, "export"))
+async def move_session(scenario: RecoveryScenario, home: Path, **fields: object) -> None:
+    """Move the one session of a scenario to another home by export and import, with changed fields."""
+    exported = json.loads(await recovery.run_perdure(scenario.home, "export"))
     [session] = exported["sessions"]
     session |= fields
-    scene.home = home
+    scenario.home = home
     await asyncio.to_thread(_write, home / "sessions.json", json.dumps(exported))
     await recovery.run_perdure(home, "import", str(home / "sessions.json"))
 

@@ -1,4 +1,4 @@
-"""A server over real sockets that answers with bytes of a script, whatever it is asked."""
+"""A socket server that answers every request with the next bytes of a script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok"
 
 
 class ScriptedServer:
-    """Answers each request with the next of its answers; an empty one closes the connection, None says nothing."""
+    """Sends the next answer to each request; an empty answer closes the connection, None sends nothing."""
 
     def __init__(self, *answers: bytes | None) -> None:
         self.answers = list(answers)
@@ -49,7 +49,7 @@ class ScriptedServer:
             writer.close()
 
     async def say(self, words: bytes) -> None:
-        """Say something unasked on every connection; after return, it has arrived."""
+        """Send unrequested bytes on every connection; after return, they have arrived."""
         for writer in self._writers:
             writer.write(words)
             await writer.drain()
@@ -77,7 +77,7 @@ async def run_server(server: ScriptedServer, context: ssl.SSLContext | None = No
 
 
 def tls_server_context(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """What a server for `localhost` needs, and the certificate that its clients have to trust."""
+    """Return a TLS context for `localhost`, and the certificate that clients have to trust."""
     certificate = certificate_for("localhost", folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)

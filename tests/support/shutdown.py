@@ -1,4 +1,4 @@
-"""What the tests of stopping share: agents that wait to be let go of, platforms that hang, crashes at a fact."""
+"""Helpers of the shutdown tests: held agents, hanging platforms, and crashes at a fact."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 
 class HeldAgent:
-    """An agent that answers a message only when it is let go of; it outlives its gateways."""
+    """An agent that answers a message when the test releases it; it outlives its gateways."""
 
     def __init__(self) -> None:
         self.started_texts: list[str] = []
-        self.seen_texts: list[list[str]] = []  # what people had said so far, at the beginning of each attempt
+        self.seen_texts: list[list[str]] = []  # all texts of people at the beginning of each attempt
         self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     async def run(self, context: TurnContext) -> Reply:
@@ -47,7 +47,7 @@ class HeldAgent:
             self._gates[text].set()
 
     async def wait_until_started(self, *texts: str) -> None:
-        """Wait until all of these have been begun."""
+        """Wait until the agent has begun to answer all of these."""
         await eventually(f"{texts} are being answered", lambda: set(texts) <= set(self.started_texts))
 
 
@@ -59,7 +59,7 @@ async def wait_until_stopped(gateway: Gateway) -> None:
 
 
 class HangingPlatform(SimulatedPlatform):
-    """Its switches make notices hang or fail, sends hang before or after they take place, and closing fail."""
+    """A platform with switches: notices and `close` hang or fail, sends hang before or after they take place."""
 
     def __init__(self, name: str = "simulated", **options: Any) -> None:
         super().__init__(name, **options)
@@ -67,7 +67,7 @@ class HangingPlatform(SimulatedPlatform):
         self.notice_fails: Exception | None = None
         self.close_hangs = False
         self.close_fails: Exception | None = None
-        self.hold = ""  # "before" or "after": where a send waits for `let_go`
+        self.hold = ""  # "before" or "after": where a send waits for `send_released`
         self.send_released = asyncio.Event()
         self.notice_texts: list[str] = []
         self.send_texts: list[str] = []
@@ -109,7 +109,7 @@ class _HangingAdapter(SimulatedAdapter):
 
 
 class FactCrashingDatabase(CrashingDatabase):
-    """Dies right after the first write that makes a fact true: a query then gives a row."""
+    """Crashes after the first write that makes a fact true: a query then returns a row."""
 
     def __init__(self, database: Database, fact: str) -> None:
         super().__init__(database)
@@ -126,7 +126,7 @@ class FactCrashingDatabase(CrashingDatabase):
 async def crashing_at_fact(
     home: Path, *platforms: SimulatedPlatform, fact: str, **options: Any
 ) -> AsyncIterator[Gateway]:
-    """A gateway that is killed by a fact; at the end we wait for that."""
+    """Run a gateway that crashes at a fact, and wait for the crash at the end."""
     gateway = make_gateway(home, *platforms, wrap=lambda database: FactCrashingDatabase(database, fact), **options)
     running = asyncio.create_task(gateway.run())
     await eventually("the gateway is ready", lambda: running.done() or gateway.phase == "ready")
@@ -141,7 +141,7 @@ async def crashing_at_fact(
 
 @asynccontextmanager
 async def read_only_store(home: Path) -> AsyncIterator[Store]:
-    """The store of a gateway that is gone, opened only to be read."""
+    """Open the store of a stopped gateway read-only."""
     store = Store(await open_read_only(f"sqlite:///{home / 'perdure.db'}"))
     try:
         yield store

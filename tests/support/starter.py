@@ -1,6 +1,6 @@
 """A program that starts commands as a gateway would, and then waits to be killed or for the end of its input.
 
-Standard input has one line of JSON: the root folder, and by their names the orders. It answers `begun`, or for
+Standard input has one line of JSON: the root folder, and the launch specs by name. It answers `begun`, or for
 each command that was not started a line with its name and the reason; at the end of its input it looks at each
 once more, tells how many dead processes were left to it, and ends.
 """
@@ -41,7 +41,7 @@ def dead_children() -> list[int]:
 
 
 def apply_options(asked: argparse.Namespace) -> None:
-    """Make the circumstances that a test wishes for."""
+    """Apply the options: limits, signals and the interpreter of keepers."""
     if asked.python:
         sys.executable = asked.python
     if asked.file_size is not None:

@@ -1,8 +1,8 @@
-"""The offline model at a workbench, for a gateway that is a process: `step_control:agent`, copied into its home.
+"""An agent for gateway processes whose steps hang while a file exists: `step_control:agent`.
 
-There, a step NAME hangs for as long as the file `stuck/NAME` is there, each run of a step leaves its name in
-`runs`, and what the model reads is kept in `requests`. A message `finish: WORD` is answered with that finish; then
-the agent hangs, like one that dies before its turn has ended, and whoever takes the turn up again answers anew.
+A test copies this file into the home. A step NAME hangs while the file `stuck/NAME` exists, each run is noted in
+`runs`, and each request to the model in `requests`. A message `finish: WORD` is answered with that finish; then
+the agent hangs, as if it died before the end of its turn; the next attempt answers anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOREVER_SECONDS = 3600.0
 
 
 class StepControl:
-    """What a test puts on the bench, and sees there."""
+    """Controls and reads the files of the agent, in the test and in the gateway."""
 
     def __init__(self, home: Path) -> None:
         self._stuck = home / "stuck"
@@ -41,12 +41,12 @@ class StepControl:
         shutil.copy(__file__, self._stuck.parent)
 
     def block(self, *steps: str) -> None:
-        """From now on these steps hang."""
+        """Let these steps hang from now on."""
         for step in steps:
             (self._stuck / step).touch()
 
     def release(self, *steps: str) -> None:
-        """What hangs goes on."""
+        """Release these steps."""
         for step in steps:
             (self._stuck / step).unlink()
 
@@ -54,11 +54,11 @@ class StepControl:
         return (self._stuck / step).exists()
 
     def run_count(self, step: str) -> int:
-        """How often a step was run."""
+        """Count the runs of a step."""
         return self._runs.read_text().splitlines().count(step)
 
     def requests(self, words: str = "") -> list[dict[str, list[str]]]:
-        """The users' `words` and our `notes` in each request that begins with these words, in order."""
+        """Return the users' `words` and the `notes` of each request that begins with these words."""
         read = [json.loads(line) for line in self._requests.read_text().splitlines()]
         return [each for each in read if "\n".join(each["words"]).startswith(words)]
 
@@ -80,7 +80,7 @@ class StepControl:
 
 
 class RecordingOfflineModel(OfflineModel):
-    """The offline model; everything that it is asked is kept."""
+    """The offline model; it records every request."""
 
     async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         _step_control().record_request(request)
@@ -88,7 +88,7 @@ class RecordingOfflineModel(OfflineModel):
 
 
 class StepControlAgent:
-    """Works at the bench, or does not end what it was told to finish."""
+    """The built-in agent with a controlled step, or one that hangs after `finish: WORD`."""
 
     def __init__(self) -> None:
         self._loop = BuiltinAgent(
@@ -115,7 +115,7 @@ async def _run_step(use: Use) -> str:
 
 
 def _step_control() -> StepControl:
-    """The bench of the gateway that this process is."""
+    """Return the files of the gateway of this process."""
     return StepControl(Path(os.environ["PERDURE_HOME"]))
 
 

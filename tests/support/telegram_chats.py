@@ -1,4 +1,4 @@
-"""A street in Telegram: people with a chat each, one gateway that serves them all, and what its journal tells."""
+"""People with one Telegram chat each, the gateway that serves them, and readers of its journal."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from support.telegram import (
 )
 from support.waiting import wait_for
 
-TIMEOUT_SECONDS = 60.0  # seconds: many are served at once
+TIMEOUT_SECONDS = 60.0  # seconds; many chats are served at once
 
 
 class TelegramChats:
-    """People with a chat each, and one door: a command that runs until it is opened."""
+    """People with one chat each, and commands that run until the test opens a door."""
 
     def __init__(self, telegram: LocalTelegram, process: GatewayProcess, release_file: Path) -> None:
         self.telegram = telegram
@@ -32,7 +32,7 @@ class TelegramChats:
         self.release_file = release_file
 
     def blocking_action(self, who: str) -> str:
-        """An action that goes on until the door is opened, and says when it has begun."""
+        """Return an action that records its start and runs until the door is opened."""
         return f"run: touch {self.release_file}.{who}; until test -e {self.release_file}; do sleep 0.1; done"
 
     def write(self, who: str, text: str) -> None:
@@ -42,7 +42,7 @@ class TelegramChats:
         return self.telegram.texts(self.telegram.person(who))
 
     def wait_for_texts(self, who: str, *texts: str) -> None:
-        with suppress(AssertionError):  # what is seen instead says more
+        with suppress(AssertionError):  # the assertion below shows the actual texts
             wait_for(f"{who} sees {texts}", lambda: self.texts(who) == list(texts), TIMEOUT_SECONDS)
         assert self.texts(who) == list(texts), f"{who} sees {self.texts(who)}, not {texts}"
 
@@ -50,13 +50,13 @@ class TelegramChats:
         wait_for(f"{who} sees {text!r}", lambda: self.texts(who)[-1:] == [text], TIMEOUT_SECONDS)
 
     def start_blocking_turns(self, *people: str) -> None:
-        """Let everybody begin something that goes on until the door is opened, and wait until it does."""
+        """Let everybody begin a blocking action, and wait until all of them run."""
         for who in people:
             self.write(who, f"once {who} 0s\n{self.blocking_action(who)}\nsay: {who} is done")
         self.wait_until_blocked(*people)
 
     def wait_until_blocked(self, *people: str) -> None:
-        """Wait until these stand before the door."""
+        """Wait until the actions of these people run."""
         for who in people:
             wait_for(
                 f"{who} has begun",
@@ -65,13 +65,13 @@ class TelegramChats:
             )
 
     def crash(self) -> None:
-        """Kill the gateway; no send is under way whose receipt would be lost."""
+        """Kill the gateway while no send is in progress."""
         wait_until_confirmed(self.telegram)
         wait_until_settled(self.process)
         self.process.kill()
 
     def start(self, people: str, policies: Mapping[str, str] | None = None, /, **settings: str) -> None:
-        """Start the gateway again, with these people and these settings and no others."""
+        """Start the gateway again, with exactly these people and settings."""
         ours = telegram_settings(self.telegram) | settings_for(self.telegram, people, policies or {})
         self.process.configure(**(ours | settings))
         self.process.start()
@@ -82,12 +82,12 @@ class TelegramChats:
         return f"agent:main:telegram:dm:{self.telegram.person(who)}"
 
     def turn_states(self, who: str) -> list[str]:
-        """The states of somebody's turns, in order."""
+        """Return the states of a person's turns, in order."""
         found = query_database(self.process, f"SELECT state FROM turns WHERE key = '{self.key(who)}' ORDER BY id")
         return [state for (state,) in found]
 
     def journal_entries(self, who: str, kind: str) -> list[dict[str, Any]]:
-        """What the journal of somebody's turns says of one kind, in order."""
+        """Return the journal entries of one kind of a person's turns, in order."""
         sql = (
             "SELECT j.body FROM journal j JOIN turns t ON t.id = j.turn "
             f"WHERE t.key = '{self.key(who)}' AND j.kind = '{kind}' ORDER BY j.session, j.seq"
@@ -95,25 +95,25 @@ class TelegramChats:
         return [json.loads(body) for (body,) in query_database(self.process, sql)]
 
     def decided_rules(self, who: str) -> list[str]:
-        """The rules that spoke about somebody's turns, in order."""
+        """Return the rules of all decisions about a person's turns, in order."""
         return [decided["rule"] for decided in self.journal_entries(who, "decided")]
 
     def wait_for_rule(self, who: str, rule: str) -> None:
-        """Wait until this rule is the last that spoke about somebody."""
+        """Wait until the newest decision about a person's turns has this rule."""
         wait_for(f"{rule} is decided about {who}", lambda: self.decided_rules(who)[-1:] == [rule], TIMEOUT_SECONDS)
 
     def interruption_reasons(self, who: str) -> list[str]:
-        """Why somebody's turns were cut off, in order."""
+        """Return the reasons of the interruptions of a person's turns, in order."""
         return [mark["reason"] for mark in self.journal_entries(who, "interrupted")]
 
     # ── what is told ────────────────────────────────────────────────────────────────────────────────────
 
     def run_perdure(self, *arguments: str) -> str:
-        """What a command of ours prints."""
+        """Run `perdure`; return its output."""
         return run_perdure(self.process, *arguments)
 
     def command_reply(self, who: str, command: str) -> str:
-        """What somebody is told who writes a command, where nothing else is said."""
+        """Let a person write a command in an idle chat; return the reply."""
         before = len(self.texts(who))
         self.write(who, command)
         return wait_for(f"{who} is told of {command}", lambda: self.texts(who)[before:], TIMEOUT_SECONDS)[0]
@@ -123,7 +123,7 @@ class TelegramChats:
 def telegram_chats(
     tmp_path: Path, people: str, policies: Mapping[str, str] | None = None, /, **settings: str
 ) -> Iterator[TelegramChats]:
-    """A street whose people may talk to its gateway; some of them have a policy of recovery of their own."""
+    """Run a gateway for these people; some chats have a recovery policy of their own."""
     with LocalTelegram() as telegram:
         given, door = settings_for(telegram, people, policies or {}) | settings, tmp_path / "door"
         try:
@@ -134,7 +134,7 @@ def telegram_chats(
 
 
 def settings_for(telegram: LocalTelegram, people: str, policies: Mapping[str, str]) -> dict[str, str]:
-    """Settings by which these people may talk, with these policies of recovery in their chats."""
+    """Return settings that allow these people, with these recovery policies in their chats."""
     allowed = ",".join(str(telegram.person(who)) for who in people.split())
     chats = ",".join(f"{telegram.person(who)}={policy}" for who, policy in policies.items())
     named = {"ALLOW": allowed} | ({"RECOVERY_CHATS": chats} if chats else {})

@@ -1,4 +1,4 @@
-"""The simulated platform, posting what happens to us instead of waiting to be asked."""
+"""The stage of a simulated platform that posts its events to a webhook."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from perdure.testing.simulated_platform import SimulatedAdapter
 from support.platform_stages import SimulatedStage
 
 HEADER, SECRET = "x-secret", "only the platform knows"
-REPOST_SECONDS = 0.05  # seconds before the platform posts again what was not taken
-ANSWER_TIMEOUT_SECONDS = 60.0  # seconds that a post waits for its answer
+REPOST_SECONDS = 0.05  # seconds before a rejected event is posted again
+ANSWER_TIMEOUT_SECONDS = 60.0  # seconds to wait for the answer to a post
 
 
 class WebhookAdapter(SimulatedAdapter):
-    """Takes what the platform posts, and says that it has it once it is stored."""
+    """Takes posted events, and answers with success once an event is stored."""
 
     def __init__(self, platform: SimulatedPlatform) -> None:
         super().__init__(platform)
@@ -48,7 +48,7 @@ class WebhookAdapter(SimulatedAdapter):
         return WebhookResponse(200 if stored else 503)
 
     async def hand_over(self, body: bytes) -> bool:
-        """Hand over what was posted; whether it was stored."""
+        """Hand a posted event over; tell whether it was stored."""
         outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         number = f"{next(self._numbers)}"
         self._outcomes.add(outcome)
@@ -93,7 +93,7 @@ def _set_outcome(outcome: asyncio.Future[bool], stored: bool) -> None:
 
 
 class WebhookStage(SimulatedStage):
-    """Posts one thing after the other, each until it is answered with success."""
+    """Posts one event after the other, each until the answer is a success."""
 
     def __init__(self, capabilities: Capabilities) -> None:
         super().__init__(capabilities)
@@ -119,7 +119,7 @@ class WebhookStage(SimulatedStage):
                 await asyncio.sleep(REPOST_SECONDS)
 
     async def _post_next(self) -> bool:
-        """Post what is first; whether it was taken."""
+        """Post the first event; tell whether it was accepted."""
         for raw in self.platform.garbled_events()[:1]:
             if taken := await self._post(raw.encode(), SECRET) == 200:
                 self.platform.mailbox.acknowledge_garbled(raw)
@@ -131,7 +131,7 @@ class WebhookStage(SimulatedStage):
         return False
 
     async def _post(self, body: bytes, *secrets: str) -> int:
-        """The status of the answer; 0 if none came."""
+        """Post a body; return the status of the answer, 0 if none came."""
         headers = [(HEADER, secret) for secret in secrets]
         try:
             status, _ = await self._http.post(

@@ -1,7 +1,7 @@
-"""Writes the database that later versions must carry on: `PYTHONPATH=tests .venv/bin/python -m upgrade.make`.
+"""Writes the home that later versions must carry on: `PYTHONPATH=tests .venv/bin/python -m upgrade.make`.
 
-Two gateways of this version play the scenes, each a process of its own, and are killed in the middle of it. The
-home is put away with a manifest of what was in it, under the number of this version. Once that is out, its
+Two gateways of this version serve the chats, each a process of its own, and are killed in the middle. The
+home is stored with a manifest of its content, under the number of this version. Once a version is released, its
 files are never written again.
 """
 
@@ -35,7 +35,7 @@ from support.waiting import eventually
 from upgrade.manifest import FOLDER, Manifest, counted
 from upgrade.scenes import ALL, BEFORE, LAST, SCENES, STATES, WORK, Scene
 
-# What a message has come to.
+# The states of a message.
 SENDING = "SELECT 1 FROM outbox WHERE key = :key AND state IN ('sending', 'unknown')"
 WAITING = "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting'"
 WORKING = (
@@ -73,7 +73,7 @@ DATABASES = {"first": CrashingDatabase, "second": RequeueKillingDatabase}
 
 
 class Play:
-    """The people of the scenes, in one run of a gateway."""
+    """The people of the chats, in one run of a gateway."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -90,7 +90,7 @@ class Play:
         self._gateway: Gateway
 
     async def act(self, act: str) -> None:
-        """Play until we are killed."""
+        """Run an act until this process is killed."""
         settings = {"PLATFORMS__WEB__ALLOW": "ann", "PLATFORMS__WEB__RECOVERY": RECOVERY[act]}
         platforms, wrap = self._platforms.values(), DATABASES[act]
         async with serving(self._home, *platforms, wrap=wrap, **settings) as self._gateway:
@@ -115,7 +115,7 @@ class Play:
                 await self._heard(platform, scene, text, place)
 
     async def _heard(self, platform: SimulatedPlatform, scene: Scene, text: str, place: int) -> None:
-        """Wait until a message is answered, or is being worked at, or waits behind such a one."""
+        """Wait until a message is answered, is in progress, or waits behind one that is."""
         await eventually("it is acknowledged", lambda: not platform.pending())
         busy = any(WORK in before for before in scene.writes[:place])
         if platform.name != "web":
@@ -131,7 +131,7 @@ class Play:
         await eventually(f"{key}: {fact}", lambda: database.read(lambda tx: tx.one(fact, key=key)))
 
     async def _unsent(self, platform: SimulatedPlatform, scene: Scene) -> None:
-        """The platform goes down before the answer."""
+        """Let the platform go down before the answer."""
         platform.write(scene.writes[0], chat=scene.chat)
         platform.reachable = False
         await self._comes_true(OWED, key_of(platform, scene.chat))
@@ -156,14 +156,18 @@ class Play:
 
 
 def play(home: Path, act: str) -> None:
-    """Run one act in a process of its own, and see it killed."""
-    env = {"PATH": os.defpath, "HOME": "/root", "PYTHONPATH": str(FOLDER.parents[1])}  # nothing of this machine
+    """Run one act in a process of its own, and check that it was killed."""
+    env = {
+        "PATH": os.defpath,
+        "HOME": "/root",
+        "PYTHONPATH": str(FOLDER.parents[1]),
+    }  # without the variables of this machine
     done = subprocess.run([sys.executable, "-m", "upgrade.make", str(home), act], env=env, check=False)
     assert done.returncode == -signal.SIGKILL, f"the {act} act ended with {done.returncode}"
 
 
 def put_away(home: Path, folder: Path) -> None:
-    """Keep the database, small, with the records of commands beside it, and say what is in it."""
+    """Store the compacted database with the records of commands, and write the manifest."""
     with closing(sqlite3.connect(home / "perdure.db", isolation_level=None)) as there:
         there.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         there.execute("PRAGMA journal_mode = DELETE")
@@ -180,7 +184,7 @@ def put_away(home: Path, folder: Path) -> None:
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Files and folders of nobody in particular; what a command reads from is of no use any more."""
+    """Strip the owner of files and folders, and skip pipes."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member if member.isfile() or member.isdir() else None

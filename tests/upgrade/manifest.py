@@ -1,4 +1,4 @@
-"""What is kept with the home of a version: what was in it, and what people must see when it is carried on."""
+"""The manifest of a version's home: its rows by state, and what people must see after an upgrade."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(version: str) -> Manifest:
 
 
 def unpack(version: str, home: Path) -> Path:
-    """Make a version's home again; its database."""
+    """Unpack the home of a version; return the path of its database."""
     home.mkdir(mode=0o700, parents=True)
     with tarfile.open(FOLDER / version / "home.tar.xz") as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)  # which Python 3.11.2 has not

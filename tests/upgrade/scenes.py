@@ -1,24 +1,24 @@
-"""The chats of a database that an upgrade finds: how each comes about, and what it must see afterwards."""
+"""The chats in the home of an earlier version: what people write, and what they must see after an upgrade."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-WORK = "once work 600s"  # nobody sees its end: the gateway is killed in it
+WORK = "once work 600s"  # the gateway is killed in this step
 
 
 class Scene(Struct, frozen=True):
-    """One chat. What it sees is told by words that are in it; never by sentences of ours, for they may change."""
+    """One chat. Replies are named by words in them, never by whole sentences of Perdure, which may change."""
 
     chat: str
     writes: tuple[str, ...]
-    sees: tuple[str, ...] = ()  # after the upgrade, all of it in order
+    sees: tuple[str, ...] = ()  # replies after the upgrade, in order
     then: tuple[str, ...] = ()  # what the person writes after the upgrade
     platform: str = "web"
     sender: str = "ann"
 
 
-# What a person writes waits for the one before: until that is answered, or is being worked at.
+# Each message waits until the one before is answered or in progress.
 BEFORE = (Scene("held", (f"{WORK}\nsay: held went on",), ("held went on",)),)
 
 SCENES = (
@@ -42,10 +42,10 @@ SCENES = (
     Scene("1", ("say: maybe twice",), ("maybe twice",), platform="lossy"),
 )
 
-LAST = Scene("approved", ("danger: echo approved",), ("", "approved"))  # approved in the last moment
+LAST = Scene("approved", ("danger: echo approved",), ("", "approved"))  # approved just before the kill
 ALL = (*BEFORE, *SCENES, LAST)
 
-# What the database must have in it when it is put away.
+# The states that the stored database must contain.
 STATES = {
     "turns": {"queued", "running", "waiting", "interrupted", "done", "failed", "cancelled"},
     "outbox": {"owed", "sending", "unknown", "sent"},

@@ -1,10 +1,10 @@
-"""The contract of an agent, as tests that any agent can be put to.
+"""The conformance suite for agents: the contract of an agent as tests.
 
     class TestMyAgent(AgentConformance):
         def agent(self, plan: Plan) -> Agent:
             return MyAgent(...)  # one that does what the plan says
 
-It needs no plug-in: every test is a plain method.
+The suite needs no pytest plug-in: every test is a plain method.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from perdure.testing.crashes import Crash
 from perdure.testing.plans import DONE, FAILED, UNKNOWN, Plan, Question, Step, find_call, has_ended, is_in_doubt
 from perdure.testing.recording_turn import RecordingTurn
 
-ATTEMPT_TIMEOUT_SECONDS = 60.0  # seconds after which an attempt hangs
+ATTEMPT_TIMEOUT_SECONDS = 60.0  # seconds after which an attempt counts as hanging
 MAX_CRASH_POINTS = 200
 COLOUR_QUESTION = Question("colour", "Which colour?", ("red", "blue"))
 
 
 def _sample_plan() -> Plan:
-    """One of everything."""
+    """Make a plan with a step of every effect and two steps side by side."""
     return Plan(
         [Step("order")],
         [Step("look", Effect.PURE), Step("pay", Effect.KEYED), Step("send")],
@@ -37,12 +37,12 @@ def _sample_plan() -> Plan:
 
 
 class AgentConformance:
-    """Subclass it, and say how an agent is made that carries out a plan."""
+    """The suite. A subclass makes an agent that carries out a plan."""
 
     asks = True  # set to False for an agent that never asks a person
 
     def agent(self, plan: Plan) -> Agent:
-        """A new agent that does what the plan says. It is called for every attempt, as after a real restart."""
+        """Return a new agent that carries out the plan. Every attempt calls this, as a restart would."""
         raise NotImplementedError
 
     # ── the order of things ─────────────────────────────────────────────────────────────────────────────────
@@ -58,7 +58,7 @@ class AgentConformance:
         self._finish_and_check(plan, turn, reply, {})
 
     def test_nothing_runs_when_saving_fails(self) -> None:
-        """B60: wherever it fails, the agent says so, and does nothing further."""
+        """B60: at whichever append saving fails, the agent raises the error and runs nothing further."""
         for at in range(1, MAX_CRASH_POINTS):
             plan = _sample_plan()
             turn = RecordingTurn().break_store(at)
@@ -78,7 +78,7 @@ class AgentConformance:
     # ── crashes ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def test_no_finished_step_is_run_again_wherever_it_crashes(self) -> None:
-        """B46, B60, B61, B62, B64: dies at every append, before and after it, and goes on after a restart."""
+        """B46, B60, B61, B62, B64: crash before and after every append, then resume after a restart."""
         for after in (False, True):
             for at in range(1, MAX_CRASH_POINTS):
                 plan, turn = _sample_plan(), RecordingTurn().crash(at, after=after)
@@ -139,7 +139,7 @@ class AgentConformance:
     # ── other endings ───────────────────────────────────────────────────────────────────────────────────────
 
     def test_error_of_a_step_reaches_the_agent_once(self) -> None:
-        """And a step that has failed is not run again either."""
+        """A step that has failed is not run again either."""
         for at in range(1, MAX_CRASH_POINTS):
             plan = Plan([Step("break", fails=True)], [Step("check", Effect.PURE)])
             turn = RecordingTurn().crash(at, after=True)
@@ -154,14 +154,14 @@ class AgentConformance:
         raise AssertionError("the agent never ends")
 
     def test_cancel_passes_through(self) -> None:
-        """A turn that is stopped stops at once; the step that ran then has no result."""
+        """A cancelled turn stops at once; the step that was running has no result."""
         step = Step("hang", hangs=True)
         plan, turn = Plan([step]), RecordingTurn()
         _expect(asyncio.run(self._is_cancelled(plan, turn, step)), "the agent went on though it was cancelled")
         _expect(is_in_doubt(turn, "hang"), "the agent recorded a result of a step that was cut off")
 
     def test_answer_of_a_person_goes_on_with_the_turn(self) -> None:
-        """B67: and what was done before the question is not done again."""
+        """B67: steps before the question are not run again."""
         if not self.asks:
             return
         for at in range(1, MAX_CRASH_POINTS):
@@ -179,7 +179,7 @@ class AgentConformance:
         raise AssertionError("the agent never asks")
 
     def test_what_people_want_heard_is_heard_between_steps_or_waits(self) -> None:
-        """B80: heard once or not at all, wherever it crashes, and no finished step is run again for it."""
+        """B80: a waiting message joins once or not at all, wherever it crashes; no finished step runs again."""
         for at in range(1, MAX_CRASH_POINTS):
             plan, turn = _sample_plan(), RecordingTurn().crash(at, after=True)
             turn.waiting = ["And water the plants."]
@@ -196,7 +196,7 @@ class AgentConformance:
     # ── attempts ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _attempt(self, plan: Plan, turn: RecordingTurn) -> Reply | None:
-        """One attempt; None if it died, as it should."""
+        """Make one attempt; None if it crashed as intended."""
         plan.turn = turn
         try:
             reply = asyncio.run(self._run(plan, turn))
@@ -224,7 +224,7 @@ class AgentConformance:
     def _resume_and_check(
         self, plan: Plan, turn: RecordingTurn, where: str, outcomes: Mapping[str, str] | None = None
     ) -> RecordingTurn:
-        """Resume a turn that died, to its end, and hold it against what was on record when it died."""
+        """Resume a crashed turn to its end, and compare it with the journal at the crash."""
         before, doubts = plan.run_counts(), plan.uncertain_steps(turn)
         done = [step.name for step in plan.steps if has_ended(turn, step.name)]
         resumed = turn.resumed()
@@ -243,7 +243,7 @@ class AgentConformance:
         outcomes: Mapping[str, str],
         where: str = "at the end",
     ) -> None:
-        """Commit the reply, and look at the whole turn once more."""
+        """Commit the reply, and check the whole turn."""
         _expect(reply is not None, f"{where}: no reply")
         assert reply is not None  # noqa: S101 reason: for the type; it was expected above
         turn.finish(reply)
@@ -255,12 +255,12 @@ class AgentConformance:
         _expect(not odd, f"{where}: the calls {odd} do not have exactly one result")
         expected = plan.answer({name: outcomes.get(name, DONE) for name in plan.names()})
         _expect(reply.text == expected, f"{where}: the answer is {reply.text!r}; expected {expected!r}")
-        told = build_conversation([turn.view], TurnView()).previous_messages[-1]
-        known = isinstance(told, AssistantMessage) and told.text == reply.text
-        _expect(known, f"{where}: the next turn does not know the answer; it reads {told!r}")
+        last = build_conversation([turn.view], TurnView()).previous_messages[-1]
+        known = isinstance(last, AssistantMessage) and last.text == reply.text
+        _expect(known, f"{where}: the next turn does not know the answer; it reads {last!r}")
 
     def _attempt_until_question(self, plan: Plan, turn: RecordingTurn) -> bool:
-        """One attempt that asks; False if it died before that."""
+        """Make one attempt that asks the question; False if it crashed before."""
         try:
             reply = self._attempt(plan, turn)
         except Exception as error:  # noqa: BLE001 reason: whichever it is, it must say that the turn waits
@@ -291,7 +291,7 @@ def _expect(holds: bool, otherwise: str) -> None:
 
 
 def _expect_joined_once(turn: RecordingTurn, where: str) -> None:
-    """What waited has joined the turn once, when no step was under way, or waits still."""
+    """Expect that the waiting message joined the turn once, between steps, or still waits."""
     places = [place for place, entry in enumerate(turn.entries) if isinstance(entry, MessagesJoined)]
     _expect(len(places) + len(turn.waiting) == 1, f"{where}: heard {len(places)} times, {turn.waiting} waits")
     for place in places:
@@ -300,7 +300,7 @@ def _expect_joined_once(turn: RecordingTurn, where: str) -> None:
 
 
 def _contains_error(error: BaseException, kind: type[BaseException]) -> bool:
-    """Whether it is such an error, or a bundle with one in it."""
+    """Tell whether an error is of that kind, or is a group that contains one."""
     return any(isinstance(leaf, kind) for leaf in _leaf_errors(error))
 
 

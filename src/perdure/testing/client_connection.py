@@ -1,4 +1,4 @@
-"""One client's connection while it is answered: it can be cut, and knows when the client has left."""
+"""The connection of one client to a local server, which can cut it and notices when the client leaves."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
-CloseConnection: TypeAlias = Callable[[Scope], None]  # closes the connection that a request came over
+CloseConnection: TypeAlias = Callable[[Scope], None]  # closes the connection of a request
 
 EVENT_STREAM_HEADER = (b"content-type", b"text/event-stream; charset=utf-8")
 JSON_HEADER = (b"content-type", b"application/json")
 
 
 class ClientGone(Exception):
-    """The client has hung up."""
+    """The client has closed the connection."""
 
 
 class ClientConnection:
-    """What the provider says to one client, and whether there is still somebody to say it to."""
+    """Sends the answer to one client, and notices when the client leaves."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, close_connection: CloseConnection) -> None:
         self._scope = scope
@@ -29,7 +29,7 @@ class ClientConnection:
         self._disconnected: asyncio.Task[None] | None = None
 
     async def read(self) -> bytes:
-        """The body of the request; from then on, watch for the client's leaving."""
+        """Read the body of the request; from then on, watch whether the client leaves."""
         parts: list[bytes] = []
         more = True
         while more:
@@ -42,41 +42,41 @@ class ClientConnection:
         return b"".join(parts)
 
     async def answer(self, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-        """Say all there is to say."""
+        """Send a complete answer."""
         self._raise_if_gone()
         length = (b"content-length", str(len(body)).encode())
         await self._start(status, JSON_HEADER, length, *headers)
         await self._send({"type": "http.response.body", "body": body})
 
     async def start(self, status: int, size: int) -> None:
-        """Begin to say something of a certain size, which follows in pieces."""
+        """Send the head of an answer of a known size; its body follows in pieces."""
         self._raise_if_gone()
         await self._start(status, (b"content-length", str(size).encode()))
 
     async def begin(self) -> None:
-        """Begin a stream."""
+        """Send the head of a stream."""
         await self._start(200, EVENT_STREAM_HEADER, (b"cache-control", b"no-cache"))
 
     async def push(self, body: bytes) -> None:
-        """Say some more, as soon as the client can take it."""
+        """Send more of the body as soon as the client can take it."""
         self._raise_if_gone()
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
-        # A fast client never makes us wait; the others, and the news that it has left, must have their turn.
+        # A fast client never blocks this loop; let other tasks run, and let the client's leaving be noticed.
         await asyncio.sleep(0)
 
     async def finish(self, body: bytes) -> None:
-        """End a stream, with the last there is to say."""
+        """Send the last bytes of a stream and end it."""
         self._raise_if_gone()
         await self._send({"type": "http.response.body", "body": body})
 
     async def pause(self, seconds: float | None = None) -> None:
-        """Say nothing for a while, or until the client leaves."""
+        """Send nothing for some seconds, or until the client leaves."""
         if seconds is None or seconds > 0:
             await asyncio.wait({self._disconnect_task()}, timeout=seconds)
         self._raise_if_gone()
 
     async def wait_for(self, fact: Awaitable[Any]) -> None:
-        """Say nothing until something has happened."""
+        """Send nothing until an event is set."""
         awaited = asyncio.ensure_future(fact)
         try:
             await asyncio.wait({self._disconnect_task(), awaited}, return_when=asyncio.FIRST_COMPLETED)
@@ -85,12 +85,12 @@ class ClientConnection:
         self._raise_if_gone()
 
     async def cut(self) -> None:
-        """Close the connection in the middle of whatever was said."""
+        """Close the connection in the middle of the answer."""
         self._close_connection(self._scope)
         await self._disconnect_task()
 
     async def stop_watching(self) -> None:
-        """Stop watching."""
+        """Stop watching whether the client leaves."""
         if self._disconnected is not None:
             self._disconnected.cancel()
             await asyncio.wait({self._disconnected})

@@ -1,4 +1,4 @@
-"""A line to a server on this machine that can be cut and mended, for stages whose platform is a server."""
+"""A proxy to a local server that can be cut and mended, for stages whose platform is a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CHUNK_BYTES = 65536
 
 
 class CutLine:
-    """Listens on a port of its own and passes everything on, until it is cut. Used within one event loop."""
+    """A proxy on a port of its own that passes everything on until it is cut. Use it within one event loop."""
 
     def __init__(self, port: int) -> None:
         self._target_port = port
@@ -18,13 +18,13 @@ class CutLine:
         self.port = 0
 
     async def mend(self) -> None:
-        """Listen, always on the same port."""
+        """Listen again, always on the same port."""
         if self._server is None:
             self._server = await asyncio.start_server(self._forward, "127.0.0.1", self.port)
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def cut(self) -> None:
-        """Lose every connection, and refuse new ones. After return: it has happened."""
+        """Close every connection and refuse new ones. After return: all are closed."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -38,7 +38,7 @@ class CutLine:
         assert task is not None  # noqa: S101 reason: for the type; a server runs each connection in a task
         self._connections.add(task)
         far: asyncio.StreamWriter | None = None
-        # A cancelled link has done what it was asked to: asyncio would report it as an error of its own.
+        # Without this, asyncio would report the cancellation of a link as an error.
         with suppress(OSError, asyncio.CancelledError):
             beyond, far = await asyncio.open_connection("127.0.0.1", self._target_port)
             ends = [asyncio.create_task(_copy_stream(*ways)) for ways in ((reader, far), (beyond, writer))]

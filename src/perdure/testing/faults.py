@@ -1,4 +1,4 @@
-"""Faults from outside: a clock that can be set, and a database that can be full or broken."""
+"""A clock that can be set, and a database whose writes can fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class SettableClock:
-    """The wall clock, moved by as much as one likes, in either direction."""
+    """The wall clock, moved forward or back by a test."""
 
     def __init__(self) -> None:
         self.ahead = 0

@@ -1,4 +1,4 @@
-"""A real gateway inside the test's own event loop: real store, real loops, and adapters of your choice."""
+"""Runs a gateway with its real store inside the test's event loop, for given adapters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_gateway(
     wrap: Callable[[Database], Database] = lambda database: database,
     **settings: str,
 ) -> Gateway:
-    """A gateway for these adapters; settings are spelled as in the environment, without `PERDURE_`."""
+    """Make a gateway for these adapters; settings are spelled as in the environment, without `PERDURE_`."""
     environment = {f"PERDURE_{name}": value for name, value in settings.items()}
     return Gateway(
         load_settings(home, environment), adapters=adapters, agent=agent, clock=clock, steady=steady, wrap=wrap
@@ -38,7 +38,7 @@ def make_gateway(
 
 @asynccontextmanager
 async def serving(home: Path, adapters: Sequence[Adapter], **options: Any) -> AsyncIterator[Gateway]:
-    """A gateway that serves these adapters, and is stopped in an orderly way at the end."""
+    """Run a gateway with these adapters, and stop it in an orderly way at the end."""
     gateway = make_gateway(home, adapters, **options)
     running = asyncio.create_task(gateway.run())
     try:
@@ -55,7 +55,7 @@ async def serving(home: Path, adapters: Sequence[Adapter], **options: Any) -> As
 
 @asynccontextmanager
 async def crashing_at_the_end(home: Path, adapters: Sequence[Adapter], **options: Any) -> AsyncIterator[Gateway]:
-    """The same, but at the end it dies without a word, as if killed."""
+    """Run a gateway with these adapters, and crash it at the end, as if killed."""
     databases: list[CrashingDatabase] = []
 
     def wrap(database: Database) -> Database:

@@ -1,4 +1,4 @@
-"""A real HTTP server of a test, in a thread with its own event loop; it can cut off any of its clients."""
+"""An HTTP server in a thread with its own event loop, which can disconnect any of its clients."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from starlette.types import Scope
 
 from perdure.testing.client_connection import CloseConnection
 
-KEEP_ALIVE_SECONDS = 75  # seconds; longer than clients keep a connection
-CLOSE_SECONDS = 5  # seconds that clients get to notice that they were cut off
+KEEP_ALIVE_SECONDS = 75  # seconds; longer than clients keep a connection open
+CLOSE_SECONDS = 5  # seconds that clients have to notice their disconnection
 
 
 class LocalServer(ABC):
-    """Listens while its `with` block runs."""
+    """Serves inside a `with` block."""
 
     def __init__(self, name: str, port: int = 0) -> None:
         self._port = port
@@ -49,12 +49,12 @@ class LocalServer(ABC):
 
     @abstractmethod
     def _app(self, close_connection: CloseConnection) -> Starlette:
-        """What answers; `hang_up` closes the connection that a request came over."""
+        """Return the application; `close_connection` closes the connection of a request."""
 
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # whatever it is, it belongs to the thread that waits for us to listen
+        except BaseException as error:  # the thread that waits for the start raises the error
             if self._port_ready.done():
                 raise
             self._port_ready.set_exception(error)
@@ -69,7 +69,7 @@ class LocalServer(ABC):
 
 
 class _CuttingServer(uvicorn.Server):
-    """Uvicorn that stops at an event, cuts off whoever is still being answered, and can cut off any client."""
+    """A uvicorn server that stops at an event, disconnects its clients then, and can disconnect any client."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _CuttingServer(uvicorn.Server):
 
 
 def _listening_socket(port: int) -> socket.socket:
-    # Named as TCP, so that asyncio sends small pieces at once: otherwise each may wait 40 ms for the one before.
+    # Declared as TCP, so that asyncio sets TCP_NODELAY: otherwise a small write may wait 40 ms for an ACK.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""Plans for the agents of the conformance suite: what an agent is to do, and what the world saw of it."""
+"""Plans for agents under conformance test: the steps to run, and the record of how they ran."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DONE, FAILED, UNKNOWN = "done", "failed", "unknown"
 
 
 class Question(Struct, frozen=True):
-    """Something to ask a person."""
+    """A question for a person."""
 
     name: str
     text: str
@@ -23,7 +23,7 @@ class Question(Struct, frozen=True):
 
 
 class Step:
-    """Something to do. Each run is counted, and the world looks whether it was announced in the journal."""
+    """A step to run. Each run is counted, and checked against the journal's intent."""
 
     def __init__(
         self, name: str, effect: Effect = Effect.ONCE, *, fails: bool = False, hangs: bool = False
@@ -40,14 +40,14 @@ class Step:
         self._plan = plan
 
     async def run(self, key: str = "") -> str:
-        """Do it, and return `done`: to be called exactly where the agent has its effect."""
+        """Run the step and return `done`. An agent calls this exactly where it has its effect."""
         if self._plan is not None:
             self._plan.check_step(self)
         self.runs.append(key)
         self.began.set()
         if self._hangs:
             await asyncio.Event().wait()
-        await asyncio.sleep(0)  # so that steps side by side really overlap
+        await asyncio.sleep(0)  # lets steps side by side overlap
         if self._fails:
             raise ValueError(f"{self.name} is broken")
         return DONE
@@ -57,7 +57,7 @@ PlanStage = Sequence[Step] | Question
 
 
 class Plan:
-    """What the agent is to do: stage by stage, the steps of one stage side by side, then the answer.
+    """The work of the agent: stage after stage, the steps of one stage side by side, then the answer.
 
     A step is a use of a tool with the name of the step. The agent goes on whatever comes of one, and
     tells in its answer of all of them: `answer()` makes it from what came of each, by name, `done`, `failed` or
@@ -66,8 +66,8 @@ class Plan:
 
     def __init__(self, *stages: PlanStage) -> None:
         self.stages = stages
-        self.violations: list[str] = []  # what the world saw and should not have
-        self.turn: RecordingTurn | None = None  # the journal that the world looks into
+        self.violations: list[str] = []  # violations of the contract
+        self.turn: RecordingTurn | None = None  # the turn whose journal the steps are checked against
         for step in self.steps:
             step.attach_to(self)
 
@@ -80,20 +80,20 @@ class Plan:
             yield from [stage.name] if isinstance(stage, Question) else [step.name for step in stage]
 
     def answer(self, came: Mapping[str, str]) -> str:
-        """The answer that tells what came of each, by name."""
+        """Return the answer that tells the outcome of each step, by name."""
         return ", ".join(f"{name}: {came[name]}" for name in self.names())
 
     def run_counts(self) -> dict[str, int]:
-        """How often each step has run."""
+        """Count the runs of each step."""
         return {step.name: len(step.runs) for step in self.steps}
 
     def uncertain_steps(self, turn: RecordingTurn) -> set[str]:
-        """The steps that began, have no result on record, and must not be repeated."""
+        """Return the steps that began, have no result in the journal, and must not be repeated."""
         guarded = [step.name for step in self.steps if REMEDIES[step.effect] is not Remedy.REPEAT]
         return {name for name in guarded if is_in_doubt(turn, name)}
 
     def check_step(self, step: Step) -> None:
-        """Note whatever is wrong with a step that runs now."""
+        """Record violations of a step that runs now."""
         if self.turn is None:
             return
         if self.turn.over is not None:
@@ -121,7 +121,7 @@ class Plan:
 
 
 def find_call(turn: RecordingTurn, name: str) -> CallProgress | None:
-    """What is on record of the step of that name."""
+    """Return the journal's record of the step of that name."""
     return next((call for call in turn.view.calls.values() if call.request.tool == name), None)
 
 
@@ -131,6 +131,6 @@ def has_ended(turn: RecordingTurn, name: str) -> bool:
 
 
 def is_in_doubt(turn: RecordingTurn, name: str) -> bool:
-    """Whether the step began, and nothing is on record of its end."""
+    """Tell whether the step began and has no result in the journal."""
     call = find_call(turn, name)
     return call is not None and call.started is not None and call.ended is None

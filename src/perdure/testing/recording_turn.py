@@ -1,4 +1,4 @@
-"""A turn in memory, for tests of agents: journalled through the fold of the gateway, mortal at every append."""
+"""A turn in memory for tests of agents, which can crash at every append to its journal."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class RecordingTurn:
         self.shows = shows
         self.shown: list[str] = []
         self.appends = 0
-        self.over: BaseException | None = None  # why nothing can be saved any more
+        self.over: BaseException | None = None  # the error of every further append
         self.view = fold(records)
         self._first = 1 + max((record.seq for view in history for record in view.records), default=0)
         self._make_ending: Callable[[], BaseException] = Crash
         self._end_at: int | None = None
         self._end_when: EntryPredicate = lambda _: False
         self._end_after = False
-        self.waiting: list[str] = []  # what people wrote meanwhile and want heard
+        self.waiting: list[str] = []  # messages that people wrote while the turn ran
         if not self.view.records:
             began = TurnBegan(tuple(_cause(text, number) for number, text in enumerate(texts or ("Go.",), 1)))
             self.write(began, TurnClaimed("r1", 1, 1))
@@ -84,11 +84,11 @@ class RecordingTurn:
     def crash(
         self, at: int | None = None, *, when: EntryPredicate | None = None, after: bool = False
     ) -> RecordingTurn:
-        """Die at the n-th append, or at the first of an entry; `after` it was saved, or before. Returns itself."""
+        """Crash at the n-th append, or the first of an entry type, before or `after` saving it. Return itself."""
         return self._set_ending(Crash, at, when, after=after)
 
     def break_store(self, at: int | None = None, *, when: EntryPredicate | None = None) -> RecordingTurn:
-        """Fail to save, from the n-th append on, or from the first of an entry on. Returns itself."""
+        """Fail every append from the n-th on, or from the first of an entry type on. Return itself."""
         return self._set_ending(lambda: StoreBroken("the disk failed"), at, when, after=False)
 
     def _set_ending(
@@ -101,7 +101,7 @@ class RecordingTurn:
     # ── what comes next ─────────────────────────────────────────────────────────────────────────────────────
 
     def resumed(self, *joined: str, reason: str = "restart_interrupted") -> RecordingTurn:
-        """The turn after the next start: cut off, put back into the queue, claimed, and the model's note due."""
+        """Return the turn after a restart: interrupted, requeued, claimed, with a note for the model due."""
         turn = self._restarted(TurnInterrupted(reason, f"r{self.view.attempt}"), TurnRequeued())
         if joined:
             turn.write(MessagesJoined(tuple(_cause(text, 100 * turn.view.attempt) for text in joined)))
@@ -111,21 +111,21 @@ class RecordingTurn:
         return turn
 
     def answered(self, text: str, *, chosen: bool = True) -> RecordingTurn:
-        """The turn after a person has answered the question that it waits with."""
+        """Return the turn after a person has answered its question."""
         asked = self.view.question
         assert asked is not None, "the turn asks nothing"  # noqa: S101 reason: a mistake in the test that uses this
         return self._restarted(QuestionAnswered(asked.question, text, ANN, "m9", chosen))
 
     def followed_by(self, *texts: str) -> RecordingTurn:
-        """The next turn of the same session."""
+        """Return the next turn of the same session."""
         return RecordingTurn(*texts, history=[*self.history, self.view], shows=self.shows, turn=f"{self.turn}n")
 
     def finish(self, reply: Reply) -> None:
-        """What the gateway does with a reply: its last facts and the end of the turn, together."""
+        """Commit a reply as the gateway does: its last entries and the end of the turn together."""
         self.write(*reply.closing, TurnFinished(reply.text))
 
     def _restarted(self, *entries: Entry) -> RecordingTurn:
-        """The turn in the next process: whatever it knows was read back from what was written."""
+        """Return the turn of the next process, decoded from the encoded journal."""
         read = [_read_back(record) for record in self.records]
         turn = RecordingTurn(records=read, history=self.history, shows=self.shows, turn=self.turn)
         attempt = turn.view.attempt + 1
@@ -136,7 +136,7 @@ class RecordingTurn:
     # ── what an agent uses ──────────────────────────────────────────────────────────────────────────────────
 
     async def append(self, *entries: Entry) -> None:
-        await asyncio.sleep(0)  # as with a real store, others get their turn before anything is saved
+        await asyncio.sleep(0)  # as with a real store, other tasks run before an append is saved
         if self.over is not None:
             raise self.over
         self.appends += 1
@@ -173,10 +173,10 @@ class RecordingTurn:
         return file.path
 
     def alive(self) -> None:
-        """Nobody ends this turn for being idle."""
+        """Do nothing: no inactivity watch ends this turn."""
 
     def write(self, *entries: Entry) -> None:
-        """Put facts into the journal, as the gateway does by itself."""
+        """Append entries to the journal on behalf of the gateway."""
         for entry in entries:
             seq = self._first + len(self.records)
             self.view.apply(JournalRecord(seq, seq * TICK_MS, entry))

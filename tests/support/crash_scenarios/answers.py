@@ -1,4 +1,4 @@
-"""Scenes of plain answers: one, several, long ones, growing ones, and what goes wrong while they are made."""
+"""Crash scenarios of answers: one, several, long and streamed ones, and failures of the model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class PlainAnswer(CrashScenario):
 
 
 class ReadBackAnswer(PlainAnswer):
-    """A platform that can be asked what it has."""
+    """An answer on a platform with `read_back`."""
 
     name = "plain, read back"
     can = Capabilities(read_back=True, keeps_missed=True)
 
 
 class UndeduplicatedAnswer(PlainAnswer):
-    """A platform that can tell nothing: what was cut off comes with a mark."""
+    """An answer on a platform that cannot detect duplicates: an interrupted send is repeated with a mark."""
 
     name = "plain, no telling"
     can = Capabilities(keeps_missed=True)
@@ -88,7 +88,7 @@ class Redelivery(CrashScenario):
 
 
 class StreamedAnswer(CrashScenario):
-    """An answer that people see growing. What was shown at the moment of a crash may stay."""
+    """A streamed answer. Its preview at the moment of a crash may stay."""
 
     name = "streaming"
     writes = ("step a 0s\nstream: one two",)
@@ -106,7 +106,7 @@ class StreamedAnswer(CrashScenario):
 
 
 class CompactedConversation(CrashScenario):
-    """A conversation that grows too long for its model."""
+    """A conversation that exceeds the context window of its model."""
 
     name = "summary"
     writes = ("flood: 2000", "flood: 2000", "step a 0s\nsay: end")
@@ -118,7 +118,7 @@ class CompactedConversation(CrashScenario):
 
 
 class GoalTurns(CrashScenario):
-    """A goal of two turns. B84, B96: each of them begins once."""
+    """A goal of two turns. B84, B96: each turn begins once."""
 
     name = "goal"
     writes = ("/goal once dig 0s\nsay: dug",)

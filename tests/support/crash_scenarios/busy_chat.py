@@ -1,6 +1,6 @@
-"""Scenes of messages that find a turn running.
+"""Crash scenarios of messages that arrive while a turn runs.
 
-Whatever the instant: every message is heard by exactly one turn, in order, and nothing that was begun runs twice.
+At every point: exactly one turn receives each message, in order, and nothing that was begun runs twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST_MESSAGE = "once a 0.05s\nstep b 0s\nsay: one"
 
 
 class BusyChat(CrashScenario):
-    """A turn in its first step, and people who write then."""
+    """A turn in its first step, during which people write."""
 
     writes = (FIRST_MESSAGE,)
     later_messages: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class BusyChat(CrashScenario):
         return self.wrote and self.ordered(self.lines_seen()) == self.ordered(self.expected_lines)
 
     def ordered(self, texts: Sequence[str]) -> list[str]:
-        """What came after the crash joins the turn that was cut off, before what was stored when it came (B49)."""
+        """Messages after the crash join the interrupted turn, before messages that were stored then (B49)."""
         return sorted(texts)
 
     def lines_seen(self) -> list[str]:
@@ -68,7 +68,7 @@ class SteerMode(BusyChat):
     expected_lines = ("one", "two", "three")
 
     def ordered(self, texts: Sequence[str]) -> list[str]:
-        """Both join the turn, and so the order is always that of the chat."""
+        """Both messages join the turn, so the order is always that of the chat."""
         return list(texts)
 
 
@@ -80,7 +80,7 @@ class CollectMode(BusyChat):
 
 
 class InterruptMode(BusyChat):
-    """The work is ended for good, unless it was over, or cut off by the crash, when the message was stored."""
+    """A message cancels the turn, unless the turn had ended or was interrupted by the crash before."""
 
     name = "interrupt"
     settings: ClassVar = {"QUEUE__MODE": "interrupt"}
@@ -99,7 +99,7 @@ class InterruptMode(BusyChat):
 
 
 class SteerAndQueueCommands(BusyChat):
-    """Words of commands, in a manner of their own."""
+    """The commands /steer and /queue."""
 
     name = "words of commands"
     later_messages = ("/steer say: two", "/queue say: three")
@@ -114,7 +114,7 @@ class SteerAndQueueCommands(BusyChat):
 
 
 class EditedMessages(BusyChat):
-    """Somebody changes a message and takes another back, while both wait."""
+    """A person edits one waiting message and deletes another."""
 
     name = "edits"
     later_messages = ("say: tow", "say: three")
@@ -140,7 +140,7 @@ class EditedMessages(BusyChat):
 
 
 class DrainInProgress(BusyChat):
-    """B20, B25: a planned stop while a turn runs, and somebody who writes then; the drain itself is cut off."""
+    """B20, B25: a planned stop while a turn runs and a person writes; the drain itself is crashed."""
 
     name = "drain in progress"
     later_messages = ("say: two",)
@@ -148,7 +148,7 @@ class DrainInProgress(BusyChat):
     stopped = False
 
     def lines_seen(self) -> list[str]:
-        """Beside the banner and the notice that it is being restarted."""
+        """Return the seen lines without the banner and the restart notice."""
         return [line for line in super().lines_seen() if not line.endswith(".")]
 
     def react(self) -> None:
@@ -159,10 +159,10 @@ class DrainInProgress(BusyChat):
 
 
 class DrainDeadline(DrainInProgress):
-    """B22: the turn does not end in time, is marked, and goes on after the next start."""
+    """B22: the turn exceeds the drain's deadline, is marked, and resumes after the next start."""
 
     name = "drain deadline"
-    quiet = False  # a step that does not end in time has an unknown outcome
+    quiet = False  # a step that exceeds the deadline has an unknown outcome
     settings: ClassVar = {"DRAIN__DEADLINE": "10ms"}
 
 

@@ -1,4 +1,4 @@
-"""Scenes of files: they come with a message, and the agent sends one."""
+"""Crash scenarios of files: received with a message, and sent by the agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.crash_sweep import CrashScenario
 
 
 class FilesBothWays(CrashScenario):
-    """Two files come with a message; the answer is a third one, and words."""
+    """A message with two files; the answer is a third file and text."""
 
     name = "files"
     writes = ("send: plan.txt\nsay: done",)
@@ -34,7 +34,7 @@ class FilesBothWays(CrashScenario):
 
 
 class MissingFile(CrashScenario):
-    """A file does not come: the chat is told so, once, and the message is answered."""
+    """A file cannot be fetched: the chat is told once, and the message is answered."""
 
     name = "a missing file"
     writes = ("say: done",)

@@ -1,4 +1,4 @@
-"""Scenes of processes in the background: they run once, and what becomes of them is told once."""
+"""Crash scenarios of background processes: each runs once, and its end is reported once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAITING_SQL = "SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside'"
 
 
 class ProcessExitReport(CrashScenario):
-    """A process leaves a line in a file and ends; then people see one more message."""
+    """A process writes a line to a file and ends; then people see one more message."""
 
     name = "process, told"
     script = "background: echo ran >> TRACE\nsay: begun"
@@ -44,7 +44,7 @@ class ProcessExitReport(CrashScenario):
 
 
 class ProcessExitSeen(ProcessExitReport):
-    """The agent has waited for the end: nobody is told again."""
+    """The agent has waited for the end of the process: it is not reported again."""
 
     name = "process, seen"
     script = "background: echo ran >> TRACE\nprocess: wait\nsay: begun"
@@ -52,7 +52,7 @@ class ProcessExitSeen(ProcessExitReport):
 
 
 class ProcessOutputWatched(ProcessExitReport):
-    """B93: a process whose output is watched; what it says is told once, and its end is nobody's business."""
+    """B93: a process with watched output: each match is reported once, its end is not."""
 
     name = "process, watched"
     script = "watch: ERROR echo ran >> TRACE; until [ -e TRACE.go ]; do sleep 0.02; done; echo ERROR one; "

@@ -1,4 +1,4 @@
-"""Every scene of the sweep, and how many points each of them has."""
+"""All crash scenarios of the sweep, and the recorded number of points of each."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ SCENARIOS: list[type[CrashScenario]] = [
     *repeated_crashes.SCENARIOS,
 ]
 RECORD_FILE = ROOT / "tests" / "crash" / "points.json"
-MIN_CALLS_SHARE = 0.8  # how many calls a scene makes depends a little on how its tasks are scheduled
+MIN_CALLS_SHARE = 0.8  # the number of calls depends a little on the scheduling of tasks
 
 
 def recorded_sweeps() -> dict[str, Any]:
-    """What the last full sweep that was recorded went through, by scene."""
+    """Return the recorded counts of the last full sweep, by scenario."""
     found: dict[str, Any] = json.loads(RECORD_FILE.read_text())
     return found
 
 
 def record_sweep(scenario: type[CrashScenario], result: SweepResult) -> None:
-    """Write down what a full sweep went through."""
+    """Record the counts of a full sweep."""
     mine = {
         "calls": dict(sorted(result.calls.items())),
         "points": result.points,
@@ -51,7 +51,7 @@ def record_sweep(scenario: type[CrashScenario], result: SweepResult) -> None:
 
 
 def check_reach(scenario: type[CrashScenario], calls: dict[str, int]) -> None:
-    """The sweep reaches what it did when it was recorded."""
+    """Check that a sweep reaches as many points as when it was recorded."""
     for what, count in recorded_sweeps()[scenario.name]["calls"].items():
         least = int(MIN_CALLS_SHARE * count)
         assert calls.get(what, 0) >= least, f"{what}: {calls.get(what, 0)} calls, and there were {count}"

@@ -1,4 +1,4 @@
-"""Scenes of crashes during a recovery, and during the recovery of that: gateways were killed before it begins."""
+"""Crash scenarios that begin after earlier crashes: crashes during recoveries, once and twice."""
 
 from __future__ import annotations
 

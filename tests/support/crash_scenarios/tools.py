@@ -1,4 +1,4 @@
-"""Scenes of what an agent does beside answering: commands, approvals, questions, own steps, servers of tools."""
+"""Crash scenarios of tools: commands, approvals, questions, custom agents and MCP servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ForegroundCommand(CrashScenario):
 
 
 class ApprovedCommand(CrashScenario):
-    """A guarded command, and a person who presses the button."""
+    """A guarded command that a person approves by a button."""
 
     name = "approval"
     writes = (GUARDED,)
@@ -47,7 +47,7 @@ class ApprovedCommand(CrashScenario):
 
 
 class DeniedCommand(CrashScenario):
-    """A guarded command, and a person who denies it by a word."""
+    """A guarded command that a person denies in words."""
 
     name = "denial"
     writes = (f"{GUARDED}\nsay: never mind",)
@@ -59,7 +59,7 @@ class DeniedCommand(CrashScenario):
 
 
 class AskedQuestion(CrashScenario):
-    """A question, and a person who answers."""
+    """A question that a person answers."""
 
     name = "question"
     writes = ("ask: Which way? | Left | Right\nstep go 0s",)
@@ -68,7 +68,7 @@ class AskedQuestion(CrashScenario):
 
 
 class CustomAgent(CrashScenario):
-    """An agent of one's own: it looks up, asks, and orders once."""
+    """A custom agent with a pure step, a question and a `once` step."""
 
     name = "own agent"
     writes = ("tea",)
@@ -102,7 +102,7 @@ class CustomAgent(CrashScenario):
 
 
 class McpTool(CrashScenario):
-    """B62, B64: a real provider's SDK, a real MCP server, and a tool that must not be repeated."""
+    """B62, B64: a provider's SDK, an MCP server, and a tool that must not be repeated."""
 
     name = "server of tools"
     sees = ("All done.",)
@@ -125,14 +125,14 @@ class McpTool(CrashScenario):
             made = type("Served", (cls,), {"settings": settings})
             yield lambda name: made(folder / name)
             assert provider.refusals == []
-            gc.collect()  # so that what was left open is noticed here, and not in another test
+            gc.collect()  # so that unclosed resources are noticed here, and not in another test
 
     def check(self, views: list[TurnView]) -> None:
         assert len(self.counted.read_text().splitlines() if self.counted.exists() else []) <= 1
 
 
 def _count_script(asked: Asked) -> Says:
-    if any(message["role"] == "tool" for message in asked.messages):  # a note may stand behind the result
+    if any(message["role"] == "tool" for message in asked.messages):  # a note may follow the result
         return Says("All done.")
     wish = next(m["content"] for m in asked.messages if str(m["content"]).startswith("count in "))
     return Says(calls=[Wish("calc_count", {"file": wish.split()[-1]})])

@@ -1,4 +1,4 @@
-"""Scenes of what people take back: `/undo`, `/retry`, and the erasing of a session."""
+"""Crash scenarios of `/undo`, `/retry` and the erasure of a session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def undo_notice(words: str, *, acted: bool = False) -> str:
 
 
 class UndoneTurn(CrashScenario):
-    """A turn that did something, taken back."""
+    """A turn with a step, undone."""
 
     name = "undo"
     writes = ("once b 0s\nsay: hello",)
@@ -32,7 +32,7 @@ class UndoneTurn(CrashScenario):
 
 
 class UndoneTurns(CrashScenario):
-    """Two commands at once, each of which takes one turn back."""
+    """Two /undo commands at once; each undoes one turn."""
 
     name = "undo, twice"
     writes = ("say: one", "say: two")
@@ -48,7 +48,7 @@ class UndoneTurns(CrashScenario):
 
 
 class RetriedTurn(CrashScenario):
-    """A turn that is asked again, once."""
+    """A turn that is retried once."""
 
     name = "retry"
     writes = ("say: one", "step b 0s\nsay: two")
@@ -74,7 +74,7 @@ class RetriedTurn(CrashScenario):
 
 
 class SessionErasure(CrashScenario):
-    """B104: a session with a command; an operator who asks for its end until nothing of it is left."""
+    """B104: a session with a command; an operator repeats its erasure until nothing is left."""
 
     name = "erasing"
     writes = (f"run: echo {WORDS}\nsay: {WORDS}",)
@@ -89,7 +89,7 @@ class SessionErasure(CrashScenario):
             for session in found:
                 await self.gateway.operator_verbs.erase(session.id)
         except (Crash, Unavailable, NotFound):
-            return False  # it has just crashed, or the gateway was faster
+            return False  # the gateway has just crashed, or has erased the session already
         return not found and not self.keeper_directories()
 
     def keeper_directories(self) -> list[Path]:

@@ -1,11 +1,11 @@
-"""The contract of a platform's adapter, as tests that any adapter can be put to.
+"""The conformance suite for platform adapters: the contract of an adapter as tests.
 
     class TestMyPlatform(AdapterConformance):
         def stage(self, folder: Path) -> PlatformStage:
             return MyStage(folder)  # plays the platform, and the people on it
 
 Each test starts real gateways with the adapter, kills them, fills their disk, cuts the line, and looks at what
-people see. It needs no plug-in: every test is a plain method.
+people see. The suite needs no pytest plug-in: every test is a plain method.
 """
 
 from perdure.testing.adapter_conformance.incoming import IncomingChecks
@@ -18,4 +18,4 @@ __all__ = ["AdapterConformance", "Mishap", "PlatformStage", "Seen"]
 
 
 class AdapterConformance(IncomingChecks, WebhookChecks, OutgoingChecks, PreviewChecks):
-    """Subclass it, and say how your platform is played. Whatever the adapter claims to do is put to the test."""
+    """The suite. A subclass makes the stage of its platform. Every claim of the adapter is tested."""

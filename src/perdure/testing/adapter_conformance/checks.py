@@ -1,4 +1,4 @@
-"""How a check of the suite is run: on a stage of its own, as a plain method that needs no plug-in."""
+"""Runs one check of the adapter suite on a stage of its own, as a plain test method."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TypeVar
 from perdure.testing.adapter_conformance.context import CheckContext
 from perdure.testing.adapter_conformance.stage import PlatformStage
 
-CLEANUP_SECONDS = 5.0  # seconds that what is left running gets to end
-DEFAULT_PATIENCE_SECONDS = 60.0  # seconds after which what was promised does not come any more
+CLEANUP_SECONDS = 5.0  # seconds that leftover tasks have to end
+DEFAULT_PATIENCE_SECONDS = 60.0  # seconds to wait for a promised fact
 
 
 class AdapterChecks:
-    """What every part of the suite has."""
+    """The base of all parts of the suite."""
 
     patience = DEFAULT_PATIENCE_SECONDS
 
     def stage(self, folder: Path) -> PlatformStage:
-        """A new platform for one check, with nobody connected; the folder is empty, and gone afterwards."""
+        """Return a new platform for one check, with nobody connected. The folder is empty and temporary."""
         raise NotImplementedError("give your class a `stage` that makes your platform")
 
 
@@ -29,7 +29,7 @@ S = TypeVar("S", bound=AdapterChecks)
 
 
 def adapter_check(body: Callable[[S, CheckContext], Awaitable[None]]) -> Callable[[S], None]:
-    """Make a test of a scene."""
+    """Make a test method of a check."""
 
     def test(self: S) -> None:
         with tempfile.TemporaryDirectory(prefix="perdure-conformance-") as folder:
@@ -41,7 +41,7 @@ def adapter_check(body: Callable[[S, CheckContext], Awaitable[None]]) -> Callabl
 
 
 def _run_and_clean_up(coroutine: Coroutine[None, None, None]) -> None:
-    """Run it, and end what it left running; unlike `asyncio.run`, wait only so long for what never ends."""
+    """Run a check and cancel the tasks it left; unlike `asyncio.run`, wait for them a limited time only."""
     loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(coroutine)

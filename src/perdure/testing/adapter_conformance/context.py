@@ -1,4 +1,4 @@
-"""One check of an adapter: a stage, a home, an agent, and the real gateways that serve it, one after the other."""
+"""The context of one check of an adapter: its stage, home and agent, and the gateways that it starts."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ T = TypeVar("T")
 
 
 def answer_to(text: str) -> str:
-    """What the agent of the suite answers."""
+    """Return the answer of the suite's agent to a text."""
     return f"You said: {text}"
 
 
 def unique_words(length: int) -> str:
-    """A text of at most so many UTF-16 units, in which no word stands twice."""
+    """Return a text of at most so many UTF-16 units in which no word occurs twice."""
     text = " ".join(f"word{number}\N{LEAF FLUTTERING IN WIND}" for number in range(length))
     return text[: fitting_length(text, length)].rstrip()
 
 
 def normalize_spaces(text: str) -> str:
-    """The text, however its blanks are spelled."""
+    """Collapse the white space of a text."""
     return " ".join(text.split())
 
 
 class EchoAgent:
-    """The agent. It says your words back, and can be held while it thinks; `long 900` answers at length."""
+    """The suite's agent. It echoes the text, can be held before it answers, and obeys `long 900`."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str]] = []  # each turn, and what it was to answer
+        self.heard: list[tuple[str, str]] = []  # each turn, and its text
         self.calls = 0
         self.is_holding, self.release = asyncio.Event(), asyncio.Event()
         self.agent = FunctionAgent(self.answer)
@@ -73,7 +73,7 @@ class EchoAgent:
 
 
 class CheckContext:
-    """What a check works with."""
+    """The stage, the home, the agent and the gateways of one check."""
 
     def __init__(self, stage: PlatformStage, home: Path, patience: float) -> None:
         self.stage = stage
@@ -87,13 +87,13 @@ class CheckContext:
         self.takes_posts = self._unused_adapter.takes_posts
 
     async def open_webhook(self) -> None:
-        """Open the door to which the platform posts, if it does."""
+        """Open the webhook server, if the platform posts its events."""
         if self.takes_posts:
             await self.webhook_server.open()
             await self.stage.publish(self.webhook_server.url)
 
     async def close(self) -> None:
-        """See that nothing was raised that must not be, and let go of what is left of those who died."""
+        """Check that no adapter raised an unexpected error, and clean up after crashed gateways."""
         await self.webhook_server.close()
         for adapter in [self._unused_adapter, *(seam.inner for seam in self.spies)]:
             await adapter.close()
@@ -104,7 +104,7 @@ class CheckContext:
 
     @property
     def spy(self) -> SpyAdapter:
-        """That of the gateway which runs now, or ran last."""
+        """Return the spy of the newest gateway."""
         return self.spies[-1]
 
     def _adapters(self, halt: HaltPoint | None = None) -> list[Adapter]:
@@ -119,7 +119,7 @@ class CheckContext:
 
     @asynccontextmanager
     async def serving(self, *, reached: bool = True, **options: Any) -> AsyncIterator[Gateway]:
-        """A gateway that has reached the platform, and is stopped in an orderly way at the end."""
+        """Run a gateway, wait until it is connected, and stop it in an orderly way at the end."""
         async with serving(self.home, self._adapters(), **self._options(options)) as gateway:
             if reached:
                 await self.wait_until_connected()
@@ -128,7 +128,7 @@ class CheckContext:
 
     @asynccontextmanager
     async def serving_with_faulty_disk(self) -> AsyncIterator[tuple[Gateway, FaultyDatabase]]:
-        """The same, and its disk, which can be filled and mended."""
+        """Run such a gateway on a database that can be filled and mended."""
         databases: list[FaultyDatabase] = []
 
         def wrap(database: Database) -> Database:
@@ -140,7 +140,7 @@ class CheckContext:
 
     @asynccontextmanager
     async def crashing(self, halt: HaltPoint | None = None) -> AsyncIterator[Gateway]:
-        """A gateway that is killed at the end. Whatever comes to a place of its seam stands still there."""
+        """Run a gateway that is killed at the end. Every call that reaches the halt point stops there."""
         async with crashing_at_the_end(self.home, self._adapters(halt), **self._options({})) as gateway:
             await self.wait_until_connected()
             yield gateway
@@ -150,7 +150,7 @@ class CheckContext:
     # ── what happens ────────────────────────────────────────────────────────────────────────────────────────
 
     async def say(self, text: str, chat: str = "ann", thread: str | None = None) -> str:
-        """Somebody writes; what they are to be answered."""
+        """Let a person write a message; return the expected answer."""
         await self.stage.write(text, chat, thread)
         return answer_to(text)
 
@@ -159,21 +159,21 @@ class CheckContext:
         await eventually(fact, probe, self.patience)
 
     async def wait_until_connected(self) -> None:
-        """Wait until the gateway that runs now has reached the platform: what is said now, it can hear."""
+        """Wait until the newest gateway is connected and can receive events."""
         await self.wait_until("the platform is connected to", lambda: self.spy.connected)
 
     async def wait_for_halt(self, point: HaltPoint) -> None:
-        """Wait until something stands still there."""
+        """Wait until a call has stopped at the halt point."""
         await self.wait_until(f"{point.value}", self.spy.halts[point].reached.is_set)
 
     async def wait_until_quiet(self, gateway: Gateway, *texts: str) -> None:
-        """Wait until somebody's words have begun a turn, and nothing is under way any more: now all has come."""
+        """Wait until a message has begun a turn and the store has nothing left to do."""
         for text in texts:
             await self.wait_until(f"a turn begins with {text!r}", lambda text=text: self.turn_count(text))
         await self.wait_until("nothing is under way any more", StoreAudit(gateway.store.database).is_idle)
 
     async def wait_for_receipts(self, gateway: Gateway) -> None:
-        """Wait until every message that was sent has its receipt: a death before that would leave it unknown."""
+        """Wait until every sent message has its receipt: a crash before would leave its outcome unknown."""
 
         async def nothing_owed() -> bool:
             return not await gateway.store.outbox.open_deliveries()
@@ -181,13 +181,13 @@ class CheckContext:
         await self.wait_until("every message has its receipt", nothing_owed)
 
     async def converse(self, gateway: Gateway, text: str, chat: str = "ann", thread: str | None = None) -> str:
-        """Somebody writes, and all that is to come of it has come; what they were to be answered."""
+        """Let a person write, and wait until the gateway is idle; return the expected answer."""
         answer = await self.say(text, chat, thread)
         await self.wait_until_quiet(gateway, text)
         return answer
 
     async def wait_until_confirmed(self) -> None:
-        """Wait until the platform keeps nothing for us, if it claims to keep things."""
+        """Wait until the platform has no unacknowledged event, if it claims to keep missed events."""
 
         async def nothing() -> bool:
             return await self.stage.unconfirmed() == 0
@@ -198,14 +198,14 @@ class CheckContext:
     # ── what is there ───────────────────────────────────────────────────────────────────────────────────────
 
     def turn_count(self, text: str) -> int:
-        """How many turns were begun with these words."""
+        """Count the turns that began with this text."""
         return sum(message == text for _, message in self.echo_agent.heard)
 
     async def texts(self, chat: str = "ann", thread: str | None = None) -> list[str]:
         return [normalize_spaces(seen.text) for seen in await self.stage.seen(chat, thread)]
 
     async def expect_messages(self, *texts: str, chat: str = "ann", thread: str | None = None) -> None:
-        """See that these are our messages there, in this order."""
+        """Expect exactly these messages of the gateway in a chat, in this order."""
         there, wanted = await self.texts(chat, thread), [normalize_spaces(text) for text in texts]
         where = chat if thread is None else f"thread {thread} of {chat}"
         expect(there == wanted, f"in {where} people see {there}; expected {wanted}")
@@ -217,7 +217,7 @@ def expect(holds: bool, otherwise: str) -> None:
 
 
 def require(value: T | None, otherwise: str) -> T:
-    """The value, which is expected to be there."""
+    """Return the value; fail if it is None."""
     if value is None:
         raise AssertionError(otherwise)
     return value

@@ -1,4 +1,4 @@
-"""From the platform to us: nothing is lost, nothing acts twice, and everything is heard where it was said."""
+"""Checks of events from the platform: none is lost, none acts twice, each is answered in its chat and thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from perdure.testing.adapter_conformance.spy_adapter import HaltPoint
 
 
 class IncomingChecks(AdapterChecks):
-    """What happens to messages, presses, and things that make no sense."""
+    """Checks of messages, button presses, files and unreadable events."""
 
     @adapter_check
     async def test_each_message_is_answered_once_in_its_chat(self, context: CheckContext) -> None:
-        """And the same words again are another message."""
+        """The same text again is another message."""
         async with context.serving() as gateway:
             answer = await context.converse(gateway, "hello")
             other = await context.converse(gateway, "good morning", chat="bob")
@@ -52,9 +52,9 @@ class IncomingChecks(AdapterChecks):
             database.fill()
             first = await context.say("before")
             await context.wait_until("the adapter is told that it was not stored", lambda: context.spy.failed)
-            kept = await context.stage.unconfirmed()
+            pending = await context.stage.unconfirmed()
             database.mend()
-        expect(kept > 0, "the message was acknowledged though it could not be stored")
+        expect(pending > 0, "the message was acknowledged though it could not be stored")
         async with context.serving() as gateway:
             second = await context.converse(gateway, "after")
         await context.expect_messages(first, second)

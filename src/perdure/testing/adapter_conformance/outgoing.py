@@ -1,4 +1,4 @@
-"""From us to the platform: each answer arrives, once and in order, or it can be seen why not."""
+"""Checks of messages to the platform: each arrives once and in order, or the chat is told why not."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from perdure.testing.adapter_conformance.context import LONG, CheckContext, expe
 from perdure.testing.adapter_conformance.spy_adapter import HaltPoint
 from perdure.testing.adapter_conformance.stage import Mishap
 
-UNLIMITED_TEXT_CHARS = 20_000  # characters that a platform takes at once if it names no limit
-LARGE_FILE_BYTES = 1_000_000  # bytes of a file if none is too large
+UNLIMITED_TEXT_CHARS = 20_000  # length of a long answer, in characters, for a platform without a limit
+LARGE_FILE_BYTES = 1_000_000  # bytes of the test file for a platform without a limit
 EVERY_BYTE = bytes(range(256))
 
 NOT_SENT_ERRORS = (NotConnected, SendRetry, SendRefused)
 
 
 class OutgoingChecks(AdapterChecks):
-    """What happens to answers."""
+    """Checks of sends: lost receipts, crashes, refusals, waits, order, length and files."""
 
     # ── the send whose outcome nobody knows ─────────────────────────────────────────────────────────────────
 
@@ -168,7 +168,7 @@ class OutgoingChecks(AdapterChecks):
 
     @adapter_check
     async def test_adapter_lets_go_when_it_is_told_to(self, context: CheckContext) -> None:
-        """`receive` ends when it is cancelled, `close` leaves nothing running, and the next one connects."""
+        """`receive` ends when it is cancelled, `close` leaves no task running, and the next adapter connects."""
         before, adapter = asyncio.all_tasks(), context.stage.adapter()
         context.webhook_server.route_to(adapter)
         await adapter.connect()
@@ -190,7 +190,7 @@ class OutgoingChecks(AdapterChecks):
 
 
 async def _crash_while_sending(context: CheckContext, text: str, *, sent: bool) -> str:
-    """Die in the middle of a send, before or after the message was sent; what the answer was."""
+    """Crash before or after a send; return the answer."""
     halt = HaltPoint.AFTER_SEND if sent else HaltPoint.BEFORE_SEND
     async with context.crashing(halt):
         answer = await context.say(text)
@@ -199,17 +199,17 @@ async def _crash_while_sending(context: CheckContext, text: str, *, sent: bool) 
 
 
 def _can_deduplicate(context: CheckContext) -> bool:
-    """Whether the platform can tell if a message is there."""
+    """Tell whether the platform can detect that a message was already sent."""
     return context.capabilities.idempotent_send or context.capabilities.read_back
 
 
 def _marked_duplicates(context: CheckContext, answer: str) -> list[str]:
-    """What comes behind an answer that is there, if nobody knew that it was."""
+    """Return the marked duplicates that may follow an answer whose outcome was unknown."""
     return [] if _can_deduplicate(context) else [texts.delivery.maybe_duplicate(answer)]
 
 
 async def _send_file(context: CheckContext, content: bytes) -> None:
-    """Have the adapter send a file to where it has answered before."""
+    """Let the adapter send a file to the chat of its last answer."""
     file, there = context.home.with_name("notes.bin"), context.spy.send_calls[0].outbound.address
     file.write_bytes(content)
     local = LocalFile(str(file), file.name, "application/octet-stream", len(content))

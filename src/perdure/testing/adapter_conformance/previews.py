@@ -1,4 +1,4 @@
-"""What people see before an answer is there: that it grows, or that we type. Nothing of it may be left behind."""
+"""Checks of what people see before an answer: previews and the typing indicator. Neither may stay behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.testing.adapter_conformance.context import (
 
 
 class PreviewChecks(AdapterChecks):
-    """What happens before an answer."""
+    """Checks of previews and of the typing indicator."""
 
     @adapter_check
     async def test_answer_grows_in_one_message(self, context: CheckContext) -> None:
@@ -74,9 +74,10 @@ class PreviewChecks(AdapterChecks):
             shown > 0,
             "the adapter says that it has shown that we type, and nobody sees it where the answer will be",
         )
-        told, total = context.spy.typing_requests, await context.stage.typed(thread=thread)
+        requested, total = context.spy.typing_requests, await context.stage.typed(thread=thread)
         expect(
-            total <= told, f"people saw {total} times that we begin to type; the adapter was told to {told} times"
+            total <= requested,
+            f"people saw {total} times that we begin to type; the adapter was told to {requested} times",
         )
         elsewhere = await context.stage.typed("bob") + (await context.stage.typed() if thread else 0)
         expect(elsewhere == 0, "people saw that we type where no answer was under way")

@@ -1,4 +1,4 @@
-"""What stands between the gateway and the adapter under test: it sees all that passes, and can hold it up."""
+"""A wrapper around the adapter under test that records every call and can halt it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.platforms.api import Adapter, Event
 
 
 class SendCall(Struct):
-    """One try to send a message, and what came of it."""
+    """One attempt to send a message, and its outcome."""
 
     outbound: Outbound
     receipt: Receipt | None = None
@@ -25,7 +25,7 @@ class SendCall(Struct):
 
 
 class HaltPoint(StrEnum):
-    """Where everything can be made to stand still."""
+    """The calls at which a gateway can be halted."""
 
     BEFORE_STORE = "an event is handed over"
     BEFORE_ACK = "an event is stored"
@@ -34,7 +34,7 @@ class HaltPoint(StrEnum):
 
 
 class HaltSwitch:
-    """A place at which everything stands still for ever once it is closed, as before a death."""
+    """A switch that halts every call at one point for ever, as before a crash."""
 
     def __init__(self) -> None:
         self.armed = False
@@ -47,28 +47,28 @@ class HaltSwitch:
 
 
 class SpyAdapter(Adapter):
-    """The adapter, as the gateway knows it."""
+    """The adapter under test, as the gateway sees it."""
 
     def __init__(self, inner: Adapter) -> None:
         self.inner = inner
         self.name, self.capabilities = inner.name, inner.capabilities
         self.handed: list[Event] = []
         self.acknowledged: list[Event] = []
-        self.failed: list[Event] = []  # those that could not be stored
+        self.failed: list[Event] = []  # events that could not be stored
         self.send_calls: list[SendCall] = []
         self.glimpsed: list[str] = []
         self.typing_requests = 0  # how often
         self.typing_shown = 0  # how often it said that it has
         self.violations: list[str] = []
-        self.connected = False  # whether a try to connect has gone well
+        self.connected = False  # whether the last attempt to connect succeeded
         self.connection_losses: list[NotConnected] = []
         self.halts = {place: HaltSwitch() for place in HaltPoint}
         for each in dir(Adapter):
             if not each.startswith("_") and each not in vars(SpyAdapter) and callable(getattr(inner, each)):
-                setattr(self, each, getattr(inner, each))  # whatever else the contract has or will have
+                setattr(self, each, getattr(inner, each))  # every other method of the contract
 
     def has_tried_connecting(self) -> bool:
-        """Whether it was tried to connect."""
+        """Tell whether the gateway has tried to connect."""
         return self.connected or bool(self.connection_losses) or bool(self.violations)
 
     @property
@@ -90,7 +90,7 @@ class SpyAdapter(Adapter):
 
     @contextmanager
     def _record_violations(self, where: str) -> Iterator[None]:
-        """Note whatever is raised that does not say that the connection is lost."""
+        """Record every error except `NotConnected`."""
         try:
             yield
         except NotConnected as loss:

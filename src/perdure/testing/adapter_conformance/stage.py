@@ -1,4 +1,4 @@
-"""What the author of an adapter tells the suite: how the platform is played, and what people see on it."""
+"""The stage of a platform, which the author of an adapter writes for the suite: people, connections and faults."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from perdure.platforms.api import Adapter
 
 
 class Seen(Struct, frozen=True):
-    """A message of ours, as people see it now."""
+    """A message of the gateway, as people see it now."""
 
     text: str
-    buttons: tuple[str, ...] = ()  # the words on each
-    file: bytes | None = None  # what it is, if it is a file
+    buttons: tuple[str, ...] = ()  # the label of each
+    file: bytes | None = None  # the content, if the message is a file
 
 
 class Mishap(StrEnum):
-    """What befalls the next message that we send, once."""
+    """What happens to the next message that the gateway sends, once."""
 
     LOST_ANSWER = "it arrives, and the platform's answer gets lost"
     WAIT = "it is not taken now: the platform wants us to wait, for a second at most"
@@ -28,83 +28,83 @@ class Mishap(StrEnum):
 
 
 class PlatformStage(ABC):
-    """A platform with people on it, for one check. It outlives the gateways that connect to it, as real ones do.
+    """A platform with people, for one check. It outlives the gateways that connect to it, as real platforms do.
 
-    Chats are called "ann" and "bob", and threads "tea" and "rain": make them when they are first spoken of. What
-    is asked only where something is claimed need not be there otherwise.
+    The chats are "ann" and "bob", the threads "tea" and "rain": create each at its first use. A method for a
+    capability is called only if the adapter claims that capability.
     """
 
-    settings: Mapping[str, str] = {}  # of the gateway, spelled as in the environment, without `PERDURE_`
+    settings: Mapping[str, str] = {}  # settings of the gateway, spelled as in the environment, without `PERDURE_`
 
     async def open(self) -> None:  # noqa: B027 reason: a folder needs no server
-        """Be there: called once, before everything else."""
+        """Start the platform: called once, before everything else."""
 
     async def close(self) -> None:  # noqa: B027 reason: the same
-        """Be gone: called once, after everything else."""
+        """Stop the platform: called once, after everything else."""
 
     @abstractmethod
     def adapter(self) -> Adapter:
-        """A new adapter, as after a restart: it knows nothing of those before it."""
+        """Return a new adapter, as after a restart: it shares no state with earlier ones."""
 
     # ── people ──────────────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     async def write(self, text: str, chat: str = "ann", thread: str | None = None) -> None:
-        """Somebody writes to us in a chat. Nobody may be connected."""
+        """Let a person write in a chat; there may be no connected gateway."""
 
     @abstractmethod
     async def seen(self, chat: str = "ann", thread: str | None = None) -> list[Seen]:
-        """Our messages there, in the order in which people see them; a chat's own are not those of its threads."""
+        """Return the gateway's messages in a chat or thread, in the order in which people see them."""
 
     async def share(self, name: str, chat: str = "ann") -> bytes | None:
-        """Somebody sends us a file of that name; its content. None: here nobody can."""
+        """Let a person send a file of that name; return its content, or None if the platform has no files."""
         return None
 
     async def press(self, label: str, chat: str = "ann") -> None:
-        """Somebody presses the newest button with these words. Asked only where `buttons` is claimed."""
+        """Let a person press the newest button with this label. Called only where `buttons` is claimed."""
         raise NotImplementedError("the adapter claims `buttons`, so its stage needs `press`")
 
     async def glimpses(self, chat: str = "ann") -> list[str]:
-        """What was shown of growing answers so far. Asked only where `live` is claimed."""
+        """Return the texts of all previews so far. Called only where `live` is claimed."""
         raise NotImplementedError("the adapter claims `live`, so its stage needs `glimpses`")
 
     async def typed(self, chat: str = "ann", thread: str | None = None) -> int:
-        """How often people there were shown that we type. Asked only where `typing_every` is claimed."""
+        """Count how often typing was shown there. Called only where `typing_every` is claimed."""
         raise NotImplementedError("the adapter claims `typing_every`, so its stage needs `typed`")
 
     # ── the platform ────────────────────────────────────────────────────────────────────────────────────────
 
     async def unconfirmed(self) -> int:
-        """How many events the platform would hand over again. Asked only where `keeps_missed` is claimed."""
+        """Count the unacknowledged events. Called only where `keeps_missed` is claimed."""
         raise NotImplementedError("the adapter claims `keeps_missed`, so its stage needs `unconfirmed`")
 
     async def publish(self, url: str) -> None:
-        """Post to this address from now on, which leads to every gateway. Asked only where `takes_posts` is so."""
+        """Post to this URL from now on, which leads to every gateway. Called only where `takes_posts` is true."""
         raise NotImplementedError("the adapter takes posts, so its stage needs `publish`")
 
     async def forge(self, text: str, chat: str = "ann") -> list[int]:
-        """Somebody who is not the platform posts that a person has written this; the status of each try.
+        """Post this message of a person without being the platform; return the status of each attempt.
 
-        Try without the secret, with a wrong one, and whatever else comes to your mind. Asked only where
-        `takes_posts` is so.
+        Try without the secret, with a wrong one, and with any other forgery you think of. Called only where
+        `takes_posts` is true.
         """
         raise NotImplementedError("the adapter takes posts, so its stage needs `forge`")
 
     @abstractmethod
     async def garble(self) -> bool:
-        """Something arrives that makes no sense. False: here that cannot be."""
+        """Let an unreadable event arrive. Return False if that is impossible on this platform."""
 
     @abstractmethod
     async def befall(self, mishap: Mishap) -> bool:
-        """Let the next message of ours meet a mishap, once. False: here that cannot be."""
+        """Let the next message of the gateway meet a mishap. Return False if that is impossible here."""
 
     @abstractmethod
     async def cut(self) -> None:
-        """Lose every connection, and let nobody connect."""
+        """Close every connection, and refuse new ones."""
 
     @abstractmethod
     async def mend(self) -> None:
-        """Let everybody connect again."""
+        """Accept connections again."""
 
     async def died(self, adapter: Adapter) -> None:  # noqa: B027 reason: most adapters keep no connection
-        """Do what a kernel does for a process that was killed: close the connections of its adapter, no more."""
+        """Close the connections of an adapter, as the kernel does for a killed process, and do no more."""

@@ -1,4 +1,4 @@
-"""Where a platform posts to us: an address that outlives the gateways, and leads to the one that runs now."""
+"""The HTTP server to which a platform posts; it outlives the gateways and passes posts to the running one."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NO_GATEWAY = WebhookResponse(502, "nobody is behind this door")
 
 
 class WebhookPost(Struct):
-    """Something that was posted, and the status that the adapter has answered with."""
+    """A post, and the status of the adapter's answer."""
 
     status: int | None = None
 
 
 class WebhookServer(LocalServer):
-    """Stands before the gateways as a proxy would, and answers by itself while none is there."""
+    """A proxy before the gateways; it answers by itself while no gateway runs."""
 
     def __init__(self) -> None:
         super().__init__("conformance-door")
-        self.posts: list[WebhookPost] = []  # those that an adapter was handed
-        self.lose_answers = 0  # switch: how many answers get lost on their way to the platform
+        self.posts: list[WebhookPost] = []  # posts that were passed to an adapter
+        self.lose_answers = 0  # switch: how many answers are lost
         self._adapter_loop = asyncio.get_running_loop()
         self._adapter: Adapter | None = None
         self._pending_answers: set[asyncio.Task[WebhookResponse]] = set()
@@ -46,7 +46,7 @@ class WebhookServer(LocalServer):
             await asyncio.to_thread(self.__exit__, None, None, None)
 
     def route_to(self, adapter: Adapter | None) -> None:
-        """Hand what is posted to this adapter. What the one before it has not answered yet is cut off."""
+        """Pass posts to this adapter; unanswered posts to the adapter before it are disconnected."""
         self._adapter = adapter
         for task in self._pending_answers:
             task.cancel()
@@ -55,7 +55,7 @@ class WebhookServer(LocalServer):
         return Starlette(routes=[Route("/hooks/{platform}", self._receive_post, methods=["POST"])])
 
     async def _receive_post(self, request: Request) -> Response:
-        """Take a post, on the thread of the server, to the loop on which the adapter lives."""
+        """Pass a post from the thread of the server to the event loop of the adapter."""
         handing = self._forward(request.path_params["platform"], dict(request.headers), await request.body())
         answered = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(handing, self._adapter_loop))
         return Response(answered.body, answered.status, media_type=answered.media_type)
@@ -74,7 +74,7 @@ class WebhookServer(LocalServer):
         return answered
 
     async def _answer(self, adapter: Adapter, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
-        """What the adapter answers; nothing of it, if it dies or fails over it."""
+        """Return the adapter's answer; None if the adapter is killed or fails."""
         task = asyncio.ensure_future(adapter.take_post(headers, body))
         self._pending_answers.add(task)
         await asyncio.wait({task})

@@ -1,4 +1,4 @@
-"""From a platform that posts to us: only what it posts itself is taken, and success means that it is stored."""
+"""Checks of webhooks: only the platform's own posts are accepted, and success means that an event is stored."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from perdure.testing.adapter_conformance.context import CheckContext, expect
 
 
 class WebhookChecks(AdapterChecks):
-    """What happens to posts. Where an adapter takes none, there is nothing to prove."""
+    """Checks of posted events. They pass at once for an adapter without a webhook."""
 
     @adapter_check
     async def test_post_of_somebody_else_is_refused_and_not_stored(self, context: CheckContext) -> None:
-        """B103: whoever does not know the secret reaches nobody."""
+        """B103: a post without the secret is refused."""
         if not context.takes_posts:
             return
         async with context.serving() as gateway:
@@ -25,7 +25,7 @@ class WebhookChecks(AdapterChecks):
 
     @adapter_check
     async def test_post_is_answered_with_success_once_it_is_stored(self, context: CheckContext) -> None:
-        """B70: and never before, so that the platform does not forget what we do not have."""
+        """B70: and not before, so that the platform keeps an event that is not stored."""
         if not context.takes_posts:
             return
         kept = ["before"] if context.capabilities.keeps_missed else []
@@ -43,7 +43,7 @@ class WebhookChecks(AdapterChecks):
 
     @adapter_check
     async def test_post_whose_answer_is_lost_comes_again_and_is_one_turn(self, context: CheckContext) -> None:
-        """B71: what is known already is answered with success, too; otherwise it would come for ever."""
+        """B71: an event that is known already is answered with success too; otherwise it would come for ever."""
         if not (context.takes_posts and context.capabilities.keeps_missed):
             return
         async with context.serving() as gateway:

@@ -1,4 +1,4 @@
-"""The drill: conversations with a gateway that is killed again and again, and a count of what that did to them."""
+"""The drill: conversations with a gateway that is killed again and again, and a count of the faults."""
 
 from perdure.testing.drill.points import Point, random_points, sweep_points
 from perdure.testing.drill.report import Report, Waits

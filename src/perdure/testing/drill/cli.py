@@ -1,4 +1,4 @@
-"""`perdure drill`: runs a drill, shows how far it is, and tells what came of it."""
+"""The command `perdure drill`: runs a drill with a progress bar and prints its report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_SEED = 1_000_000
 def run_drill_command(
     settings: Settings, *, kills: int, seed: int | None, sweep: bool, gateway: str, json: bool
 ) -> int:
-    """Run a drill and print what came of it; the code to exit with."""
+    """Run a drill, print its report, and return the exit code."""
     report = run_drill(settings, kills=kills, seed=seed, sweep=sweep, gateway=gateway)
     if json:
         print(report_to_json(report))  # noqa: T201 reason: it is what was asked for
@@ -38,9 +38,9 @@ def run_drill_command(
 def run_drill(
     settings: Settings, *, kills: int, seed: int | None = None, sweep: bool = False, gateway: str = ""
 ) -> Report:
-    """Run a drill, with a bar on the terminal if there is one."""
+    """Run a drill, with a progress bar if there is a terminal."""
     if gateway:
-        load_object(gateway, settings.home)  # so that whatever is wrong with it is told at once
+        load_object(gateway, settings.home)  # reports a wrong configuration before the drill starts
     if not sweep and seed is None:
         seed = secrets.randbelow(MAX_SEED)
     points = sweep_points(kills) if sweep or seed is None else random_points(seed, kills)
@@ -63,7 +63,7 @@ def report_to_json(report: Report) -> str:
 
 
 def print_report(report: Report) -> None:
-    """Print the table, and a line for each thing that must be explained."""
+    """Print the table of counts, and a line for each finding."""
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     console.print(_report_table(report))
     for line in _report_lines(report):
@@ -109,7 +109,7 @@ def _points_option(report: Report) -> str:
 
 
 def _report_lines(report: Report) -> Iterator[str]:
-    """What is behind the numbers; a chat is named by its round and by what it is about."""
+    """Return a line for each finding; a chat is named by its round and its scenario."""
     for name, lines in report.findings.items():
         yield from (f"{name}: {line}" for line in lines)
     if report.failed:

@@ -1,7 +1,7 @@
-"""Gateways to be killed: a process that has loaded everything already, and becomes one whenever it is told to.
+"""A process with all modules loaded that forks a gateway for each launch spec it reads.
 
-It is started as `python -m perdure.testing.drill.fork_server`, reads an order a line, and says for each which
-process is the gateway, and later how that ended. It has no threads and no event loop, so that forking it is safe.
+The drill starts it as `python -m perdure.testing.drill.fork_server`. It reads one launch spec per line, and writes
+the pid of each gateway and later its exit status. It has no threads and no event loop, so that forking is safe.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from perdure.testing.drill.scenarios import PLATFORMS
 from perdure.testing.drill.socket_adapter import PlatformSocket, SocketAdapter
 from perdure.testing.faults import SettableClock
 
-# What a gateway loads only when it needs it, and would load anew after every fork.
+# Modules that a gateway imports lazily, and would import again after every fork.
 PRELOADED_MODULES = ("perdure.store.backends.sqlite", "perdure.store.migrate", "perdure.tools.shell_policy.policy")
 
 
@@ -50,7 +50,7 @@ def _write_message(message: Struct) -> None:
 
 
 def _run_gateway(spec: GatewayLaunchSpec) -> None:
-    """Be that gateway until the end of this process."""
+    """Run the gateway until this process ends."""
     code = 1
     try:
         _redirect(Path(spec.log))
@@ -65,7 +65,7 @@ def _run_gateway(spec: GatewayLaunchSpec) -> None:
 
 
 def _redirect(log: Path) -> None:
-    """Leave the lines of the process that we were forked from."""
+    """Detach standard input and output from those of the fork server."""
     nothing = os.open(os.devnull, os.O_RDWR)
     written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for here, there in ((nothing, 0), (nothing, 1), (written, 2)):
@@ -73,7 +73,7 @@ def _redirect(log: Path) -> None:
 
 
 async def _serve(spec: GatewayLaunchSpec) -> None:
-    line = await PlatformSocket.open(Path(spec.line))
+    socket = await PlatformSocket.open(Path(spec.line))
     databases: list[KillingDatabase] = []
 
     def wrap(database: Database) -> Database:
@@ -85,12 +85,12 @@ async def _serve(spec: GatewayLaunchSpec) -> None:
 
     clock = SettableClock()
     clock.ahead = spec.ahead
-    adapters = [SocketAdapter(name, capabilities, line) for name, capabilities in PLATFORMS.items()]
+    adapters = [SocketAdapter(name, capabilities, socket) for name, capabilities in PLATFORMS.items()]
     settings = decode_settings(spec.settings)
     gateway = _gateway_factory(spec)(settings, adapters=adapters, wrap=wrap, clock=clock)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, gateway.stop)
-    hearing = asyncio.create_task(line.read_messages(arm))
-    await gateway.run(lambda: line.send(protocol.GatewayReady()))
+    hearing = asyncio.create_task(socket.read_messages(arm))
+    await gateway.run(lambda: socket.send(protocol.GatewayReady()))
     hearing.cancel()
 
 

@@ -1,4 +1,4 @@
-"""Starts gateways one at a time, and ends them: with SIGKILL, or in an orderly way."""
+"""Starts the gateways of a drill one at a time, and ends them with SIGKILL or in an orderly way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ message_decoder: msgspec.json.Decoder[GatewayStarted | GatewayExited] = msgspec.
 
 
 class DrilledGateway:
-    """A gateway that runs, or has ended."""
+    """A gateway of a drill, running or ended."""
 
     def __init__(self, pid: int, ending: asyncio.Task[int]) -> None:
         self._pid = pid
@@ -39,13 +39,13 @@ class DrilledGateway:
         self._signal(signal.SIGKILL)
 
     async def wait_until_killed(self) -> None:
-        """Wait for its end, which must be that it was killed."""
+        """Wait for the end of the gateway; fail unless SIGKILL ended it."""
         code = await self._exit_task
         if code != KILLED_EXIT_CODE:
             raise PerdureError(f"the gateway was to be killed, but ended by itself with code {code}")
 
     async def stop(self) -> None:
-        """End it in an orderly way."""
+        """Stop the gateway in an orderly way."""
         self._signal(signal.SIGTERM)
         async with asyncio.timeout(STOP_TIMEOUT_SECONDS):
             code = await self._exit_task
@@ -54,19 +54,19 @@ class DrilledGateway:
 
     def _signal(self, number: int) -> None:
         if not self.is_over:
-            with suppress(ProcessLookupError):  # it was faster
+            with suppress(ProcessLookupError):  # the gateway has ended by itself
                 os.kill(self._pid, number)
 
 
 class GatewaySpawner:
-    """The process that gateways are forked from."""
+    """Owns the fork server from which the gateways of a drill are forked."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
         self._current: DrilledGateway | None = None
 
     async def open(self, home: Path) -> None:
-        # In a session of its own: who interrupts the drill at the terminal interrupts the drill, not its gateways.
+        # In a session of its own: Ctrl-C at the terminal interrupts the drill, not its gateways.
         words = [sys.executable, "-m", "perdure.testing.drill.fork_server"]
         self._process = await asyncio.create_subprocess_exec(
             *words, stdin=PIPE, stdout=PIPE, cwd=home, start_new_session=True

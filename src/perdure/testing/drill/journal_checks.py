@@ -1,4 +1,4 @@
-"""Laws that the journal of a turn must keep, checked by the drill from outside."""
+"""Checks of the journal by a drill: recovery notes after interruptions, and growing epochs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ INTERRUPTION_PREFIX = "This turn was cut off by "
 
 
 def find_wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str, str]]:
-    """The turns, each with what is wrong, whose agent had no note of an interruption, or one too many.
+    """Return the turns whose agent had no note of an interruption, or one too many, each with the reason.
 
     After an interruption the model is not asked again before exactly one note has told it of the cause.
     """
-    due: dict[str, str] = {}  # by turn: the reason of an interruption that the agent knows nothing of
+    due: dict[str, str] = {}  # by turn: the reason of an interruption without a note so far
     for turn, entry in entries:
         match entry:
             case TurnInterrupted(reason=reason):
@@ -31,7 +31,7 @@ def find_wrong_notes(entries: Iterable[tuple[str, Entry]]) -> Iterator[tuple[str
 
 
 def find_stale_epochs(found: Iterable[TurnEpochs]) -> dict[str, str]:
-    """The turns that another run has taken over, and that have the epoch of the run before still."""
+    """Return the turns that another run took over without a new epoch, each with the reason."""
     stale = {}
     for each in found:
         claimed = [entry.epoch for entry in each.entries if isinstance(entry, TurnClaimed)]

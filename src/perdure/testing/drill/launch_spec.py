@@ -1,4 +1,4 @@
-"""What the drill tells the process that gateways are forked from, and hears of it."""
+"""The messages between a drill and its fork server: launch specs, and the pids and exit codes of gateways."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from perdure.config import Settings
 
 
 class GatewayLaunchSpec(Struct, frozen=True):
-    """A gateway to become."""
+    """The settings, socket and kill point of a gateway to fork."""
 
     settings: dict[str, Any]
-    line: str  # the socket of the platforms
+    line: str  # path of the platforms' socket
     log: str
-    ahead: int = 0  # milliseconds by which its clock is ahead of ours
-    at: int | None = None  # the store call at which it is killed
+    ahead: int = 0  # milliseconds by which the gateway's clock is ahead
+    at: int | None = None  # number of the store call at which the gateway is killed
     after: bool = False
     gateway: str = ""  # `module:object` that makes the gateway; empty: `perdure.Gateway`
-    modules: str = ""  # where that module may be
+    modules: str = ""  # a directory to import that module from
 
 
 class GatewayStarted(Struct, frozen=True, tag=True):
@@ -28,13 +28,11 @@ class GatewayStarted(Struct, frozen=True, tag=True):
 
 
 class GatewayExited(Struct, frozen=True, tag=True):
-    code: int  # as the process exited; negative: the signal that ended it
+    code: int  # exit code; negative: the number of the signal
 
 
 def encode_settings(settings: Settings) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(
-        settings, enc_hook=str
-    )  # paths are the only thing it does not know
+    found: dict[str, Any] = msgspec.to_builtins(settings, enc_hook=str)  # JSON has no paths
     return found
 
 

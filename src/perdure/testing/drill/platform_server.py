@@ -1,4 +1,4 @@
-"""The simulated platforms as a service: they live in the drill's own process, and outlive every gateway."""
+"""Serves the simulated platforms of a drill over a socket; they outlive every gateway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.testing.simulated_platform import SimulatedAdapter, SimulatedPlatfo
 
 
 class KillTrap:
-    """Kills at the n-th send or acknowledgement, before or after the platform has recorded it."""
+    """Kills the gateway at the n-th send or acknowledgement, before or after the platform has recorded it."""
 
     def __init__(self, kill: Callable[[], None]) -> None:
         self._kill = kill
@@ -26,7 +26,7 @@ class KillTrap:
         self._point, self._count = point, 0
 
     def kills_at(self, place: PointKind, *, after: bool) -> bool:
-        """Whether it kills here. Asked twice for each: before, and after."""
+        """Kill the gateway if this is the point; called before and after each send and acknowledgement."""
         point = self._point
         if point is None or point.place != place:
             return False
@@ -39,7 +39,7 @@ class KillTrap:
 
 
 class PlatformServer:
-    """Answers gateways, one after the other."""
+    """Serves one gateway after the other."""
 
     def __init__(self, platforms: Mapping[str, SimulatedPlatform], kill_trap: KillTrap) -> None:
         self._platforms = platforms
@@ -47,9 +47,9 @@ class PlatformServer:
         self._server: asyncio.Server | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._drained = asyncio.Event()  # nobody is connected, and what was under way has been taken in
+        self._drained = asyncio.Event()  # no gateway is connected, and all of its messages are handled
         self._drained.set()
-        self.ready = asyncio.Event()  # the gateway says that it has started
+        self.ready = asyncio.Event()  # the gateway has reported that it is ready
 
     async def open(self, path: Path) -> None:
         with protocol.short_socket_path(path) as short:
@@ -64,11 +64,11 @@ class PlatformServer:
             self._server.close()
 
     async def wait_until_drained(self) -> None:
-        """Wait until everything has been taken in that a dead gateway had sent."""
+        """Wait until all messages of a killed gateway have been handled."""
         await self._drained.wait()
 
     def arm(self, point: Point) -> None:
-        """Have the gateway that is connected killed at a store call, or let its disk be full from there on."""
+        """Tell the connected gateway to kill itself at a store call, or to refuse writes from that call on."""
         if self._writer is not None:
             refuse = REFUSED_WRITES if point.place == "full" else 0
             protocol.write_message(self._writer, protocol.Arm(point.nth, point.after, refuse))
@@ -76,20 +76,20 @@ class PlatformServer:
     async def _serve_gateway(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._drained.clear()
         self._writer = writer
-        line = _GatewayConnection(self._platforms, self._kill_trap, writer)
+        connection = _GatewayConnection(self._platforms, self._kill_trap, writer)
         task = asyncio.current_task()
         if task is not None:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
         try:
-            async for said in protocol.read_lines(reader):
-                message = protocol.gateway_message_decoder.decode(said)
+            async for encoded in protocol.read_lines(reader):
+                message = protocol.gateway_message_decoder.decode(encoded)
                 if isinstance(message, protocol.GatewayReady):
                     self.ready.set()
                 else:
-                    await line.handle(message)
+                    await connection.handle(message)
         finally:
-            line.close()
+            connection.close()
             writer.close()
             self._drained.set()
 
@@ -119,12 +119,12 @@ class _GatewayConnection:
                 self._hand_over_tasks.append(asyncio.create_task(self._hand_over(platform, adapter)))
             case protocol.Send() | protocol.Edit():
                 if not self._kill_trap.kills_at("send", after=False):
-                    told = await self._record(message)
+                    answer = await self._record(message)
                     if not self._kill_trap.kills_at("send", after=True):
-                        protocol.write_message(self._writer, told)
+                        protocol.write_message(self._writer, answer)
             case protocol.Ack(number, _, key):
                 if not self._kill_trap.kills_at("ack", after=False):
-                    if event := self._handed.pop(key, None):  # twice is as good as once
+                    if event := self._handed.pop(key, None):  # a second acknowledgement does nothing
                         await event.ack(None)
                     if not self._kill_trap.kills_at("ack", after=True):
                         protocol.write_message(self._writer, protocol.RequestAnswer(number))

@@ -1,4 +1,4 @@
-"""Where a drill kills: points drawn from a seed, the same for the same seed, or walked through one by one."""
+"""The points at which a drill kills its gateway: random by a seed, or one store call after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PointKind = Literal["store", "start", "send", "ack", "step", "rest", "keeper", "
 
 REFUSED_WRITES = 8  # writes that the store refuses, one after the other, when its disk is full
 
-# How often each is drawn, and the farthest n. One round makes about so many of each; an n that it does not reach
+# The weight of each kind, and its largest n. One round makes about that many; a point that is not reached
 # becomes a kill at rest.
 WEIGHTS: dict[PointKind, tuple[int, int]] = {
     "store": (9, 170),
@@ -36,7 +36,7 @@ _DESCRIPTIONS: dict[PointKind, str] = {
 
 
 class Point(Struct, frozen=True):
-    """The n-th of something, before or after it took place."""
+    """The n-th store call, send, acknowledgement, step or command, before or after it took place."""
 
     place: PointKind
     nth: int = 1
@@ -58,13 +58,13 @@ class Point(Struct, frozen=True):
 
 
 def random_points(seed: int, kills: int) -> list[Point]:
-    """So many points. The same seed gives the same points, and more of them begin with the same ones."""
+    """Return this many points. The same seed gives the same points; a longer list begins with the shorter."""
     return list(islice(_endless_points(random.Random(seed)), kills))  # noqa: S311 reason: nothing is secret about it
 
 
 def _endless_points(chance: random.Random) -> Iterator[Point]:
     places, weights = list(WEIGHTS), [weight for weight, _ in WEIGHTS.values()]
-    last: PointKind = "start"  # there must be something to recover: no start is killed first, nor twice in a row
+    last: PointKind = "start"  # a start needs something to recover: none is killed first, nor twice in a row
     while True:
         [place] = chance.choices(places, weights)
         if place == last == "start":
@@ -75,12 +75,12 @@ def _endless_points(chance: random.Random) -> Iterator[Point]:
 
 
 def sweep_points(kills: int) -> list[Point]:
-    """Before and after store call 1, 2, 3 and so on."""
+    """Return points before and after store call 1, 2, 3 and so on."""
     return [Point("store", 1 + number // 2, bool(number % 2)) for number in range(kills)]
 
 
 def group_into_rounds(points: Sequence[Point]) -> list[list[Point]]:
-    """The points by rounds: one that kills a start belongs to the kill before it."""
+    """Group points into rounds: a point that kills a start belongs to the round of the kill before it."""
     rounds: list[list[Point]] = []
     for point in points:
         if point.place == "start" and rounds:

@@ -1,4 +1,4 @@
-"""The words between a drilled gateway and the simulated platforms: JSON, a line each."""
+"""The protocol between a drilled gateway and the simulated platforms: JSON lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_LINE_BYTES = 1 << 24  # bytes of one line
 
 
 class Listen(Struct, frozen=True, tag=True):
-    """The gateway wants to hear of a platform."""
+    """The gateway subscribes to the events of a platform."""
 
     platform: str
 
@@ -27,7 +27,7 @@ class GatewayReady(Struct, frozen=True, tag=True):
 
 
 class Send(Struct, frozen=True, tag=True):
-    number: int  # of the request; the answer has the same
+    number: int  # number of the request, repeated by its answer
     platform: str
     outbound: Outbound
 
@@ -52,7 +52,7 @@ class Ack(Struct, frozen=True, tag=True):
 
 
 class EventHandedOver(Struct, frozen=True, tag=True):
-    """Something that a person did."""
+    """An event of a platform for the gateway."""
 
     platform: str
     inbound: Inbound
@@ -67,11 +67,11 @@ class RequestAnswer(Struct, frozen=True, tag=True):
 
 
 class Arm(Struct, frozen=True, tag=True):
-    """Be killed at the n-th store call from now on; or let the store refuse so many writes from there on."""
+    """The gateway kills itself at the n-th store call from now on, or refuses that many writes from there on."""
 
     at: int
     after: bool
-    refuse: int = 0  # with `after` nobody is killed when there is room again
+    refuse: int = 0  # with `after`, the gateway is not killed after the refused writes
 
 
 Request = Send | Edit | Find | Ack
@@ -84,7 +84,7 @@ platform_message_decoder = msgspec.json.Decoder(FromPlatforms)
 
 @contextmanager
 def short_socket_path(path: Path) -> Iterator[str]:
-    """Another path of a socket, short enough for the kernel, which takes 107 bytes, however long its own is."""
+    """Yield a path of a socket of at most 107 bytes, the kernel's limit, however long its real path is."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -93,13 +93,13 @@ def short_socket_path(path: Path) -> Iterator[str]:
 
 
 def write_message(writer: asyncio.StreamWriter, message: Struct) -> None:
-    """Say something, if there is still somebody to hear it."""
+    """Write a message, unless the connection is closing."""
     if not writer.is_closing():
         writer.write(msgspec.json.encode(message) + b"\n")
 
 
 async def read_lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Every whole line until the other side is gone; half of one was never said."""
+    """Yield every complete line until the connection ends; an incomplete last line is dropped."""
     with suppress(ConnectionError):
         async for line in reader:
             if line.endswith(b"\n"):

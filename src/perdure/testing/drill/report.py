@@ -1,4 +1,4 @@
-"""What came of a drill, in numbers and in words."""
+"""The report of a drill: its counts, times and findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-# What must not happen, and what each of them means. Anything else than zero fails the drill.
+# The counts that must be zero, each with its meaning; any other value fails the drill.
 FAULTS = {
     "lost": "messages that were never answered",
     "repeated": "finished steps, effects or commands that ran again",
@@ -21,7 +21,7 @@ UNKNOWN = "unknown"
 
 
 class Waits(Struct, frozen=True):
-    """How long something took, in seconds."""
+    """The median and the longest of some durations, in seconds."""
 
     median: float
     longest: float
@@ -42,16 +42,16 @@ class Report(Struct, frozen=True, kw_only=True):
     notes: int
     epochs: int
     unknown: int
-    at_rest: int  # how many kills came when all was done, also because their point was not reached before
-    given_up: int  # messages whose work was given up, as configured, and told so
-    by_hand: int  # how often a person had to say that something go on, because the configuration wants it so
-    seed: int | None  # None: a sweep
-    seconds: float  # that the drill took
-    ready: Waits  # from a start after a kill until the gateway was ready
-    answered: Waits  # from there on until nothing was left to be done
+    at_rest: int  # kills of an idle gateway, also because a point was not reached
+    given_up: int  # messages whose turn was given up, as configured, with a notice
+    by_hand: int  # how often people had to say /resume, as configured
+    seed: int | None  # None for a sweep
+    seconds: float  # duration of the drill
+    ready: Waits  # from a start after a kill until the gateway is ready
+    answered: Waits  # from then until the gateway is idle
     points: list[str]
-    findings: dict[str, list[str]]  # each of what was counted, in words
-    home: str | None = None  # where a failed drill can be looked at
+    findings: dict[str, list[str]]  # by the name of a count: its findings in words
+    home: str | None = None  # the directory of a failed drill
 
     @property
     def failed(self) -> bool:

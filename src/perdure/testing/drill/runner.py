@@ -1,4 +1,4 @@
-"""The drill itself: write, kill, start again, and wait until all is answered, round after round."""
+"""Runs a drill: people write, the gateway is killed and restarted, and all must be answered, round after round."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from perdure.testing.drill.scenarios import PLATFORMS, DrillChat, chats_of_round
 from perdure.testing.drill.settings import clock_step_seconds, drill_settings, may_give_up
 from perdure.testing.simulated_platform import SimulatedPlatform
 
-POLL_SECONDS = 0.01  # seconds between two looks
+POLL_SECONDS = 0.01  # seconds between two probes
 ROUNDS_PER_ORDERLY_STOP = (
     4  # rounds; after an orderly stop several recoveries go on at once, as they do in everyday life
 )
 
 
 class _DrillStuck(Exception):
-    """Nothing has happened for too long, though not all is done."""
+    """Nothing has happened for `patience` seconds, although work is left."""
 
 
 class Drill:
-    """One home, three platforms, and gateways that die."""
+    """One home, three platforms, and gateways that are killed one after the other."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Drill:
         patience: float = 30.0,
         killed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`gateway` names what makes the gateway (`module:object`); `patience` is how long nothing may happen."""
+        """`gateway` names a factory of gateways (`module:object`); `patience` is the longest pause, in seconds."""
         self._user_settings = settings
         self._points = points
         self._seed = seed
@@ -63,7 +63,7 @@ class Drill:
         self._command_killer = CommandKiller(self._home / "home")
         self._settings = encode_settings(drill_settings(settings, self._home / "home"))
         self._clock_step_ms = int(clock_step_seconds(settings) * 1000)
-        self._clock_ahead_ms = 0  # by so many milliseconds the gateway's clock is ahead of ours
+        self._clock_ahead_ms = 0  # milliseconds by which the gateway's clock is ahead
         self._kills = 0
         self._at_rest = 0
         self._is_stuck = False
@@ -71,7 +71,7 @@ class Drill:
         self._answered_seconds: list[float] = []
 
     async def run(self) -> Report:
-        """Kill at every point, and count. What it leaves on the disk stays only if it failed."""
+        """Kill the gateway at every point and report. The drill's directory is kept only if the drill failed."""
         began, keep = time.monotonic(), True
         try:
             await self._open()
@@ -125,7 +125,7 @@ class Drill:
     async def _run_round(
         self, child: DrilledGateway, new: Sequence[DrillChat], points: Sequence[Point]
     ) -> DrilledGateway:
-        """Have conversations, and kill at each point; the gateway that brought all of them to their end."""
+        """Hold conversations and kill a gateway at each point; return the gateway that finished all of them."""
         self._audit.begin_round(new, points)
         for number, point in enumerate(points):
             if number:
@@ -167,7 +167,7 @@ class Drill:
             self._ready_seconds.append(time.monotonic() - began)
 
     async def _kill_at_point(self, child: DrilledGateway, point: Point, new: Sequence[DrillChat]) -> None:
-        """Let it work until the point is there; if it comes to rest before that, kill it then."""
+        """Kill the gateway at the point, or when it is idle before it reaches the point."""
         reached = self._point_probe(point)
         self._arm(point)
         self._people.write_first(new)
@@ -184,7 +184,7 @@ class Drill:
         self._notify_killed()
 
     def _point_probe(self, point: Point) -> Callable[[], bool]:
-        """Whether a point is there that nobody but the drill itself can see."""
+        """Return a probe for a point that only the drill can see."""
         traces = self._audit.traces
         steps, commands = traces.started_count(), traces.commands_started_count()
         match point.place:
@@ -211,7 +211,7 @@ class Drill:
             self._kill_trap.arm(point)
 
     async def _wait_until(self, child: DrilledGateway, reached: Callable[[], bool]) -> bool:
-        """Wait until the gateway has died, has reached something, or has nothing left to do (True)."""
+        """Wait until the gateway has ended, the probe holds, or the gateway is idle (True)."""
         signs, last = -1, time.monotonic()
         while not (child.is_over or reached()):
             self._people.react()

@@ -1,4 +1,4 @@
-"""What people and the agent talk about in a drill: conversations that leave a trace of whatever is done."""
+"""The conversations of a drill, whose steps and commands leave traces in files."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from perdure.platforms.api import Capabilities
 
-# A platform of each kind: what it can tell decides what becomes of a send that was cut off.
+# One platform of each kind: its capabilities decide how an interrupted send is resolved.
 PLATFORMS = {
     "keyed": Capabilities(idempotent_send=True, keeps_missed=True, buttons=True, edit=True, edit_every=0.1),
     "readable": Capabilities(read_back=True, keeps_missed=True, buttons=True),
     "plain": Capabilities(keeps_missed=True),
 }
-RUNS_FILE = "runs"  # the file to which commands add a line each time they run
+RUNS_FILE = "runs"  # the file to which every command appends a line
 
 
 SCENARIOS = (
@@ -26,30 +26,33 @@ class DrillChat(Struct, frozen=True):
     """A conversation in a chat of its own."""
 
     chat: str
-    texts: tuple[str, ...]  # what a person writes, at once
-    marks: tuple[str, ...]  # what they must see once each, in the order of the texts
-    late: tuple[str, ...] = ()  # what they write while the gateway is down
+    texts: tuple[str, ...]  # messages that a person writes at once
+    marks: tuple[str, ...]  # marks that people must see once each, in the order of the texts
+    late: tuple[str, ...] = ()  # messages that a person writes while the gateway is down
     once: tuple[str, ...] = ()  # names of steps that must not be repeated
-    commands: tuple[str, ...] = ()  # names that commands leave in `RUNS`
-    told: tuple[str, ...] = ()  # what else they must be told once each: ends of processes
+    commands: tuple[str, ...] = ()  # names that commands write to `RUNS_FILE`
+    told: tuple[str, ...] = ()  # phrases of exit reports that people must see once each
     platform: str = "keyed"
 
     @property
     def turns(self) -> int:
-        """The most turns that there may be."""
+        """The largest number of turns of this conversation."""
         return len(self.texts) + len(self.late) + len(self.told)
 
 
 def answer_mark(chat: str, number: int = 1) -> str:
-    """What an answer says; nothing else does."""
+    """Return the mark that occurs in one answer only."""
     return f"[answer-{number}-in-{chat}]"
 
 
 def chats_of_round(round_number: int) -> list[DrillChat]:
-    """The conversations of one round, on one platform after the other."""
+    """Return the conversations of one round, spread over the platforms."""
     made = [_make_chat(name, f"{round_number}-{name}") for name in SCENARIOS]
     names = list(PLATFORMS)
-    return [replace(talk, platform=names[(round_number + place) % len(names)]) for place, talk in enumerate(made)]
+    return [
+        replace(conversation, platform=names[(round_number + place) % len(names)])
+        for place, conversation in enumerate(made)
+    ]
 
 
 def _make_chat(name: str, chat: str) -> DrillChat:

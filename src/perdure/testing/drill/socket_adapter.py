@@ -1,4 +1,4 @@
-"""The drilled gateway's end of the line to the simulated platforms."""
+"""The adapters of a drilled gateway: they reach the simulated platforms over a socket."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from perdure.errors import PerdureError, SendRefused
 from perdure.platforms.api import Adapter, Capabilities, Event
 from perdure.testing.drill import protocol
 
-REDELIVERY_SECONDS = 0.1  # seconds until a platform hands over again what the gateway could not store
+REDELIVERY_SECONDS = 0.1  # seconds until an event is handed over again that the gateway could not store
 
 
 class PlatformSocket:
-    """One connection for all platforms. When it is gone, so is the drill: then we have no business here."""
+    """One connection for all platforms. When the connection ends, so has the drill, and this process exits."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -34,14 +34,14 @@ class PlatformSocket:
             return cls(*await asyncio.open_unix_connection(short, limit=protocol.MAX_LINE_BYTES))
 
     async def read_messages(self, arm: Callable[[protocol.Arm], None]) -> None:
-        """Hear what the platforms say."""
-        async for said in protocol.read_lines(self._reader):
-            match protocol.platform_message_decoder.decode(said):
+        """Read the messages of the platforms."""
+        async for encoded in protocol.read_lines(self._reader):
+            match protocol.platform_message_decoder.decode(encoded):
                 case protocol.EventHandedOver(platform, inbound):
                     self.events(platform).put_nowait(inbound)
-                case protocol.RequestAnswer(number) as told:
-                    if not self._pending_requests[number].done():  # whoever asked may have been cut off
-                        self._pending_requests[number].set_result(told)
+                case protocol.RequestAnswer(number) as answer:
+                    if not self._pending_requests[number].done():  # the task that asked may have been cancelled
+                        self._pending_requests[number].set_result(answer)
                 case protocol.Arm() as armed:
                     arm(armed)
         os._exit(1)
@@ -53,21 +53,21 @@ class PlatformSocket:
         protocol.write_message(self._writer, message)
 
     async def request(self, make: Callable[[int], protocol.Request]) -> Receipt | None:
-        """Make a request, and wait for its answer."""
+        """Send a request, and wait for its answer."""
         number = next(self._numbers)
         self._pending_requests[number] = asyncio.get_running_loop().create_future()
         self.send(make(number))
         try:
-            told = await self._pending_requests[number]
-            if told.refused:
-                raise SendRefused(told.refused)
-            return told.receipt
+            answer = await self._pending_requests[number]
+            if answer.refused:
+                raise SendRefused(answer.refused)
+            return answer.receipt
         finally:
             del self._pending_requests[number]
 
 
 class SocketAdapter(Adapter):
-    """A simulated platform, over the line."""
+    """The adapter of one simulated platform, over the socket."""
 
     def __init__(self, name: str, capabilities: Capabilities, socket: PlatformSocket) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class SocketAdapter(Adapter):
             await self._socket.request(lambda number: protocol.Ack(number, self.name, inbound.event_key))
 
         async def fail(_: PerdureError) -> None:
-            """The platform hands over again, a little later, what could not be stored."""
+            """Hand the event over again, a little later, because it could not be stored."""
             asyncio.get_running_loop().call_later(
                 REDELIVERY_SECONDS, self._socket.events(self.name).put_nowait, inbound
             )

@@ -1,4 +1,4 @@
-"""What steps and commands really did, told by what they left in files."""
+"""Reads the files in which the steps and commands of a drill leave their traces."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from perdure.testing.drill.scenarios import RUNS_FILE
 
 
 class ExecutionTraces:
-    """The files are read again only when they have grown: they are looked at all the time."""
+    """Counts runs of steps and commands. The files are polled, so only their new lines are read."""
 
     def __init__(self, home: Path) -> None:
         self._steps = _GrowingFile(home / "rehearsal.log")
         self._commands = _GrowingFile(home / "workspace" / RUNS_FILE)
 
     def started_count(self) -> int:
-        """How many steps and commands have begun so far."""
+        """Count the steps and commands that have begun."""
         return len(self._steps.lines()) + len(self._commands.lines())
 
     def commands_started_count(self) -> int:
-        """How many commands have begun so far."""
+        """Count the commands that have begun."""
         return len(self._commands.lines())
 
     def runs_by_key(self) -> Counter[str]:
-        """How often each call of a step ran."""
+        """Count the runs of each call of a step, by its key."""
         return Counter(line.split()[1] for line in self._steps.lines())
 
     def runs_by_name(self) -> Counter[str]:
-        """How often each step and each command ran, by its name."""
+        """Count the runs of each step and each command, by its name."""
         return Counter(line.split()[0] for line in self._steps.lines() + self._commands.lines())
 
 

@@ -1,6 +1,6 @@
-"""A local provider as a process of its own: `python -m perdure.testing.providers --port 8500`.
+"""Runs a local provider as a process: `python -m perdure.testing.providers --port 8500`.
 
-It says where it listens in its first line, and serves until it gets a signal.
+Its first line of output is its URL; it serves until it gets a signal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 def main() -> None:
     options = _parse()
-    # Blocked before any thread starts, so that a signal waits for us and interrupts nobody.
+    # Blocked before any thread starts, so that only this thread receives a signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     with LocalProvider(_script(options), key=options.key, port=options.port) as provider:
         sys.stdout.write(f"listening on {provider.url}\n")

@@ -1,4 +1,4 @@
-"""What a local provider is told to answer, and what it was asked: values, without any of the wire's spelling."""
+"""The scripted answers of a local provider, and its received requests, independent of either API's format."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from msgspec import Struct, field
 Api: TypeAlias = Literal["openai", "anthropic"]
 Outcome: TypeAlias = Literal["open", "answered", "failed", "refused", "too long", "cut off", "left"]
 
-ARGUMENT_PIECE_CHARS = 8  # characters of a call's arguments that a stream sends at a time
+ARGUMENT_PIECE_CHARS = 8  # characters per piece of a call's arguments
 
 
 class Usage(Struct, frozen=True):
-    """Tokens as counted by us: `input` includes what came from the cache, in either API."""
+    """Token counts; `input` includes cached tokens, in either API."""
 
     input: int = 10
     output: int = 5
@@ -27,36 +27,36 @@ class Usage(Struct, frozen=True):
 
 
 class Wish(Struct, frozen=True):
-    """A tool call that the model makes. Arguments given as a string go out as they are, valid JSON or not."""
+    """A tool call of the model. Arguments given as a string are sent unchanged, valid JSON or not."""
 
     tool: str
     arguments: dict[str, Any] | str = field(default_factory=dict)
-    id: str = ""  # made up by the provider unless given
+    id: str = ""  # generated unless given
 
     @property
     def spelled(self) -> str:
-        """The arguments as JSON, or what stands for it."""
+        """Return the arguments as JSON, or the given string unchanged."""
         return self.arguments if isinstance(self.arguments, str) else msgspec.json.encode(self.arguments).decode()
 
 
 class Says(Struct, frozen=True, tag_field="kind", tag="says"):
-    """An answer: words, calls, or both; `finish` in the spelling of either API."""
+    """An answer with text, calls or both; `finish` in the spelling of either API."""
 
     text: str = ""
     calls: Sequence[Wish] = ()
-    pieces: Sequence[str] = ()  # how a stream cuts the text; by words unless given
+    pieces: Sequence[str] = ()  # the pieces of the text in a stream; by words unless given
     pause: float = 0.0  # seconds between pieces
     think: float = 0.0  # seconds before the first
     finish: str | None = None
     usage: Usage = Usage()
 
     def words(self) -> Iterable[str]:
-        """The text as a stream sends it."""
+        """Split the text into the pieces of a stream."""
         return self.pieces or re.findall(r"\S+\s*|\s+", self.text)
 
 
 class Fails(Struct, frozen=True, tag_field="kind", tag="fails"):
-    """An error in the API's own format; with `after`, one inside the stream, after so many pieces."""
+    """An error in the API's format; with `after`, inside the stream, after that many pieces."""
 
     status: int
     retry_after: float | None = None
@@ -68,7 +68,7 @@ class Fails(Struct, frozen=True, tag_field="kind", tag="fails"):
 
 
 class CutsOff(Struct, frozen=True, tag_field="kind", tag="cuts_off"):
-    """The connection ends after so many pieces; a whole answer does not come at all."""
+    """The connection is closed after that many pieces; an unstreamed answer does not come at all."""
 
     after: int = 0
     of: Says = Says("one two three four five")
@@ -82,24 +82,24 @@ class Floods(Struct, frozen=True, tag_field="kind", tag="floods"):
 
 
 class NeverEnds(Struct, frozen=True, tag_field="kind", tag="never_ends"):
-    """Pieces without end, until the client leaves; a whole answer never comes."""
+    """Endless pieces until the client leaves; an unstreamed answer never comes."""
 
     piece: str = "again "
     pause: float = 0.0
 
 
 class Hangs(Struct, tag_field="kind", tag="hangs", dict=True, eq=False):
-    """So many pieces and then nothing, until it is released: then the rest comes. One may be used many times."""
+    """Pauses after that many pieces until `release()`, then sends the rest. One value may be used many times."""
 
     after: int = 1
     of: Says = Says("one two three four five")
 
     def __post_init__(self) -> None:
-        self.reached = threading.Event()  # set as soon as a client waits for the rest
+        self.reached = threading.Event()  # set when a client waits for the rest
         self.released: Future[None] = Future()
 
     def release(self) -> None:
-        """Let everybody who hangs here go on, now and in future."""
+        """Let all current and future clients of this answer continue."""
         if not self.released.done():
             self.released.set_result(None)
 
@@ -108,24 +108,24 @@ Answer: TypeAlias = Says | Fails | CutsOff | Floods | NeverEnds | Hangs
 
 
 class Asked(Struct, eq=False):
-    """A request as it came, and what became of it."""
+    """A received request, and whether it was refused."""
 
     api: Api
     body: dict[str, Any]
     streamed: bool = False
     messages: list[dict[str, Any]] = field(default_factory=list)
     outcome: Outcome = "open"
-    problem: str = ""  # why it was refused
+    problem: str = ""  # reason of the refusal
 
     @property
     def tools(self) -> list[str]:
-        """The names of the tools that were offered."""
+        """Return the names of the offered tools."""
         offered = self.body.get("tools") or []
         return [tool["function"]["name"] if self.api == "openai" else tool["name"] for tool in offered]
 
     @property
     def text(self) -> str:
-        """The words of the last message, whoever wrote it."""
+        """Return the text of the last message, whoever wrote it."""
         content = self.messages[-1].get("content") if self.messages else ""
         if isinstance(content, list):
             return "".join(part.get("text", "") for part in content)
@@ -133,7 +133,7 @@ class Asked(Struct, eq=False):
 
 
 class PreparedReply(Struct):
-    """An answer made ready for the wire: every call has its id, and the pieces may be without end."""
+    """An answer ready to encode: every call has its id, and the pieces may be endless."""
 
     id: str
     model: str
@@ -141,11 +141,11 @@ class PreparedReply(Struct):
     calls: list[Wish] = field(default_factory=list)
     finish: str | None = None
     usage: Usage = Usage()
-    counted: bool = True  # the client wants to know the usage
+    counted: bool = True  # the client asks for the usage
 
 
 class StreamFrame(Struct, frozen=True):
-    """Some bytes of a stream; a piece carries a part of the answer, anything else is its framing."""
+    """Some bytes of a stream: a piece of the answer, or framing."""
 
     body: bytes
     piece: bool = False
@@ -155,12 +155,12 @@ Script: TypeAlias = "list[Answer] | Callable[[Asked], Answer]"
 
 
 def flood_pieces(answer: Floods | NeverEnds) -> Iterator[str]:
-    """The pieces of an answer that is too long, without making them all at once."""
+    """Yield the pieces of a very long answer lazily."""
     endless = repeat(answer.piece)
     return islice(endless, answer.n) if isinstance(answer, Floods) else endless
 
 
 def argument_pieces(arguments: str) -> Iterator[str]:
-    """A call's arguments in pieces."""
+    """Split the arguments of a call into pieces."""
     for start in range(0, len(arguments), ARGUMENT_PIECE_CHARS):
         yield arguments[start : start + ARGUMENT_PIECE_CHARS]

@@ -1,4 +1,4 @@
-"""Messages as Anthropic spells them: whole answers, streams and errors."""
+"""The format of Anthropic's Messages API: whole answers, streams and errors."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ check_request = anthropic_rules.check_request
 
 
 def api_key(headers: Mapping[str, str]) -> str:
-    """The key that the client shows."""
+    """Return the API key of the request."""
     return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse a client that does not say which version of the API it speaks."""
+    """Refuse a request without an API version."""
     if not headers.get("anthropic-version"):
         refuse("anthropic-version", "this header is required.")
 
@@ -56,7 +56,7 @@ def wants_usage(body: dict[str, Any], streamed: bool) -> bool:
 
 
 def encode_whole(reply: PreparedReply) -> bytes:
-    """The answer in one piece."""
+    """Encode an unstreamed answer."""
     text = "".join(reply.words)
     content = [{"type": "text", "text": text}] if text else []
     content += [_call(call, _arguments(call)) for call in reply.calls]
@@ -71,7 +71,7 @@ def opening_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
 
 
 def body_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
-    """One block for the words, if there are any, and one for each call, its arguments in pieces."""
+    """Yield one block for the text, if any, and one for each call, its arguments in pieces."""
     index = -1
     for word in reply.words:
         if index < 0:
@@ -99,7 +99,7 @@ def encode_error(failure: Fails, param: str | None = None) -> bytes:
 
 
 def stream_error_frame(failure: Fails) -> StreamFrame:
-    """The error as it comes inside a stream."""
+    """Encode an error inside a stream."""
     return _event(_error(failure))
 
 
@@ -126,7 +126,7 @@ def _call(call: Wish, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(call: Wish) -> dict[str, Any]:
-    """The arguments as an object: a whole answer has no way to show any other, and wraps what is none."""
+    """Return the arguments as an object; an unstreamed answer has to wrap anything else."""
     try:
         return json.decode(call.spelled, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
-"""What the Messages API demands of a request; anything else is refused as the service refuses it.
+"""The rules of Anthropic's Messages API for requests; a violation is refused as the service refuses it.
 
-It is held to what every version of the service takes: user and assistant speak in turns, the user speaks last,
-and a tool that was never offered is called by nobody.
+The rules hold for every version of the service: user and assistant alternate, the user's message is last,
+and only offered tools are called.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESULT_BLOCK_TYPES = ("text", "image", "document", "search_result")
 
 
 def check_request(body: dict[str, Any], known: set[str]) -> None:
-    """Refuse the request unless everything in it is as it must be. `known` are tools beside those it offers."""
+    """Refuse a request that breaks a rule. `known` are tools beside those that the request offers."""
     expect_model(body)
     _check_max_tokens(body)
     _check_system(body.get("system"))
@@ -61,7 +61,7 @@ def _check_system(system: object) -> None:
 
 
 def _check_tools(body: dict[str, Any]) -> set[str]:
-    """The names of the tools on offer."""
+    """Check the offered tools and return their names."""
     offered: set[str] = set()
     tools = body.get("tools")
     if tools is not None and not isinstance(tools, list):
@@ -93,7 +93,7 @@ def _check_choice(choice: object, offered: set[str]) -> None:
 
 
 def _check_roles(messages: list[Any]) -> None:
-    """The user speaks first, then both in turns."""
+    """Check that user and assistant alternate, beginning with the user."""
     before = "assistant"
     for index, message in enumerate(messages):
         role = expect_object(f"messages.{index}", message).get("role")
@@ -156,7 +156,7 @@ def _check_result(where: str, block: dict[str, Any]) -> None:
         )
     content = block.get("content")
     if content is None or isinstance(content, str):
-        return  # a tool may find nothing to say
+        return  # the result of a tool may be empty
     for index, part in enumerate(expect_list(f"{where}.content", content)):
         at = f"{where}.content.{index}"
         if expect_object(at, part).get("type") not in RESULT_BLOCK_TYPES:
@@ -169,22 +169,25 @@ def _check_result(where: str, block: dict[str, Any]) -> None:
 
 
 def _check_pairs(messages: list[dict[str, Any]]) -> None:
-    """Every call has exactly one result, at the head of the very next message."""
-    owed: list[str] = []
+    """Check that every call has exactly one result, at the beginning of the next message."""
+    open_calls: list[str] = []
     for index, message in enumerate(messages):
         results = _ids(message, "tool_result", "tool_use_id")
         for result in results:
-            if result not in owed:
+            if result not in open_calls:
                 refuse(f"messages.{index}", f"the message before this one makes no tool call {result!r}.")
             if results.count(result) > 1:
                 refuse(f"messages.{index}", f"the tool call {result!r} has two results; it must have exactly one.")
-        missing = [call for call in owed if call not in results]
+        missing = [call for call in open_calls if call not in results]
         if missing:
             refuse(f"messages.{index - 1}", f"these tool calls have no result right after: {', '.join(missing)}.")
         _expect_results_first(index, message, len(results))
-        owed = _ids(message, "tool_use", "id")
-    if owed:
-        refuse(f"messages.{len(messages) - 1}", f"these tool calls have no result right after: {', '.join(owed)}.")
+        open_calls = _ids(message, "tool_use", "id")
+    if open_calls:
+        refuse(
+            f"messages.{len(messages) - 1}",
+            f"these tool calls have no result right after: {', '.join(open_calls)}.",
+        )
 
 
 def _ids(message: dict[str, Any], kind: str, field: str) -> list[str]:

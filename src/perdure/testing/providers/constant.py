@@ -1,4 +1,4 @@
-"""The same answer to everybody, for benchmarks: encoded beforehand, nothing checked, nothing remembered."""
+"""A constant answer for benchmarks: encoded beforehand, without checks and without a record of requests."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from perdure.testing.client_connection import ClientConnection
 from perdure.testing.providers.answers import PreparedReply, Usage, Wish
 from perdure.testing.providers.dialect import ApiDialect
 
-ID_PLACEHOLDER = "0123456789abcdef01234567"  # stands for the number of an answer until it is given
+ID_PLACEHOLDER = "0123456789abcdef01234567"  # a placeholder for the number of an answer
 MODEL = "constant"
 
 
 class RequestBlock(Struct):
-    """A part of a message; the rest of it does not matter here."""
+    """The part of a content block that decides the answer."""
 
     type: str = ""
 
 
 class RequestMessage(Struct):
-    """As much of a message as tells who speaks last."""
+    """The part of a message that tells whose message is last."""
 
     role: str
     content: str | list[RequestBlock] | None = None
@@ -37,7 +37,7 @@ class RequestMessage(Struct):
 
 
 class RequestEnvelope(Struct):
-    """As much of a request as decides the answer; everything else stays undecoded."""
+    """The part of a request that decides the answer; the rest stays undecoded."""
 
     messages: list[msgspec.Raw]
     stream: bool = False
@@ -45,9 +45,9 @@ class RequestEnvelope(Struct):
 
 
 class Constant(Struct, eq=False):
-    """Says `text`; with `call`, makes that call first and says it when the result has come.
+    """Answers with `text`; with `call`, makes that call first and answers after its result.
 
-    A stream sends the text in so many `pieces`, `pause` seconds apart, after `think` seconds. `served` counts.
+    A stream sends the text in `pieces`, `pause` seconds apart, after `think` seconds. `served` counts the answers.
     """
 
     text: str = "ok"
@@ -83,7 +83,7 @@ class Constant(Struct, eq=False):
         await line.finish(frames[-1].replace(ID_PLACEHOLDER.encode(), number))
 
     def _frames(self, dialect: ApiDialect, calls: bool, streamed: bool, counted: bool) -> list[bytes]:
-        """The bodies to send, made once for each kind of request."""
+        """Return the bodies to send, encoded once for each kind of request."""
         wanted = (dialect.NAME, calls, streamed, counted)
         if wanted not in self.prepared:
             reply = self._reply(dialect, calls, counted)
@@ -100,12 +100,12 @@ class Constant(Struct, eq=False):
         )
 
     def _text_pieces(self) -> list[str]:
-        """The text in as many pieces as wanted, or as it has characters."""
+        """Split the text into `pieces`, at most one per character."""
         ends = [len(self.text) * index // self.pieces for index in range(self.pieces + 1)]
         return [self.text[start:end] for start, end in pairwise(ends) if start < end]
 
     def _encode(self, dialect: ApiDialect, reply: PreparedReply) -> list[bytes]:
-        """One body for each piece, framing included; a single one if nothing separates them in time."""
+        """Return one body for each piece, framing included; a single body without pauses."""
         bodies = [b"".join(frame.body for frame in dialect.opening_frames(reply))]
         begun = False
         for frame in dialect.body_frames(reply):

@@ -1,4 +1,4 @@
-"""A window of so many tokens, as servers of one's own have it: what they refuse, cut off, and say of its size."""
+"""A context window as self-hosted servers have it: refusals, truncation, and requests for its size."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from perdure.testing.providers.answers import Says, Usage
 
 ServerKind: TypeAlias = Literal["llama.cpp", "vllm", "ollama", "lm-studio", "openai"]
 
-BYTES_PER_TOKEN = 4  # of a request as it travels
+BYTES_PER_TOKEN = 4  # characters of the encoded request per token
 MODEL_NAME = "local"
 
 
 class Window(Struct, frozen=True):
-    """How many tokens a model reads and writes in all, and which server says so.
+    """The number of tokens that a model reads and writes in all, and the kind of its server.
 
-    With `tells`, the server answers who asks for the size; without it, only its refusals speak of it.
+    With `tells`, the server answers requests for the size; otherwise only its refusals name the size.
     """
 
     tokens: int
@@ -26,11 +26,11 @@ class Window(Struct, frozen=True):
     tells: bool = True
 
     def count(self, body: Mapping[str, Any]) -> int:
-        """The tokens of a request: its messages and its tools."""
+        """Count the tokens of a request: its messages and its tools."""
         return len(json.encode([body.get("messages"), body.get("tools")])) // BYTES_PER_TOKEN
 
     def cut(self, says: Says, used: int) -> Says:
-        """The answer as far as there is room for it behind a request; a piece of the text is one token."""
+        """Truncate the answer to the room behind a request; a piece of the text is one token."""
         words = list(says.words())
         room = self.tokens - used
         usage = Usage(used, min(len(words), room))
@@ -39,11 +39,11 @@ class Window(Struct, frozen=True):
         return structs.replace(says, text="".join(words[:room]), pieces=words[:room], finish="length", usage=usage)
 
     def refusal(self, used: int) -> dict[str, Any]:
-        """What the server says of a request that is too long, as JSON."""
+        """Return the JSON refusal of a request that is too long."""
         return REFUSALS[self.server](used, self.tokens)
 
     def size_answer(self, path: str) -> dict[str, Any] | None:
-        """What the server answers at a path where some server says how large the window is."""
+        """Return the answer at a path where some servers tell the size of the window."""
         places = SIZE_ANSWERS[self.server] if self.tells else {}
         return places[path](self.tokens) if path in places else None
 

@@ -1,4 +1,4 @@
-"""What an API must be able to spell; `openai.py` and `anthropic.py` are the two that do."""
+"""The protocol of an API's format, which `openai.py` and `anthropic.py` implement."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from perdure.testing.providers.refusals import RequestRefused
 
 
 class ApiDialect(Protocol):
-    """The spelling and the demands of one API."""
+    """The format and the rules of one API."""
 
     NAME: Api
     CALL_PREFIX: str
     REPLY_PREFIX: str
 
     def api_key(self, headers: Mapping[str, str]) -> str:
-        """The key that the client shows."""
+        """Return the API key of the request."""
 
     def check_headers(self, headers: Mapping[str, str]) -> None:
-        """Refuse a request whose headers will not do."""
+        """Refuse a request with wrong headers."""
 
     def check_request(self, body: dict[str, Any], known: set[str]) -> None:
-        """Refuse a request that is not as it must be; `known` are tools beside those it offers."""
+        """Refuse a request that breaks a rule; `known` are tools beside those that the request offers."""
 
     def unknown_model(self, model: str) -> RequestRefused:
-        """The refusal of a model that does not exist."""
+        """Return the refusal of an unknown model."""
 
     def wants_usage(self, body: dict[str, Any], streamed: bool) -> bool:
-        """Whether the client wants to know the usage."""
+        """Tell whether the client asks for the usage."""
 
     def encode_whole(self, reply: PreparedReply) -> bytes:
-        """The answer in one piece."""
+        """Encode an unstreamed answer."""
 
     def opening_frames(self, reply: PreparedReply) -> Iterator[StreamFrame]:
-        """What comes before the first piece of a stream."""
+        """Yield the frames before the first piece of a stream."""
 
     def body_frames(self, reply: PreparedReply) -> Iterator[StreamFrame]:
-        """The pieces of a stream, and what frames them."""
+        """Yield the pieces of a stream with their framing."""
 
     def closing_frames(self, reply: PreparedReply) -> Iterator[StreamFrame]:
-        """What comes after the last piece of a stream."""
+        """Yield the frames after the last piece of a stream."""
 
     def encode_error(self, failure: Fails, param: str | None = None) -> bytes:
-        """An error as an answer of its own."""
+        """Encode an error as the whole answer."""
 
     def stream_error_frame(self, failure: Fails) -> StreamFrame:
-        """An error as it comes inside a stream."""
+        """Encode an error inside a stream."""

@@ -1,4 +1,4 @@
-"""Chat Completions as OpenAI spells them: whole answers, streams and errors."""
+"""The format of OpenAI's Chat Completions API: whole answers, streams and errors."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ check_request = openai_rules.check_request
 
 
 def api_key(headers: Mapping[str, str]) -> str:
-    """The key that the client shows."""
+    """Return the API key of the request."""
     return headers.get("authorization", "").removeprefix("Bearer ")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Beside the key, this service asks for nothing."""
+    """Accept any headers: this service needs only the key."""
 
 
 def unknown_model(model: str) -> RequestRefused:
@@ -44,7 +44,7 @@ def wants_usage(body: dict[str, Any], streamed: bool) -> bool:
 
 
 def encode_whole(reply: PreparedReply) -> bytes:
-    """The answer in one piece."""
+    """Encode an unstreamed answer."""
     text = "".join(reply.words)
     refused = reply.finish == "refusal"
     message: dict[str, Any] = {
@@ -64,7 +64,7 @@ def opening_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
 
 
 def body_frames(reply: PreparedReply) -> Iterator[StreamFrame]:
-    """The words, then each call: its name first, its arguments in pieces."""
+    """Yield the text, then each call: its name first, then its arguments in pieces."""
     said = "refusal" if reply.finish == "refusal" else "content"
     for word in reply.words:
         yield _chunk(reply, {said: word}, piece=True)
@@ -87,7 +87,7 @@ def encode_error(failure: Fails, param: str | None = None) -> bytes:
 
 
 def stream_error_frame(failure: Fails) -> StreamFrame:
-    """The error as it comes inside a stream."""
+    """Encode an error inside a stream."""
     return _event(_error(failure, None))
 
 

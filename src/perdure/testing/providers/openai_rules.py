@@ -1,6 +1,6 @@
-"""What the Chat Completions API demands of a request; anything else is refused as the service refuses it.
+"""The rules of OpenAI's Chat Completions API for requests; a violation is refused as the service refuses it.
 
-Blank texts are refused too, and so are tools that were never offered: the service lets them pass, and its models
+Blank texts and calls of unknown tools are refused too, although the service lets them pass: its models
 answer them badly.
 """
 
@@ -33,7 +33,7 @@ PART_TYPES = {
 
 
 def check_request(body: dict[str, Any], known: set[str]) -> None:
-    """Refuse the request unless everything in it is as it must be. `known` are tools beside those it offers."""
+    """Refuse a request that breaks a rule. `known` are tools beside those that the request offers."""
     expect_model(body)
     offered = _check_tools(body)
     _check_choice(body, offered)
@@ -43,7 +43,7 @@ def check_request(body: dict[str, Any], known: set[str]) -> None:
 
 
 def _check_tools(body: dict[str, Any]) -> set[str]:
-    """The names of the tools on offer."""
+    """Check the offered tools and return their names."""
     offered: set[str] = set()
     if body.get("tools") is None:
         return offered
@@ -74,8 +74,8 @@ def _check_choice(body: dict[str, Any], offered: set[str]) -> None:
 
 
 def _check_messages(messages: list[Any], known: set[str]) -> None:
-    """Every call has exactly one result, right after the message that made it, before anything else is said."""
-    owed: dict[str, str] = {}  # call -> where it was made, of the calls that still wait for their result
+    """Check that every call has exactly one result, directly after the message that made the call."""
+    owed: dict[str, str] = {}  # the calls without a result so far, each with its position
     settled: set[str] = set()
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
@@ -118,7 +118,7 @@ def _check_content(where: str, role: str, message: dict[str, Any]) -> None:
         for index, part in enumerate(expect_list(f"{where}.content", content)):
             _check_part(f"{where}.content[{index}]", role, part)
     elif role == "tool":
-        # A tool may find nothing to say; a person or a model may not.
+        # The result of a tool may be empty; a message of a person or a model may not.
         if not isinstance(content, str):
             refuse(f"{where}.content", f"expected a string or a list of parts, got {describe_value(content)}.")
     elif not (calls and content in (None, "")) and not (content is None and message.get("refusal")):
@@ -137,7 +137,7 @@ def _check_part(where: str, role: str, part: object) -> None:
 
 
 def _check_calls(where: str, calls: object, known: set[str]) -> dict[str, str]:
-    """The ids of a message's calls, each with where it was made."""
+    """Return the ids of a message's calls, each with its position."""
     made: dict[str, str] = {}
     for index, call in enumerate(expect_list(f"{where}.tool_calls", calls)):
         at = f"{where}.tool_calls[{index}]"

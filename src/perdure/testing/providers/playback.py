@@ -1,4 +1,4 @@
-"""An answer of the script is played to a client, whole or as a stream, in the words of either API."""
+"""Sends a scripted answer to a client, whole or as a stream, in the format of either API."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from perdure.testing.providers.dialect import ApiDialect
 
 
 class StreamEnded(Exception):
-    """Nothing more is to be said in this stream."""
+    """The stream has ended early."""
 
 
 class StreamHalt(Struct, frozen=True):
-    """What happens after so many pieces."""
+    """An error, a cut or a pause after a number of pieces."""
 
     after: int
     happen: Callable[[], Awaitable[None]]
 
 
 async def play_answer(answer: Answer, asked: Asked, line: ClientConnection, dialect: ApiDialect) -> None:
-    """Give the client its answer. What became of it is noted before the client can know that it is over."""
+    """Send the client its answer. The outcome is recorded before the client can see the end."""
     if isinstance(answer, Fails) and not (asked.streamed and answer.after is not None):
         asked.outcome = "failed"
         await send_error(answer, line, dialect)
@@ -67,7 +67,7 @@ async def send_error(
 
 
 def prepare_reply(says: Says, asked: Asked, dialect: ApiDialect) -> PreparedReply:
-    """The answer with ids for itself and for its calls."""
+    """Return the answer with ids for itself and for its calls."""
     return PreparedReply(
         dialect.REPLY_PREFIX + secrets.token_hex(12),
         str(asked.body["model"]),
@@ -107,7 +107,7 @@ async def _stream(
         await line.push(frame.body)
     await _push_body(reply, line, dialect, pause, halt)
     asked.outcome = "answered"
-    # In one go: a client that has heard the end may leave at once, and must not count as having left early.
+    # In one write: a client may leave as soon as it has the end, and must not count as having left early.
     await line.finish(b"".join(frame.body for frame in dialect.closing_frames(reply)))
 
 
@@ -151,11 +151,11 @@ async def _break(failure: Fails, asked: Asked, line: ClientConnection, dialect: 
 
 
 async def _hang(answer: Hangs, line: ClientConnection) -> None:
-    """Say nothing until the test releases it, from whichever thread."""
+    """Pause until the test releases the answer, from any thread."""
     loop, released = asyncio.get_running_loop(), asyncio.Event()
 
     def wake(_: Future[None]) -> None:
-        with suppress(RuntimeError):  # the provider, and its loop with it, has ended before the release
+        with suppress(RuntimeError):  # the provider's event loop ended before the release
             loop.call_soon_threadsafe(released.set)
 
     answer.released.add_done_callback(wake)

@@ -1,4 +1,4 @@
-"""Reasons for which a service refuses a request, and the checks that both services share."""
+"""The refusal of a request, and the checks that both APIs share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 class RequestRefused(Exception):
-    """The service does not take this request. `param` names the part at fault."""
+    """The service refuses this request. `param` names the wrong part."""
 
     def __init__(self, message: str, *, status: int = 400, param: str | None = None) -> None:
         super().__init__(message)
@@ -20,12 +20,12 @@ class RequestRefused(Exception):
 
 
 def refuse(where: str, why: str) -> NoReturn:
-    """Refuse the request for what stands at `where`."""
+    """Refuse the request because of its part at `where`."""
     raise RequestRefused(f"{where}: {why}", param=where)
 
 
 def expect_text(where: str, text: object) -> None:
-    """Refuse what is no text, and text that says nothing."""
+    """Refuse a value that is no text, and blank text."""
     if not isinstance(text, str):
         refuse(where, f"expected a string, got {describe_value(text)}.")
     if not text.strip():
@@ -33,14 +33,14 @@ def expect_text(where: str, text: object) -> None:
 
 
 def expect_object(where: str, value: object) -> dict[str, Any]:
-    """Refuse what is no JSON object."""
+    """Refuse a value that is no JSON object."""
     if not isinstance(value, dict):
         refuse(where, f"expected an object, got {describe_value(value)}.")
     return value
 
 
 def expect_list(where: str, value: object) -> list[Any]:
-    """Refuse what is no list, and a list without anything in it."""
+    """Refuse a value that is no list, and an empty list."""
     if not isinstance(value, list):
         refuse(where, f"expected a list, got {describe_value(value)}.")
     if not value:
@@ -49,7 +49,7 @@ def expect_list(where: str, value: object) -> list[Any]:
 
 
 def expect_tool_name(where: str, name: object, max_chars: int) -> str:
-    """Refuse what can be no tool's name."""
+    """Refuse an invalid name of a tool."""
     if not isinstance(name, str) or not TOOL_NAME.fullmatch(name) or len(name) > max_chars:
         refuse(
             where,
@@ -59,19 +59,19 @@ def expect_tool_name(where: str, name: object, max_chars: int) -> str:
 
 
 def expect_known_tool(where: str, name: str, known: Collection[str]) -> None:
-    """Refuse a tool that nobody has ever offered."""
+    """Refuse a tool that was never offered."""
     if name not in known:
         refuse(where, f"no tool is named {name!r}; known are: {', '.join(sorted(known)) or 'none'}.")
 
 
 def expect_schema(where: str, schema: object) -> None:
-    """Refuse arguments that are not described as an object."""
+    """Refuse a schema that does not describe an object."""
     if expect_object(where, schema).get("type") != "object":
         refuse(where, f"a schema of type 'object' is expected, got {describe_value(schema)}.")
 
 
 def expect_model(body: dict[str, Any]) -> str:
-    """Refuse a request that names no model."""
+    """Refuse a request without a model."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
         refuse("model", f"expected the name of a model, got {describe_value(model)}.")
@@ -79,6 +79,6 @@ def expect_model(body: dict[str, Any]) -> str:
 
 
 def describe_value(value: object) -> str:
-    """A value for a sentence, no longer than a line."""
+    """Return a short description of a value, at most one line long."""
     spelled = "nothing" if value is None else repr(value)
     return spelled if len(spelled) <= 60 else spelled[:57] + "…"

@@ -1,6 +1,6 @@
-"""A model provider on this machine: a real HTTP server, in a thread with its own event loop.
+"""A local model provider: an HTTP server in a thread with its own event loop.
 
-It speaks the APIs of OpenAI and Anthropic, answers what its script says, and refuses what those services refuse.
+The provider speaks the APIs of OpenAI and Anthropic, answers by its script, and refuses what the services refuse.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MISSING_MODEL = "missing"  # the one model that does not exist
 
 
 class LocalProvider(LocalServer):
-    """Listens while its `with` block runs. Change `script` at any time; without one the answer is "ok".
+    """Serves inside a `with` block. `script` may change at any time; without a script the answer is "ok".
 
-    `requests` is everything it was asked, in order. `known_tools` are tools that a conversation may speak of
-    beside those which the request offers: the provider adds each that it has called itself. With a `window`, what
-    is too long for it is refused or cut off; `looked_up` are the paths at which a client asked for its size.
+    `requests` holds all requests, in order. `known_tools` are tools that a conversation may contain
+    beside those that the request offers: the provider adds each tool that it has called. With a `window`, a
+    request or answer that is too long is refused or truncated; `looked_up` holds the paths of size requests.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LocalProvider(LocalServer):
 
     @property
     def refusals(self) -> list[str]:
-        """Why requests were refused: empty as long as everything sent here was well-formed."""
+        """Return the reasons of all refusals; empty if every request was well-formed."""
         return [asked.problem for asked in self.requests if asked.outcome == "refused"]
 
     def _app(self, close_connection: CloseConnection) -> Starlette:
@@ -76,21 +76,21 @@ class LocalProvider(LocalServer):
         )
 
     def _answer_window_size(self, request: Request) -> Response:
-        """What there is at a path where some server says how large its window is."""
+        """Answer a request for the size of the context window."""
         self.looked_up.append(request.url.path)
         told = self.window.size_answer(request.url.path) if self.window is not None else None
         found = told if told is not None else {"error": {"message": "Not Found"}}
         return Response(msgspec.json.encode(found), 404 if told is None else 200, media_type="application/json")
 
     def next_answer(self, asked: Asked) -> Answer:
-        """What the script says to this request."""
+        """Return the scripted answer to this request."""
         if isinstance(self.script, list):
             return self.script.pop(0) if self.script else Says("ok")
         return Says("ok") if isinstance(self.script, Constant) else self.script(asked)
 
 
 class _ApiEndpoint:
-    """Where the requests of one API come in."""
+    """The ASGI endpoint of one API."""
 
     def __init__(self, provider: LocalProvider, dialect: ApiDialect, close_connection: CloseConnection) -> None:
         self._provider = provider
@@ -111,7 +111,7 @@ class _ApiEndpoint:
             await line.stop_watching()
 
     async def _handle(self, headers: Headers, line: ClientConnection, body: bytes) -> None:
-        """Check the request, and answer it or refuse it. Either way it is remembered."""
+        """Check a request, record it, and answer or refuse it."""
         asked = Asked(self._dialect.NAME, {})
         self._provider.requests.append(asked)
         try:
@@ -137,7 +137,7 @@ class _ApiEndpoint:
             asked.outcome = "left"
 
     def _check_request(self, headers: Headers, asked: Asked, body: bytes) -> None:
-        """Refuse a request as the service would, for the first thing that is wrong with it."""
+        """Refuse a request for its first violation, as the service would."""
         if self._dialect.api_key(headers) != self._provider.key:
             raise RequestRefused("This is not the key of the local provider.", status=401)
         self._dialect.check_headers(headers)

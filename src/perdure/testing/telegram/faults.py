@@ -1,4 +1,4 @@
-"""What goes wrong between a bot and Telegram: refusals, lost answers, and answers that are held back."""
+"""Faults of the Telegram emulator: refusals, lost answers, and answers that are held back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perdure.testing.telegram.refusals import BotApiRefusal
 
 
 class Fault:
-    """Befalls one call of one method, once.
+    """A fault for one call of one method.
 
     `effect`: whether the call takes place all the same. Then, in this order, the answer is held back until
     `release()`, the connection is cut, or the answer is another one. To a download, named `download`, half of the
@@ -28,10 +28,10 @@ class Fault:
         self.hold = hold
         self.cut = cut
         self.refusal = refusal
-        self.page = page  # a status and a body that is none of the Bot API's
-        self.reached = threading.Event()  # a call has met it
+        self.page = page  # a status and a body that the Bot API would not send
+        self.reached = threading.Event()  # set when a call has met this fault
         self.released = threading.Event()
 
     def release(self) -> None:
-        """Let the held answer go."""
+        """Send the answer that was held back."""
         self.released.set()

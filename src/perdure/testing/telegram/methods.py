@@ -17,7 +17,7 @@ MAX_COMMANDS = 100
 MAX_UPLOAD_BYTES = 50 * 1024 * 1024
 MAX_PHOTO_BYTES = 10 * 1024 * 1024
 MAX_DOWNLOAD_BYTES = 20 * 1024 * 1024
-MAX_CALLBACK_BYTES = 64  # bytes behind a button
+MAX_CALLBACK_BYTES = 64  # bytes of a button's callback data
 CHAT_ACTIONS = frozenset(
     [
         "typing",
@@ -36,14 +36,14 @@ CHAT_ACTIONS = frozenset(
 
 
 class BotMethods:
-    """Each is called with its parameters, and returns its result or raises `Refused`."""
+    """The methods by name: each takes its parameters, and returns its result or raises `BotApiRefusal`."""
 
     def __init__(self, state: TelegramState) -> None:
         self.state = state
         self.webhook_poster = WebhookPoster(state.updates)
         self.commands: list[dict[str, Any]] = []
-        self.actions: list[tuple[int, str]] = []  # chats, and what the bot is seen to do there
-        self.answers: list[Params] = []  # what people see for a moment after a press
+        self.actions: list[tuple[int, str]] = []  # chats, and the chat actions of the bot there
+        self.answers: list[Params] = []  # texts shown to people after a button press
         self._known: dict[str, Callable[[Params], Any]] = {
             method.__name__.lstrip("_").replace("_", ""): method
             for method in (
@@ -173,7 +173,7 @@ class BotMethods:
         return message
 
     def _replied_message(self, chat: int, params: Params) -> dict[str, Any] | None:
-        """The message that is answered, if it is there."""
+        """Return the message that is replied to, if it exists."""
         wanted = params.get("reply_parameters")
         if not wanted:
             return None
@@ -225,7 +225,7 @@ class BotMethods:
 
 
 def _uploaded_file(params: Params, field: str) -> tuple[str, bytes]:
-    """The name and the content of the file that came with a call, itself or by the name of another part."""
+    """Return the name and the content of the uploaded file, given inline or by the name of another part."""
     given = params.get(field)
     if isinstance(given, str) and given.startswith("attach://"):
         given = params.get(given.removeprefix("attach://"))
@@ -240,7 +240,7 @@ def _uploaded_file(params: Params, field: str) -> tuple[str, bytes]:
 
 
 def _without_reply(message: dict[str, Any]) -> dict[str, Any]:
-    """Telegram shows what is answered, but not what that answers."""
+    """Remove the nested reply: Telegram shows the message that is replied to, without its own reply."""
     return {name: value for name, value in message.items() if name != "reply_to_message"}
 
 

@@ -1,4 +1,4 @@
-"""What people do in Telegram."""
+"""The people of the Telegram emulator: they write, edit, share files and press buttons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.testing.telegram.state import SentMessage, TelegramState
 
 
 class TelegramPeople:
-    """They write, edit and press; whoever is not named is Ann, in her own chat with the bot."""
+    """The acts of people; the default person is Ann, in her private chat with the bot."""
 
     def __init__(self, state: TelegramState, lock: threading.RLock) -> None:
         self.state = state
@@ -17,18 +17,18 @@ class TelegramPeople:
         self.ann: int = self.person("ann")
 
     def person(self, name: str) -> int:
-        """Somebody by that name, who has begun a chat with the bot; their id, which is that chat's too."""
+        """Return the id of a person with a private chat with the bot; the chat has the same id."""
         with self.lock:
             number: int = self.state.person(name)["id"]
             return number
 
     def group(self, title: str = "A group", *, forum: bool = False, basic: bool = False) -> int:
-        """A supergroup, or a basic group, with the bot in it; its id."""
+        """Make a supergroup or a basic group with the bot in it; return its id."""
         with self.lock:
             return self.state.group(title, forum=forum, basic=basic)
 
     def topic(self, chat: int | None = None, name: str = "A topic") -> int:
-        """A topic in a forum or in a chat with the bot; its id."""
+        """Make a topic in a forum or in a private chat with the bot; return its id."""
         with self.lock:
             return self.state.topic(chat or self.ann, name)
 
@@ -37,7 +37,7 @@ class TelegramPeople:
             del self.state.topics[chat or self.ann][topic]
 
     def migrate(self, chat: int) -> int:
-        """A basic group becomes a supergroup; its new id."""
+        """Make a basic group a supergroup; return its new id."""
         with self.lock:
             return self.state.migrate(chat)
 
@@ -65,7 +65,7 @@ class TelegramPeople:
         reply_to: int | None = None,
         album: str | None = None,
     ) -> int:
-        """A person writes; the id of the message."""
+        """Let a person write; return the id of the message."""
         with self.lock:
             message = self._new_message(chat, sender, thread, reply_to, album)
             return self.state.add_message(message | self.state.text_fields(text))
@@ -81,7 +81,7 @@ class TelegramPeople:
         sender: str = "ann",
         album: str | None = None,
     ) -> int:
-        """A person sends a `photo`, a `document` or a `voice`; the id of the message."""
+        """Let a person send a `photo`, a `document` or a `voice`; return the id of the message."""
         with self.lock:
             file = self.state.upload(content, name)
             if kind == "photo":
@@ -95,7 +95,7 @@ class TelegramPeople:
             return self.state.add_message(message | self.state.text_fields(caption, caption=True))
 
     def edit(self, message: int, text: str, *, chat: int | None = None) -> None:
-        """A person gives a message other words."""
+        """Let a person edit the text of a message."""
         with self.lock:
             there = self.state.messages[chat or self.ann, message]
             kept = {name: value for name, value in there.items() if name not in ("text", "entities")}
@@ -105,14 +105,14 @@ class TelegramPeople:
     def press(
         self, label: str, *, chat: int | None = None, sender: str = "ann", sent: SentMessage | None = None
     ) -> str:
-        """A person presses the newest button with that label, or that of a message; the id of the press."""
+        """Let a person press the newest button with that label, or that of a message; return the press's id."""
         with self.lock:
             shown = [sent] if sent else [each for each in reversed(self.seen(chat)) if label in each.labels()]
             button = next(each for row in shown[0].buttons for each in row if each["text"] == label)
             return self.press_data(button["callback_data"], shown[0], sender=sender)
 
     def press_data(self, data: str, sent: SentMessage, *, sender: str = "ann") -> str:
-        """A person presses a button under a message with this behind it, such as one of an earlier version."""
+        """Let a person press a button with this callback data, such as one of an earlier version."""
         with self.lock:
             message = self.state.messages[sent.chat, sent.message]
             query = f"q{self.state.next_number()}"
@@ -122,7 +122,7 @@ class TelegramPeople:
             return query
 
     def happen(self, update: dict[str, Any]) -> int:
-        """Anything else happens; the id of its update."""
+        """Add any other update; return its id."""
         with self.lock:
             return self.state.add_update(update)
 
@@ -140,19 +140,19 @@ class TelegramPeople:
 
     @property
     def sent(self) -> list[SentMessage]:
-        """Every message of the bot's, in order."""
+        """All messages of the bot, in order."""
         return list(self.state.sent)
 
     def seen(self, chat: int | None = None) -> list[SentMessage]:
-        """The bot's messages in a chat."""
+        """Return the messages of the bot in a chat."""
         return [each for each in self.sent if each.chat == (chat or self.ann)]
 
     def texts(self, chat: int | None = None) -> list[str]:
-        """What the bot's messages in a chat say now."""
+        """Return the current texts of the bot's messages in a chat."""
         return [each.text for each in self.seen(chat)]
 
     def unconfirmed(self) -> list[int]:
-        """The updates that the bot has not confirmed."""
+        """Return the ids of the updates that the bot has not confirmed."""
         with self.lock:
             return [each["update_id"] for each in self.state.updates]
 

@@ -1,4 +1,4 @@
-"""What the Bot API refuses, in its own words."""
+"""The refusals of the Bot API, with its status codes and descriptions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class BotApiRefusal(Exception):
-    """A call is refused: the status, the description, and what a program may make of it."""
+    """A refused call: the status, the description and the parameters for programs."""
 
     def __init__(self, code: int, description: str, **parameters: int) -> None:
         super().__init__(description)

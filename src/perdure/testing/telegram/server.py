@@ -1,6 +1,6 @@
-"""Telegram on this machine: the Bot API over real HTTP, for one bot, and the people who talk to it.
+"""The Telegram emulator: the Bot API over HTTP, for one bot and the people who write to it.
 
-It keeps updates until they are confirmed by a higher offset, ends a poll when another begins, refuses what the
+The emulator keeps updates until a higher offset confirms them, ends a poll when another begins, refuses what the
 service refuses in the same words, and can fail in the ways that the service and the network do.
 """
 
@@ -39,12 +39,12 @@ from perdure.testing.telegram.state import TelegramState
 TOKEN = "7000001:local-telegram-token"  # noqa: S105 reason: it opens nothing but this emulator
 MAX_POLL_SECONDS = 50.0
 MAX_UPDATES = 100
-DOWNLOAD_METHOD = "download"  # what a download is called among the calls and the faults
-HOLD_POLL_SECONDS = 0.01  # seconds between two looks at whether an answer is still held back
+DOWNLOAD_METHOD = "download"  # the name of downloads in `calls` and in `befall`
+HOLD_POLL_SECONDS = 0.01  # seconds between two probes whether an answer is still held back
 
 
 class BotCall(Struct):
-    """A call that a bot made, and what became of it."""
+    """A call of the bot, and the status of its answer."""
 
     method: str
     params: dict[str, Any]
@@ -52,7 +52,7 @@ class BotCall(Struct):
 
 
 class LocalTelegram(TelegramPeople, LocalServer):
-    """Listens while its `with` block runs. `calls` are all calls of the bot, `sent` all its messages."""
+    """Serves inside a `with` block. `calls` holds all calls of the bot, `sent` all its messages."""
 
     def __init__(self, *, token: str = TOKEN, port: int = 0) -> None:
         LocalServer.__init__(self, "local-telegram", port)
@@ -61,17 +61,17 @@ class LocalTelegram(TelegramPeople, LocalServer):
         self.methods = BotMethods(TelegramState(self._wake_threadsafe))
         TelegramPeople.__init__(self, self.methods.state, threading.RLock())
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
-        self._poller: asyncio.Event | None = None  # of the poll under way: set when it must look
+        self._poller: asyncio.Event | None = None  # event of the current poll: set when there may be updates
         self._ended_polls: set[asyncio.Event] = set()
 
     def befall(self, method: str, fault: Fault) -> Fault:
-        """Let the next call of a method that nothing befalls yet meet a fault."""
+        """Let the next call of a method without a fault meet this fault."""
         with self.lock:
             self._faults[method.lower()].append(fault)
         return fault
 
     def count(self, method: str) -> int:
-        """How often a method was called."""
+        """Count the calls of a method."""
         return sum(call.method.lower() == method.lower() for call in self.calls)
 
     def _wake_threadsafe(self) -> None:
@@ -84,15 +84,15 @@ class LocalTelegram(TelegramPeople, LocalServer):
             self._poller.set()
 
     def _app(self, close_connection: CloseConnection) -> Starlette:
-        door = _BotApiEndpoint(self, close_connection)
+        endpoint = _BotApiEndpoint(self, close_connection)
         return Starlette(
             routes=[
-                Route("/file/bot{token}/{path:path}", door, methods=["GET"]),
-                Route("/bot{token}/{method}", door, methods=["GET", "POST"]),
+                Route("/file/bot{token}/{path:path}", endpoint, methods=["GET"]),
+                Route("/bot{token}/{method}", endpoint, methods=["GET", "POST"]),
             ]
         )
 
-    # ── what the door asks ──────────────────────────────────────────────────────────────────────────────────
+    # ── called by the endpoint ──────────────────────────────────────────────────────────────────────────────────
 
     def next_fault(self, method: str) -> Fault | None:
         with self.lock:
@@ -106,8 +106,8 @@ class LocalTelegram(TelegramPeople, LocalServer):
         with self.lock:
             return found(params)
 
-    async def updates(self, params: dict[str, Any], line: ClientConnection) -> list[dict[str, Any]]:
-        """What was not confirmed, as soon as there is something; a later poll ends an earlier one."""
+    async def updates(self, params: dict[str, Any], connection: ClientConnection) -> list[dict[str, Any]]:
+        """Return the unconfirmed updates as soon as there are any; a later poll ends an earlier one."""
         if self.methods.webhook:
             raise WEBHOOK_ACTIVE
         offset, limit = int(params.get("offset") or 0), int(params.get("limit") or MAX_UPDATES)
@@ -118,9 +118,9 @@ class LocalTelegram(TelegramPeople, LocalServer):
             self.state.confirm_updates(offset)
             if params.get("allowed_updates") is not None:
                 self.state.allowed = params["allowed_updates"]
-        return await self._poll(limit, timeout, line)
+        return await self._poll(limit, timeout, connection)
 
-    async def _poll(self, limit: int, timeout: float, line: ClientConnection) -> list[dict[str, Any]]:
+    async def _poll(self, limit: int, timeout: float, connection: ClientConnection) -> list[dict[str, Any]]:
         if self._poller is not None:
             self._ended_polls.add(self._poller)
             self._poller.set()
@@ -128,7 +128,7 @@ class LocalTelegram(TelegramPeople, LocalServer):
         try:
             async with asyncio.timeout(timeout):
                 while not (found := self.state.updates[:limit]):
-                    await line.wait_for(mine.wait())
+                    await connection.wait_for(mine.wait())
                     if mine in self._ended_polls:
                         raise ANOTHER_POLLER
                     mine.clear()
@@ -141,26 +141,26 @@ class LocalTelegram(TelegramPeople, LocalServer):
 
 
 class _BotApiEndpoint:
-    """Where calls come in."""
+    """The ASGI endpoint for method calls and file downloads."""
 
     def __init__(self, telegram: LocalTelegram, close_connection: CloseConnection) -> None:
         self._telegram = telegram
         self._close_connection = close_connection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        line, path = ClientConnection(scope, receive, send, self._close_connection), scope["path_params"]
+        connection, path = ClientConnection(scope, receive, send, self._close_connection), scope["path_params"]
         try:
-            body = await line.read()
+            body = await connection.read()
             if "path" in path:
-                await self._download(path, line)
+                await self._download(path, connection)
             else:
-                await self._handle_call(path, _parse_params(scope, body), line)
+                await self._handle_call(path, _parse_params(scope, body), connection)
         except ClientGone:
             return
         finally:
-            await line.stop_watching()
+            await connection.stop_watching()
 
-    async def _download(self, path: dict[str, str], line: ClientConnection) -> None:
+    async def _download(self, path: dict[str, str], connection: ClientConnection) -> None:
         content = self._telegram.state.files.get(path["path"].removeprefix("documents/"))
         fault = self._telegram.next_fault(DOWNLOAD_METHOD)
         self._telegram.calls.append(BotCall(DOWNLOAD_METHOD, dict(path)))
@@ -170,50 +170,52 @@ class _BotApiEndpoint:
             if fault is not None:
                 fault.reached.set()
             shown = refusal or NOT_FOUND
-            await line.answer(shown.code, json.dumps(shown.body()).encode())
+            await connection.answer(shown.code, json.dumps(shown.body()).encode())
         elif fault is None:
-            await line.answer(200, content)
+            await connection.answer(200, content)
         else:
-            await _send_half(fault, line, content)
+            await _send_half(fault, connection, content)
 
-    async def _handle_call(self, path: dict[str, str], params: dict[str, Any], line: ClientConnection) -> None:
+    async def _handle_call(
+        self, path: dict[str, str], params: dict[str, Any], connection: ClientConnection
+    ) -> None:
         call = BotCall(path["method"], params)
         self._telegram.calls.append(call)
         fault = self._telegram.next_fault(call.method)
         status, body = 200, b""
         if fault is None or fault.effect:
-            status, body = await self._answer(path["token"], call, line)
+            status, body = await self._answer(path["token"], call, connection)
         if fault is not None:
-            status, body = await _apply_fault(fault, line, status, body)
+            status, body = await _apply_fault(fault, connection, status, body)
         call.status = status
-        await line.answer(status, body)
+        await connection.answer(status, body)
 
-    async def _answer(self, token: str, call: BotCall, line: ClientConnection) -> tuple[int, bytes]:
+    async def _answer(self, token: str, call: BotCall, connection: ClientConnection) -> tuple[int, bytes]:
         try:
             if token != self._telegram.token:
                 raise UNAUTHORIZED if ":" in token else NOT_FOUND
             polls = call.method.lower() == "getupdates"
-            found = self._telegram.updates(call.params, line) if polls else None
+            found = self._telegram.updates(call.params, connection) if polls else None
             result = await found if found is not None else self._telegram.call_method(call.method, call.params)
         except BotApiRefusal as refused:
             return refused.code, json.dumps(refused.body()).encode()
         return 200, json.dumps({"ok": True, "result": result}).encode()
 
 
-async def _send_half(fault: Fault, line: ClientConnection, content: bytes) -> None:
-    """Half of a file, and the rest once it is let go, if the connection is not cut before."""
-    await line.start(200, len(content))
-    await line.push(content[: len(content) // 2])
-    await _apply_fault(fault, line, 200, b"")
-    await line.finish(content[len(content) // 2 :])
+async def _send_half(fault: Fault, connection: ClientConnection, content: bytes) -> None:
+    """Send half of a file, and the rest when the fault is released, unless the connection is cut before."""
+    await connection.start(200, len(content))
+    await connection.push(content[: len(content) // 2])
+    await _apply_fault(fault, connection, 200, b"")
+    await connection.finish(content[len(content) // 2 :])
 
 
-async def _apply_fault(fault: Fault, line: ClientConnection, status: int, body: bytes) -> tuple[int, bytes]:
+async def _apply_fault(fault: Fault, connection: ClientConnection, status: int, body: bytes) -> tuple[int, bytes]:
     fault.reached.set()
     while fault.hold and not fault.released.is_set():
-        await line.pause(HOLD_POLL_SECONDS)
+        await connection.pause(HOLD_POLL_SECONDS)
     if fault.cut:
-        await line.cut()
+        await connection.cut()
         raise ClientGone
     if fault.refusal is not None:
         return fault.refusal.code, json.dumps(fault.refusal.body()).encode()
@@ -221,7 +223,7 @@ async def _apply_fault(fault: Fault, line: ClientConnection, status: int, body: 
 
 
 def _parse_params(scope: Scope, body: bytes) -> dict[str, Any]:
-    """The parameters of a call: JSON, or a form in which what is not text is JSON; both may be in the address."""
+    """Parse the parameters of a call: JSON, or a form with JSON values; the query string may hold some too."""
     given = dict(parse_qsl(scope["query_string"].decode()))
     kind = Headers(scope=scope).get("content-type", "").split(";")[0]
     if kind == "multipart/form-data":
@@ -234,7 +236,7 @@ def _parse_params(scope: Scope, body: bytes) -> dict[str, Any]:
 
 
 def _parse_multipart(body: bytes, boundary: bytes) -> Iterator[tuple[str, Any]]:
-    """The parts of a form: texts, and files as their name and content."""
+    """Parse the parts of a form: texts, and files as their name and content."""
     for part in (b"\r\n" + body).split(b"\r\n--" + boundary)[1:-1]:
         head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
         named = dict(re.findall(r'\b(name|filename)="([^"]*)"', head.decode()))

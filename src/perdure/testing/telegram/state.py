@@ -1,4 +1,4 @@
-"""What Telegram holds for one bot: people, chats, messages, and updates that were not confirmed."""
+"""The state of the Telegram emulator for one bot: people, chats, messages and unconfirmed updates."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from perdure.testing.telegram.texts import detect_entities
 BOT_ID = 7000001
 BOT_NAME = "perdure_test_bot"
 
-# Kinds of updates that a bot gets only if it names them.
+# Kinds of updates that a bot gets only if it subscribes to them by name.
 OPT_IN_UPDATES = ("chat_member", "message_reaction", "message_reaction_count")
 
 
 class SentMessage(Struct):
-    """A message of the bot's, as people see it now."""
+    """A message of the bot, as people see it now."""
 
     chat: int
     message: int
@@ -29,7 +29,7 @@ class SentMessage(Struct):
     reply_to: int | None = None
     entities: list[dict[str, Any]] = []
     buttons: list[list[dict[str, Any]]] = []
-    before: list[str] = []  # what it said before its edits
+    before: list[str] = []  # its texts before its edits
     file: tuple[str, str, bytes] | None = None  # its kind, its name and its content
 
     def labels(self) -> list[str]:
@@ -37,7 +37,7 @@ class SentMessage(Struct):
 
 
 class TelegramState:
-    """Not safe for several threads by itself: whoever uses it holds the server's lock."""
+    """Not thread-safe by itself: callers hold the server's lock."""
 
     def __init__(self, notify_update: Callable[[], None]) -> None:
         self._notify_update = notify_update
@@ -60,7 +60,7 @@ class TelegramState:
         self.closed_chats: dict[int, Exception] = {}  # chats that take no message, and why
         self.messages: dict[tuple[int, int], dict[str, Any]] = {}
         self.sent: list[SentMessage] = []
-        self.updates: list[dict[str, Any]] = []  # not confirmed
+        self.updates: list[dict[str, Any]] = []  # unconfirmed
         self.allowed: list[str] | None = None
         self.files: dict[str, bytes] = {}
         self.queries: set[str] = set()  # presses that the bot has not answered
@@ -71,7 +71,7 @@ class TelegramState:
     # ── people and places ───────────────────────────────────────────────────────────────────────────────────
 
     def person(self, name: str) -> dict[str, Any]:
-        """Somebody by that name; they have begun a chat with the bot."""
+        """Return the person of that name, who has a private chat with the bot."""
         if name not in self.people:
             number = next(self._users)
             self.people[name] = {"id": number, "is_bot": False, "first_name": name.title(), "username": name}
@@ -95,7 +95,7 @@ class TelegramState:
         return number
 
     def migrate(self, chat: int) -> int:
-        """A group becomes a supergroup, with another id."""
+        """Make a group a supergroup; return its new id."""
         new = self.group(self.chats[chat]["title"])
         self.migrated[chat] = new
         sender = self.person("ann")
@@ -104,7 +104,7 @@ class TelegramState:
         return new
 
     def writable_chat(self, chat: Any, thread: Any = None) -> dict[str, Any]:
-        """The chat that a call names, if the bot may write there."""
+        """Return the chat that a call names; refuse if the bot may not write there."""
         try:
             number = int(chat)
         except (TypeError, ValueError):
@@ -144,20 +144,20 @@ class TelegramState:
         return own | topic
 
     def add_message(self, message: dict[str, Any], kind: str = "message") -> int:
-        """A message of a person is there, and the bot gets an update."""
+        """Add a message of a person, and an update for the bot."""
         self.messages[message["chat"]["id"], message["message_id"]] = message
         self.add_update({kind: message})
         number: int = message["message_id"]
         return number
 
     def text_fields(self, text: str, *, caption: bool = False) -> dict[str, Any]:
-        """The words of a message, and what Telegram marks in them."""
+        """Return the text or caption of a message with the entities that Telegram detects."""
         names = ("caption", "caption_entities") if caption else ("text", "entities")
         found = detect_entities(text)
         return ({names[0]: text} if text else {}) | ({names[1]: found} if found else {})
 
     def add_update(self, update: dict[str, Any]) -> int:
-        """Something happens that the bot is told of, if it wants to hear of that kind."""
+        """Add an update, unless the bot has not subscribed to its kind; return its id."""
         number = next(self._numbers)
         kinds = set(update) - {"update_id"}
         wanted = self.allowed is None and not kinds & set(OPT_IN_UPDATES)
@@ -167,7 +167,7 @@ class TelegramState:
         return number
 
     def confirm_updates(self, offset: int) -> None:
-        """Confirm what is before an offset; a negative one leaves only the newest."""
+        """Confirm the updates before an offset; a negative offset keeps only the newest."""
         if offset < 0:
             del self.updates[:offset]
         elif offset > 0:
@@ -177,7 +177,7 @@ class TelegramState:
         return next(self._numbers)
 
     def brief(self, name: str) -> dict[str, Any]:
-        """Somebody, as messages name them."""
+        """Return a person as messages name them."""
         return _brief_user(self.person(name))
 
     def upload(self, content: bytes, name: str) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class TelegramState:
 
 
 def _is_before(update: Any, offset: int) -> bool:
-    """Whether an offset confirms an update; one that a test has broken has no number, and stays."""
+    """Tell whether an offset confirms an update; an update that a test made without a number stays."""
     number = update.get("update_id") if isinstance(update, dict) else None
     return isinstance(number, int) and 0 <= number < offset
 

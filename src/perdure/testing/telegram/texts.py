@@ -1,4 +1,4 @@
-"""Texts as Telegram counts and marks them: in UTF-16 units, with entities beside them."""
+"""Texts as Telegram measures and formats them: in UTF-16 units, with entities."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _AUTO_ENTITY = re.compile(r"(?P<bot_command>(?<!\S)/[A-Za-z0-9_]+(?:@\w+)?)|(?P<
 
 
 def units(text: str) -> int:
-    """How long a text is for Telegram."""
+    """Return the length of a text in UTF-16 units."""
     return len(text.encode("utf-16-le")) // 2
 
 
 def detect_entities(text: str) -> list[dict[str, Any]]:
-    """What Telegram marks by itself in what people write."""
+    """Return the entities that Telegram detects in a text of a person."""
     return [
         {"type": each.lastgroup, "offset": units(text[: each.start()]), "length": units(each[0])}
         for each in _AUTO_ENTITY.finditer(text)
@@ -55,7 +55,7 @@ def detect_entities(text: str) -> list[dict[str, Any]]:
 
 
 def parse_text(params: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """The text of a message to send, and its entities; refuses what the service refuses."""
+    """Parse the text of a message to send into text and entities; refuse what the service refuses."""
     text, mode = params.get("text", ""), params.get("parse_mode", "")
     entities = params.get("entities") or []
     if not isinstance(text, str):
@@ -74,7 +74,7 @@ def parse_text(params: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
 
 
 def parse_caption(params: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """The caption of a file, and what is marked in it; there may be none."""
+    """Parse the caption of a file, if there is one, into text and entities."""
     caption = params.get("caption") or ""
     if not caption:
         return "", []
@@ -86,7 +86,7 @@ def parse_caption(params: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _check_entities(text: str, entities: Any) -> None:
-    """Stricter than the service, which mends some of it: nothing of ours should need that."""
+    """Refuse wrong entities, also those that the real service would repair."""
     if not isinstance(entities, list):
         raise bad_request("can't parse entities: expected an Array of MessageEntity")
     raw = text.encode("utf-16-le")
@@ -109,7 +109,7 @@ def _check_entities(text: str, entities: Any) -> None:
 
 
 def _parse_html(source: str) -> tuple[str, list[dict[str, Any]]]:
-    """Read Telegram's HTML."""
+    """Parse Telegram's HTML."""
     text, entities, stack, at = "", [], list[tuple[str, int, str]](), 0
     for tag in _TAG.finditer(source):
         text += _plain_text(source[at : tag.start()], at)

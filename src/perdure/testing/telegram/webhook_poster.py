@@ -1,4 +1,4 @@
-"""Posts updates to the webhook of a bot, in order, each until it is answered with success."""
+"""Posts updates to the webhook of a bot, in order, each until the answer is a success."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from msgspec import Struct
 from perdure.errors import NotConnected, SendUnknown
 from perdure.platforms.telegram.http_client import HttpClient
 
-ANSWER_TIMEOUT_SECONDS = 10.0  # seconds that a post waits for its answer
-REPOST_SECONDS = 0.2  # seconds before an update is posted again; the service takes its time, tests have none
+ANSWER_TIMEOUT_SECONDS = 10.0  # seconds to wait for the answer to a post
+REPOST_SECONDS = 0.2  # seconds before an update is posted again; far shorter than the service's
 
 
 class WebhookDelivery(Struct):
-    """A post to the webhook, and what became of it; 0: no answer came."""
+    """A post to the webhook, and the status of its answer; 0: no answer came."""
 
     update: Any
     status: int = 0
@@ -27,7 +27,7 @@ class WebhookDelivery(Struct):
 
 
 class WebhookPoster:
-    """Lives on the server's loop. `published` says where an address of the world outside leads on this machine."""
+    """Runs on the server's event loop. `published` maps a public URL to its address on this machine."""
 
     def __init__(self, updates: list[dict[str, Any]]) -> None:
         self._updates = updates
@@ -37,12 +37,12 @@ class WebhookPoster:
         self.secret = ""
         self.published: dict[str, str] = {}
         self.deliveries: list[WebhookDelivery] = []
-        self.lose_answers = 0  # switch: how many answers are lost on their way
-        self.notify_lost: Callable[[], None] = lambda: None  # called whenever one was
-        self.problem: tuple[int, str] | None = None  # when the last post failed, and how
+        self.lose_answers = 0  # switch: how many answers are lost
+        self.notify_lost: Callable[[], None] = lambda: None  # called for each lost answer
+        self.problem: tuple[int, str] | None = None  # time and reason of the last failed post
 
     def set_webhook(self, url: str, secret: str) -> None:
-        """Post to this address from now on; to an empty one, not at all."""
+        """Post to this URL from now on; an empty URL stops the posts."""
         self.url, self.secret, self.problem = url, secret, None
         if self._task is not None:
             self._task.cancel()
