@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from perdure.agents.api import Reply
 from perdure.core import texts
@@ -38,15 +39,13 @@ from perdure.core.recovery.note import note_for_model
 from perdure.core.storable_text import make_storable
 from perdure.errors import ModelError, TurnMoved, TurnWaits
 from perdure.logs import Log
-from perdure.runtime.lease import Lease
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.previews import PREVIEW_STOP_SECONDS, AnswerPreview
 from perdure.runtime.question_message import question_reply
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.typing_indicator import TypingIndicator
-from perdure.store.api import Store
 from perdure.store.claims import Claim
-from perdure.store.ids import Clock
 from perdure.store.outbox import OutboxReply
 from perdure.tools.attachments import AttachmentFiles
 
@@ -57,50 +56,44 @@ T = TypeVar("T")
 SIGN_OF_LIFE_SECONDS = 30.0  # seconds between two signs of life of an attempt that waits for a slot
 
 
+class TurnLimits(Struct, frozen=True):
+    """What every turn of a gateway is held to, by the configuration."""
+
+    max_tokens: int | None  # of a turn that was interrupted and is resumed automatically
+    approval_ms: int  # how long an approval may be given
+    freshness_ms: int  # the age up to which an interrupted turn is resumed
+    rules: QueueRules
+
+
 class Attempt:
     """Journals for its agent. While the store takes no writes it waits: nothing runs that is not saved."""
 
     def __init__(
         self,
-        store: Store,
+        run: GatewayRun,
         claim: Claim,
+        limits: TurnLimits,
         *,
-        lease: Lease,
-        clock: Clock,
-        steady: Clock,
-        max_length: int | None,
-        max_tokens: int | None,
-        approval_ms: int,
-        freshness_ms: int,
-        rules: QueueRules,
         preview: AnswerPreview,
         typing: TypingIndicator,
         attachments: AttachmentFiles,
         slots: RecoverySlots,
-        publish_change: Callable[[str], None],
-        wake_delivery: Callable[[str], None],
     ) -> None:
-        self._store = store
+        self._run = run
+        self._store = run.store
+        self._clock = run.clocks.wall
         self._row = claim.turn
-        self._lease = lease
-        self._clock = clock
-        self._steady = steady
-        self._max_length = max_length
-        self._max_tokens = max_tokens  # of a turn that was cut off and goes on by itself
-        self._approval_ms = approval_ms
-        self._freshness_ms = freshness_ms
-        self._rules = rules
+        self._limits = limits
+        self._max_length = run.connections.max_length(address_of(claim.turn.key).platform)
         self._preview = preview
         self._typing = typing
         self._attachments = attachments
         self._slots = slots
-        self._publish_change = publish_change
-        self._wake_delivery = wake_delivery
         self._background_number = background_number(claim.turn.key)
         self.view = fold(claim.records)
         self.history: Sequence[TurnView] = visible_turns(turn_views(claim.earlier or ()))
         self._history_loaded = claim.earlier is not None
-        self.began = self.active_at = steady()  # when this attempt began, and gave its last sign of life
+        self.began = self.active_at = run.clocks.steady()  # its start, and its last sign of life
         self.task: asyncio.Task[None] | None = None  # the agent runs in it, as soon as it has begun
         self.notice_task: asyncio.Task[None] | None = (
             None  # what is being said in passing, such as that it goes on
@@ -138,7 +131,7 @@ class Attempt:
         self._preview.show(make_storable(text), self.view.reply_to)
 
     def alive(self) -> None:
-        self.active_at = self._steady()
+        self.active_at = self._run.clocks.steady()
 
     def find(self, file: Attachment) -> str | None:
         place = self._attachments.find(file.path)
@@ -166,7 +159,7 @@ class Attempt:
         await self._save(entries, self._file_replies(entries))
         self._log_failures(entries)
         await self._acquire_slot()
-        await self._lease.wait_until_valid()
+        await self._run.lease.wait_until_valid()
 
     def _log_failures(self, entries: Sequence[Entry]) -> None:
         """Say in the log which try of a model call failed, what the provider said, and when the next one comes."""
@@ -214,19 +207,19 @@ class Attempt:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
         if records:
             self._apply_records(records)
-            self._publish_change(self.key)
+            self._run.wakeups.publish(self.key)
             log.info("joined", turn=self.turn, key=self.key)
-            await self._lease.wait_until_valid()
+            await self._run.lease.wait_until_valid()
 
     async def _join_waiting_messages(self) -> list[JournalRecord] | None:
         if not await self._store.queue.has_steering_message(self.key):
             return []
-        return await self._store.queue.join(self._row, self._rules, self._clock())
+        return await self._store.queue.join(self._row, self._limits.rules, self._clock())
 
     async def ask(
         self, question: str, text: str, options: Sequence[str] = (), *also: Entry, approves: str = ""
     ) -> NoReturn:
-        question, until = make_storable(question), self._clock() + self._approval_ms if approves else 0
+        question, until = make_storable(question), self._clock() + self._limits.approval_ms if approves else 0
         asked = QuestionAsked(question, text, tuple(options), approves=approves, until=until)
         self._typing.end()
         await self._save([*also, asked], [question_reply(self.turn, self.key, asked, self.view, self._max_length)])
@@ -243,7 +236,7 @@ class Attempt:
 
     async def append_recovery_note(self) -> None:
         """Tell the model, once, what was cut off, or what else it must know of the time before."""
-        note = note_for_model(self.view, self.history, self._clock(), self._freshness_ms)
+        note = note_for_model(self.view, self.history, self._clock(), self._limits.freshness_ms)
         if note is not None:
             await self.append(RecoveryNoted(note))
 
@@ -262,11 +255,11 @@ class Attempt:
 
     def _check_token_limit(self) -> None:
         if self._is_over_token_limit():
-            raise ModelError(texts.turns.recovery_tokens_spent(self.view.tokens, self._max_tokens or 0))
+            raise ModelError(texts.turns.recovery_tokens_spent(self.view.tokens, self._limits.max_tokens or 0))
 
     def _is_over_token_limit(self) -> bool:
         """Recovery ends at its cost limit; what a person or a new message asked for does not."""
-        limit = self._max_tokens
+        limit = self._limits.max_tokens
         return self._resumed_automatically and limit is not None and self.view.tokens >= limit
 
     async def interrupt(self, reason: str) -> bool:
@@ -289,7 +282,7 @@ class Attempt:
         if records is None:
             raise TurnMoved(f"turn {self.turn} is no longer ours")
         self._apply_records(records)
-        (self._wake_delivery if replies else self._publish_change)(self.key)
+        (self._run.wakeups.wake_delivery if replies else self._run.wakeups.publish)(self.key)
 
     def _apply_records(self, records: Sequence[JournalRecord]) -> None:
         self.alive()

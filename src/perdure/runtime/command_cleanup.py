@@ -15,10 +15,8 @@ from perdure.core.effects import Effect
 from perdure.core.journal import CallProgress, TurnCancelled, TurnFailed, TurnView, fold
 from perdure.core.turn import FINAL_STATES
 from perdure.logs import Log
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.tasks import FailureLog
-from perdure.runtime.wakeups import WakeEvent
-from perdure.store.api import Store
-from perdure.store.ids import Clock
 from perdure.tools.keeper import client
 from perdure.tools.shell import call_directory, call_key, last_call_directory
 from perdure.tools.threads import run_in_thread
@@ -32,18 +30,14 @@ STOP_GRACE_SECONDS = 5.0  # seconds that a command gets to end by itself
 
 
 class CommandCleanup:
-    def __init__(self, store: Store, root: Path, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, run: GatewayRun, root: Path) -> None:
+        self._run = run
+        self._store = run.store
+        self._clock = run.clocks.wall
         self._root = root
-        self._clock = clock
         self._failures = FailureLog(log)
-        self._wake_event = WakeEvent()
         self._next_check_seconds = RECHECK_SECONDS  # seconds until the next look
         self._ended_at: dict[str, int] = {}  # places that are not looked at any more, and since when they are over
-
-    def wake(self) -> None:
-        """Say that a turn may have ended in the middle of a command."""
-        self._wake_event.wake()
 
     def has_running_command(self, view: TurnView) -> bool:
         """Whether a command that the turn waits for runs still."""
@@ -53,7 +47,7 @@ class CommandCleanup:
         while True:
             self._next_check_seconds = RECHECK_SECONDS
             await self._failures.contain("commands_not_looked_at", self._check())
-            await self._wake_event.wait(self._next_check_seconds)
+            await self._run.wakeups.cleanup.wait(self._next_check_seconds)
 
     async def _check(self) -> None:
         known = SkippedDirectories(self._ended_at, await self._store.processes.live_directories())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,12 +27,10 @@ from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.due_times import DueTimes
-from perdure.runtime.lease import Lease
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.store_retry import retry_while_unavailable
-from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS, WakeEvent
-from perdure.store.api import Store
-from perdure.store.ids import Clock
+from perdure.runtime.tasks import FailureLog
+from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
 from perdure.store.notice_parts import split_notice
 from perdure.store.outbox import OutboxDelivery, OutboxReply
 from perdure.tools.attachments import AttachmentFiles
@@ -74,49 +72,33 @@ class DeliveryRefused(Struct, frozen=True):
 DeliveryOutcome = DeliverySent | DeliveryPostponed | DeliveryUnknown | DeliveryRefused
 
 
+class DeliveryRules(Struct, frozen=True):
+    """How replies are delivered, by the configuration."""
+
+    unknown_choice: UnknownSendPolicy  # for a reply that may have arrived, where the platform cannot tell
+    max_age_ms: int  # an older reply is not sent
+
+
 class DeliveryLoop:
     """Sends what is owed to the platforms that are connected."""
 
-    def __init__(
-        self,
-        store: Store,
-        run: str,
-        connected: Mapping[str, Adapter],
-        *,
-        lease: Lease,
-        clock: Clock,
-        steady: Clock,
-        unknown_choice: UnknownSendPolicy,
-        max_age_ms: int,
-        attachments: AttachmentFiles,
-        publish_change: Callable[[str], None],
-        group: GatewayTasks,
-    ) -> None:
-        self._store = store
+    def __init__(self, run: GatewayRun, rules: DeliveryRules, attachments: AttachmentFiles) -> None:
         self._run = run
-        self._connected = connected
-        self._lease = lease
-        self._clock = clock
-        self._unknown_choice = unknown_choice
-        self._max_age_ms = max_age_ms
+        self._store = run.store
+        self._clock = run.clocks.wall
+        self._rules = rules
         self._attachments = attachments
-        self._publish_change = publish_change
-        self._group = group
         self.resolved: Counter[Resolution] = Counter()  # unknown sends, by what was done about them
         self._failures = FailureLog(log)
-        self._wake_event = WakeEvent()
-        self._due_times = DueTimes(clock, steady)
-        self._backoff = Backoff(steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
+        self._due_times = DueTimes(run.clocks)
+        self._backoff = Backoff(run.clocks.steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
         self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
         self._finished_rows: set[str] = set()  # rows whose sending has ended since the last look began
-
-    def wake(self) -> None:
-        self._wake_event.wake()
 
     async def run(self) -> None:
         """Send the first open row of every lane, as soon as it is due."""
         while True:
-            await self._wake_event.wait(await self._send_due())
+            await self._run.wakeups.delivery.wait(await self._send_due())
 
     async def flush(self, timeout_seconds: float, platform: str | None = None) -> None:
         """Wait, for a while, until what is being sent has been sent, and what is due behind it."""
@@ -138,7 +120,7 @@ class DeliveryLoop:
         while True:
             ended = self._finished_rows = set()
             try:
-                heads = await self._store.outbox.lane_heads(self._run, list(self._connected))
+                heads = await self._store.outbox.lane_heads(self._run.id, list(self._run.connections.connected))
             except Unavailable as error:
                 log.warning("cannot_look_for_replies", error=error.message)
                 return POLL_SECONDS
@@ -158,7 +140,7 @@ class DeliveryLoop:
             ):
                 wait = min(wait, left / 1000)
                 continue
-            self._lanes[row.lane] = self._group.create_task(self._deliver(row))
+            self._lanes[row.lane] = self._run.tasks.create_task(self._deliver(row))
         return wait
 
     async def _deliver(self, row: OutboxDelivery) -> None:
@@ -167,12 +149,12 @@ class DeliveryLoop:
         finally:
             del self._lanes[row.lane]
             self._finished_rows.add(row.id)
-            self._wake_event.wake()
+            self._run.wakeups.delivery.wake()
 
     async def _deliver_with_backoff(self, row: OutboxDelivery) -> None:
         progress = False
         try:
-            adapter = self._connected.get(row.address.platform)
+            adapter = self._run.connections.connected.get(row.address.platform)
             if adapter is None:
                 raise Unavailable("the platform is not connected any more")
             progress = await self._resolve_or_send(row, adapter)
@@ -184,7 +166,7 @@ class DeliveryLoop:
         now = self._clock()
         if row.state is DeliveryState.SENDING:
             return await self._mark_unknown(row)
-        if now - row.created_at > self._max_age_ms:
+        if now - row.created_at > self._rules.max_age_ms:
             return await self._expire(row, now)
         if row.state is not DeliveryState.UNKNOWN:
             row = await self._split_notice(row, adapter)
@@ -193,7 +175,7 @@ class DeliveryLoop:
         how = resolve_unknown_send(
             idempotent=can.idempotent_send or row.edits is not None,
             read_back=can.read_back,
-            policy=self._unknown_choice,
+            policy=self._rules.unknown_choice,
         )
         self.resolved[how] += 1
         if how is Resolution.DROP:
@@ -228,9 +210,9 @@ class DeliveryLoop:
 
         False: it is where it was, because it is not ours to send, or its platform cannot be reached.
         """
-        if not await self._store.outbox.start_sending(row, self._run, self._clock()):
+        if not await self._store.outbox.start_sending(row, self._run.id, self._clock()):
             return False
-        await self._lease.wait_until_valid()
+        await self._run.lease.wait_until_valid()
         outcome = await self._send_outcome(row, put, resolved)
         await self._record_outcome(row, outcome)
         return not (isinstance(outcome, DeliveryPostponed) and outcome.disconnected)
@@ -264,7 +246,7 @@ class DeliveryLoop:
         await retry_while_unavailable(lambda: self._store_outcome(row, outcome))
         if isinstance(outcome, DeliverySent):
             log.info("sent", row=row.id, lane=row.lane)
-            self._publish_change(row.key)
+            self._run.wakeups.publish(row.key)
 
     async def _store_outcome(self, row: OutboxDelivery, outcome: DeliveryOutcome) -> None:
         outbox, now = self._store.outbox, self._clock()

@@ -6,7 +6,6 @@ One loop for all attempts. What it says is of the moment: never owed, never stor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -25,10 +24,9 @@ from perdure.errors import SendRefused
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
-from perdure.runtime.lease import Lease
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
-from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.store.ids import Clock
+from perdure.runtime.tasks import FailureLog
 
 log = Log("watchers")
 
@@ -55,24 +53,12 @@ class WatchedAttempt(Struct, eq=False):
 class InactivityWatch:
     """Looks at every running attempt, every second."""
 
-    def __init__(
-        self,
-        runner: TurnRunner,
-        connected: Mapping[str, Adapter],
-        limits: InactivityLimits,
-        *,
-        lease: Lease,
-        clock: Clock,
-        steady: Clock,
-        group: GatewayTasks,
-    ) -> None:
+    def __init__(self, run: GatewayRun, runner: TurnRunner, limits: InactivityLimits) -> None:
+        self._run = run
+        self._clock = run.clocks.wall
+        self._steady = run.clocks.steady
         self._runner = runner
-        self._connected = connected
         self._limits = limits
-        self._lease = lease
-        self._clock = clock
-        self._steady = steady
-        self._group = group
         self._failures = FailureLog(log)
         self._watched: dict[str, WatchedAttempt] = {}  # by turn
 
@@ -102,7 +88,7 @@ class InactivityWatch:
         match what:
             case InactivityResponse.END if not watched.ending:
                 watched.ending = True
-                self._group.create_task(self._end_inactive(watched.attempt))
+                self._run.tasks.create_task(self._end_inactive(watched.attempt))
             case InactivityResponse.WARNING:
                 self._warn(watched)
             case InactivityResponse.STILL_WORKING:
@@ -140,7 +126,7 @@ class InactivityWatch:
     def _start_notice(self, watched: WatchedAttempt, text: str, *, editable: bool) -> bool:
         """Begin to say something in the chat. False: it cannot be reached now, or something is being said."""
         attempt = watched.attempt
-        adapter = self._connected.get(address_of(attempt.key).platform)
+        adapter = self._run.connections.connected.get(address_of(attempt.key).platform)
         if adapter is None or (attempt.notice_task is not None and not attempt.notice_task.done()):
             return False
         attempt.notice_task = asyncio.create_task(self._send_contained(watched, adapter, text, editable=editable))
@@ -154,7 +140,7 @@ class InactivityWatch:
 
     async def _send_notice(self, watched: WatchedAttempt, adapter: Adapter, text: str, *, editable: bool) -> None:
         async with asyncio.timeout(NOTICE_SECONDS):
-            await self._lease.wait_until_valid()
+            await self._run.lease.wait_until_valid()
             if editable and adapter.capabilities.edit:
                 await self._send_or_edit(watched, adapter, text)
             else:

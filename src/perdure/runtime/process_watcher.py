@@ -7,7 +7,7 @@ looked at again and again. Whatever was missed while no gateway ran is found at 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from perdure.core import texts
@@ -17,12 +17,11 @@ from perdure.core.turn import FINAL_STATES
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.output_watch import OutputWatch
 from perdure.runtime.process_records import process_end, tool_record
-from perdure.runtime.tasks import FailureLog, GatewayTasks
+from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import STORE_RETRY_SECONDS, WakeEvent
-from perdure.store.api import Store
-from perdure.store.ids import Clock
 from perdure.store.processes import NOTICE_INTERVAL_MS, MatchNotice, OutputScan, Process
 from perdure.tools import output_patterns
 from perdure.tools.keeper import client
@@ -54,34 +53,22 @@ STATUS_TIMEOUTS = StatusTimeouts(
 class ProcessWatcher:
     """The processes that this installation has the files of."""
 
-    def __init__(
-        self,
-        store: Store,
-        root: Path,
-        run: str,
-        *,
-        access: Access,
-        clock: Clock,
-        wake_runner: Callable[[str], None],
-        group: GatewayTasks,
-    ) -> None:
-        self._store = store
-        self._root = root
+    def __init__(self, run: GatewayRun, root: Path, access: Access) -> None:
         self._run = run
+        self._store = run.store
+        self._clock = run.clocks.wall
+        self._root = root
         self._access = access
-        self._clock = clock
-        self._wake_runner = wake_runner  # something waits for a key, or is owed to its chat
-        self._group = group
         self._instance = ""
         self._failures = FailureLog(log)
         self._wake_event = WakeEvent()
-        self._output_watch = OutputWatch(clock)
+        self._output_watch = OutputWatch(run.clocks.wall)
         self._watch_tasks: dict[str, asyncio.Task[None]] = {}
         self._started: set[str] = set()  # since somebody last began to attend to them
 
     async def catch_up(self) -> None:
         """Tell of whatever ended while no gateway ran, before its files can be cleared away."""
-        run = await self._store.runs.get(self._run)
+        run = await self._store.runs.get(self._run.id)
         self._instance = run.instance if run else ""
         ours = await self._own_processes()
         seen = [(one, client.read_status(self._directory(one))) for one in ours]
@@ -92,7 +79,7 @@ class ProcessWatcher:
 
     async def run(self) -> None:
         """See to it that each process that lives is attended to."""
-        glancing = self._group.run_loop(self._output_watch.run)
+        glancing = self._run.tasks.run_loop(self._output_watch.run)
         try:
             await self._watch_all()
         finally:
@@ -112,7 +99,7 @@ class ProcessWatcher:
     async def _watch_new(self) -> None:
         for process in await self._own_processes():
             if process.id not in self._watch_tasks:
-                self._watch_tasks[process.id] = self._group.create_task(self._watch_process(process))
+                self._watch_tasks[process.id] = self._run.tasks.create_task(self._watch_process(process))
 
     def stop(self) -> None:
         """Attend to nothing more: the next start finds what is missed."""
@@ -250,7 +237,7 @@ class ProcessWatcher:
         )
         log.info("process_ended", process=process.id, key=process.key, told=told)
         if told not in (None, "nobody"):
-            self._wake_runner(process.key)
+            self._run.wakeups.wake_runner_and_delivery(process.key)
 
     async def _may_owner_talk(self, process: Process) -> bool:
         """Whether a turn may tell of it: whoever began the process may talk still."""
@@ -276,7 +263,7 @@ class ProcessWatcher:
         )
         if told not in (None, "nobody"):
             log.info("process_matched", process=process.id, key=process.key, told=told, count=look.count)
-            self._wake_runner(process.key)
+            self._run.wakeups.wake_runner_and_delivery(process.key)
         return await self._store.processes.get(process.id) or process
 
 

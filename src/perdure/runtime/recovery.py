@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,14 +43,13 @@ from perdure.core.session import CancelReason, SessionState
 from perdure.errors import NewerEntry
 from perdure.logs import Log
 from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.question_message import question_reply
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
-from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.store.api import Store
+from perdure.runtime.tasks import FailureLog
 from perdure.store.claims import RESUMED_BY_MESSAGE
 from perdure.store.database import Tx
-from perdure.store.ids import Clock
 from perdure.store.outbox import OutboxReply
 from perdure.store.runs import RunStart
 from perdure.store.transitions import RequestOutcome, Turn
@@ -78,34 +77,24 @@ class Recoverer:
 
     def __init__(
         self,
-        store: Store,
+        run: GatewayRun,
         started: RunStart,
         runner: TurnRunner,
         *,
         limits: RecoveryLimits,
         slots: RecoverySlots,
         access: Access,
-        clock: Clock,
-        served: Container[str],
         has_running_command: Callable[[TurnView], bool],
-        connected: Container[str],
-        max_length: Callable[[str], int | None],
-        wake_delivery: Callable[[str], None],
-        group: GatewayTasks,
     ) -> None:
-        self._store = store
+        self._run = run
+        self._store = run.store
+        self._clock = run.clocks.wall
         self._started = started
         self._runner = runner
         self._limits = limits
         self._slots = slots
         self._access = access
-        self._clock = clock
-        self._served = served
-        self._has_running_command = has_running_command  # whether a command that a turn waits for runs still
-        self._connected = connected
-        self._max_length = max_length
-        self._wake_delivery = wake_delivery
-        self._group = group
+        self._has_running_command = has_running_command  # whether a command that a turn waits for still runs
         self._deciding: dict[str, asyncio.Task[None]] = {}  # by turn
         self.paused = False
         self._failures = FailureLog(log)
@@ -125,7 +114,7 @@ class Recoverer:
         return await self._failures.contain("not_taken_over", self._take_over(turn, reason), turn=turn.id)
 
     async def _take_over(self, turn: Turn, reason: InterruptionReason) -> None:
-        run, now = self._started.run, self._clock()
+        run, now = self._run.id, self._clock()
         taken = await self._store.turns.take_over(turn.id, turn.key, reason, run, now, self._pending_request)
         if taken is not None:
             log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
@@ -145,7 +134,8 @@ class Recoverer:
         until = now + self._limits.approval_ms if asked.approves else 0
         again = replace(asked, until=until)
         why = texts.recovery.ask_again(fresh=fresh)
-        owed = question_reply(turn.id, turn.key, again, view, self._max_length(address.platform), why)
+        max_length = self._run.connections.max_length(address.platform)
+        owed = question_reply(turn.id, turn.key, again, view, max_length, why)
         return RequestOutcome(again, (owed,))
 
     def pause_if_crashing(self, lost: int) -> None:
@@ -164,17 +154,17 @@ class Recoverer:
 
         Those of platforms that this gateway does not have are always among them: nothing else wakes them.
         """
-        interrupted = await self._store.turns.interrupted(self._started.run)
+        interrupted = await self._store.turns.interrupted(self._run.id)
         self.decisions_incomplete = False
         for turn in interrupted:
             there = split_session_key(turn.key)[1].platform
-            wanted = platform in (None, there) or there not in self._served
+            wanted = platform in (None, there) or not self._run.connections.serves(there)
             if not wanted:
                 continue
             if turn.id in self._deciding and self._slots.is_waiting(turn.id):
                 self._deciding.pop(turn.id).cancel()  # decided anew: much may have changed while it waited
             if turn.id not in self._deciding:
-                self._deciding[turn.id] = self._group.create_task(self._recover(turn))
+                self._deciding[turn.id] = self._run.tasks.create_task(self._recover(turn))
 
     def stop(self) -> None:
         """Begin nothing more: whatever waits for its place is found interrupted at the next start."""
@@ -207,9 +197,9 @@ class Recoverer:
         return RecoveryContext(
             session=session.state if session else SessionState.CLOSED,
             last_sign_of_life=await self._last_sign_of_life(view),
-            has_address=address.platform in self._served,
+            has_address=self._run.connections.serves(address.platform),
             authorised=await self._is_authorised(turn, view),
-            connected=address.platform in self._connected,
+            connected=address.platform in self._run.connections.connected,
             attached_alive=self._has_running_command(view),
             paused=self.paused,
         )
@@ -252,7 +242,7 @@ class Recoverer:
             case _:
                 await self._hold(turn, view, address, decided)
         self._runner.wake(turn.key)  # messages may wait behind it
-        self._wake_delivery(turn.key)
+        self._run.wakeups.wake_delivery(turn.key)
 
     async def _resume(self, turn: Turn, view: TurnView, decided: RecoveryDecided) -> None:
         """Put the turn back in the queue when there is a slot; the runner claims it like any other."""
@@ -293,11 +283,8 @@ class Recoverer:
         self, turn: Turn, view: TurnView, address: Address, decided: RecoveryDecided
     ) -> None:
         text = view.responses[-1].text
-        parts = tuple(
-            split_reply(
-                texts.background.label(background_number(turn.key), text), self._max_length(address.platform)
-            )
-        )
+        max_length = self._run.connections.max_length(address.platform)
+        parts = tuple(split_reply(texts.background.label(background_number(turn.key), text), max_length))
         owed = [OutboxReply(address, turn.id, parts, view.reply_to)]
         await self._write(turn, [decided, TurnFinished(text)], owed if any(parts) else [])
 

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from perdure.agents.api import Agent
 from perdure.containment import find_error, raise_uncontained
 from perdure.core import texts
 from perdure.core.address import background_number
 from perdure.core.journal import TurnClaimed, TurnFailed, fold
-from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
 from perdure.errors import ModelError, NewerEntry, TurnMoved, TurnWaits, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.attempt import Attempt, address_of
+from perdure.runtime.attempt import Attempt, TurnLimits, address_of
 from perdure.runtime.backoff import Backoff
-from perdure.runtime.lease import Lease
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.previews import AnswerPreview
 from perdure.runtime.recovery_slots import RecoverySlots
-from perdure.runtime.tasks import FailureLog, GatewayTasks
+from perdure.runtime.tasks import FailureLog
 from perdure.runtime.typing_indicator import TypingIndicator
 from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
-from perdure.store.api import Store
 from perdure.store.claims import Claim
-from perdure.store.ids import Clock
 from perdure.store.journal import MAX_SEQ
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
@@ -42,44 +39,21 @@ class TurnRunner:
 
     def __init__(
         self,
-        store: Store,
+        run: GatewayRun,
         agent_for: Callable[[str], Agent],
-        run: str,
-        *,
-        lease: Lease,
-        clock: Clock,
-        steady: Clock,
-        connected: Mapping[str, Adapter],
-        max_length: Callable[[str], int | None],
-        max_tokens: int | None,
-        approval_ms: int,
-        freshness_ms: int,
-        rules: QueueRules,
+        limits: TurnLimits,
         attachments: AttachmentFiles,
         slots: RecoverySlots,
-        wake_cleanup: Callable[[], None],
-        publish_change: Callable[[str], None],
-        wake_delivery: Callable[[str], None],
-        group: GatewayTasks,
     ) -> None:
-        self._store = store
-        self._agent_for = agent_for
         self._run = run
-        self._lease = lease
-        self._clock = clock
-        self._steady = steady
-        self._connected = connected
-        self._max_length = max_length
-        self._max_tokens = max_tokens
-        self._approval_ms = approval_ms
-        self._freshness_ms = freshness_ms
-        self._rules = rules
+        self._store = run.store
+        self._clock = run.clocks.wall
+        self._wakeups = run.wakeups
+        self._agent_for = agent_for
+        self._limits = limits
         self._attachments = attachments
         self._slots = slots
-        self._wake_cleanup = wake_cleanup
-        self._publish_change = publish_change
-        self._wake_delivery = wake_delivery  # the same, and something may be owed to the chat
-        self._group = group
+        run.wakeups.attach_runner(self.wake, self.wake_after_quiet)
         self._loop_task: asyncio.Task[None] | None = None  # who looks for work; nothing is begun without them
         self._woken_keys: set[str] = set()  # keys that may have work
         self._serving: dict[str, asyncio.Task[None]] = {}
@@ -107,8 +81,9 @@ class TurnRunner:
         self._serve_if_woken(key)
 
     def wake_after_quiet(self, key: str) -> None:
-        """Say so when nothing more has come for long enough."""
-        asyncio.get_running_loop().call_later(self._rules.quiet_ms / 1000 + CLOCK_MARGIN_SECONDS, self.wake, key)
+        """Wake a key when the quiet period of `collect` mode is over."""
+        quiet_seconds = self._limits.rules.quiet_ms / 1000
+        asyncio.get_running_loop().call_later(quiet_seconds + CLOCK_MARGIN_SECONDS, self.wake, key)
 
     async def stop_claiming(self) -> None:
         """From now on no turn is claimed. After return: whatever was being claimed is among the attempts."""
@@ -126,7 +101,7 @@ class TurnRunner:
             if self._claiming_keys:
                 self._stopped_before_start.add(turn)
             self._signal_end(turn)
-            self._wake_cleanup()
+            self._wakeups.wake_cleanup()
 
     async def fail_attempt(self, attempt: Attempt, error: str) -> None:
         """End the turn of an attempt that runs as failed, and then stop it. Nothing happens to a later attempt."""
@@ -151,7 +126,7 @@ class TurnRunner:
 
     async def _find_claimable(self) -> None:
         try:
-            claimable = await self._store.turns.claimable_keys(self._run)
+            claimable = await self._store.turns.claimable_keys(self._run.id)
             self._woken_keys.update(key for key in claimable if key not in self._serving)
         except Unavailable as error:
             log.warning("cannot_look_for_work", error=error.message)
@@ -163,7 +138,7 @@ class TurnRunner:
         at_work = self._claiming and self._loop_task is not None and not self._loop_task.cancelling()
         if at_work and key in self._woken_keys and key not in self._serving:
             self._woken_keys.discard(key)
-            self._serving[key] = self._group.create_task(self._serve(key))
+            self._serving[key] = self._run.tasks.create_task(self._serve(key))
 
     async def _serve(self, key: str) -> None:
         """Run the turns of one session until there is none left."""
@@ -184,10 +159,10 @@ class TurnRunner:
             self._claiming_keys.add(key)
             claim = await self._claim(key)
             if claim is None:
-                self._wake_delivery(key)  # news may have become notices
+                self._wakeups.wake_delivery(key)  # news may have become notices
                 return
             if claim.superseded:
-                self._wake_cleanup()
+                self._wakeups.wake_cleanup()
             if claim.turn.id in self._stopped_before_start:
                 continue
             await self._run_attempt(claim)
@@ -208,7 +183,7 @@ class TurnRunner:
             return
         records = await self._store.journal.of_turn(turn.session, turn.id)
         claims = [record.entry for record in records if isinstance(record.entry, TurnClaimed)]
-        if claims and (claims[-1].run, claims[-1].epoch) == (self._run, turn.epoch):
+        if claims and (claims[-1].run, claims[-1].epoch) == (self._run.id, turn.epoch):
             told = OutboxReply(
                 address_of(key), turn.id, (texts.turns.failed(texts.turns.NOT_STARTED),), fold(records).reply_to
             )
@@ -217,7 +192,7 @@ class TurnRunner:
             )
             log.warning("failed", turn=turn.id, key=key, error=texts.turns.NOT_STARTED)
             self._signal_end(turn.id)
-            self._wake_delivery(key)
+            self._wakeups.wake_delivery(key)
 
     async def notify_if_unreadable(self, key: str) -> None:
         """Tell a chat, once per session, that its conversation cannot be read, if that is so."""
@@ -229,7 +204,7 @@ class TurnRunner:
         except NewerEntry:
             told = OutboxReply(address_of(key), f"unreadable.{session.id}", (texts.turns.NEWER_ENTRY,))
             await self._store.outbox.enqueue(key, told, self._clock())
-            self._wake_delivery(key)
+            self._wakeups.wake_delivery(key)
 
     def _may_have_more(self, key: str, claim: Claim) -> bool:
         """Whether to claim again. Of what another gateway took in meanwhile, nobody tells us."""
@@ -243,7 +218,7 @@ class TurnRunner:
 
     async def _claim(self, key: str) -> Claim | None:
         try:
-            return await self._store.turns.claim(key, self._run, self._clock(), self._rules)
+            return await self._store.turns.claim(key, self._run.id, self._clock(), self._limits.rules)
         except Unavailable as error:
             log.warning("not_claimed", key=key, error=error.message)
             return None
@@ -253,22 +228,13 @@ class TurnRunner:
         turn = claim.turn
         typing = TypingIndicator(address_of(turn.key), self._preview_adapter(turn))
         attempt = Attempt(
-            self._store,
+            self._run,
             claim,
-            lease=self._lease,
-            clock=self._clock,
-            steady=self._steady,
-            max_length=self._max_length(address_of(turn.key).platform),
-            max_tokens=self._max_tokens,
-            approval_ms=self._approval_ms,
-            freshness_ms=self._freshness_ms,
-            rules=self._rules,
+            self._limits,
             preview=self._make_preview(turn),
             typing=typing,
             attachments=self._attachments,
             slots=self._slots,
-            publish_change=self._publish_change,
-            wake_delivery=self._wake_delivery,
         )
         attempt.task = task = asyncio.create_task(self._run_agent(attempt))
         self.attempts[turn.id], self._abandon_events[turn.id] = (attempt, task), asyncio.Event()
@@ -277,7 +243,7 @@ class TurnRunner:
         self._finish_claim(turn.key)
         typing.begin()
         log.info("claimed", turn=turn.id, key=turn.key, attempt=turn.attempt)
-        self._wake_delivery(turn.key)
+        self._wakeups.wake_delivery(turn.key)
         try:
             await self._wait_for_end(turn.id, task)
         finally:
@@ -286,16 +252,16 @@ class TurnRunner:
             del self.attempts[turn.id], self._abandon_events[turn.id], self._attempt_by_key[turn.key]
             self._signal_end(turn.id)
             if attempt.used_commands:
-                self._wake_cleanup()
+                self._wakeups.wake_cleanup()
 
     def _make_preview(self, turn: Turn) -> AnswerPreview:
         address, shows = address_of(turn.key), self._preview_adapter(turn)
-        return AnswerPreview(self._store, turn, address, shows, lease=self._lease, clock=self._clock)
+        return AnswerPreview(self._store, turn, address, shows, lease=self._run.lease, clock=self._clock)
 
     def _preview_adapter(self, turn: Turn) -> Callable[[], Adapter | None]:
         """Where a turn is seen before it is done. What is done in the background is not."""
-        platform = address_of(turn.key).platform
-        return lambda: self._connected.get(platform) if background_number(turn.key) is None else None
+        platform, connected = address_of(turn.key).platform, self._run.connections.connected
+        return lambda: connected.get(platform) if background_number(turn.key) is None else None
 
     async def _wait_for_end(self, turn: str, task: asyncio.Task[None]) -> None:
         """Wait for the end of an attempt; of one that goes on though it was cut off, only for a while.

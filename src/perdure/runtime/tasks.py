@@ -111,3 +111,21 @@ class GatewayTasks:
 
 def _coroutine_name(coroutine: Coroutine[Any, Any, None]) -> str:
     return str(getattr(coroutine, "__qualname__", coroutine))
+
+
+class TaskSet:
+    """Tasks and loops of a gateway that are cancelled together."""
+
+    def __init__(self, tasks: GatewayTasks) -> None:
+        self._tasks = tasks
+        self._started: list[asyncio.Task[None]] = []
+
+    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._started.append(self._tasks.create_task(coroutine))
+
+    def run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._started.append(self._tasks.run_loop(loop))
+
+    def cancel_all(self) -> None:
+        for task in self._started:
+            task.cancel()

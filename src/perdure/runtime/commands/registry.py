@@ -27,13 +27,12 @@ from perdure.runtime.commands.background import BACKGROUND_USAGE, BackgroundComm
 from perdure.runtime.commands.goal import GoalCommand
 from perdure.runtime.commands.queue import QueueCommand
 from perdure.runtime.commands.undo import UndoCommand
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.tasks import FailureLog
-from perdure.runtime.wakeups import WakeEvent
 from perdure.store import session_verbs
-from perdure.store.api import Store
 from perdure.store.chat_commands import ChatCommand
-from perdure.store.ids import Clock, is_before
+from perdure.store.ids import is_before
 from perdure.store.runs import request_restart
 
 log = Log("commands")
@@ -69,39 +68,37 @@ class GatewayControl(Protocol):
         """Ask for a restart. False: a stop or restart is under way already."""
 
 
+class CommandLimits(Struct, frozen=True):
+    """What commands are held to, by the configuration."""
+
+    goal_turns: int  # turns that a goal may take
+    max_background_sessions: int  # in one chat
+    rules: QueueRules
+
+
 class CommandLoop:
     """Carries out the commands that wait in the inbox."""
 
     def __init__(
         self,
-        store: Store,
-        run: str,
+        run: GatewayRun,
         runner: TurnRunner,
         control: GatewayControl,
         access: Access,
-        *,
-        clock: Clock,
-        goal_turns: int,
-        max_background_sessions: int,
-        rules: QueueRules,
-        max_length: Callable[[str], int | None],
-        wake_delivery: Callable[[str], None],
+        limits: CommandLimits,
     ) -> None:
-        self._store = store
         self._run = run
+        self._store = run.store
+        self._clock = run.clocks.wall
         self._runner = runner
         self._control = control
         self._access = access
-        self._clock = clock
-        self._max_length = max_length
-        self._wake_delivery = wake_delivery
         self._stored_before_start: set[str] = set()  # orders that were stored before this start
         self._failures = FailureLog(log)
-        self._wake_event = WakeEvent()
-        self._goals = GoalCommand(store, goal_turns, clock)
-        self._queue = QueueCommand(store, runner, rules, clock)
-        self._undo = UndoCommand(store, clock)
-        self._background = BackgroundCommand(store, runner, max_background_sessions, clock, self._run_by_name)
+        self._goals = GoalCommand(run, limits.goal_turns)
+        self._queue = QueueCommand(run, runner, limits.rules)
+        self._undo = UndoCommand(run)
+        self._background = BackgroundCommand(run, limits.max_background_sessions, self._run_by_name)
         self.registry = {command.name: command for command in self._all()}
 
     def _all(self) -> list[CommandSpec]:
@@ -144,23 +141,20 @@ class CommandLoop:
             CommandSpec("restart", "/restart", "restart the gateway", self._restart, "restart"),
         ]
 
-    def wake(self) -> None:
-        self._wake_event.wake()
-
     async def catch_up(self) -> None:
         """Obey what was stored before this start: a turn that somebody stopped must not go on first."""
-        waiting = await self._store.chat_commands.waiting(self._run)
+        waiting = await self._store.chat_commands.waiting(self._run.id)
         self._stored_before_start = {order.id for order in waiting}
         for order in waiting:
             await self._run_or_report_failure(order)
 
     async def run(self) -> None:
         while True:
-            await self._wake_event.wait()
+            await self._run.wakeups.commands.wait()
             await self._failures.contain("commands_not_read", self._run_waiting())
 
     async def _run_waiting(self) -> None:
-        for order in await self._store.chat_commands.waiting(self._run):
+        for order in await self._store.chat_commands.waiting(self._run.id):
             await self._run_or_report_failure(order)
 
     async def _run_or_report_failure(self, command: ChatCommand) -> None:
@@ -175,10 +169,11 @@ class CommandLoop:
         for error in defects:
             text = texts.turns.NEWER_ENTRY if isinstance(error, NewerEntry) else texts.chat_commands.FAILED
             await self._failures.contain("not_answered", self._reply(command, text), order=command.id)
-            self._wake_delivery(command.key)
+            self._run.wakeups.wake_delivery(command.key)
 
     async def _authorise_and_run(self, chat_command: ChatCommand) -> None:
-        chat_command = replace(chat_command, longest=self._max_length(chat_command.address.platform))
+        longest = self._run.connections.max_length(chat_command.address.platform)
+        chat_command = replace(chat_command, longest=longest)
         words = read_command(chat_command.text) or ParsedCommand("", chat_command.text)
         command = self.registry.get(words.name)
         log.info("command", name=words.name, key=chat_command.key, order=chat_command.id)
@@ -194,8 +189,8 @@ class CommandLoop:
             await self._reply(chat_command, texts.chat_commands.usage(command.usage, words.arguments))
         else:
             await command.run(chat_command, words.arguments)
-        self._wake_delivery(chat_command.key)
-        self._runner.wake(chat_command.key)  # messages may wait behind it
+        self._run.wakeups.wake_delivery(chat_command.key)
+        self._run.wakeups.wake_runner(chat_command.key)  # messages may wait behind it
 
     async def _run_by_name(self, chat_command: ChatCommand, name: str, arguments: str) -> None:
         """Carry out another command where this one leads."""
@@ -284,7 +279,7 @@ class CommandLoop:
             ("", arguments) if arguments.startswith(TURN_ID_PREFIX) else (arguments, _target_turn(command))
         )
         resume = session_verbs.resume(
-            self._store.ids, command.key, self._run, wish, now, session=session, bound=bound
+            self._store.ids, command.key, self._run.id, wish, now, session=session, bound=bound
         )
         await self._store.chat_commands.execute(
             command, resume, lambda resumed: texts.chat_commands.RESUME_ANSWERS[resumed.outcome], now
@@ -335,12 +330,12 @@ class CommandLoop:
 
     async def _restart(self, command: ChatCommand, _: str) -> None:
         """A request from before this start was fulfilled by it, however it came about."""
-        if command.id in self._stored_before_start or is_before(command.id, self._run):
+        if command.id in self._stored_before_start or is_before(command.id, self._run.id):
             await self._reply(command, texts.recovery.RESTARTED_SINCE)
         elif self._control.stopping is not None:
             await self._reply(command, texts.recovery.RESTART_UNDER_WAY)
         else:
-            ask = request_restart(self._run, command.key)
+            ask = request_restart(self._run.id, command.key)
             done = await self._store.chat_commands.execute(
                 command, ask, lambda _: texts.recovery.RESTARTING, self._clock()
             )
